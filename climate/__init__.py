@@ -1,0 +1,1 @@
+"""climate: leases and reservations over physical hosts and virtual capacity."""

@@ -1,0 +1,1 @@
+"""HTTP: identity, policy, validation and representation; the decisions are made below."""

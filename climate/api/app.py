@@ -1,0 +1,128 @@
+"""The WSGI application: every route on one screen, and what is done around each view."""
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from flask import Flask, Response, jsonify, request
+from oslo_config.cfg import ConfigOpts
+from oslo_context.context import RequestContext
+
+from climate.api import auth, discovery, errors, health
+from climate.api.call import Api, Call, is_storable
+from climate.api.policy import Policy
+from climate.api.v1 import hosts, leases, microversion
+from climate.api.v2 import notifications
+from climate.core.errors import InvalidInput, NotFound
+from climate.manager.dispatcher import Dispatcher
+from climate.manager.runtime import Runtime
+
+View = Callable[..., tuple[Any, int]]
+
+_LARGEST_BODY = 1024 * 1024
+
+# Seen by anyone, identified or not.
+OPEN: list[tuple[str, str, Callable[[Api], tuple[Any, int]]]] = [
+    ("GET", "/", discovery.versions),
+    ("GET", "/versions", discovery.versions),
+    ("GET", "/v1", discovery.version_1),
+    ("GET", "/v1/", discovery.version_1),
+    ("GET", "/healthz", health.healthz),
+    ("GET", "/readyz", health.readyz),
+]
+# For identified callers; the rule is checked first, for the caller's own project.
+ROUTES: list[tuple[str, str, str, View]] = [
+    ("GET", "/v1/leases", "leases:get", leases.index),
+    ("POST", "/v1/leases", "leases:post", leases.create),
+    ("GET", "/v1/leases/<lease_id>", "leases:get", leases.show),
+    ("PUT", "/v1/leases/<lease_id>", "leases:put", leases.update),
+    ("DELETE", "/v1/leases/<lease_id>", "leases:delete", leases.delete),
+    ("GET", "/v1/plugins", "plugins:get", leases.plugins),
+    ("GET", "/v1/os-hosts", "oshosts:get", hosts.index),
+    ("POST", "/v1/os-hosts", "oshosts:post", hosts.create),
+    ("GET", "/v1/os-hosts/allocations", "oshosts:get_allocations", hosts.allocations),
+    ("GET", "/v1/os-hosts/properties", "oshosts:get_resource_properties", hosts.properties),
+    (
+        "PATCH",
+        "/v1/os-hosts/properties/<name>",
+        "oshosts:update_resource_properties",
+        hosts.update_property,
+    ),
+    ("GET", "/v1/os-hosts/<host_id>", "oshosts:get", hosts.show),
+    ("PUT", "/v1/os-hosts/<host_id>", "oshosts:put", hosts.update),
+    ("DELETE", "/v1/os-hosts/<host_id>", "oshosts:delete", hosts.delete),
+    ("GET", "/v1/os-hosts/<host_id>/allocation", "oshosts:get_allocations", hosts.allocation),
+    ("GET", "/v2/notifications", "notifications:get", notifications.index),
+]
+
+
+def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) -> Flask:
+    """Return the application; ``dispatcher`` is this process's, for /readyz."""
+    app = Flask("climate", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = _LARGEST_BODY
+    app.json.sort_keys = False  # type: ignore[attr-defined]  # the default provider has it
+    app.url_map.strict_slashes = True
+    app.url_map.redirect_defaults = False
+    app.url_map.merge_slashes = False
+    api = Api(conf, runtime, auth.strategy(conf), Policy(conf), dispatcher)
+    for method, path, view in OPEN:
+        app.add_url_rule(path, f"{method} {path}", _open(api, view), methods=[method])
+    for method, path, rule, guarded in ROUTES:
+        handler = _guarded(api, rule, guarded)
+        app.add_url_rule(path, f"{method} {path}", handler, methods=[method])
+    app.before_request(_check_url)
+    app.after_request(_add_headers)
+    errors.register(app)
+    return app
+
+
+def _open(api: Api, view: Callable[[Api], tuple[Any, int]]) -> Callable[[], Response]:
+    def handle() -> Response:
+        return _response(*view(api))
+
+    return handle
+
+
+def _guarded(api: Api, rule: str, view: View) -> Callable[..., Response]:
+    """Wrap a view: version, identity and policy come before it, in this order."""
+
+    def handle(**path: str) -> Response:
+        if request.path.startswith("/v1"):
+            microversion.check(request.headers.get(microversion.HEADER))
+        caller = api.identify(request.headers)
+        RequestContext(
+            user_id=caller.user_id,
+            project_id=caller.project_id,
+            global_request_id=request.headers.get("X-OpenStack-Request-ID"),
+            request_id=request.environ["climate.request_id"],
+        )
+        call = Call(api, caller)
+        call.require(rule)
+        return _response(*view(call, **path))
+
+    return handle
+
+
+def _response(body: Any, status: int) -> Response:  # noqa: ANN401 - JSON
+    response = Response(status=status) if body is None else jsonify(body)
+    response.status_code = status
+    if body is None:
+        del response.headers["Content-Type"]
+    return response
+
+
+def _check_url() -> None:
+    """Give the request its id, and refuse what no database could look up."""
+    request.environ["climate.request_id"] = f"req-{uuid.uuid4()}"
+    if not is_storable(request.path):
+        raise NotFound("The requested URL was not found on the server.")
+    for name, value in request.args.items(multi=True):
+        if not (is_storable(name) and is_storable(value)):
+            raise InvalidInput("The query string contains a NUL or half a surrogate pair")
+
+
+def _add_headers(response: Response) -> Response:
+    response.headers["X-Openstack-Request-Id"] = request.environ["climate.request_id"]
+    if request.url_rule is not None and request.url_rule.rule.startswith("/v1/"):
+        microversion.add_headers(response)
+    return response

@@ -1,0 +1,55 @@
+"""Who is calling. Without authentication the token itself says so: ``user:project[:role,...]``."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from oslo_config.cfg import ConfigOpts
+from werkzeug.datastructures import Headers
+
+from climate.core.errors import Unauthenticated
+
+_LONGEST = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The identity behind a request."""
+
+    user_id: str
+    project_id: str
+    roles: tuple[str, ...]
+
+    def credentials(self) -> dict[str, object]:
+        """Return what oslo.policy compares rules with."""
+        return {
+            "user_id": self.user_id,
+            "project_id": self.project_id,
+            "roles": list(self.roles),
+        }
+
+
+Identify = Callable[[Headers], Caller]
+
+_ADMIN = Caller("admin", "admin", ("admin", "member", "reader"))
+_ORDINARY = ("member", "reader")
+
+
+def by_token_text(headers: Headers) -> Caller:
+    """Believe the token; no token is an admin, no roles are those of an ordinary member.
+
+    Raises Unauthenticated for a token of another form.
+    """
+    token = headers.get("X-Auth-Token")
+    if token is None:
+        return _ADMIN
+    user, _, rest = token.partition(":")
+    project, _, roles = rest.partition(":")
+    if not (user and project) or max(len(user), len(project)) > _LONGEST:
+        raise Unauthenticated("X-Auth-Token must be user:project or user:project:role,role...")
+    named = tuple(role.strip().lower() for role in roles.split(",") if role.strip())
+    return Caller(user, project, named or _ORDINARY)
+
+
+def strategy(conf: ConfigOpts) -> Identify:
+    """Return how callers are identified with ``[api] auth_strategy``."""
+    return {"noauth": by_token_text}[conf.api.auth_strategy]

@@ -1,0 +1,30 @@
+"""What versions there are: the documents that keystoneauth looks for, open to anyone."""
+
+from typing import Any
+
+from flask import request
+
+from climate.api.call import Api
+
+
+def _version(number: int, status: str) -> dict[str, Any]:
+    href = f"{request.host_url}v{number}"
+    return {
+        "id": f"v{number}.0",
+        "status": status,
+        "links": [{"href": href, "rel": "self"}],
+    }
+
+
+def _v1() -> dict[str, Any]:
+    return {**_version(1, "CURRENT"), "min_version": "1.0", "max_version": "1.0"}
+
+
+def versions(_api: Api) -> tuple[Any, int]:
+    """List the versions. v2 is growing, and clients must not pick it by themselves."""
+    return {"versions": [_v1(), _version(2, "EXPERIMENTAL")]}, 300
+
+
+def version_1(_api: Api) -> tuple[Any, int]:
+    """Describe v1."""
+    return {"version": _v1()}, 200

@@ -1,0 +1,116 @@
+"""From errors to answers, in one place.
+
+v1 speaks Blazar's two shapes (the application's and the framework's), v2 speaks RFC 9457. The
+stable code of an application error is in the body of v2 and in a header of v1, whose body is
+fixed by its clients.
+"""
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from flask import Flask, Response, jsonify, request
+from marshmallow import ValidationError
+from sqlalchemy import exc
+from werkzeug.exceptions import HTTPException
+
+from climate.core.errors import (
+    BackendUnavailable,
+    ClimateError,
+    InvalidInput,
+    MissingParameter,
+    UnsupportedVersion,
+)
+
+LOG = logging.getLogger(__name__)
+CODE_HEADER = "Climate-Error-Code"
+_RETRY_AFTER = "1"
+_REQUIRED = "Missing data for required field."
+
+
+def register(app: Flask) -> None:
+    """Have ``app`` answer every error in the shape of the API that was called."""
+    app.register_error_handler(ClimateError, answer)
+    app.register_error_handler(ValidationError, lambda error: answer(from_validation(error)))
+    app.register_error_handler(HTTPException, _framework)
+    app.register_error_handler(Exception, _unexpected)
+
+
+def answer(error: ClimateError) -> Response:
+    """Return the answer for a refusal."""
+    if request.path.startswith("/v2"):
+        return _problem(error.status, error.code, error.message)
+    if isinstance(error, UnsupportedVersion):
+        return _framework_body(error.status, error.message, error.code)
+    response = jsonify(
+        error_code=error.status, error_message=error.message, error_name=error.status
+    )
+    return _finished(response, error.status, error.code)
+
+
+def from_validation(error: ValidationError) -> InvalidInput:
+    """Return marshmallow's findings as one sentence, missing parameters first."""
+    messages = error.normalized_messages()  # type: ignore[no-untyped-call]
+    flat = list(_flatten(messages, ""))
+    missing = [where for where, text in flat if text == _REQUIRED]
+    if missing:
+        return MissingParameter(f"Missing parameter {', '.join(missing)}")
+    where, text = flat[0]
+    return InvalidInput(text if where == "" else f"Malformed parameter {where}: {text}")
+
+
+def _flatten(messages: Mapping[Any, Any], prefix: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for key, value in messages.items():
+        name = "" if key == "_schema" else str(key)
+        where = f"{prefix}.{name}" if prefix and name else prefix or name
+        if isinstance(value, Mapping):
+            found += _flatten(value, where)
+        else:
+            found += [(where, str(text)) for text in value]
+    return found
+
+
+def _framework(error: HTTPException) -> Response:
+    if error.response is not None:  # a redirect and the like
+        return Response(error.get_body(), error.code)
+    status = error.code or HTTPStatus.INTERNAL_SERVER_ERROR
+    text = error.description or HTTPStatus(status).phrase
+    if request.path.startswith("/v2"):
+        return _problem(status, error.name.lower().replace(" ", "_"), text)
+    return _framework_body(status, text, None)
+
+
+def _unexpected(error: Exception) -> Response:
+    """Answer for a database that is away (503), or for a defect of ours (500, no details)."""
+    if isinstance(error, exc.OperationalError | exc.InterfaceError | exc.TimeoutError):
+        LOG.error("the database does not answer: %s", error)
+        return answer(BackendUnavailable("The database does not answer, nothing was changed"))
+    LOG.error("unhandled error", exc_info=error)
+    return answer(ClimateError("Internal Server Error"))
+
+
+def _problem(status: int, code: str, detail: str) -> Response:
+    response = jsonify(
+        type="about:blank",
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        code=code,
+    )
+    response.mimetype = "application/problem+json"
+    return _finished(response, status, code)
+
+
+def _framework_body(status: int, text: str, code: str | None) -> Response:
+    return _finished(jsonify(error=status, error_message=text), status, code)
+
+
+def _finished(response: Response, status: int, code: str | None) -> Response:
+    response.status_code = status
+    if code is not None:
+        response.headers[CODE_HEADER] = code
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        response.headers["Retry-After"] = _RETRY_AFTER
+    return response

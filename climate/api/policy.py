@@ -1,0 +1,88 @@
+"""Who may do what: oslo.policy rules with Blazar's defaults, overridable in policy.yaml."""
+
+from collections.abc import Mapping
+
+from oslo_config.cfg import ConfigOpts
+from oslo_policy import policy
+
+from climate.api.auth import Caller
+from climate.core.errors import Forbidden
+
+_READER = "rule:project_reader_or_admin"
+_MEMBER = "rule:project_member_or_admin"
+_ADMIN = "rule:admin"
+
+_ROLES = [
+    policy.RuleDefault("admin", "role:admin", "Operators of the service."),
+    policy.RuleDefault(
+        "project_member_or_admin",
+        "rule:admin or (role:member and project_id:%(project_id)s)",
+        "Those who may change what their project has.",
+    ),
+    policy.RuleDefault(
+        "project_reader_or_admin",
+        "rule:admin or (role:reader and project_id:%(project_id)s)"
+        " or (role:member and project_id:%(project_id)s)",
+        "Those who may see what their project has.",
+    ),
+]
+# rule, default, method and path, what it allows
+_TABLE = [
+    ("leases:get", _READER, "GET", "/v1/leases", "See leases."),
+    ("leases:get_all", _ADMIN, "GET", "/v1/leases", "See the leases of all projects."),
+    ("leases:post", _MEMBER, "POST", "/v1/leases", "Make a lease."),
+    ("leases:put", _MEMBER, "PUT", "/v1/leases/{lease_id}", "Change a lease."),
+    ("leases:delete", _MEMBER, "DELETE", "/v1/leases/{lease_id}", "Remove a lease."),
+    ("plugins:get", _READER, "GET", "/v1/plugins", "See which resource types are served."),
+    ("oshosts:get", _ADMIN, "GET", "/v1/os-hosts", "See hosts."),
+    ("oshosts:post", _ADMIN, "POST", "/v1/os-hosts", "Make a host reservable."),
+    ("oshosts:put", _ADMIN, "PUT", "/v1/os-hosts/{host_id}", "Change a host's capabilities."),
+    ("oshosts:delete", _ADMIN, "DELETE", "/v1/os-hosts/{host_id}", "Remove a host."),
+    ("oshosts:get_allocations", _ADMIN, "GET", "/v1/os-hosts/allocations", "See who has what."),
+    (
+        "oshosts:get_resource_properties",
+        _ADMIN,
+        "GET",
+        "/v1/os-hosts/properties",
+        "See which capabilities hosts have.",
+    ),
+    (
+        "oshosts:update_resource_properties",
+        _ADMIN,
+        "PATCH",
+        "/v1/os-hosts/properties/{name}",
+        "Hide or show a capability.",
+    ),
+    ("notifications:get", _READER, "GET", "/v2/notifications", "Read one's notifications."),
+    ("notifications:get_all", _ADMIN, "GET", "/v2/notifications", "Read all notifications."),
+]
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """Return all rules with their defaults, also for oslopolicy-sample-generator."""
+    return _ROLES + [
+        policy.DocumentedRuleDefault(
+            f"climate:{name}", check, text, [{"method": method, "path": path}]
+        )
+        for name, check, method, path, text in _TABLE
+    ]
+
+
+class Policy:
+    """The rules in force."""
+
+    def __init__(self, conf: ConfigOpts) -> None:
+        """Read the policy file that ``conf`` names, if there is one."""
+        self._enforcer = policy.Enforcer(conf)
+        self._enforcer.register_defaults(list_rules())
+        self._enforcer.load_rules()
+
+    def allows(self, caller: Caller, rule: str, project_id: str) -> bool:
+        """Tell whether ``caller`` may do what ``rule`` is about to ``project_id``'s things."""
+        target: Mapping[str, str] = {"project_id": project_id}
+        return bool(self._enforcer.authorize(f"climate:{rule}", target, caller.credentials()))
+
+    def require(self, caller: Caller, rule: str, project_id: str) -> None:
+        """Raise Forbidden unless ``caller`` may."""
+        if not self.allows(caller, rule, project_id):
+            raise Forbidden(f"Policy doesn't allow {rule} to be performed.")

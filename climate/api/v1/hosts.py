@@ -1,0 +1,151 @@
+"""``/v1/os-hosts``: hosts, their extra capabilities, and who has them when."""
+
+from typing import Any
+
+from climate.api.call import Call
+from climate.api.v1.schemas import Capabilities, PropertyUpdate
+from climate.core import wire
+from climate.core.errors import InvalidInput, MissingParameter, NotFound
+from climate.core.lease import Allocation, Resource
+from climate.manager import hosts
+
+_NUMBERS = ("vcpus", "memory_mb", "local_gb", "hypervisor_version")
+# Keys of the host object that are neither the cloud's properties nor extra capabilities.
+_OURS = frozenset({"name", "status", "trust_id", "reservable", "created_at", "updated_at"})
+_FALSE = {"", "0", "false", "no", "off", "none", "null"}
+
+
+def index(call: Call) -> tuple[Any, int]:
+    """List all hosts."""
+    return {"hosts": [_body(host) for host in hosts.find_all(call.runtime)]}, 200
+
+
+def create(call: Call) -> tuple[Any, int]:
+    """Make a host of the cloud reservable."""
+    data = call.body()
+    name, number = data.pop("name", None), data.pop("id", None)
+    if not name and not number:
+        raise MissingParameter("Missing parameter name (or id) of the host")
+    if not isinstance(name, str | None) or not isinstance(number, str | int | None):
+        raise InvalidInput("Malformed parameter name or id: must be a text")
+    extra = Capabilities.load({key: data[key] for key in data if key not in _OURS})
+    host = hosts.register(call.runtime, name, str(number) if number else None, extra)
+    return {"host": _body(host)}, 201
+
+
+def show(call: Call, host_id: str) -> tuple[Any, int]:
+    """Show a host."""
+    return {"host": _body(hosts.get(call.runtime, _number(host_id)))}, 200
+
+
+def update(call: Call, host_id: str) -> tuple[Any, int]:
+    """Add or change extra capabilities."""
+    data = call.body()
+    if not data:
+        raise InvalidInput("No data to update")
+    if _OURS & data.keys():
+        names = ", ".join(sorted(_OURS & data.keys()))
+        raise InvalidInput(f"{names}: not an extra capability, cannot be changed here")
+    extra = Capabilities.load(data)
+    return {"host": _body(hosts.set_properties(call.runtime, _number(host_id), extra))}, 200
+
+
+def delete(call: Call, host_id: str) -> tuple[Any, int]:
+    """Remove a host that nobody has or will have."""
+    hosts.delete(call.runtime, _number(host_id))
+    return None, 204
+
+
+def allocations(call: Call) -> tuple[Any, int]:
+    """List who has which host when; all hosts appear."""
+    found = hosts.find_allocations(
+        call.runtime, lease_id=call.query("lease_id"), reservation_id=call.query("reservation_id")
+    )
+    return {"allocations": [_allocation(id_, taken) for id_, taken in found.items()]}, 200
+
+
+def allocation(call: Call, host_id: str) -> tuple[Any, int]:
+    """Show who has one host when."""
+    number = _number(host_id)
+    found = hosts.find_allocations(
+        call.runtime,
+        host_id=number,
+        lease_id=call.query("lease_id"),
+        reservation_id=call.query("reservation_id"),
+    )
+    return {"allocation": _allocation(number, found[number])}, 200
+
+
+def properties(call: Call) -> tuple[Any, int]:
+    """List extra capabilities; private ones only with ``all``."""
+    found, values = hosts.find_properties(call.runtime)
+    shown = [prop for prop in found if _flag(call, "all") or not prop.private]
+    if not _flag(call, "detail"):
+        return {"resource_properties": [{"property": prop.name} for prop in shown]}, 200
+    detailed = [
+        {"property": prop.name, "private": prop.private, "values": values.get(prop.name, [])}
+        for prop in shown
+    ]
+    return {"resource_properties": detailed}, 200
+
+
+def update_property(call: Call, name: str) -> tuple[Any, int]:
+    """Hide or show an extra capability."""
+    private = PropertyUpdate().load(call.body())["private"]
+    prop = hosts.set_property_private(call.runtime, name, private=private)
+    body = {
+        "id": prop.id,
+        "resource_type": prop.resource_type,
+        "property_name": prop.name,
+        "private": prop.private,
+        "created_at": wire.date(prop.created_at),
+        "updated_at": wire.date(prop.updated_at) if prop.updated_at else None,
+    }
+    return {"resource_property": body}, 200
+
+
+def _flag(call: Call, name: str) -> bool:
+    return (call.query(name) or "").lower() not in _FALSE
+
+
+def _number(host_id: str) -> int:
+    """Return the number that a host's id is; whatever else is no host's id."""
+    if host_id.isascii() and host_id.isdecimal() and len(host_id) < len(str(2**63)):
+        return int(host_id)
+    raise NotFound(f"Object with {{'host_id': '{host_id}'}} not found")
+
+
+def _body(host: Resource) -> dict[str, Any]:
+    native: dict[str, Any] = {name: host.properties[name] for name in sorted(host.native)}
+    for name in _NUMBERS:
+        if name in native:
+            native[name] = int(native[name])
+    extra = {name: host.properties[name] for name in host.properties if name not in host.native}
+    return {
+        "hypervisor_hostname": host.external_id,
+        "cpu_info": "{}",
+        "availability_zone": "",
+        **native,
+        "id": str(host.id),
+        "status": None,
+        "trust_id": None,
+        "reservable": host.reservable,
+        "created_at": wire.stamp(host.created_at),
+        "updated_at": wire.stamp(host.updated_at),
+        **extra,
+    }
+
+
+def _allocation(host_id: int, taken: list[Allocation]) -> dict[str, Any]:
+    return {
+        "resource_id": str(host_id),
+        "reservations": [
+            {
+                "id": one.reservation_id,
+                "lease_id": one.lease_id,
+                "start_date": wire.date(one.window.start),
+                "end_date": wire.date(one.window.end),
+            }
+            for one in taken
+        ],
+    }

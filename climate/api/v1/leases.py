@@ -1,0 +1,120 @@
+"""``/v1/leases``."""
+
+from datetime import datetime
+from typing import Any
+
+from marshmallow import Schema, ValidationError
+
+from climate.api.call import Call
+from climate.api.v1.schemas import (
+    NOW,
+    LeaseCreate,
+    LeaseUpdate,
+    ReservationId,
+    ReservationType,
+)
+from climate.core import wire
+from climate.core.change import Change
+from climate.core.errors import NotFound
+from climate.core.lease import Lease
+from climate.manager import leases, updates
+from climate.manager.leases import LeaseRequest, Owner, ReservationRequest
+from climate.manager.updates import LeaseChange, ReservationChange
+
+
+def index(call: Call) -> tuple[Any, int]:
+    """List the project's leases; an admin sees all."""
+    project_id = None if call.may("leases:get_all") else call.caller.project_id
+    found = leases.find_all(call.runtime, project_id)
+    return {"leases": [wire.lease_body(lease) for lease in found]}, 200
+
+
+def create(call: Call) -> tuple[Any, int]:
+    """Make a lease."""
+    data = LeaseCreate().load(call.body())
+    request = LeaseRequest(
+        name=data["name"],
+        start=_moment(call, data["start_date"]),
+        end=_moment(call, data["end_date"]),
+        before_end=data["before_end_date"],
+        reservations=tuple(
+            _reservation(call, asked, number) for number, asked in enumerate(data["reservations"])
+        ),
+        user_events=tuple(data["events"]),
+    )
+    owner = Owner(user_id=call.caller.user_id, project_id=call.caller.project_id)
+    return {"lease": wire.lease_body(leases.create(call.runtime, owner, request))}, 201
+
+
+def show(call: Call, lease_id: str) -> tuple[Any, int]:
+    """Show a lease."""
+    return {"lease": wire.lease_body(_visible(call, lease_id))}, 200
+
+
+def update(call: Call, lease_id: str) -> tuple[Any, int]:
+    """Change a lease."""
+    call.require("leases:put", _visible(call, lease_id).project_id)
+    data = LeaseUpdate().load(call.body())
+    change = LeaseChange(
+        name=data.get("name"),
+        dates=Change(
+            start=_moment(call, data["start_date"]),
+            end=_moment(call, data["end_date"]),
+            before_end=data["before_end_date"],
+        ),
+        reservations=tuple(
+            _reservation_change(asked, number) for number, asked in enumerate(data["reservations"])
+        ),
+    )
+    return {"lease": wire.lease_body(updates.update(call.runtime, lease_id, change))}, 200
+
+
+def delete(call: Call, lease_id: str) -> tuple[Any, int]:
+    """Remove a lease, ending it first if it has started."""
+    call.require("leases:delete", _visible(call, lease_id).project_id)
+    leases.delete(call.runtime, lease_id, call.api.conf.api.delete_wait)
+    return None, 204
+
+
+def plugins(call: Call) -> tuple[Any, int]:
+    """List the resource types that can be reserved."""
+    return {"plugins": sorted(call.runtime.plugins)}, 200
+
+
+def _visible(call: Call, lease_id: str) -> Lease:
+    """Return the lease; one that the caller may not see does not exist for it."""
+    lease = leases.get(call.runtime, lease_id)
+    if not call.may("leases:get", lease.project_id):
+        raise NotFound(f"Object with {{'lease_id': '{lease_id}'}} not found")
+    return lease
+
+
+def _moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
+    """Return a date; ``now`` is the current minute."""
+    if date == NOW:
+        return call.runtime.clock.now().replace(second=0, microsecond=0)
+    return date
+
+
+def _reservation(call: Call, asked: dict[str, Any], number: int) -> ReservationRequest:
+    """Have the plugin of its type check a reservation."""
+    resource_type = _load(ReservationType(), asked, number)["resource_type"]
+    schema = call.runtime.plugin(resource_type).schema
+    params = _load(schema(), asked, number)
+    return ReservationRequest(resource_type=resource_type, params=params)
+
+
+def _reservation_change(asked: dict[str, Any], number: int) -> ReservationChange:
+    data = _load(ReservationId(), asked, number)
+    return ReservationChange(id=data["id"], resource_type=data["resource_type"], params=asked)
+
+
+def _load(schema: Schema, asked: dict[str, Any], number: int) -> Any:  # noqa: ANN401
+    """Check one reservation; errors say which of them it was if that is not obvious."""
+    try:
+        return schema.load(asked)
+    except ValidationError as error:
+        if number == 0:
+            raise
+        messages = error.normalized_messages()  # type: ignore[no-untyped-call]
+        raise ValidationError({f"reservations[{number}]": messages}) from None

@@ -1,0 +1,231 @@
+"""The programs: each reads its configuration, has climate.service make the parts, and runs them."""
+
+import argparse
+import ipaddress
+import json
+import logging
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+import waitress
+from flask import Flask
+from oslo_config.cfg import ConfigOpts
+
+from climate import config, service
+from climate.db import schema
+from climate.db.engine import Database
+from climate.manager import hosts
+from climate.manager.runtime import Runtime
+from climate.notifications import listen as listening
+from climate.plugins.loader import BrokenPlugin
+
+LOG = logging.getLogger(__name__)
+
+_FIRST_HOSTS = 8
+_DRAIN = 5
+
+
+def standalone(arguments: Sequence[str] | None = None) -> int:
+    """Run the whole service in one process, on SQLite and a simulated cloud by default."""
+    parser = argparse.ArgumentParser("climate-standalone", description=standalone.__doc__)
+    parser.add_argument("--host", help="address to listen on (default: loopback)")
+    parser.add_argument("--port", type=int, help="port to listen on (default: 1234)")
+    parser.add_argument("--database", metavar="URL", help="SQLAlchemy URL of the database")
+    parser.add_argument("--empty", action="store_true", help="register no hosts in a new database")
+    conf, given = _configured(parser, arguments, "climate-standalone")
+    return _run(conf, lambda: _standalone(conf, empty=given.empty))
+
+
+def api(arguments: Sequence[str] | None = None) -> int:
+    """Serve the API; other processes manage."""
+    parser = argparse.ArgumentParser("climate-api", description=api.__doc__)
+    parser.add_argument("--host", help="address to listen on")
+    parser.add_argument("--port", type=int, help="port to listen on")
+    conf, _ = _configured(parser, arguments, "climate-api")
+    return _run(conf, lambda: _api(conf))
+
+
+def manager(arguments: Sequence[str] | None = None) -> int:
+    """Manage leases: run what is due, publish what happened. Any number may run."""
+    parser = argparse.ArgumentParser("climate-manager", description=manager.__doc__)
+    conf, _ = _configured(parser, arguments, "climate-manager")
+    return _run(conf, lambda: _manager(conf))
+
+
+def db_manage(arguments: Sequence[str] | None = None) -> int:
+    """Look after the database schema."""
+    parser = argparse.ArgumentParser("climate-db-manage", description=db_manage.__doc__)
+    parser.add_argument("command", choices=["upgrade", "downgrade", "current", "check"])
+    parser.add_argument("revision", nargs="?", help="for upgrade (default: head) and downgrade")
+    parser.add_argument("--database", metavar="URL", help="instead of [database] connection")
+    conf, given = _configured(parser, arguments, "climate-db-manage")
+    if given.command == "downgrade" and not given.revision:
+        parser.error("downgrade needs a revision: 'base' removes everything")
+    return _run(conf, lambda: _db_manage(conf, given.command, given.revision))
+
+
+def listen(arguments: Sequence[str] | None = None) -> int:
+    """Print notifications as they are published, one JSON object a line."""
+    parser = argparse.ArgumentParser("climate-listen", description=listen.__doc__)
+    parser.add_argument("--transport-url", metavar="URL", help="follow this broker")
+    parser.add_argument("--topic", action="append", help="topic(s) to follow on the broker")
+    parser.add_argument("--pool", help="share the messages with other listeners of this name")
+    parser.add_argument("--url", help="follow this service over HTTP")
+    parser.add_argument("--token", default="admin:admin:admin", help="X-Auth-Token for --url")
+    parser.add_argument("--after", type=int, default=0, help="sequence number to go on from")
+    conf, given = _configured(parser, arguments, "climate-listen")
+    try:
+        return _listen(conf, given)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _configured(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None, prog: str
+) -> tuple[ConfigOpts, argparse.Namespace]:
+    """Return the configuration, with the command line's say on top of the files'."""
+    parser.epilog = "Options of oslo.config (--config-file, --debug ...) are understood too."
+    given, rest = parser.parse_known_args(sys.argv[1:] if arguments is None else arguments)
+    conf = config.new()
+    config.load(conf, prog, rest)
+    for name, option, group in (
+        ("host", "host", None),
+        ("port", "port", None),
+        ("database", "connection", "database"),
+        ("transport_url", "transport_url", "notifications"),
+        ("topic", "topics", "notifications"),
+    ):
+        if getattr(given, name, None):
+            conf.set_override(option, getattr(given, name), group=group)
+    return conf, given
+
+
+def _run(conf: ConfigOpts, program: Any) -> int:  # noqa: ANN401 - a function of ours
+    """Run a program; what an operator must mend is one sentence, not a stack trace."""
+    try:
+        return int(program() or 0)
+    except (schema.SchemaMismatch, BrokenPlugin, _Refused) as error:
+        sys.stderr.write(f"{conf.prog}: {error}\n")
+        return 1
+    except sa.exc.OperationalError as error:
+        sys.stderr.write(f"{conf.prog}: the database does not answer: {error.orig}\n")
+        return 1
+
+
+class _Refused(RuntimeError):
+    """The configuration asks for something that we will not do."""
+
+
+def _standalone(conf: ConfigOpts, *, empty: bool) -> None:
+    _check_address(conf)
+    _keep_simulated_cloud(conf)
+    runtime = service.make_runtime(conf)
+    is_new = schema.current(runtime.database) is None
+    schema.upgrade(runtime.database)
+    if is_new and not empty:
+        _register_first_hosts(conf, runtime)
+    made = service.make_manager(conf, runtime)
+    made.start()
+    try:
+        _serve(conf, service.make_api(conf, runtime, made))
+    finally:
+        made.stop()
+        runtime.wakeup.close()
+
+
+def _api(conf: ConfigOpts) -> None:
+    _check_address(conf)
+    _serve(conf, service.make_api(conf, service.make_checked_runtime(conf)))
+
+
+def _manager(conf: ConfigOpts) -> None:
+    runtime = service.make_checked_runtime(conf)
+    made = service.make_manager(conf, runtime)
+    stopping = service.stop_on_signal()
+    made.start()
+    LOG.info("climate-manager is at work")
+    stopping.wait()
+    made.stop()
+    runtime.wakeup.close()
+
+
+def _db_manage(conf: ConfigOpts, command: str, revision: str | None) -> int:
+    database = Database(conf.database.connection)
+    if command == "upgrade":
+        schema.upgrade(database, revision or "head")
+    elif command == "downgrade":
+        schema.downgrade(database, revision or "base")
+    elif command == "check":
+        schema.check(database)
+    sys.stdout.write(f"{schema.current(database) or 'empty'}\n")
+    return 0
+
+
+def _listen(conf: ConfigOpts, given: argparse.Namespace) -> int:
+    broker = None if given.url else conf.notifications.transport_url
+    if broker is None:
+        url = given.url or f"http://{conf.host}:{conf.port}"
+        for notification in listening.from_http(url, given.token, given.after):
+            _print(notification["event_type"], notification["payload"])
+        return 0
+    listener = listening.from_broker(conf, broker, conf.notifications.topics, _print, given.pool)
+    stopping = service.stop_on_signal()
+    listener.start()
+    stopping.wait()
+    listener.stop()
+    listener.wait()
+    return 0
+
+
+def _print(event_type: str, payload: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps({"event_type": event_type, **payload}) + "\n")
+    sys.stdout.flush()
+
+
+def _check_address(conf: ConfigOpts) -> None:
+    """Without authentication, listen to this machine alone unless told otherwise."""
+    open_to_all = conf.api.serve_unauthenticated_to_the_network
+    if conf.api.auth_strategy == "noauth" and not open_to_all and not _is_loopback(conf.host):
+        raise _Refused(
+            f"not listening on {conf.host}: there is no authentication, so anyone who reaches"
+            " that address could do anything; if that is what you want, set"
+            " [api] serve_unauthenticated_to_the_network = true"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _keep_simulated_cloud(conf: ConfigOpts) -> None:
+    """Let the made-up cloud outlive the process as its database does."""
+    url = sa.make_url(conf.database.connection)
+    if url.get_backend_name() == "sqlite" and url.database and not conf.simulated.journal:
+        conf.set_override("journal", f"{Path(url.database)}.cloud", group="simulated")
+
+
+def _register_first_hosts(conf: ConfigOpts, runtime: Runtime) -> None:
+    for number in range(1, min(_FIRST_HOSTS, conf.simulated.hosts) + 1):
+        hosts.register(runtime, f"sim-{number}", None, {})
+
+
+def _serve(conf: ConfigOpts, app: Flask) -> None:
+    """Serve until SIGTERM, then finish the requests under way."""
+    stopping = service.stop_on_signal()
+    server = waitress.create_server(
+        app, host=conf.host, port=conf.port, threads=conf.api.threads, ident="climate"
+    )
+    thread = threading.Thread(target=server.run, name="http", daemon=True)
+    thread.start()
+    sys.stdout.write(f"climate is ready at http://{conf.host}:{conf.port}\n")
+    sys.stdout.flush()
+    stopping.wait()
+    server.close()
+    server.task_dispatcher.shutdown(cancel_pending=False, timeout=_DRAIN)

@@ -1,0 +1,179 @@
+"""All options of climate, and how a configuration is read. Nothing else knows where they live."""
+
+import logging
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+
+from oslo_config import cfg, types
+from oslo_log import log
+
+from climate.manager.runtime import Settings
+
+DEFAULT = [
+    cfg.HostAddressOpt("host", default="127.0.0.1", help="Address the API listens on."),
+    cfg.PortOpt("port", default=1234, help="Port the API listens on."),
+    cfg.IntOpt(
+        "cleaning_time",
+        default=0,
+        min=0,
+        help="Minutes a resource stays free after a lease, before the next one may start.",
+    ),
+]
+DATABASE = [
+    cfg.StrOpt(
+        "connection",
+        secret=True,
+        default="sqlite:///climate.sqlite",
+        help="SQLAlchemy URL of the database: sqlite:///FILE, postgresql+psycopg://... or"
+        " mysql+pymysql://... (MariaDB 10.6 or later).",
+    ),
+    cfg.IntOpt("pool_size", default=10, min=1, help="Connections kept open per process."),
+]
+API = [
+    cfg.StrOpt(
+        "auth_strategy",
+        default="noauth",
+        choices=[("noauth", "Identity from 'X-Auth-Token: user:project[:role,...]', unchecked.")],
+        help="How callers are identified.",
+    ),
+    cfg.BoolOpt(
+        "serve_unauthenticated_to_the_network",
+        default=False,
+        help="With noauth, listen on addresses other than loopback: anyone who reaches them can"
+        " do anything.",
+    ),
+    cfg.IntOpt("threads", default=8, min=1, help="Requests served at once by a process."),
+    cfg.FloatOpt(
+        "delete_wait",
+        default=5.0,
+        min=0,
+        help="Seconds a DELETE of a started lease waits for its end before it answers; the lease"
+        " shows as DELETING until then.",
+    ),
+]
+MANAGER = [
+    cfg.ListOpt(
+        "plugins",
+        default=["physical.host.plugin"],
+        help="Resource plugins in use; one that is missing or broken stops the start.",
+    ),
+    cfg.IntOpt(
+        "minutes_before_end_lease",
+        default=60,
+        min=0,
+        help="Minutes before its end that a lease's before_end_lease event is due; 0 for none.",
+    ),
+    cfg.ListOpt(
+        "before_start_leads",
+        item_type=types.Integer(min=1),
+        default=[3600, 600, 60],
+        help="Seconds before its start that a lease's heads-ups (before_start_lease) are due.",
+    ),
+    cfg.IntOpt(
+        "event_max_retries",
+        default=5,
+        min=0,
+        max=50,
+        help="Times a failed start is tried again before the lease shows ERROR; an end is tried"
+        " for ever.",
+    ),
+    cfg.FloatOpt(
+        "poll_interval",
+        default=1.0,
+        min=0.05,
+        help="Seconds between looks at the database when no timer or hint calls: the net under"
+        " both, and how late other processes' work is seen without PostgreSQL.",
+    ),
+    cfg.FloatOpt(
+        "claim_timeout",
+        default=30.0,
+        min=1,
+        help="Seconds after which the work of a manager that stopped answering is taken over.",
+    ),
+    cfg.IntOpt("workers", default=8, min=1, help="Events a manager runs at once."),
+    cfg.FloatOpt(
+        "shutdown_timeout",
+        default=20.0,
+        min=0,
+        help="Seconds that work under way may take to finish after SIGTERM; then it is handed"
+        " back.",
+    ),
+]
+NOTIFICATIONS = [
+    cfg.StrOpt(
+        "transport_url",
+        secret=True,
+        help="oslo.messaging URL of the broker, such as rabbit://user:password@host:5672/."
+        " Without it notifications are logged and kept for GET /v2/notifications.",
+    ),
+    cfg.ListOpt("topics", default=["notifications"], help="Topics to publish on."),
+    cfg.StrOpt("publisher_id", default="climate.lease", help="Who we say that we are."),
+]
+HOST: list[cfg.Opt] = [
+    cfg.StrOpt("cloud", default="simulated", help="Driver that reaches the hosts."),
+    cfg.StrOpt(
+        "before_end",
+        default="",
+        choices=["", "snapshot"],
+        help="What happens before the end of reservations that say 'default'.",
+    ),
+]
+SIMULATED = [
+    cfg.IntOpt("hosts", default=16, min=0, help="Number of made-up hosts."),
+    cfg.IntOpt("seed", default=1, help="Seed of the made-up failures."),
+    cfg.FloatOpt("delay", default=0.0, min=0, help="Seconds that each effect takes."),
+    cfg.FloatOpt("failure_rate", default=0.0, min=0, max=1, help="Share of effects that fail."),
+    cfg.StrOpt("journal", help="File that keeps the effects, to be shared by processes."),
+]
+GROUPS: dict[str, list[cfg.Opt]] = {
+    "DEFAULT": DEFAULT,
+    "database": DATABASE,
+    "api": API,
+    "manager": MANAGER,
+    "notifications": NOTIFICATIONS,
+    "physical:host": HOST,
+    "simulated": SIMULATED,
+}
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return all options by group, for oslo-config-generator."""
+    return list(GROUPS.items())
+
+
+def new() -> cfg.ConfigOpts:
+    """Return a configuration that knows our options, and holds their defaults."""
+    conf = cfg.ConfigOpts()
+    for group, options in GROUPS.items():
+        conf.register_opts(options, group=None if group == "DEFAULT" else group)
+    log.register_options(conf)
+    return conf
+
+
+def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None) -> None:
+    """Read the command line and configuration files into ``conf``, and set logging up.
+
+    Without ``--config-file``, oslo.config's usual places for ``climate.conf`` are read.
+    """
+    conf(args=sys.argv[1:] if arguments is None else arguments, project="climate", prog=prog)
+    quiet = [*log.get_default_log_levels(), "apscheduler=WARNING", "alembic=WARNING"]
+    log.set_defaults(default_log_levels=quiet)
+    log.setup(conf, "climate")
+    logging.captureWarnings(capture=True)
+
+
+def settings(conf: cfg.ConfigOpts) -> Settings:
+    """Return what use cases and managers need to know of ``conf``."""
+    manager = conf.manager
+    minutes = manager.minutes_before_end_lease
+    return Settings(
+        cleaning_time=timedelta(minutes=conf.cleaning_time),
+        before_end_lead=timedelta(minutes=minutes) if minutes else None,
+        before_start_leads=tuple(manager.before_start_leads),
+        max_retries=manager.event_max_retries,
+        claim_timeout=timedelta(seconds=manager.claim_timeout),
+        workers=manager.workers,
+        poll_interval=manager.poll_interval,
+        shutdown_timeout=manager.shutdown_timeout,
+    )

@@ -1,0 +1,78 @@
+"""What a change of a lease means for its window and notices: pure rules.
+
+A lease that has started keeps its start. An end at or before the present means "end now".
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from climate.core.errors import Conflict, InvalidDate, LeaseBusy
+from climate.core.lease import Lease
+from climate.core.lifecycle import STABLE_LEASE, LeaseStatus
+from climate.core.schedule import BEFORE_END, Anchor, Notice
+from climate.core.window import Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """New dates for a lease; None keeps the present one."""
+
+    start: datetime | None = None
+    end: datetime | None = None
+    before_end: datetime | None = None
+
+
+def check_changeable(lease: Lease, *, only_name: bool) -> None:
+    """Raise LeaseBusy or Conflict if the lease cannot be changed at all, or only renamed."""
+    if lease.status not in STABLE_LEASE:
+        raise LeaseBusy(
+            f"Lease {lease.id} is {lease.status.value}: wait until that is over and try again"
+        )
+    if lease.status is LeaseStatus.TERMINATED and not only_name:
+        raise InvalidDate(f"Lease {lease.id} has ended: only its name can be changed")
+
+
+def has_started(lease: Lease, now: datetime) -> bool:
+    """Tell whether the start is behind us, be it done already or just due."""
+    return lease.status is not LeaseStatus.PENDING or lease.window.start <= now
+
+
+def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
+    """Return the lease's window after ``change``; raises InvalidDate."""
+    minute = now.replace(second=0, microsecond=0)
+    start = change.start or lease.window.start
+    end = change.end or lease.window.end
+    started = has_started(lease, now)
+    if started and start != lease.window.start:
+        raise InvalidDate("Cannot modify the start date of a lease that has started")
+    if not started and start < minute:
+        raise InvalidDate("Start date must be later than current date")
+    if end < minute or end < start:
+        raise InvalidDate("End date must be later than current and start date")
+    if started:
+        return Window(start, max(end, now))
+    if end <= max(start, now):
+        raise InvalidDate("End date must be later than current and start date")
+    return Window(start, end)
+
+
+def changed_notices(lease: Lease, change: Change, window: Window) -> tuple[Notice, ...]:
+    """Return the lease's notices after ``change``: only an explicit before-end changes them."""
+    if change.before_end is None:
+        return lease.notices
+    if not window.start < change.before_end < window.end:
+        raise InvalidDate("before_end_date must be after the start and before the end of the lease")
+    offset = (change.before_end - window.end).total_seconds()
+    others = tuple(notice for notice in lease.notices if notice.kind != BEFORE_END)
+    return (*others, Notice(BEFORE_END, Anchor.END, offset))
+
+
+def check_resource_type(present: str, wanted: str | None) -> None:
+    """Raise Conflict if a reservation would change its type."""
+    if wanted is not None and wanted != present:
+        raise Conflict(f"Cannot change the resource type of a reservation from {present}")
+
+
+def moved(lease: Lease, window: Window, notices: tuple[Notice, ...], now: datetime) -> Lease:
+    """Return the lease with new dates."""
+    return replace(lease, window=window, notices=notices, updated_at=now)

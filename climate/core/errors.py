@@ -1,0 +1,116 @@
+"""Every refusal climate can utter, in one table.
+
+A class is a stable ``code`` (for programs), an HTTP ``status`` (both APIs map it in one place)
+and a sentence (for people) that the raiser writes. Whatever is not a ClimateError is a defect of
+ours and becomes a 500 without details.
+"""
+
+
+class ClimateError(Exception):
+    """A refusal with a reason; the base of all errors a caller can act on."""
+
+    code = "error"
+    status = 500
+
+    def __init__(self, message: str) -> None:
+        """Keep the sentence that is shown to the caller."""
+        super().__init__(message)
+        self.message = message
+
+
+class InvalidInput(ClimateError):
+    """The request is malformed or asks for something that can never be."""
+
+    code = "invalid_input"
+    status = 400
+
+
+class MissingParameter(InvalidInput):
+    """A required parameter is absent."""
+
+    code = "missing_parameter"
+
+
+class InvalidDate(InvalidInput):
+    """A date is malformed or out of order."""
+
+    code = "invalid_date"
+
+
+class InvalidQuery(InvalidInput):
+    """A property expression is malformed or names an unknown property."""
+
+    code = "invalid_query"
+
+
+class UnsupportedResourceType(InvalidInput):
+    """No enabled plugin serves this resource type."""
+
+    code = "unsupported_resource_type"
+
+
+class Unauthenticated(ClimateError):
+    """The request carries no usable identity."""
+
+    code = "unauthenticated"
+    status = 401
+
+
+class Forbidden(ClimateError):
+    """The identity is known and may not do this."""
+
+    code = "forbidden"
+    status = 403
+
+
+class NotFound(ClimateError):
+    """The thing named does not exist, or the caller may not know that it does."""
+
+    code = "not_found"
+    status = 404
+
+
+class UnsupportedVersion(ClimateError):
+    """The microversion asked for is not served."""
+
+    code = "unsupported_version"
+    status = 406
+
+
+class Conflict(ClimateError):
+    """The request is sound, but the present state does not allow it."""
+
+    code = "conflict"
+    status = 409
+
+
+class NotEnoughResources(Conflict):
+    """Fewer resources match and are free than the request needs."""
+
+    code = "not_enough_resources"
+
+
+class LeaseBusy(Conflict):
+    """The lease is being started or ended right now."""
+
+    code = "lease_busy"
+
+
+class InvalidTransition(Conflict):
+    """A state machine does not know this step."""
+
+    code = "invalid_transition"
+
+
+class Contention(ClimateError):
+    """Others hold the resources locked for longer than we were willing to try."""
+
+    code = "contention"
+    status = 503
+
+
+class BackendUnavailable(ClimateError):
+    """The database or the cloud does not answer; the request changed nothing."""
+
+    code = "backend_unavailable"
+    status = 503

@@ -1,0 +1,101 @@
+"""The nouns of climate as frozen records: lease, reservation, resource, allocation, event.
+
+They are what the database returns, what decisions are made on and what plugins are given.
+Times are aware UTC; ids of leases, reservations and events are UUID text, a resource's id is a
+number that clients see as text.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
+from climate.core.schedule import Notice
+from climate.core.window import Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A thing that can be reserved, as the database knows it.
+
+    ``external_id`` is its identity in the cloud, ``properties`` is all that expressions can ask
+    about; those named in ``native`` came from the cloud, the others from an operator.
+    """
+
+    id: int
+    type: str
+    external_id: str
+    reservable: bool
+    properties: Mapping[str, str]
+    native: frozenset[str]
+    created_at: datetime
+    updated_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """A resource taken by a reservation for a window; ``busy_until`` includes cleaning time."""
+
+    resource_id: int
+    reservation_id: str
+    lease_id: str
+    window: Window
+    busy_until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something due at a moment of a lease's life."""
+
+    id: str
+    lease_id: str
+    kind: str
+    due_at: datetime
+    status: EventStatus
+    attempt: int
+    last_error: str | None
+    created_at: datetime
+    updated_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """What a lease holds of one resource type.
+
+    ``params`` is what the user asked for (checked by the plugin), ``details`` what the plugin
+    reported when it started the reservation.
+    """
+
+    id: str
+    lease_id: str
+    resource_type: str
+    status: ReservationStatus
+    params: Mapping[str, Any]
+    details: Mapping[str, Any] = field(default_factory=dict)
+    missing_resources: bool = False
+    resources_changed: bool = False
+    created_at: datetime
+    updated_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A window of time, an owner, and what is reserved."""
+
+    id: str
+    name: str
+    user_id: str
+    project_id: str
+    window: Window
+    status: LeaseStatus
+    degraded: bool
+    notices: tuple[Notice, ...]
+    reservations: tuple[Reservation, ...]
+    events: tuple[Event, ...]
+    created_at: datetime
+    updated_at: datetime | None
+
+    def event(self, kind: str) -> Event | None:
+        """Return the first event of ``kind``, or None."""
+        return next((event for event in self.events if event.kind == kind), None)

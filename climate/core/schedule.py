@@ -1,0 +1,81 @@
+"""Which events a lease has and when they are due: a pure function of the lease.
+
+A lease keeps its *notices* as offsets from its own start or end, so that moving the lease moves
+them too. ``start_lease`` and ``end_lease`` always exist; every other event is a notice.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from climate.core.window import Window
+
+BEFORE_START = "before_start_lease"
+START = "start_lease"
+UPDATE = "update_lease"
+BEFORE_END = "before_end_lease"
+END = "end_lease"
+
+# Events that act on the cloud; all others only tell.
+ACTIONS = (START, UPDATE, BEFORE_END, END)
+# At the same instant, in this order; a user's own events come between start and end.
+_RANKS = {BEFORE_START: 0, START: 1, UPDATE: 2, BEFORE_END: 4, END: 5}
+_USER_RANK = 3
+
+
+class Anchor(StrEnum):
+    """The edge of the lease that a notice is measured from."""
+
+    START = "start"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """An event ``offset`` seconds after (negative: before) an edge of the lease."""
+
+    kind: str
+    anchor: Anchor
+    offset: float
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """An event to be: its kind and when it is due (aware UTC)."""
+
+    kind: str
+    due_at: datetime
+
+
+def rank(kind: str) -> int:
+    """Return the order of ``kind`` among events that are due at the same instant."""
+    return _RANKS.get(kind, _USER_RANK)
+
+
+def plan(window: Window, notices: Iterable[Notice], now: datetime) -> tuple[Planned, ...]:
+    """Return the events of a lease over ``window`` as seen at ``now``, in order.
+
+    Of the heads-ups whose moment has passed, one is left and due at once; none if the start
+    itself has passed, as there is nothing left to announce. Nothing is due after the end.
+    """
+    planned = {Planned(START, window.start), Planned(END, window.end)}
+    for notice in notices:
+        due_at = _due(window, notice)
+        if notice.kind == BEFORE_START:
+            if now < window.start:
+                planned.add(Planned(BEFORE_START, max(due_at, now)))
+        elif notice.kind == BEFORE_END:
+            planned.add(Planned(BEFORE_END, max(due_at, window.start)))
+        else:
+            planned.add(Planned(notice.kind, min(due_at, window.end)))
+    return tuple(sorted(planned, key=lambda event: (event.due_at, rank(event.kind), event.kind)))
+
+
+def _due(window: Window, notice: Notice) -> datetime:
+    """Return when ``notice`` falls; far past if the offset leaves the calendar."""
+    edge = window.start if notice.anchor is Anchor.START else window.end
+    try:
+        return edge + timedelta(seconds=notice.offset)
+    except OverflowError:
+        return window.start

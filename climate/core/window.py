@@ -1,0 +1,44 @@
+"""The one type for a span of time: half-open ``[start, end)``, aware UTC.
+
+Two windows that touch do not overlap, so a host can go from one lease to the next at 09:00:00.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from climate.core.errors import InvalidDate
+
+END_OF_TIME = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A half-open span ``[start, end)`` of aware UTC times; raises InvalidDate if empty."""
+
+    start: datetime
+    end: datetime
+
+    def __post_init__(self) -> None:
+        """Refuse naive times and empty or reversed spans."""
+        if self.start.tzinfo is None or self.end.tzinfo is None:
+            raise TypeError("a window needs aware times")
+        if self.end <= self.start:
+            raise InvalidDate("End date must be later than start date.")
+
+    def overlaps(self, other: "Window") -> bool:
+        """Tell whether the two share an instant."""
+        return self.start < other.end and other.start < self.end
+
+    def contains(self, other: "Window") -> bool:
+        """Tell whether ``other`` lies inside this window, borders included."""
+        return self.start <= other.start and other.end <= self.end
+
+    def busy(self, cleaning: timedelta) -> "Window":
+        """Return the span a resource is taken for: the window and ``cleaning`` time after it.
+
+        Stored with every allocation, it keeps the gap on both sides: nothing may start before
+        this lease's cleaning is over, and this lease's cleaning must fit before the next start.
+        """
+        if END_OF_TIME - self.end < cleaning:
+            return Window(self.start, END_OF_TIME)
+        return Window(self.start, self.end + cleaning)

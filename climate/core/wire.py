@@ -1,0 +1,81 @@
+"""Blazar's v1 forms of lease, reservation and event.
+
+The API answers with them and notifications carry them, so they live below both. Dates of the
+lease carry microseconds and no zone (clients parse them with exactly that format); record
+timestamps have a space instead of the ``T``.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from climate.core.lease import Event, Lease, Reservation
+
+
+def date(moment: datetime) -> str:
+    """Return a date as clients parse it; ``%Y`` alone would not pad years below 1000."""
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds")
+
+
+def stamp(moment: datetime | None) -> str | None:
+    """Return when a record was made or changed."""
+    return (
+        None
+        if moment is None
+        else moment.replace(tzinfo=None).isoformat(sep=" ", timespec="seconds")
+    )
+
+
+def lease_body(lease: Lease) -> dict[str, Any]:
+    """Return a lease as v1 shows it; trusts are not needed for hosts, hence null."""
+    return {
+        "id": lease.id,
+        "name": lease.name,
+        "user_id": lease.user_id,
+        "project_id": lease.project_id,
+        "start_date": date(lease.window.start),
+        "end_date": date(lease.window.end),
+        "trust_id": None,
+        "status": lease.status.value,
+        "degraded": lease.degraded,
+        "created_at": stamp(lease.created_at),
+        "updated_at": stamp(lease.updated_at),
+        "reservations": [reservation_body(reservation) for reservation in lease.reservations],
+        "events": [event_body(event) for event in lease.events],
+    }
+
+
+def reservation_body(reservation: Reservation) -> dict[str, Any]:
+    """Return a reservation; what is special to its type stands beside the common keys."""
+    return {
+        **reservation.params,
+        **reservation.details,
+        "id": reservation.id,
+        "lease_id": reservation.lease_id,
+        "resource_id": reservation.id,
+        "resource_type": reservation.resource_type,
+        "status": reservation.status.value,
+        "missing_resources": reservation.missing_resources,
+        "resources_changed": reservation.resources_changed,
+        "created_at": stamp(reservation.created_at),
+        "updated_at": stamp(reservation.updated_at),
+    }
+
+
+def event_body(event: Event) -> dict[str, Any]:
+    """Return an event."""
+    return {
+        "id": event.id,
+        "lease_id": event.lease_id,
+        "event_type": event.kind,
+        "time": date(event.due_at),
+        "status": event.status.value,
+        "created_at": stamp(event.created_at),
+        "updated_at": stamp(event.updated_at),
+    }
+
+
+def payload(lease: Lease, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what a notification says about a lease: its body, with ``id`` as ``lease_id``."""
+    body = lease_body(lease)
+    return {"lease_id": body.pop("id"), **body, **(extra or {})}

@@ -1,0 +1,141 @@
+"""Connections and transactions: the only place that opens, commits and retries them.
+
+``read()`` is a short read-only scope. ``write(work)`` runs ``work(session)`` in one transaction
+and runs it *again* if the database says that it lost a race, so ``work`` must be re-runnable: no
+message, no plugin call, nothing but the session may be changed by it.
+
+READ COMMITTED on PostgreSQL and MariaDB (a check in a new statement sees what others have just
+committed); BEGIN IMMEDIATE on SQLite, one writer at a time.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_random_exponential,
+)
+
+ATTEMPTS = 10
+# From this attempt on, a writer waits for locked rows in id order instead of skipping them.
+PATIENT_ATTEMPT = 5
+# The name of the double-booking guard in every schema; violating it means a race was lost.
+GUARD = "allocations_no_overlap"
+
+_LOCK_WAIT = 10
+_STATEMENT_WAIT = 30
+# PostgreSQL: serialization failure, deadlock, lock timeout, exclusion violation (the guard).
+_PG_TRANSIENT = {"40001", "40P01", "55P03", "23P01"}
+# MariaDB: deadlock, lock wait timeout, record changed since last read.
+_MARIADB_TRANSIENT = {1213, 1205, 1020}
+_MARIADB_DUPLICATE = 1062
+
+T = TypeVar("T")
+
+
+class LostRace(Exception):
+    """Raised by ``work`` when what it chose was taken meanwhile: roll back and run again."""
+
+
+class Database:
+    """An engine for one of SQLite, PostgreSQL or MariaDB."""
+
+    def __init__(self, url: str, pool_size: int = 10) -> None:
+        """Prepare (but do not open) connections to ``url``, an SQLAlchemy URL."""
+        self.engine = sa.create_engine(url, **_engine_options(sa.make_url(url), pool_size))
+        self.dialect = self.engine.dialect.name
+        # SQLite's own busy wait is unfair (seconds at the worst); a lock in the process is not.
+        self._writers = threading.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
+        if self.dialect == "sqlite":
+            event.listen(self.engine, "connect", _sqlite_connect)
+            event.listen(self.engine, "begin", _sqlite_begin)
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Session]:
+        """Open a session for reading; whatever it did is rolled back."""
+        with Session(self.engine) as session:
+            yield session
+
+    def write(self, work: Callable[[Session], T]) -> T:
+        """Run ``work(session)`` in a transaction, commit it, and return what it returned.
+
+        Runs it again (bounded, jittered) on serialization failures, deadlocks, violations of the
+        double-booking guard and LostRace; ``session.info["attempt"]`` counts from 1. The last
+        failure is raised.
+        """
+        retrying = Retrying(
+            retry=retry_if_exception(is_transient),
+            stop=stop_after_attempt(ATTEMPTS),
+            wait=wait_random_exponential(multiplier=0.004, max=0.25),
+            reraise=True,
+        )
+        for attempt in retrying:
+            with attempt:
+                return self._write_once(work, attempt.retry_state.attempt_number)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _write_once(self, work: Callable[[Session], T], attempt: int) -> T:
+        writer = self.engine.execution_options(climate_write=True)
+        with self._writers, Session(writer, info={"attempt": attempt}) as session, session.begin():
+            return work(session)
+
+    def dispose(self) -> None:
+        """Close all pooled connections."""
+        self.engine.dispose()
+
+
+def is_patient(session: Session) -> bool:
+    """Tell whether this attempt should wait for locked rows instead of skipping them."""
+    return bool(session.info.get("attempt", 1) >= PATIENT_ATTEMPT)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Tell whether running the same transaction again may succeed."""
+    if isinstance(error, LostRace):
+        return True
+    if not isinstance(error, DBAPIError) or error.orig is None:
+        return False
+    if getattr(error.orig, "sqlstate", None) in _PG_TRANSIENT:
+        return True
+    number = error.orig.args[0] if error.orig.args else None
+    if number == _MARIADB_DUPLICATE or isinstance(number, str):
+        return GUARD in str(error.orig) or "database is locked" in str(error.orig)
+    return number in _MARIADB_TRANSIENT
+
+
+def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
+    options: dict[str, Any] = {"pool_pre_ping": True, "pool_timeout": _STATEMENT_WAIT}
+    if url.database not in {None, "", ":memory:"} or url.get_backend_name() != "sqlite":
+        options |= {"pool_size": pool_size, "max_overflow": pool_size}
+    if url.get_backend_name() == "sqlite":
+        return {**options, "connect_args": {"timeout": _STATEMENT_WAIT}}
+    options["isolation_level"] = "READ COMMITTED"
+    if url.get_backend_name() == "postgresql":
+        settings = (
+            f"-c timezone=utc -c lock_timeout={_LOCK_WAIT}s -c statement_timeout={_STATEMENT_WAIT}s"
+        )
+        return {**options, "connect_args": {"connect_timeout": 5, "options": settings}}
+    session = f"SET time_zone = '+00:00', innodb_lock_wait_timeout = {_LOCK_WAIT}"
+    timeouts = {"connect_timeout": 5, "read_timeout": _STATEMENT_WAIT, "charset": "utf8mb4"}
+    return {**options, "connect_args": {"init_command": session, **timeouts}}
+
+
+def _sqlite_connect(connection: Any, _record: Any) -> None:  # noqa: ANN401 - DBAPI is untyped
+    """Hand transaction control to us and make commits durable."""
+    connection.isolation_level = None
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _sqlite_begin(connection: sa.Connection) -> None:
+    """Take the write lock at once if this is a write: an upgrade later could fail at once."""
+    writing = connection.get_execution_options().get("climate_write")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")

@@ -1,0 +1,210 @@
+"""Leases with their reservations and events: rows to records and back."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from climate.core.errors import NotFound
+from climate.core.lease import Event, Lease, Reservation
+from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
+from climate.core.schedule import Anchor, Notice, rank
+from climate.core.window import Window
+from climate.db.tables import EventRow, LeaseRow, ReservationRow
+
+
+def insert(session: Session, lease: Lease) -> None:
+    """Store a lease with its reservations and events (three statements)."""
+    session.execute(sa.insert(LeaseRow).values(**_lease_values(lease)))
+    if lease.reservations:
+        rows = [
+            {
+                "id": reservation.id,
+                "lease_id": lease.id,
+                "position": position,
+                "resource_type": reservation.resource_type,
+                "status": reservation.status.value,
+                "params": dict(reservation.params),
+                "details": dict(reservation.details),
+                "missing_resources": reservation.missing_resources,
+                "resources_changed": reservation.resources_changed,
+                "created_at": reservation.created_at,
+                "updated_at": reservation.updated_at,
+            }
+            for position, reservation in enumerate(lease.reservations)
+        ]
+        session.execute(sa.insert(ReservationRow), rows)
+    insert_events(session, lease.events)
+
+
+def insert_events(session: Session, events: Sequence[Event]) -> None:
+    """Store events; each may run from its due time on."""
+    rows = [
+        {
+            "id": event.id,
+            "lease_id": event.lease_id,
+            "kind": event.kind,
+            "rank": rank(event.kind),
+            "due_at": event.due_at,
+            "run_at": event.due_at,
+            "status": event.status.value,
+            "attempt": event.attempt,
+            "created_at": event.created_at,
+        }
+        for event in events
+    ]
+    if rows:
+        session.execute(sa.insert(EventRow), rows)
+
+
+def get(session: Session, lease_id: str, *, lock: bool = False) -> Lease:
+    """Return the lease; with ``lock``, nobody else changes it before this transaction ends.
+
+    Raises NotFound.
+    """
+    query = sa.select(LeaseRow).where(LeaseRow.id == lease_id)
+    query = query.execution_options(populate_existing=True)
+    if lock:
+        # PostgreSQL: rows that refer to this one (new events) need not wait for us.
+        query = query.with_for_update(key_share=True)
+    row = session.scalars(query).one_or_none()
+    if row is None:
+        raise NotFound(f"Object with {{'lease_id': '{lease_id}'}} not found")
+    return _leases(session, [row])[0]
+
+
+def find_all(session: Session, project_id: str | None) -> list[Lease]:
+    """Return the leases of a project (None: of all), by start time (three statements)."""
+    query = sa.select(LeaseRow).order_by(LeaseRow.start_at, LeaseRow.id)
+    if project_id is not None:
+        query = query.where(LeaseRow.project_id == project_id)
+    return _leases(session, session.scalars(query).all())
+
+
+def exists(session: Session, lease_id: str) -> bool:
+    """Tell whether the lease is (still) there."""
+    return session.scalar(sa.select(LeaseRow.id).where(LeaseRow.id == lease_id)) is not None
+
+
+def update(session: Session, lease: Lease) -> None:
+    """Store the lease's own fields (not its reservations and events)."""
+    values = _lease_values(lease)
+    session.execute(sa.update(LeaseRow).where(LeaseRow.id == lease.id).values(**values))
+
+
+def set_status(session: Session, lease_id: str, status: LeaseStatus, now: datetime) -> None:
+    """Store where the lease stands."""
+    session.execute(
+        sa.update(LeaseRow)
+        .where(LeaseRow.id == lease_id)
+        .values(status=status.value, updated_at=now)
+    )
+
+
+def set_reservation(session: Session, reservation_id: str, now: datetime, **fields: Any) -> None:
+    """Store some fields of a reservation: status, params, details, flags."""
+    session.execute(
+        sa.update(ReservationRow)
+        .where(ReservationRow.id == reservation_id)
+        .values(**fields, updated_at=now)
+    )
+
+
+def delete(session: Session, lease_id: str) -> None:
+    """Remove the lease with everything that is part of it."""
+    session.execute(sa.delete(LeaseRow).where(LeaseRow.id == lease_id))
+
+
+def _lease_values(lease: Lease) -> dict[str, Any]:
+    return {
+        "id": lease.id,
+        "name": lease.name,
+        "user_id": lease.user_id,
+        "project_id": lease.project_id,
+        "start_at": lease.window.start,
+        "end_at": lease.window.end,
+        "status": lease.status.value,
+        "degraded": lease.degraded,
+        "notices": [dataclasses.asdict(notice) for notice in lease.notices],
+        "created_at": lease.created_at,
+        "updated_at": lease.updated_at,
+    }
+
+
+def _leases(session: Session, rows: Sequence[LeaseRow]) -> list[Lease]:
+    """Complete lease rows with their children, one statement per kind of child."""
+    ids = [row.id for row in rows]
+    reservations = _children(session, ReservationRow, ids, ReservationRow.position)
+    events = _children(session, EventRow, ids, EventRow.due_at, EventRow.rank, EventRow.id)
+    return [
+        Lease(
+            id=row.id,
+            name=row.name,
+            user_id=row.user_id,
+            project_id=row.project_id,
+            window=Window(row.start_at, row.end_at),
+            status=LeaseStatus(row.status),
+            degraded=row.degraded,
+            notices=tuple(
+                Notice(notice["kind"], Anchor(notice["anchor"]), notice["offset"])
+                for notice in row.notices
+            ),
+            reservations=tuple(_reservation(r) for r in reservations.get(row.id, ())),
+            events=tuple(_event(e) for e in events.get(row.id, ())),
+            created_at=row.created_at,
+            updated_at=row.updated_at,
+        )
+        for row in rows
+    ]
+
+
+def _children(
+    session: Session,
+    table: Any,  # noqa: ANN401 - the two tables that refer to leases
+    lease_ids: Sequence[str],
+    *order: Any,
+) -> dict[str, list[Any]]:
+    """Return the rows of ``table`` by lease id; the whole table is read if nearly all is asked."""
+    query = sa.select(table).order_by(*order).execution_options(populate_existing=True)
+    found: dict[str, list[Any]] = {}
+    for ids in _chunks(lease_ids):
+        for row in session.scalars(query.where(table.lease_id.in_(ids))):
+            found.setdefault(row.lease_id, []).append(row)
+    return found
+
+
+def _chunks(ids: Sequence[str], size: int = 10_000) -> Iterable[Sequence[str]]:
+    """Stay below every database's limit of bound parameters (SQLite: 32,766)."""
+    return (ids[at : at + size] for at in range(0, len(ids), size))
+
+
+def _reservation(row: ReservationRow) -> Reservation:
+    return Reservation(
+        id=row.id,
+        lease_id=row.lease_id,
+        resource_type=row.resource_type,
+        status=ReservationStatus(row.status),
+        params=row.params,
+        details=row.details,
+        missing_resources=row.missing_resources,
+        resources_changed=row.resources_changed,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def _event(row: EventRow) -> Event:
+    return Event(
+        id=row.id,
+        lease_id=row.lease_id,
+        kind=row.kind,
+        due_at=row.due_at,
+        status=EventStatus(row.status),
+        attempt=row.attempt,
+        last_error=row.last_error,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )

@@ -1,0 +1,71 @@
+"""Property expressions as SQL: the database tries resources, Python sees only those that match.
+
+A clause selects exactly the resources for which ``climate.core.query.matches`` is true. Each
+condition is an EXISTS of its own, which is true or false but never NULL, so that ``not`` is plain
+negation; text compares by code point because of the collation of the column.
+"""
+
+import sqlalchemy as sa
+from sqlalchemy.orm import aliased
+
+from climate.core.query import COMPARE, And, Compare, Everything, In, Not, Op, Operand, Or, Query
+from climate.db.tables import ResourceProperty
+
+ResourceId = sa.SQLColumnExpression[int]
+Condition = sa.ColumnElement[bool]
+Property = type[ResourceProperty]
+
+
+def clause(query: Query, resource_id: ResourceId) -> Condition:
+    """Return the condition that the resource of the enclosing statement matches ``query``."""
+    match query:
+        case Everything():
+            return sa.true()
+        case Compare():
+            return _compare(query, resource_id)
+        case In():
+            return _among(query, resource_id)
+        case And():
+            return sa.and_(*(clause(part, resource_id) for part in query.parts))
+        case Or():
+            return sa.or_(*(clause(part, resource_id) for part in query.parts))
+        case Not():
+            return sa.not_(clause(query.part, resource_id))
+
+
+def _compare(query: Compare, resource_id: ResourceId) -> Condition:
+    found = aliased(ResourceProperty)
+    if query.value.is_null:
+        present = _exists(found, query.name, resource_id, sa.true())
+        return sa.not_(present) if query.op == "==" else present
+    return _exists(found, query.name, resource_id, _holds(found, query.op, query.value))
+
+
+def _among(query: In, resource_id: ResourceId) -> Condition:
+    found = aliased(ResourceProperty)
+    wanted = [value for value in query.values if not value.is_null]
+    numbers = [value.number for value in wanted if value.number is not None]
+    # Two equal texts are both the same number, or both none: no need to tell them apart here.
+    equal = sa.or_(found.number.in_(numbers), found.value.in_([value.text for value in wanted]))
+    any_of = _exists(found, query.name, resource_id, equal)
+    if len(wanted) == len(query.values):
+        return any_of
+    absent = _compare(Compare("==", query.name, Operand("null")), resource_id)
+    return sa.or_(any_of, absent)
+
+
+def _holds(found: Property, op: Op, wanted: Operand) -> Condition:
+    compare = COMPARE[op]
+    as_text: Condition = compare(found.value, wanted.text)
+    if wanted.number is None:
+        return as_text
+    return sa.or_(compare(found.number, wanted.number), sa.and_(found.number.is_(None), as_text))
+
+
+def _exists(found: Property, name: str, resource_id: ResourceId, condition: Condition) -> Condition:
+    # The alias keeps the subquery its own even where the statement itself is about properties.
+    return (
+        sa.exists()
+        .where(found.resource_id == resource_id, found.name == name, condition)
+        .correlate_except(found)
+    )

@@ -1,0 +1,68 @@
+"""The schema's version: migrate it, and refuse to work with one we do not know."""
+
+from functools import cache
+from importlib.resources import files
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from climate.db.engine import Database
+
+
+class SchemaMismatch(RuntimeError):
+    """The database has another schema than this release works with."""
+
+
+@cache
+def head() -> str:
+    """Return the revision this release works with."""
+    revision = ScriptDirectory.from_config(_config()).get_current_head()
+    assert revision is not None  # noqa: S101 - the package always ships migrations
+    return revision
+
+
+def current(database: Database) -> str | None:
+    """Return the database's revision, None if it has no schema."""
+    with database.engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def check(database: Database) -> None:
+    """Raise SchemaMismatch, saying what to run, unless the schema is the one we know."""
+    found = current(database)
+    if found == head():
+        return
+    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    if found is not None and found not in known:
+        raise SchemaMismatch(
+            f"the database schema is at {found}, which this release does not know (it works with"
+            f" {head()}): run the release that made it, or downgrade with that release's"
+            " climate-db-manage"
+        )
+    state = "is empty" if found is None else f"is at {found}"
+    raise SchemaMismatch(
+        f"the database schema {state}, this release works with {head()}:"
+        " run 'climate-db-manage upgrade'"
+    )
+
+
+def upgrade(database: Database, revision: str = "head") -> None:
+    """Migrate up to ``revision``."""
+    with database.engine.begin() as connection:
+        command.upgrade(_config(connection), revision)
+
+
+def downgrade(database: Database, revision: str) -> None:
+    """Migrate down to ``revision`` (``base`` removes everything)."""
+    with database.engine.begin() as connection:
+        command.downgrade(_config(connection), revision)
+
+
+def _config(connection: sa.Connection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(files("climate.db") / "migrations"))
+    config.attributes["connection"] = connection
+    return config

@@ -1,0 +1,243 @@
+"""The tables, typed. The double-booking guard is added by the migrations, per database."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import ForeignKey, Index, UniqueConstraint
+from sqlalchemy.dialects import mysql
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import TypeEngine
+
+# Compares text by code point, trailing spaces included, as Python, PostgreSQL "C" and SQLite do.
+_MARIADB = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_nopad_bin",
+}
+_NAMING = {
+    "ix": "%(table_name)s_%(column_0_N_name)s",
+    "uq": "%(table_name)s_%(column_0_N_name)s_key",
+    "fk": "%(table_name)s_%(column_0_N_name)s_fkey",
+    "pk": "%(table_name)s_pkey",
+}
+
+
+class UtcDateTime(sa.types.TypeDecorator[datetime]):
+    """Aware UTC times with microseconds on every database."""
+
+    impl = sa.DateTime
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[datetime]:
+        """Choose the column type that keeps microseconds."""
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(sa.DateTime(timezone=True))
+        if dialect.name in {"mysql", "mariadb"}:
+            return dialect.type_descriptor(mysql.DATETIME(fsp=6))
+        return dialect.type_descriptor(sa.DateTime())
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Store UTC; only PostgreSQL's type knows a zone."""
+        if value is None:
+            return None
+        value = value.astimezone(UTC)
+        return value if dialect.name == "postgresql" else value.replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        """Return aware UTC."""
+        if value is None:
+            return None
+        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+Id = sa.String(36)
+Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+Code = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
+class Base(DeclarativeBase):
+    """Shared settings of all tables."""
+
+    metadata = sa.MetaData(naming_convention=_NAMING)
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy's own declarative setting
+        datetime: UtcDateTime,
+        dict[str, Any]: sa.JSON,
+        list[Any]: sa.JSON,
+    }
+
+
+class LeaseRow(Base):
+    """A window of time and its owner."""
+
+    __tablename__ = "leases"
+    __table_args__ = (Index(None, "project_id", "start_at"), _MARIADB)
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    name: Mapped[str] = mapped_column(sa.String(80))
+    user_id: Mapped[str] = mapped_column(sa.String(255))
+    project_id: Mapped[str] = mapped_column(sa.String(255))
+    start_at: Mapped[datetime]
+    end_at: Mapped[datetime]
+    status: Mapped[str] = mapped_column(sa.String(16))
+    degraded: Mapped[bool]
+    notices: Mapped[list[Any]]
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime | None]
+
+
+class ReservationRow(Base):
+    """What a lease holds of one resource type."""
+
+    __tablename__ = "reservations"
+    __table_args__ = (Index(None, "lease_id"), _MARIADB)
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    lease_id: Mapped[str] = mapped_column(ForeignKey("leases.id", ondelete="CASCADE"))
+    position: Mapped[int]
+    resource_type: Mapped[str] = mapped_column(sa.String(64))
+    status: Mapped[str] = mapped_column(sa.String(16))
+    params: Mapped[dict[str, Any]]
+    details: Mapped[dict[str, Any]]
+    missing_resources: Mapped[bool]
+    resources_changed: Mapped[bool]
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime | None]
+
+
+class ResourceRow(Base):
+    """A thing that can be reserved."""
+
+    __tablename__ = "resources"
+    __table_args__ = (
+        UniqueConstraint("type", "external_id"),
+        {**_MARIADB, "sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(Serial, primary_key=True)
+    type: Mapped[str] = mapped_column(sa.String(64))
+    external_id: Mapped[str] = mapped_column(sa.String(255))
+    reservable: Mapped[bool]
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime | None]
+
+
+class ResourceProperty(Base):
+    """One property of a resource, as text, and as a number where it is one."""
+
+    __tablename__ = "resource_properties"
+    __table_args__ = (Index(None, "name", "number", "resource_id"), _MARIADB)
+
+    resource_id: Mapped[int] = mapped_column(
+        ForeignKey("resources.id", ondelete="CASCADE"), primary_key=True
+    )
+    name: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    value: Mapped[str] = mapped_column(Code)
+    number: Mapped[float | None] = mapped_column(sa.Double)
+    native: Mapped[bool]
+
+
+class PropertyRow(Base):
+    """The name of an extra capability, and whether ordinary listings show it."""
+
+    __tablename__ = "properties"
+    __table_args__ = (UniqueConstraint("resource_type", "name"), _MARIADB)
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    resource_type: Mapped[str] = mapped_column(sa.String(64))
+    name: Mapped[str] = mapped_column(sa.String(64))
+    private: Mapped[bool]
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime | None]
+
+
+class AllocationRow(Base):
+    """A resource taken as a whole for ``[start_at, busy_until)``, cleaning time included.
+
+    The row of a deleted lease stays, without a reservation, until its cleaning time is over.
+    """
+
+    __tablename__ = "allocations"
+    __table_args__ = (
+        sa.CheckConstraint("start_at < busy_until", name="allocations_window"),
+        # The probe "who was the last to start before my end?" is one descent of this index.
+        Index("allocations_probe", "resource_id", "start_at", "busy_until"),
+        Index(None, "reservation_id"),
+        _MARIADB,
+    )
+
+    id: Mapped[int] = mapped_column(Serial, primary_key=True)
+    resource_id: Mapped[int] = mapped_column(ForeignKey("resources.id", ondelete="CASCADE"))
+    reservation_id: Mapped[str | None] = mapped_column(
+        ForeignKey("reservations.id", ondelete="CASCADE")
+    )
+    start_at: Mapped[datetime]
+    busy_until: Mapped[datetime]
+
+
+class EventRow(Base):
+    """Something due in a lease's life; this table is the managers' queue.
+
+    ``due_at`` is the promise, ``run_at`` when it may next be tried; ``owner``, ``attempt`` and
+    ``claimed_until`` fence whoever is at it.
+    """
+
+    __tablename__ = "events"
+    __table_args__ = (
+        # Without it InnoDB locks all rows it scans, and other managers see an empty queue.
+        Index(None, "status", "run_at", "id"),
+        Index(None, "lease_id", "kind"),
+        _MARIADB,
+    )
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    lease_id: Mapped[str] = mapped_column(ForeignKey("leases.id", ondelete="CASCADE"))
+    kind: Mapped[str] = mapped_column(sa.String(64))
+    rank: Mapped[int]
+    due_at: Mapped[datetime]
+    run_at: Mapped[datetime]
+    status: Mapped[str] = mapped_column(sa.String(16))
+    owner: Mapped[str | None] = mapped_column(sa.String(64))
+    claimed_until: Mapped[datetime | None]
+    attempt: Mapped[int]
+    last_error: Mapped[str | None] = mapped_column(sa.Text)
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime | None]
+
+
+class OutboxRow(Base):
+    """A notification, written in the transaction of the change that it is about.
+
+    ``id`` is the order of writing; ``seq``, given by the relay to rows that are committed, is the
+    order that the world sees: a reader who has seen ``seq`` n will never be shown a smaller one.
+    """
+
+    __tablename__ = "outbox"
+    __table_args__ = (
+        Index(None, "published_at", "seq"),
+        UniqueConstraint("seq"),
+        {**_MARIADB, "sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(Serial, primary_key=True)
+    seq: Mapped[int | None] = mapped_column(sa.BigInteger)
+    message_id: Mapped[str] = mapped_column(Id)
+    event_type: Mapped[str] = mapped_column(sa.String(128))
+    lease_id: Mapped[str] = mapped_column(Id)
+    project_id: Mapped[str] = mapped_column(sa.String(255))
+    payload: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+    published_at: Mapped[datetime | None]
+
+
+class RelayRow(Base):
+    """The relay's turn: who publishes, until when, and the last ``seq`` that was given."""
+
+    __tablename__ = "relay"
+    __table_args__ = (_MARIADB,)
+
+    id: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
+    last_seq: Mapped[int] = mapped_column(sa.BigInteger)
+    owner: Mapped[str | None] = mapped_column(sa.String(64))
+    claimed_until: Mapped[datetime | None]

@@ -1,0 +1,1 @@
+"""The use cases (called by the API in its own process) and the work that time brings."""

@@ -1,0 +1,141 @@
+"""The manager's heart: claims due events and has a bounded pool of workers run them.
+
+It looks when the timer rings at the next due time, when a hint says that work was written, when
+one of its workers is done (which may unblock others), and every poll interval as a net. Any
+number of managers may do so on one database; claims keep them apart.
+"""
+
+import logging
+import os
+import socket
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+
+from climate.db import allocations, events
+from climate.manager.events import Claim, run
+from climate.manager.runtime import Runtime
+from climate.manager.timer import Timer
+
+LOG = logging.getLogger(__name__)
+
+
+def owner_name() -> str:
+    """Return a name for this manager that no other, and no later one, has."""
+    return f"{socket.gethostname()[:32]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+class Dispatcher:
+    """Claims and runs due events until it is stopped."""
+
+    def __init__(self, runtime: Runtime, owner: str) -> None:
+        """Prepare; nothing happens before ``start``."""
+        self.last_tick: datetime | None = None
+        self._runtime = runtime
+        self._owner = owner
+        self._timer = Timer()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._running: dict[str, Claim] = {}
+        self._lock = threading.Lock()
+        self._workers = ThreadPoolExecutor(runtime.settings.workers, "event")
+        self._thread = threading.Thread(target=self._loop, name="dispatcher", daemon=True)
+
+    def start(self) -> None:
+        """Begin to work, in threads of its own."""
+        settings = self._runtime.settings
+        self._runtime.wakeup.subscribe(self._wake.set)
+        self._timer.every(settings.poll_interval, self._wake.set, "poll")
+        self._timer.every(settings.claim_timeout.total_seconds() / 3, self.keep, "keep")
+        self._timer.start()
+        self._wake.set()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Claim no more, let what runs finish for a while, and hand back the rest."""
+        self._stopping.set()
+        self._wake.set()
+        self._thread.join()
+        waiter = threading.Thread(target=self._workers.shutdown, daemon=True)
+        waiter.start()
+        waiter.join(self._runtime.settings.shutdown_timeout)
+        self._timer.stop()
+        handed = self._runtime.database.write(
+            lambda session: events.hand_back(session, self._owner)
+        )
+        if handed:
+            LOG.warning("stopped in the middle of %s event(s), handed back", handed)
+
+    def run_due(self) -> int:
+        """Run all that is due now, in this thread, and return how many events ran.
+
+        For tests and simulations: the same claims and the same code, without timer and threads.
+        """
+        count = 0
+        while claims := self._claim(1):
+            run(self._runtime, claims[0])
+            count += 1
+        return count
+
+    def keep(self) -> None:
+        """Extend our claims, return those of managers that died, and forget what is over."""
+        now = self._runtime.clock.now()
+        mine = list(self._running)
+        until = now + self._runtime.settings.claim_timeout
+        write = self._runtime.database.write
+        if mine:
+            write(lambda session: events.extend(session, self._owner, mine, until))
+        if reaped := write(lambda session: events.reap(session, now)):
+            LOG.warning("took over %s event(s) of managers that stopped answering", reaped)
+            self._wake.set()
+        write(lambda session: allocations.forget_cleaned(session, now))
+
+    def _loop(self) -> None:
+        while not self._stopping.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            try:
+                self._tick()
+            except Exception:
+                LOG.exception("looking for due events failed, will look again")
+
+    def _tick(self) -> None:
+        """Claim what is due, as far as workers are free, and set the alarm for what comes next."""
+        while not self._stopping.is_set():
+            free = self._runtime.settings.workers - len(self._running)
+            claims = self._claim(free) if free else []
+            for claim in claims:
+                with self._lock:
+                    self._running[claim.event_id] = claim
+                self._workers.submit(self._run, claim)
+            if not claims:
+                break
+        now = self._runtime.clock.now()
+        with self._runtime.database.read() as session:
+            upcoming = events.next_run(session, now)
+        self.last_tick = now
+        horizon = now + timedelta(seconds=self._runtime.settings.poll_interval)
+        if upcoming is not None and upcoming < horizon:
+            self._timer.at(upcoming, self._wake.set)
+
+    def _claim(self, limit: int) -> list[Claim]:
+        now = self._runtime.clock.now()
+        with self._runtime.database.read() as session:
+            if not events.is_due(session, now):
+                return []
+        until = now + self._runtime.settings.claim_timeout
+        found = self._runtime.database.write(
+            lambda session: events.claim(session, self._owner, now, until, limit)
+        )
+        return [Claim(id_, lease_id, self._owner, attempt) for id_, lease_id, attempt in found]
+
+    def _run(self, claim: Claim) -> None:
+        try:
+            run(self._runtime, claim)
+        except Exception:
+            LOG.exception("event %s was not finished; its claim will expire", claim.event_id)
+        finally:
+            with self._lock:
+                self._running.pop(claim.event_id, None)
+            self._runtime.wakeup.hint()

@@ -1,0 +1,284 @@
+"""Running events: what each kind does, and how its outcome is stored.
+
+An event is claimed (transaction 1), begun (2: the lease is looked at again, under its lock), acted
+on through the plugins (no transaction), and finished (3: fenced on owner and attempt, with the
+lease's new state and the notification). Events that only tell need one transaction after the
+claim. A failure is tried again after a growing pause; an end never gives up.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from climate.core import wire
+from climate.core.lease import Event, Lease, Reservation, Resource
+from climate.core.lifecycle import (
+    LEASE,
+    RESERVATION,
+    EventStatus,
+    LeaseStatus,
+    ReservationStatus,
+    step,
+)
+from climate.core.schedule import ACTIONS, BEFORE_END, BEFORE_START, END, START, UPDATE
+from climate.db import allocations, events, leases, outbox, resources
+from climate.manager.leases import remove
+from climate.manager.runtime import Runtime
+
+LOG = logging.getLogger(__name__)
+
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An event that this manager may run, as long as owner and attempt are still in its row."""
+
+    event_id: str
+    lease_id: str
+    owner: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an action event needs: the lease, and the resources of each live reservation."""
+
+    event: Event
+    lease: Lease
+    resources: Mapping[str, tuple[Resource, ...]]
+
+    @property
+    def reservations(self) -> list[Reservation]:
+        """Return the reservations that are to be acted on."""
+        return [r for r in self.lease.reservations if r.id in self.resources]
+
+
+def run(runtime: Runtime, claim: Claim) -> None:
+    """Run a claimed event to its outcome, good or bad."""
+    work = runtime.database.write(lambda session: _begin(runtime, session, claim))
+    if work is None:
+        return
+    details: dict[str, Mapping[str, Any]] = {}
+    failed: dict[str, str] = {}
+    for reservation in work.reservations:
+        try:
+            details[reservation.id] = _act(runtime, work, reservation)
+        except Exception as error:  # whatever a plugin raises is a failed attempt
+            LOG.exception("event %s of lease %s failed", work.event.kind, work.lease.id)
+            failed[reservation.id] = f"{type(error).__name__}: {error}"
+    if failed:
+        runtime.database.write(lambda session: _fail(runtime, session, claim, work, failed))
+    else:
+        runtime.database.write(lambda session: _succeed(runtime, session, claim, work, details))
+
+
+def _begin(runtime: Runtime, session: Session, claim: Claim) -> Work | None:
+    """Look at the lease again; return the work to do, None if there is none (any more)."""
+    now = runtime.clock.now()
+    lease = _lease_of(session, claim)
+    if lease is None:
+        return None
+    event = next(event for event in lease.events if event.id == claim.event_id)
+    if event.kind not in ACTIONS:
+        _tell(session, claim, lease, event, now)
+        return None
+    if not _is_called_for(lease, event):
+        _close(session, claim, now, EventStatus.DONE)
+        return None
+    status = _status_while(lease, event)
+    if status is not lease.status:
+        leases.set_status(session, lease.id, status, now)
+    live = [r.id for r in lease.reservations if r.status is not ReservationStatus.DELETED]
+    return Work(event, lease, _resources(session, live))
+
+
+def _status_while(lease: Lease, event: Event) -> LeaseStatus:
+    """Return where the lease stands while the action runs."""
+    if lease.status is LeaseStatus.DELETING:
+        return lease.status
+    if event.kind == START:
+        return step(LEASE, lease.status, LeaseStatus.STARTING)
+    if event.kind == END:
+        present: LeaseStatus = lease.status
+        if present is LeaseStatus.STARTING:  # the start never succeeded, and its time is over
+            present = step(LEASE, present, LeaseStatus.ERROR)
+        return step(LEASE, present, LeaseStatus.TERMINATING)
+    return lease.status
+
+
+def _is_called_for(lease: Lease, event: Event) -> bool:
+    """Tell whether an action still makes sense in the lease's present state."""
+    if event.kind == START:
+        return lease.status in {LeaseStatus.PENDING, LeaseStatus.STARTING}
+    if event.kind in {UPDATE, BEFORE_END}:
+        return lease.status is LeaseStatus.ACTIVE
+    return lease.status is not LeaseStatus.TERMINATED
+
+
+def _act(runtime: Runtime, work: Work, reservation: Reservation) -> Mapping[str, Any]:
+    """Call the plugin for one reservation. No transaction is open."""
+    plugin = runtime.plugin(reservation.resource_type)
+    given = work.resources[reservation.id]
+    if work.event.kind in {START, UPDATE}:
+        return plugin.start(work.lease, reservation, given)
+    if work.event.kind == BEFORE_END:
+        plugin.before_end(work.lease, reservation, given)
+    else:
+        plugin.end(work.lease, reservation, given)
+    return reservation.details
+
+
+def _succeed(
+    runtime: Runtime,
+    session: Session,
+    claim: Claim,
+    work: Work,
+    details: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Store that the action is done; what the lease became meanwhile (DELETING) stays."""
+    now = runtime.clock.now()
+    lease = _lease_of(session, claim)
+    if lease is None or not _close(session, claim, now, EventStatus.DONE):
+        return
+    for reservation in lease.reservations:
+        if reservation.id in details:
+            fields: dict[str, Any] = {"details": dict(details[reservation.id])}
+            wanted = _RESERVATION_AFTER.get(work.event.kind, reservation.status)
+            fields["status"] = step(RESERVATION, reservation.status, wanted).value
+            leases.set_reservation(session, reservation.id, now, **fields)
+    if work.event.kind == END:
+        _drop_open(session, lease)
+    if lease.status is not LeaseStatus.DELETING:
+        after = _LEASE_AFTER.get(work.event.kind, lease.status)
+        leases.set_status(session, lease.id, step(LEASE, lease.status, after), now)
+    _announce(session, claim.lease_id, work.event.kind, now)
+    if lease.status is LeaseStatus.DELETING and work.event.kind == END:
+        remove(session, leases.get(session, lease.id), now)
+
+
+_RESERVATION_AFTER = {START: ReservationStatus.ACTIVE, END: ReservationStatus.DELETED}
+_LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}
+
+
+def _fail(
+    runtime: Runtime,
+    session: Session,
+    claim: Claim,
+    work: Work,
+    failed: Mapping[str, str],
+) -> None:
+    """Store the failure and when to try again; after too many the lease shows ERROR.
+
+    An end is tried for ever, with long pauses: resources must come back.
+    """
+    now = runtime.clock.now()
+    lease = _lease_of(session, claim)
+    if lease is None:
+        return
+    unwanted = lease.status is LeaseStatus.DELETING and work.event.kind != END
+    exhausted = unwanted or claim.attempt > runtime.settings.max_retries
+    status = EventStatus.ERROR if exhausted and work.event.kind != END else EventStatus.UNDONE
+    run_at = now + timedelta(seconds=pause_before(claim.attempt))
+    error = "; ".join(f"reservation {id_}: {reason}" for id_, reason in failed.items())
+    if not _close(session, claim, now, status, last_error=error[:4000], run_at=run_at):
+        return
+    if exhausted:
+        _show_failure(session, lease, work.event.kind, failed, now)
+
+
+def pause_before(attempt: int) -> float:
+    """Return the seconds between attempt ``attempt`` (from 1) and the next: 1, 2, 4 ... 300."""
+    return float(min(_FIRST_PAUSE * 2 ** min(attempt - 1, 16), _LONGEST_PAUSE))
+
+
+def _show_failure(
+    session: Session, lease: Lease, kind: str, failed: Mapping[str, str], now: datetime
+) -> None:
+    """Mark what failed: the lease for a start or end, only ``degraded`` for the others."""
+    if kind == UPDATE:
+        leases.update(session, replace(lease, degraded=True, updated_at=now))
+    elif kind in {START, END}:
+        for reservation in lease.reservations:
+            if reservation.id in failed and reservation.status is not ReservationStatus.ERROR:
+                status = step(RESERVATION, reservation.status, ReservationStatus.ERROR)
+                leases.set_reservation(session, reservation.id, now, status=status.value)
+        if lease.status is not LeaseStatus.DELETING:
+            leases.set_status(session, lease.id, step(LEASE, lease.status, LeaseStatus.ERROR), now)
+    _announce(session, lease.id, kind, now)
+
+
+def _tell(session: Session, claim: Claim, lease: Lease, event: Event, now: datetime) -> None:
+    """Finish an event that only tells. A heads-up after the start has nothing left to say."""
+    if not _close(session, claim, now, EventStatus.DONE):
+        return
+    if event.kind != BEFORE_START:
+        _announce(session, lease.id, event.kind, now)
+    elif lease.status is LeaseStatus.PENDING and now < lease.window.start:
+        starts_in = (lease.window.start - now).total_seconds()
+        _announce(session, lease.id, event.kind, now, starts_in=starts_in)
+
+
+def _announce(
+    session: Session,
+    lease_id: str,
+    kind: str,
+    now: datetime,
+    **extra: Any,
+) -> None:
+    """Write the notification that an event of this kind took place."""
+    lease = leases.get(session, lease_id)
+    taken = _resources(session, [reservation.id for reservation in lease.reservations])
+    hosts = [
+        {
+            "reservation_id": reservation_id,
+            "id": str(resource.id),
+            "name": resource.external_id,
+        }
+        for reservation_id, found in taken.items()
+        for resource in found
+    ]
+    payload = wire.payload(lease, {**extra, "hosts": hosts})
+    outbox.write(session, f"lease.event.{kind}", payload, now)
+
+
+def _lease_of(session: Session, claim: Claim) -> Lease | None:
+    """Lock and return the lease of a claim; None if the claim is not ours any more."""
+    if not leases.exists(session, claim.lease_id):
+        return None
+    lease = leases.get(session, claim.lease_id, lock=True)
+    if not events.is_mine(session, claim.event_id, claim.owner, claim.attempt):
+        LOG.warning("event %s of lease %s was taken over", claim.event_id, claim.lease_id)
+        return None
+    return lease
+
+
+def _close(
+    session: Session,
+    claim: Claim,
+    now: datetime,
+    status: EventStatus,
+    **outcome: Any,
+) -> bool:
+    return events.finish(
+        session, claim.event_id, claim.owner, claim.attempt, now, status=status.value, **outcome
+    )
+
+
+def _drop_open(session: Session, lease: Lease) -> None:
+    """Remove what a lease that is over will not need: a start in retry, a snapshot, a notice."""
+    waiting = [event.id for event in lease.events if event.status is EventStatus.UNDONE]
+    events.remove(session, waiting)
+
+
+def _resources(session: Session, reservation_ids: Sequence[str]) -> dict[str, tuple[Resource, ...]]:
+    held = allocations.held(session, reservation_ids)
+    found = resources.find_some(session, {id_ for ids in held.values() for id_ in ids})
+    return {
+        reservation_id: tuple(found[id_] for id_ in ids) for reservation_id, ids in held.items()
+    }

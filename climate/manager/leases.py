@@ -1,0 +1,271 @@
+"""The use cases of a lease: create, show, list, delete (updates have a module of their own).
+
+Each is one transaction: lease, reservations, allocations, events and the notification about it
+are written together or not at all.
+"""
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from climate.core import query as expressions
+from climate.core import wire
+from climate.core.errors import InvalidDate
+from climate.core.lease import Event, Lease, Reservation
+from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
+from climate.core.requirement import Requirement
+from climate.core.schedule import (
+    BEFORE_END,
+    BEFORE_START,
+    END,
+    START,
+    Anchor,
+    Notice,
+    Planned,
+    plan,
+)
+from climate.core.window import Window
+from climate.db import allocations, events, leases, outbox, resources
+from climate.manager.admission import Wanted, admit, rows
+from climate.manager.runtime import Runtime, Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Who asks: the user and the project of the token."""
+
+    user_id: str
+    project_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationRequest:
+    """One thing asked for; ``params`` were checked by the plugin's schema."""
+
+    resource_type: str
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRequest:
+    """A lease asked for. ``before_end`` None means the configured default.
+
+    ``user_events`` are (kind, moment) pairs; heads-ups among them replace the configured ones.
+    """
+
+    name: str
+    start: datetime
+    end: datetime
+    before_end: datetime | None = None
+    reservations: tuple[ReservationRequest, ...] = ()
+    user_events: tuple[tuple[str, datetime], ...] = field(default=())
+
+
+def create(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Lease:
+    """Admit a lease and return it.
+
+    Raises InvalidDate, InvalidQuery, UnsupportedResourceType, NotEnoughResources, Contention.
+    """
+    now = runtime.clock.now()
+    lease = _draft(owner, request, runtime.settings, now)
+    wanted = [
+        Wanted(reservation_id=made.id, requirement=requirement_of(runtime, made))
+        for made in lease.reservations
+    ]
+    busy = taken_window(lease.window, now, runtime.settings)
+
+    def work(session: Session) -> None:
+        check_properties(session, runtime, [want.requirement for want in wanted])
+        taken = admit(session, wanted, busy, runtime.rng.random())
+        leases.insert(session, lease)
+        allocations.take(session, rows(taken, busy))
+        outbox.write(session, "lease.create", wire.payload(lease), now)
+
+    runtime.database.write(work)
+    runtime.wakeup.hint()
+    return lease
+
+
+def get(runtime: Runtime, lease_id: str) -> Lease:
+    """Return a lease; raises NotFound."""
+    with runtime.database.read() as session:
+        return leases.get(session, lease_id)
+
+
+def find_all(runtime: Runtime, project_id: str | None) -> list[Lease]:
+    """Return the leases of a project, or all."""
+    with runtime.database.read() as session:
+        return leases.find_all(session, project_id)
+
+
+def delete(runtime: Runtime, lease_id: str, wait: float = 0.0) -> None:
+    """Remove a lease; one that was started is ended first, by a manager.
+
+    The lease shows as DELETING meanwhile; up to ``wait`` seconds are spent waiting for its end.
+    Raises NotFound.
+    """
+    now = runtime.clock.now()
+
+    def work(session: Session) -> bool:
+        lease = leases.get(session, lease_id, lock=True)
+        if not has_begun(lease) or lease.status is LeaseStatus.TERMINATED:
+            remove(session, lease, now)
+            return True
+        _end_now(session, lease, now)
+        return False
+
+    gone = runtime.database.write(work)
+    runtime.wakeup.hint()
+    if not gone:
+        _wait_until_gone(runtime, lease_id, wait)
+
+
+def remove(session: Session, lease: Lease, now: datetime) -> None:
+    """Remove the lease's rows, and tell. Resources that were used get their cleaning time."""
+    ids = [reservation.id for reservation in lease.reservations]
+    if ids and has_begun(lease):
+        allocations.detach(session, ids, now)
+    gone = replace(lease, status=LeaseStatus.DELETING, updated_at=now)
+    leases.delete(session, lease.id)
+    outbox.write(session, "lease.delete", wire.payload(gone), now)
+
+
+def has_begun(lease: Lease) -> bool:
+    """Tell whether anything may have been done to the cloud for this lease."""
+    start = lease.event(START)
+    untouched = start is not None and start.status is EventStatus.UNDONE and start.attempt == 0
+    return not (lease.status is LeaseStatus.PENDING and untouched)
+
+
+def requirement_of(runtime: Runtime, reservation: Reservation) -> Requirement:
+    """Return what admission must find for a reservation."""
+    return runtime.plugin(reservation.resource_type).requirement(reservation.params)
+
+
+def check_properties(
+    session: Session, runtime: Runtime, requirements: Sequence[Requirement]
+) -> None:
+    """Raise InvalidQuery if an expression names a property that no resource of its type has."""
+    for requirement in requirements:
+        if expressions.names(requirement.query):
+            known = {
+                found.name for found in resources.definitions(session, requirement.resource_type)
+            }
+            native = runtime.plugin(requirement.resource_type).native_properties
+            expressions.check_names(requirement.query, known | native)
+
+
+def taken_window(window: Window, now: datetime, settings: Settings) -> Window:
+    """Return the span resources are taken for: not the past, and with cleaning time."""
+    return Window(max(window.start, now), window.end).busy(settings.cleaning_time)
+
+
+def new_event(lease_id: str, planned: Planned, now: datetime) -> Event:
+    """Return an event to be stored."""
+    return Event(
+        id=str(uuid.uuid4()),
+        lease_id=lease_id,
+        kind=planned.kind,
+        due_at=planned.due_at,
+        status=EventStatus.UNDONE,
+        attempt=0,
+        last_error=None,
+        created_at=now,
+        updated_at=None,
+    )
+
+
+def before_end_notice(window: Window, before_end: datetime) -> Notice:
+    """Return the notice for an explicit moment, strictly inside the lease."""
+    if not window.start < before_end < window.end:
+        raise InvalidDate("before_end_date must be after the start and before the end of the lease")
+    return Notice(BEFORE_END, Anchor.END, (before_end - window.end).total_seconds())
+
+
+def _draft(owner: Owner, request: LeaseRequest, settings: Settings, now: datetime) -> Lease:
+    """Return the lease that was asked for, not yet admitted. Pure but for its new ids."""
+    window = Window(request.start, request.end)
+    if window.start < now.replace(second=0, microsecond=0) or window.end <= now:
+        raise InvalidDate("Start date must be later than current date")
+    lease_id = str(uuid.uuid4())
+    notices = _notices(request, window, settings)
+    return Lease(
+        id=lease_id,
+        name=request.name,
+        user_id=owner.user_id,
+        project_id=owner.project_id,
+        window=window,
+        status=LeaseStatus.PENDING,
+        degraded=False,
+        notices=notices,
+        reservations=tuple(
+            Reservation(
+                id=str(uuid.uuid4()),
+                lease_id=lease_id,
+                resource_type=wanted.resource_type,
+                status=ReservationStatus.PENDING,
+                params=wanted.params,
+                created_at=now,
+                updated_at=None,
+            )
+            for wanted in request.reservations
+        ),
+        events=tuple(new_event(lease_id, event, now) for event in plan(window, notices, now)),
+        created_at=now,
+        updated_at=None,
+    )
+
+
+def _notices(request: LeaseRequest, window: Window, settings: Settings) -> tuple[Notice, ...]:
+    """Return the configured notices, or the lease's own where it brings some."""
+    own = [_user_notice(kind, moment, window) for kind, moment in request.user_events]
+    if all(notice.kind != BEFORE_START for notice in own):
+        own += [Notice(BEFORE_START, Anchor.START, -lead) for lead in settings.before_start_leads]
+    if request.before_end is not None:
+        own.append(before_end_notice(window, request.before_end))
+    elif settings.before_end_lead and all(notice.kind != BEFORE_END for notice in own):
+        own.append(Notice(BEFORE_END, Anchor.END, -settings.before_end_lead.total_seconds()))
+    return tuple(own)
+
+
+def _user_notice(kind: str, moment: datetime, window: Window) -> Notice:
+    if kind == BEFORE_END:
+        return before_end_notice(window, moment)
+    if kind == BEFORE_START and moment >= window.start:
+        raise InvalidDate("a before_start_lease event must be before the start of the lease")
+    if moment > window.end:
+        raise InvalidDate(f"event {kind} must not be after the end of the lease")
+    return Notice(kind, Anchor.START, (moment - window.start).total_seconds())
+
+
+def _end_now(session: Session, lease: Lease, now: datetime) -> None:
+    """Leave the rest to a manager: the end is due now, and nothing else is any more."""
+    if lease.status is LeaseStatus.DELETING:
+        return
+    leases.set_status(session, lease.id, LeaseStatus.DELETING, now)
+    end = lease.event(END)
+    assert end is not None  # noqa: S101 - every lease has one (invariant 2)
+    if end.status is not EventStatus.IN_PROGRESS:
+        events.rearm(session, end.id, now, now)
+    obsolete = [
+        event.id
+        for event in lease.events
+        if event.kind != END and event.status is EventStatus.UNDONE
+    ]
+    events.remove(session, obsolete)
+
+
+def _wait_until_gone(runtime: Runtime, lease_id: str, wait: float) -> None:
+    deadline = time.monotonic() + wait
+    pause = 0.02
+    while time.monotonic() < deadline:
+        time.sleep(pause)
+        with runtime.database.read() as session:
+            if not leases.exists(session, lease_id):
+                return
+        pause = min(pause * 1.5, 0.2)

@@ -1,0 +1,141 @@
+"""From the outbox to the world: numbers committed notifications and publishes them in order.
+
+One relay at a time has the turn. It publishes one after the other and remembers each batch; if
+the broker fails it stops there and tries again after a growing pause, so nothing is lost and the
+order is kept. After a crash the last batch may be sent twice: ``message_id`` tells.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from sqlalchemy.orm import Session
+
+from climate.core.notification import Notification
+from climate.core.schedule import BEFORE_START
+from climate.db import outbox
+from climate.manager.runtime import Runtime
+from climate.manager.timer import Timer
+
+LOG = logging.getLogger(__name__)
+
+_BATCH = 100
+_TURN = timedelta(seconds=30)
+_LONGEST_PAUSE = 30.0
+
+
+class Emitter(Protocol):
+    """Whatever carries notifications away."""
+
+    def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
+        """Hand one notification over; returns when it is safe there, raises if it is not."""
+
+
+class Relay:
+    """Publishes the outbox until it is stopped."""
+
+    def __init__(self, runtime: Runtime, emitter: Emitter, owner: str) -> None:
+        """Prepare; nothing happens before ``start``."""
+        self._runtime = runtime
+        self._emitter = emitter
+        self._owner = owner
+        self._timer = Timer()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="relay", daemon=True)
+
+    def start(self) -> None:
+        """Begin to publish, in a thread of its own."""
+        self._runtime.wakeup.subscribe(self._wake.set)
+        self._timer.every(self._runtime.settings.poll_interval, self._wake.set, "poll")
+        self._timer.start()
+        self._wake.set()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the message under way and give up the turn."""
+        self._stopping.set()
+        self._wake.set()
+        self._thread.join(self._runtime.settings.shutdown_timeout)
+        self._timer.stop()
+        self._runtime.database.write(lambda session: outbox.leave_turn(session, self._owner))
+
+    def flush(self) -> int:
+        """Number and publish all that waits, in this thread; return how many were published.
+
+        Raises what the emitter raises; all before that message is remembered as published.
+        """
+        published = 0
+        while self._number():
+            with self._runtime.database.read() as session:
+                batch = outbox.unpublished(session, _BATCH)
+            if not batch:
+                break
+            published += self._publish(batch)
+        return published
+
+    def _loop(self) -> None:
+        """Publish at each wake-up; while the broker is away still number, for HTTP readers."""
+        pause, retry_at = 1.0, 0.0
+        while not self._stopping.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            try:
+                if time.monotonic() < retry_at:
+                    self._number()
+                else:
+                    self.flush()
+                    pause = 1.0
+            except Exception:
+                LOG.exception("notifications wait in the outbox, next try in %s s", pause)
+                retry_at = time.monotonic() + pause
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _number(self) -> bool:
+        """Number all that is new; False if nothing waits or another relay has the turn."""
+        with self._runtime.database.read() as session:
+            if not outbox.is_waiting(session):
+                return False
+        now = self._runtime.clock.now()
+
+        def work(session: Session) -> bool:
+            if not outbox.take_turn(session, self._owner, now, now + _TURN):
+                return False
+            while outbox.number(session, _BATCH) == _BATCH:
+                pass
+            return True
+
+        return self._runtime.database.write(work)
+
+    def _publish(self, batch: list[Notification]) -> int:
+        done: list[int] = []
+        try:
+            for notification in batch:
+                if self._stopping.is_set():
+                    break
+                now = self._runtime.clock.now()
+                self._emitter.publish(notification, payload_when_sent(notification, now))
+                done.append(notification.seq)
+        finally:
+            if done:
+                now = self._runtime.clock.now()
+                self._runtime.database.write(
+                    lambda session: outbox.mark_published(session, done, now)
+                )
+        return len(done)
+
+
+def payload_when_sent(notification: Notification, now: datetime) -> dict[str, Any]:
+    """Return the payload with what belongs to the message; ``starts_in`` is true at ``now``."""
+    payload = {
+        **notification.payload,
+        "seq": notification.seq,
+        "message_id": notification.message_id,
+    }
+    if notification.event_type == f"lease.event.{BEFORE_START}":
+        start = datetime.fromisoformat(payload["start_date"]).replace(tzinfo=now.tzinfo)
+        payload["starts_in"] = (start - now).total_seconds()
+    return payload

@@ -1,0 +1,48 @@
+"""What every use case needs, made once by climate.service and handed over as one argument."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from climate.clock import Clock
+from climate.core.errors import UnsupportedResourceType
+from climate.db.engine import Database
+from climate.plugins.base import ResourcePlugin
+from climate.wakeup import Wakeup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The decisions of the operator that use cases and managers depend on."""
+
+    cleaning_time: timedelta
+    before_end_lead: timedelta | None
+    before_start_leads: tuple[int, ...]
+    max_retries: int
+    claim_timeout: timedelta
+    workers: int
+    poll_interval: float
+    shutdown_timeout: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """The collaborators of the use cases; ``rng`` only spreads parallel requests."""
+
+    database: Database
+    clock: Clock
+    plugins: Mapping[str, ResourcePlugin]
+    settings: Settings
+    wakeup: Wakeup
+    rng: random.Random = field(default_factory=random.Random)
+
+    def plugin(self, resource_type: str) -> ResourcePlugin:
+        """Return the plugin for a type; raises UnsupportedResourceType."""
+        try:
+            return self.plugins[resource_type]
+        except KeyError:
+            known = ", ".join(sorted(self.plugins))
+            raise UnsupportedResourceType(
+                f"The {resource_type} resource type is not supported (enabled: {known})"
+            ) from None

@@ -1,0 +1,1 @@
+"""Telling the world: publishing over oslo.messaging, and listening to it."""

@@ -1,0 +1,64 @@
+"""Where notifications go: a broker by oslo.messaging, or only the log."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import oslo_messaging
+from oslo_config.cfg import ConfigOpts
+
+from climate.core.notification import Notification
+
+LOG = logging.getLogger(__name__)
+_ENVELOPE = 2.0
+
+
+class LogEmitter:
+    """For a service without a broker: the outbox, readable over HTTP, is the publication."""
+
+    def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
+        """Log one line."""
+        LOG.info(
+            "%s lease=%s seq=%s starts_in=%s",
+            notification.event_type,
+            notification.lease_id,
+            notification.seq,
+            payload.get("starts_in"),
+        )
+
+
+class MessagingEmitter:
+    """Publishes to ``<topic>.info`` and returns when the broker has confirmed."""
+
+    def __init__(self, conf: ConfigOpts, transport_url: str) -> None:
+        """Connect lazily to ``transport_url``; topics and publisher come from ``conf``."""
+        self._transport = oslo_messaging.get_notification_transport(conf, url=transport_url)
+        self._topics: list[str] = conf.notifications.topics
+        self._publisher_id: str = conf.notifications.publisher_id
+
+    def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
+        """Send one message, in the 2.0 envelope, without oslo.messaging's own Notifier.
+
+        The Notifier logs a failure and goes on, and gives each try a new message id; an outbox
+        must hear of the failure and keep the id. Raises MessageDeliveryFailure and the like.
+        """
+        message = {
+            "message_id": notification.message_id,
+            "publisher_id": self._publisher_id,
+            "event_type": notification.event_type,
+            "priority": "INFO",
+            "payload": dict(payload),
+            "timestamp": notification.created_at.replace(tzinfo=None).isoformat(sep=" "),
+        }
+        context = {"project_id": notification.project_id}
+        for topic in self._topics:
+            target = oslo_messaging.Target(topic=f"{topic}.info")
+            self._transport._send_notification(  # noqa: SLF001 - see the docstring
+                target, context, message, version=_ENVELOPE, retry=0
+            )
+
+
+def for_config(conf: ConfigOpts) -> LogEmitter | MessagingEmitter:
+    """Return the emitter that ``[notifications] transport_url`` asks for."""
+    url = conf.notifications.transport_url
+    return MessagingEmitter(conf, url) if url else LogEmitter()

@@ -1,0 +1,78 @@
+"""The interface between climate and whatever can be reserved.
+
+A plugin serves one resource type. Its ``schema`` and ``requirement`` are pure and used by the
+API when a lease is asked for; ``start``, ``before_end`` and ``end`` act on the cloud when an
+event is due, in a manager, outside any transaction. They run *at least once*: a manager may die
+after the effect and before it could say so, so each must look before it acts.
+"""
+
+import abc
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from marshmallow import EXCLUDE, Schema
+
+from climate.core.lease import Lease, Reservation, Resource
+from climate.core.requirement import Requirement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A resource as the cloud knows it, before (or whether or not) it is registered here."""
+
+    external_id: str
+    properties: Mapping[str, str]
+
+
+class RequestSchema(Schema):
+    """A plugin's part of a reservation request; keys that others own are passed over."""
+
+    class Meta:
+        """Common keys and those of other types stand beside ours."""
+
+        unknown = EXCLUDE
+
+
+class ResourcePlugin(abc.ABC):
+    """One resource type: what can be asked of it, and how it is handed over and taken back."""
+
+    resource_type: ClassVar[str]
+    #: The plugin's part of a reservation request; loads to what is stored as ``params``.
+    schema: ClassVar[type[RequestSchema]]
+    #: Properties that every resource of the type has from the cloud.
+    native_properties: ClassVar[frozenset[str]]
+
+    @abc.abstractmethod
+    def requirement(self, params: Mapping[str, Any]) -> Requirement:
+        """Return what admission must find for ``params``. Pure; raises InvalidInput."""
+
+    @abc.abstractmethod
+    def start(
+        self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
+    ) -> Mapping[str, Any]:
+        """Hand ``resources`` over to the lease's project; return what users need to know.
+
+        Idempotent, and called again with more resources when a running reservation grows. Any
+        exception is a failed attempt and is tried again.
+        """
+
+    @abc.abstractmethod
+    def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
+        """Take ``resources`` back, whatever is on them. Idempotent: gone already is fine."""
+
+    def before_end(  # noqa: B027 - optional: most types have nothing to do
+        self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
+    ) -> None:
+        """Do what the user asked for shortly before the end. Idempotent."""
+
+    @abc.abstractmethod
+    def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
+        """Look a resource up in the cloud, to register it.
+
+        Raises NotFound, or Conflict if the name is ambiguous or the resource is in use.
+        """
+
+    @abc.abstractmethod
+    def inventory(self) -> Iterable[Found]:
+        """Return all that the cloud has of this type."""

@@ -1,0 +1,197 @@
+"""``physical:host``: whole hosts, moved into a pool of the lease's project and back.
+
+The plugin decides what happens in which order; a HostCloud (Nova, or the simulated one) knows
+how. Pools are named after the reservation. Every step looks before it acts.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+from marshmallow import ValidationError, fields, post_load, validate, validates_schema
+from oslo_config.cfg import ConfigOpts
+
+from climate.core import query as expressions
+from climate.core.errors import Conflict, InvalidQuery, NotFound
+from climate.core.lease import Lease, Reservation, Resource
+from climate.core.requirement import Requirement
+from climate.plugins.base import Found, RequestSchema, ResourcePlugin
+from climate.plugins.loader import load_host_cloud
+
+# Bounds one request: hosts are locked, stored and reported one by one.
+MAX_HOSTS = 10_000
+BEFORE_END = ("", "default", "snapshot")
+
+
+class HostCloud(Protocol):
+    """What must be known and done about hosts, however a cloud does it.
+
+    Hosts are named by their external id. All methods are idempotent where they change anything.
+    """
+
+    def hosts(self) -> Iterable[Found]:
+        """Return all hosts there are."""
+
+    def servers(self, host: str) -> Sequence[str]:
+        """Return the ids of the servers on a host."""
+
+    def ensure_pool(self, pool: str, project_id: str) -> None:
+        """Make the pool, open to the project alone."""
+
+    def pool_hosts(self, pool: str) -> Sequence[str]:
+        """Return the hosts in the pool; none if there is no such pool."""
+
+    def add_host(self, pool: str, host: str) -> None:
+        """Move a free host into the pool."""
+
+    def remove_host(self, pool: str, host: str) -> None:
+        """Move a host back to the free ones."""
+
+    def delete_pool(self, pool: str) -> None:
+        """Remove the pool; fine if it is gone."""
+
+    def delete_servers(self, host: str) -> None:
+        """Delete every server on the host and wait until they are gone."""
+
+    def snapshot_servers(self, host: str) -> None:
+        """Keep an image of every server on the host."""
+
+
+class WholeNumber(fields.Integer):
+    """An integer, or text that is one: command lines send ``"1"``, but never ``1.5``."""
+
+    def _validated(self, value: Any) -> int:  # noqa: ANN401 - marshmallow's signature
+        if isinstance(value, bool | float):
+            raise self.make_error("invalid", input=value)
+        if isinstance(value, str) and not value.strip().isdecimal():
+            raise self.make_error("invalid", input=value)
+        return super()._validated(value)
+
+
+class Expression(fields.Field[str]):
+    """A property expression, as text or JSON; kept as the text it was sent as."""
+
+    def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> str:  # noqa: ANN401
+        try:
+            expressions.parse(value)
+        except InvalidQuery as error:
+            raise InvalidQuery(f"{error.message} (in {self.name})") from None
+        if value is None:
+            return ""
+        return value if isinstance(value, str) else json.dumps(value)
+
+
+class HostSchema(RequestSchema):
+    """The part of a reservation request that is about hosts."""
+
+    min = WholeNumber(required=True)
+    max = WholeNumber(required=True)
+    hypervisor_properties = Expression(required=True, allow_none=True)
+    resource_properties = Expression(required=True, allow_none=True)
+    before_end = fields.String(
+        load_default="default", allow_none=True, validate=validate.OneOf(BEFORE_END)
+    )
+
+    @validates_schema
+    def _min_and_max(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        if not (data["min"] >= 1 and 1 <= data["max"] <= MAX_HOSTS):
+            raise ValidationError(
+                "Malformed parameter min and max (must be greater than or equal to 1,"
+                f" and at most {MAX_HOSTS})"
+            )
+        if data["min"] > data["max"]:
+            raise ValidationError(
+                "Invalid values for min/max of hosts. Max must be equal to or larger than min."
+            )
+
+    @post_load
+    def _defaults(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
+        """Read null (Heat sends it for what was not given) as the default."""
+        if data.get("before_end") is None:
+            data["before_end"] = "default"
+        for name in ("hypervisor_properties", "resource_properties"):
+            if name in data:
+                data[name] = data[name] or ""
+        return data
+
+
+class HostPlugin(ResourcePlugin):
+    """Whole physical hosts."""
+
+    resource_type: ClassVar[str] = "physical:host"
+    schema: ClassVar[type[RequestSchema]] = HostSchema
+    native_properties: ClassVar[frozenset[str]] = frozenset(
+        {
+            "id",
+            "hypervisor_hostname",
+            "hypervisor_type",
+            "hypervisor_version",
+            "service_name",
+            "vcpus",
+            "memory_mb",
+            "local_gb",
+            "cpu_info",
+            "availability_zone",
+        }
+    )
+
+    def __init__(self, conf: ConfigOpts) -> None:
+        """Load the host cloud that ``conf`` names."""
+        settings = conf["physical:host"]
+        self.cloud: HostCloud = load_host_cloud(conf, settings.cloud)
+        self._before_end: str = settings.before_end
+
+    def requirement(self, params: Mapping[str, Any]) -> Requirement:
+        """Hosts that match both expressions; either may ask about either kind of property."""
+        query = expressions.both(
+            expressions.parse(params["hypervisor_properties"]),
+            expressions.parse(params["resource_properties"]),
+        )
+        return Requirement(self.resource_type, params["min"], params["max"], query)
+
+    def start(
+        self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
+    ) -> Mapping[str, Any]:
+        """Put the hosts into the reservation's pool."""
+        self.cloud.ensure_pool(reservation.id, lease.project_id)
+        present = set(self.cloud.pool_hosts(reservation.id))
+        for resource in resources:
+            if resource.external_id not in present:
+                self.cloud.add_host(reservation.id, resource.external_id)
+        return {}
+
+    def before_end(
+        self, _lease: Lease, reservation: Reservation, resources: Sequence[Resource]
+    ) -> None:
+        """Keep images of the servers, if that was asked for."""
+        wanted = reservation.params["before_end"]
+        if (self._before_end if wanted == "default" else wanted) == "snapshot":
+            for resource in resources:
+                self.cloud.snapshot_servers(resource.external_id)
+
+    def end(self, _lease: Lease, reservation: Reservation, _resources: Sequence[Resource]) -> None:
+        """Clear the pool's hosts and give them back, then remove the pool.
+
+        What is in the pool counts, not what the lease holds: only those were handed over.
+        """
+        for host in self.cloud.pool_hosts(reservation.id):
+            self.cloud.delete_servers(host)
+            self.cloud.remove_host(reservation.id, host)
+        self.cloud.delete_pool(reservation.id)
+
+    def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
+        """Return the one host of that hypervisor number or name that has no servers on it."""
+        wanted, key = (external_number, "id") if external_number else (name, "hypervisor_hostname")
+        found = [host for host in self.cloud.hosts() if host.properties.get(key) == wanted]
+        if not found:
+            raise NotFound(f"Host '{wanted}' not found!")
+        if len(found) > 1:
+            raise Conflict(f"Multiple hosts are named '{wanted}': name one by its id")
+        servers = self.cloud.servers(found[0].external_id)
+        if servers:
+            raise Conflict(f"Servers {list(servers)} found for host {wanted}")
+        return found[0]
+
+    def inventory(self) -> Iterable[Found]:
+        """Return all hosts of the cloud."""
+        return self.cloud.hosts()

@@ -1,0 +1,66 @@
+"""Finding plugins and drivers by name; whatever is missing or broken stops the process.
+
+A plugin that failed to load and was only logged would fail a lease later, at night.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from oslo_config.cfg import ConfigOpts
+from stevedore import DriverManager, NamedExtensionManager
+
+from climate.plugins.base import ResourcePlugin
+
+PLUGINS = "climate.resource_plugins"
+HOST_CLOUDS = "climate.host_clouds"
+
+
+class BrokenPlugin(RuntimeError):
+    """A plugin that the configuration names cannot be used."""
+
+
+def load_plugins(conf: ConfigOpts, names: Sequence[str]) -> Mapping[str, ResourcePlugin]:
+    """Return the enabled plugins by resource type; raises BrokenPlugin."""
+    manager: NamedExtensionManager[ResourcePlugin] = NamedExtensionManager(
+        PLUGINS,
+        names=list(names),
+        name_order=True,
+        on_missing_entrypoints_callback=_missing,
+        on_load_failure_callback=_broken,
+    )
+    plugins: dict[str, ResourcePlugin] = {}
+    for extension in manager:
+        plugin = _made(extension.name, extension.plugin, conf)
+        if plugin.resource_type in plugins:
+            raise BrokenPlugin(f"two enabled plugins serve {plugin.resource_type}: {names}")
+        plugins[plugin.resource_type] = plugin
+    return MappingProxyType(plugins)
+
+
+def load_host_cloud(conf: ConfigOpts, name: str) -> Any:  # noqa: ANN401 - a HostCloud, by name
+    """Return the driver that reaches the hosts; raises BrokenPlugin."""
+    try:
+        found: DriverManager[Any] = DriverManager(
+            HOST_CLOUDS, name, on_load_failure_callback=_broken
+        )
+    except RuntimeError as error:
+        raise BrokenPlugin(f"host cloud {name!r}: {error}") from error
+    return _made(name, found.driver, conf)
+
+
+def _made(name: str, factory: Any, conf: ConfigOpts) -> Any:  # noqa: ANN401 - found by name
+    try:
+        return factory(conf)
+    except BrokenPlugin:
+        raise
+    except Exception as error:
+        raise BrokenPlugin(f"plugin {name!r} cannot be set up: {error}") from error
+
+
+def _missing(names: Iterable[str]) -> None:
+    raise BrokenPlugin(f"no such plugin installed ({PLUGINS}): {', '.join(sorted(names))}")
+
+
+def _broken(_manager: object, entry_point: Any, error: BaseException) -> None:  # noqa: ANN401
+    raise BrokenPlugin(f"plugin {entry_point.name!r} cannot be loaded: {error}") from error

@@ -1,0 +1,186 @@
+"""A cloud of made-up hosts: for demos, tests and simulations, never for use.
+
+It behaves like a slow and fallible cloud, the same way each time for the same seed. What was
+done to it is a journal of effects; with ``[simulated] journal`` that is a file, one JSON object
+a line, which several processes share and which outlives them. A real driver replaces this
+module, not the plugin above it.
+"""
+
+import fcntl
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from oslo_config.cfg import ConfigOpts
+
+from climate.plugins.base import Found
+
+
+class SimulatedFailure(RuntimeError):
+    """The failure that ``[simulated] failure_rate`` asked for."""
+
+
+class SimulatedCloud:
+    """``[simulated] hosts`` hosts named sim-1, sim-2, ... (see HostCloud for the methods)."""
+
+    def __init__(self, conf: ConfigOpts) -> None:
+        """Read the settings; the journal file is made when first written."""
+        settings = conf.simulated
+        self._count: int = settings.hosts
+        self._delay: float = settings.delay
+        self._failure_rate: float = settings.failure_rate
+        self._random = random.Random(settings.seed)  # noqa: S311 - repeatable, not secret
+        self._world = _World(Path(settings.journal) if settings.journal else None)
+
+    def hosts(self) -> list[Found]:
+        """Return all hosts, each with its properties."""
+        return [_host(number) for number in range(1, self._count + 1)]
+
+    def servers(self, host: str) -> Sequence[str]:
+        """Return the servers that tests put on a host."""
+        with self._world.present() as world:
+            return sorted(world.servers.get(host, ()))
+
+    def ensure_pool(self, pool: str, project_id: str) -> None:
+        """Make the pool, unless it is there."""
+        with self._world.present() as world:
+            exists = pool in world.pools
+        if not exists:
+            self._effect("ensure_pool", pool=pool, project=project_id)
+
+    def pool_hosts(self, pool: str) -> Sequence[str]:
+        """Return the hosts in the pool."""
+        with self._world.present() as world:
+            return sorted(world.pools.get(pool, ()))
+
+    def add_host(self, pool: str, host: str) -> None:
+        """Move a host into the pool; fails if another pool has it, as Nova would."""
+        with self._world.present() as world:
+            holder = world.holder.get(host)
+        if holder not in {None, pool}:
+            raise SimulatedFailure(f"{host} is still in pool {holder}")
+        if holder is None:
+            self._effect("add_host", pool=pool, host=host)
+
+    def remove_host(self, pool: str, host: str) -> None:
+        """Move a host out of the pool."""
+        if host in self.pool_hosts(pool):
+            self._effect("remove_host", pool=pool, host=host)
+
+    def delete_pool(self, pool: str) -> None:
+        """Remove the pool, if it is there."""
+        with self._world.present() as world:
+            exists = pool in world.pools
+        if exists:
+            self._effect("delete_pool", pool=pool)
+
+    def boot_server(self, host: str, server: str) -> None:
+        """Put a server on a host: what a user of the cloud would do."""
+        self._effect("boot_server", host=host, server=server)
+
+    def delete_servers(self, host: str) -> None:
+        """Delete all servers on the host."""
+        if self.servers(host):
+            self._effect("delete_servers", host=host)
+
+    def snapshot_servers(self, host: str) -> None:
+        """Pretend to keep images of the servers."""
+        for server in self.servers(host):
+            self._effect("snapshot", host=host, server=server)
+
+    def effects(self) -> list[dict[str, Any]]:
+        """Return all that was done to this cloud, in order."""
+        with self._world.present() as world:
+            return list(world.effects)
+
+    def _effect(self, name: str, **details: str) -> None:
+        """Take as long as told, fail as often as told, and else write the effect down."""
+        time.sleep(self._delay)
+        if self._random.random() < self._failure_rate:
+            raise SimulatedFailure(f"simulated failure of {name} {details}")
+        self._world.append({"effect": name, **details})
+
+
+class _World:
+    """What the effects so far add up to; in memory, or caught up from a file."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.effects: list[dict[str, Any]] = []
+        self.pools: dict[str, set[str]] = {}
+        self.holder: dict[str, str] = {}
+        self.servers: dict[str, set[str]] = {}
+        self._path = path
+        self._offset = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def present(self) -> Iterator["_World"]:
+        """Hold the world still, with all that other processes did to it."""
+        with self._lock:
+            if self._path is not None and self._path.exists():
+                self._catch_up(self._path)
+            yield self
+
+    def append(self, entry: dict[str, Any]) -> None:
+        """Add an effect; in a file a line is written whole, whoever else writes."""
+        with self._lock:
+            if self._path is None:
+                self._apply(entry)
+                return
+            with self._path.open("a", encoding="utf-8") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.write(json.dumps(entry) + "\n")
+
+    def _catch_up(self, path: Path) -> None:
+        with path.open("rb") as file:
+            file.seek(self._offset)
+            for line in file:
+                if line.endswith(b"\n"):
+                    self._apply(json.loads(line))
+                    self._offset += len(line)
+
+    def _apply(self, entry: dict[str, Any]) -> None:
+        """Fold one effect into the state."""
+        self.effects.append(entry)
+        match entry["effect"]:
+            case "ensure_pool":
+                self.pools.setdefault(entry["pool"], set())
+            case "add_host":
+                self.pools.setdefault(entry["pool"], set()).add(entry["host"])
+                self.holder[entry["host"]] = entry["pool"]
+            case "remove_host":
+                self.pools.get(entry["pool"], set()).discard(entry["host"])
+                self.holder.pop(entry["host"], None)
+            case "delete_pool":
+                for host in self.pools.pop(entry["pool"], set()):
+                    self.holder.pop(host, None)
+            case "boot_server":
+                self.servers.setdefault(entry["host"], set()).add(entry["server"])
+            case "delete_servers":
+                self.servers.pop(entry["host"], None)
+
+
+def _host(number: int) -> Found:
+    """Return host ``number``: every fourth is large."""
+    name = f"sim-{number}"
+    vcpus = 64 if number % 4 == 0 else 16
+    return Found(
+        external_id=name,
+        properties={
+            "id": str(number),
+            "hypervisor_hostname": name,
+            "service_name": name,
+            "hypervisor_type": "simulated",
+            "hypervisor_version": "1000",
+            "vcpus": str(vcpus),
+            "memory_mb": str(vcpus * 4096),
+            "local_gb": "1000",
+            "cpu_info": json.dumps({"arch": "x86_64", "topology": {"cores": vcpus}}),
+            "availability_zone": "sim",
+        },
+    )

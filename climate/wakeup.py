@@ -1,0 +1,109 @@
+"""Hints that there is work: loss-tolerant, as the database is the truth and a poll is the net.
+
+``hint`` is called after a commit; whoever subscribed is called back soon, in another thread. In
+one process that is a direct call; across processes PostgreSQL's NOTIFY carries it. Elsewhere
+other processes find the work at their next poll.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from climate.db.engine import Database
+
+LOG = logging.getLogger(__name__)
+_CHANNEL = "climate_work"
+_RECONNECT = 5.0
+
+
+class Wakeup(Protocol):
+    """Carries hints from those who wrote work to those who do it."""
+
+    def hint(self) -> None:
+        """Say that something was written that may be due. Never raises."""
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        """Have ``callback`` (quick, thread-safe) called at each hint."""
+
+    def close(self) -> None:
+        """Stop calling back."""
+
+
+class LocalWakeup:
+    """Hints within one process."""
+
+    def __init__(self) -> None:
+        """Start without subscribers."""
+        self._callbacks: list[Callable[[], None]] = []
+
+    def hint(self) -> None:
+        """Call every subscriber."""
+        for callback in self._callbacks:
+            callback()
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        """Add a subscriber."""
+        self._callbacks.append(callback)
+
+    def close(self) -> None:
+        """Forget the subscribers."""
+        self._callbacks.clear()
+
+
+class PostgresWakeup(LocalWakeup):
+    """Hints between processes by LISTEN/NOTIFY, besides those within the process."""
+
+    def __init__(self, database: Database) -> None:
+        """Prepare; the listening connection is opened by the first subscriber."""
+        super().__init__()
+        self._engine = database.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._stopping = threading.Event()
+        self._listener: threading.Thread | None = None
+
+    def hint(self) -> None:
+        """Tell this process directly and the others by NOTIFY, after the commit.
+
+        NOTIFY inside the transaction would take a lock that serialises all commits.
+        """
+        super().hint()
+        try:
+            with self._engine.connect() as connection:
+                connection.exec_driver_sql(f"NOTIFY {_CHANNEL}")
+        except Exception:
+            LOG.warning("wake-up hint not sent, the next poll will find the work", exc_info=True)
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        """Add a subscriber and listen, if nobody did yet."""
+        super().subscribe(callback)
+        if self._listener is None:
+            self._listener = threading.Thread(target=self._listen, name="wakeup", daemon=True)
+            self._listener.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        super().close()
+        self._stopping.set()
+
+    def _listen(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._listen_once()
+            except Exception:
+                LOG.warning("wake-up channel lost, polling until it is back", exc_info=True)
+                self._stopping.wait(_RECONNECT)
+
+    def _listen_once(self) -> None:
+        with self._engine.connect() as connection:
+            connection.detach()  # a listening connection must not go back to the pool
+            connection.exec_driver_sql(f"LISTEN {_CHANNEL}")
+            raw: Any = connection.connection.driver_connection
+            super().hint()  # whatever was missed while nobody listened
+            while not self._stopping.is_set():
+                for _notify in raw.notifies(timeout=1.0, stop_after=1):
+                    super().hint()
+
+
+def for_database(database: Database) -> Wakeup:
+    """Return the best wake-up that ``database`` offers."""
+    return PostgresWakeup(database) if database.dialect == "postgresql" else LocalWakeup()

@@ -1,0 +1,117 @@
+"""Fixtures for all tests: databases that are really there, a service on a clock that stands still.
+
+A test that uses ``database_url`` runs on SQLite, PostgreSQL and MariaDB. What is absent is
+skipped with a line that says which, unless CLIMATE_TEST_REQUIRE names it.
+"""
+
+import datetime as dt
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from climate import config, service
+from climate.clock import ManualClock
+from climate.db.engine import Database
+from tests import servers
+from tests.service import Story
+
+NOON = dt.datetime(2030, 1, 15, 12, 0, 0, tzinfo=dt.UTC)
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an SQLite file that was migrated once; tests copy it."""
+    path = tmp_path_factory.mktemp("template") / "climate.sqlite"
+    servers.migrate(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(params=servers.BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """Name each database in turn; skip (or fail) if it is absent."""
+    servers.need(request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def database_url(backend: str, sqlite_template: Path, tmp_path: Path) -> Iterator[str]:
+    """Return the URL of an empty, migrated database of each kind."""
+    if backend == "sqlite":
+        path = tmp_path / "climate.sqlite"
+        shutil.copy(sqlite_template, path)
+        yield f"sqlite:///{path}"
+    else:
+        yield servers.clean(backend)
+
+
+@pytest.fixture
+def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """Return the URL of an empty, migrated SQLite database."""
+    path = tmp_path / "climate.sqlite"
+    shutil.copy(sqlite_template, path)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """Return an empty, migrated database of each kind."""
+    made = Database(database_url)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Return a clock that stands at noon of 2030-01-15 UTC."""
+    return ManualClock(NOON)
+
+
+def _story(url: str, clock: ManualClock, tmp_path: Path, **options: object) -> Story:
+    conf = config.new()
+    config.load(conf, "test", [])
+    conf.set_override("connection", url, group="database")
+    conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
+    conf.set_override("delete_wait", 0.0, group="api")
+    for name, value in options.items():
+        group, _, option = name.partition("__")
+        conf.set_override(option, value, group=None if group == "DEFAULT" else group)
+    runtime = service.make_runtime(conf, clock)
+    return Story(conf, runtime, clock)
+
+
+@pytest.fixture
+def make_story(sqlite_url: str, clock: ManualClock, tmp_path: Path):
+    """Return a maker of services on SQLite; options are given as group__option=value."""
+    made: list[Story] = []
+
+    def make(**options: object) -> Story:
+        made.append(_story(sqlite_url, clock, tmp_path, **options))
+        return made[-1]
+
+    yield make
+    for story in made:
+        story.close()
+
+
+@pytest.fixture
+def story(make_story) -> Story:
+    """Return a service on SQLite with hosts sim-1 .. sim-4 registered, at noon."""
+    made = make_story()
+    made.register(4)
+    return made
+
+
+@pytest.fixture
+def story_everywhere(database_url: str, clock: ManualClock, tmp_path: Path) -> Iterator[Story]:
+    """Return the same service on each database in turn."""
+    made = _story(database_url, clock, tmp_path)
+    made.register(4)
+    yield made
+    made.close()
+
+
+def pytest_sessionfinish() -> None:
+    """Leave no databases behind on the servers."""
+    servers.drop_all()

@@ -1,0 +1,123 @@
+"""Where the servers are that tests talk to, and which of them must be there."""
+
+import os
+import uuid
+from functools import cache
+
+import pytest
+import sqlalchemy as sa
+
+from climate.db import schema
+from climate.db.engine import Database
+
+POSTGRESQL = os.environ.get(
+    "CLIMATE_TEST_POSTGRESQL_URL", "postgresql+psycopg://postgres@127.0.0.1:5432/postgres"
+)
+MARIADB = os.environ.get("CLIMATE_TEST_MARIADB_URL", "mysql+pymysql://root@127.0.0.1:3306/")
+RABBITMQ = os.environ.get("CLIMATE_TEST_RABBITMQ_URL", "rabbit://guest:guest@127.0.0.1:5672/")
+BACKENDS = ("sqlite", "postgresql", "mariadb")
+
+_ADMIN_URLS = {"postgresql": POSTGRESQL, "mariadb": MARIADB}
+_CHOSEN = os.environ.get("CLIMATE_TEST_DATABASES", ",".join(BACKENDS)).split(",")
+_REQUIRED = os.environ.get("CLIMATE_TEST_REQUIRE", "").split(",")
+# Tables in an order in which rows can be removed.
+_TABLES = (
+    "allocations",
+    "events",
+    "reservations",
+    "leases",
+    "resource_properties",
+    "properties",
+    "resources",
+    "outbox",
+)
+_made: dict[str, str] = {}
+
+
+def need(server: str) -> None:
+    """Skip the test if ``server`` is not wanted or absent; fail if it is required and absent."""
+    if server == "sqlite":
+        if server not in _CHOSEN:
+            pytest.skip("sqlite is not among CLIMATE_TEST_DATABASES")
+        return
+    if server in BACKENDS and server not in _CHOSEN:
+        pytest.skip(f"{server} is not among CLIMATE_TEST_DATABASES")
+    reason = _why_absent(server)
+    if reason is None:
+        return
+    if server in _REQUIRED:
+        pytest.fail(f"{server} is required and absent: {reason}")
+    pytest.skip(f"{server} is absent: {reason}")
+
+
+def migrate(url: str) -> None:
+    """Bring the database at ``url`` to the present schema."""
+    database = Database(url)
+    schema.upgrade(database)
+    database.dispose()
+
+
+def clean(backend: str) -> str:
+    """Return the URL of this run's database on a server, with no rows in it."""
+    if backend not in _made:
+        _made[backend] = create(backend)
+        migrate(_made[backend])
+    url = _made[backend]
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        for table in _TABLES:
+            connection.exec_driver_sql(f"DELETE FROM {table}")
+        connection.exec_driver_sql(
+            "UPDATE relay SET last_seq = 0, owner = NULL, claimed_until = NULL"
+        )
+    engine.dispose()
+    return url
+
+
+def create(backend: str) -> str:
+    """Return the URL of a new, empty database on a server; it is dropped by ``drop_all``."""
+    name = f"climate_test_{uuid.uuid4().hex[:12]}"
+    engine = sa.create_engine(_ADMIN_URLS[backend], isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+    engine.dispose()
+    _names.append((backend, name))
+    return sa.make_url(_ADMIN_URLS[backend]).set(database=name).render_as_string(False)
+
+
+def drop_all() -> None:
+    """Remove the databases that this run made."""
+    for backend, name in _names:
+        engine = sa.create_engine(_ADMIN_URLS[backend], isolation_level="AUTOCOMMIT")
+        force = " WITH (FORCE)" if backend == "postgresql" else ""
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {name}{force}")
+        engine.dispose()
+    _names.clear()
+    _made.clear()
+
+
+_names: list[tuple[str, str]] = []
+
+
+@cache
+def _why_absent(server: str) -> str | None:
+    """Return why ``server`` cannot be reached, None if it can."""
+    try:
+        if server == "rabbitmq":
+            _connect_rabbitmq()
+        else:
+            engine = sa.create_engine(_ADMIN_URLS[server])
+            engine.connect().close()
+            engine.dispose()
+    except Exception as error:  # whatever it is, the server is of no use
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    return None
+
+
+def _connect_rabbitmq() -> None:
+    import kombu
+
+    url = RABBITMQ.replace("rabbit://", "amqp://")
+    with kombu.Connection(url, connect_timeout=3) as connection:
+        connection.ensure_connection(max_retries=1, timeout=3)
