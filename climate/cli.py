@@ -88,8 +88,11 @@ def _configured(
     parser: argparse.ArgumentParser, arguments: Sequence[str] | None, prog: str
 ) -> tuple[ConfigOpts, argparse.Namespace]:
     """Return the configuration, with the command line's say on top of the files'."""
-    parser.epilog = "Options of oslo.config (--config-file, --debug ...) are understood too."
-    given, rest = parser.parse_known_args(sys.argv[1:] if arguments is None else arguments)
+    parser.add_argument("--config-file", action="append", default=[], help="(repeatable)")
+    parser.add_argument("--debug", action="store_true", help="log more")
+    given = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    rest = [f"--config-file={path}" for path in given.config_file]
+    rest += ["--debug"] if given.debug else []
     conf = config.new()
     config.load(conf, prog, rest)
     for name, option, group in (

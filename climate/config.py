@@ -8,7 +8,7 @@ from datetime import timedelta
 from oslo_config import cfg, types
 from oslo_log import log
 
-from climate.manager.runtime import Settings
+from climate.core.settings import Settings
 
 DEFAULT = [
     cfg.HostAddressOpt("host", default="127.0.0.1", help="Address the API listens on."),

@@ -209,7 +209,8 @@ def _decode(source: object) -> object:
     except RecursionError:
         raise _Malformed(f"nested more than {MAX_DEPTH} levels deep") from None
     except ValueError as error:
-        raise _Malformed(f"not JSON: {error}") from None
+        # What follows a semicolon is advice for Python programmers.
+        raise _Malformed(f"not JSON: {str(error).partition(';')[0]}") from None
 
 
 def _query(value: object, path: _Path) -> Query:

@@ -24,6 +24,8 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from climate.core.errors import Contention
+
 ATTEMPTS = 10
 # From this attempt on, a writer waits for locked rows in id order instead of skipping them.
 PATIENT_ATTEMPT = 5
@@ -32,17 +34,22 @@ GUARD = "allocations_no_overlap"
 
 _LOCK_WAIT = 10
 _STATEMENT_WAIT = 30
-# PostgreSQL: serialization failure, deadlock, lock timeout, exclusion violation (the guard).
-_PG_TRANSIENT = {"40001", "40P01", "55P03", "23P01"}
-# MariaDB: deadlock, lock wait timeout, record changed since last read.
-_MARIADB_TRANSIENT = {1213, 1205, 1020}
-_MARIADB_DUPLICATE = 1062
+# PostgreSQL: serialization failure, deadlock, lock timeout, exclusion violation (the guard), and
+# a unique key that somebody else inserted after we looked: the next run will see it.
+_PG_TRANSIENT = {"40001", "40P01", "55P03", "23P01", "23505"}
+# MariaDB: deadlock, lock wait timeout, record changed since last read, duplicate key (as above;
+# the guard is one).
+_MARIADB_TRANSIENT = {1213, 1205, 1020, 1062}
 
 T = TypeVar("T")
 
 
-class LostRace(Exception):
+class LostRace(Contention):
     """Raised by ``work`` when what it chose was taken meanwhile: roll back and run again."""
+
+    def __init__(self) -> None:
+        """Say what the caller should know if it was lost again and again."""
+        super().__init__("Others are booking the same resources right now: try again shortly")
 
 
 class Database:
@@ -105,10 +112,10 @@ def is_transient(error: BaseException) -> bool:
         return False
     if getattr(error.orig, "sqlstate", None) in _PG_TRANSIENT:
         return True
-    number = error.orig.args[0] if error.orig.args else None
-    if number == _MARIADB_DUPLICATE or isinstance(number, str):
-        return GUARD in str(error.orig) or "database is locked" in str(error.orig)
-    return number in _MARIADB_TRANSIENT
+    first = error.orig.args[0] if error.orig.args else None
+    if isinstance(first, str):
+        return GUARD in first or "database is locked" in first
+    return first in _MARIADB_TRANSIENT
 
 
 def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:

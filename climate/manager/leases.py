@@ -29,10 +29,11 @@ from climate.core.schedule import (
     Planned,
     plan,
 )
+from climate.core.settings import Settings
 from climate.core.window import Window
 from climate.db import allocations, events, leases, outbox, resources
 from climate.manager.admission import Wanted, admit, rows
-from climate.manager.runtime import Runtime, Settings
+from climate.manager.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

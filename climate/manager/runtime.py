@@ -3,27 +3,13 @@
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 from climate.clock import Clock
 from climate.core.errors import UnsupportedResourceType
+from climate.core.settings import Settings
 from climate.db.engine import Database
 from climate.plugins.base import ResourcePlugin
 from climate.wakeup import Wakeup
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """The decisions of the operator that use cases and managers depend on."""
-
-    cleaning_time: timedelta
-    before_end_lead: timedelta | None
-    before_start_leads: tuple[int, ...]
-    max_retries: int
-    claim_timeout: timedelta
-    workers: int
-    poll_interval: float
-    shutdown_timeout: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from climate.core.change import (
 )
 from climate.core.errors import InvalidInput
 from climate.core.lease import Event, Lease, Reservation
-from climate.core.lifecycle import EventStatus, LeaseStatus
+from climate.core.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus
 from climate.core.schedule import (
     BEFORE_END,
     BEFORE_START,
@@ -148,7 +148,8 @@ def _move(
         leases.insert_events(session, [new_event(lease.id, planned, now)])
     elif present.due_at == planned.due_at:
         return
-    elif present.status is EventStatus.UNDONE:
+    elif present.status in OPEN_EVENT:
+        # A claim on it was not begun yet, or this lease would be busy: it is fenced out.
         events.rearm(session, present.id, planned.due_at, now)
     elif present.status is EventStatus.DONE and planned.kind == BEFORE_END and planned.due_at > now:
         events.rearm(session, present.id, planned.due_at, now)

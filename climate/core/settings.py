@@ -1,0 +1,21 @@
+"""What the operator decided, as the use cases and managers see it."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The decisions of the operator that use cases and managers depend on.
+
+    ``before_start_leads``, ``poll_interval`` and ``shutdown_timeout`` are seconds.
+    """
+
+    cleaning_time: timedelta
+    before_end_lead: timedelta | None
+    before_start_leads: tuple[int, ...]
+    max_retries: int
+    claim_timeout: timedelta
+    workers: int
+    poll_interval: float
+    shutdown_timeout: float
