@@ -173,7 +173,8 @@ def _listen(conf: ConfigOpts, given: argparse.Namespace) -> int:
     if broker is None:
         url = given.url or f"http://{conf.host}:{conf.port}"
         for notification in listening.from_http(url, given.token, given.after):
-            _print(notification["event_type"], notification["payload"])
+            known = {name: notification[name] for name in ("seq", "message_id")}
+            _print(notification["event_type"], {**notification["payload"], **known})
         return 0
     listener = listening.from_broker(conf, broker, conf.notifications.topics, _print, given.pool)
     stopping = service.stop_on_signal()

@@ -97,7 +97,7 @@ class PostgresWakeup(LocalWakeup):
         with self._engine.connect() as connection:
             connection.detach()  # a listening connection must not go back to the pool
             connection.exec_driver_sql(f"LISTEN {_CHANNEL}")
-            raw: Any = connection.connection.driver_connection
+            raw: Any = connection.connection.dbapi_connection
             super().hint()  # whatever was missed while nobody listened
             while not self._stopping.is_set():
                 for _notify in raw.notifies(timeout=1.0, stop_after=1):

@@ -1,8 +1,8 @@
 """Property expressions as SQL: the database tries resources, Python sees only those that match.
 
 A clause selects exactly the resources for which ``climate.core.query.matches`` is true. Each
-condition is an EXISTS of its own, which is true or false but never NULL, so that ``not`` is plain
-negation; text compares by code point because of the collation of the column.
+condition is an EXISTS of its own, which is never NULL, so that ``not`` is plain negation; text
+compares by code point because of the collation of the column.
 """
 
 import sqlalchemy as sa
@@ -64,8 +64,6 @@ def _holds(found: Property, op: Op, wanted: Operand) -> Condition:
 
 def _exists(found: Property, name: str, resource_id: ResourceId, condition: Condition) -> Condition:
     # The alias keeps the subquery its own even where the statement itself is about properties.
-    return (
-        sa.exists()
-        .where(found.resource_id == resource_id, found.name == name, condition)
-        .correlate_except(found)
-    )
+    mine = (found.resource_id == resource_id, found.name == name, condition)
+    # A bare EXISTS becomes a join: PostgreSQL plans 30 of them for a second, 200 for half a minute.
+    return sa.exists().where(*mine).correlate_except(found).is_(True)

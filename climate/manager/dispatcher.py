@@ -1,4 +1,4 @@
-"""The manager's heart: claims due events and has a bounded pool of workers run them.
+"""The manager's heart: claims due events and has a bounded number of workers run them.
 
 It looks when the timer rings at the next due time, when a hint says that work was written, when
 one of its workers is done (which may unblock others), and every poll interval as a net. Any
@@ -10,7 +10,6 @@ import os
 import socket
 import threading
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 from climate.db import allocations, events
@@ -38,8 +37,7 @@ class Dispatcher:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._running: dict[str, Claim] = {}
-        self._lock = threading.Lock()
-        self._workers = ThreadPoolExecutor(runtime.settings.workers, "event")
+        self._done = threading.Condition()
         self._thread = threading.Thread(target=self._loop, name="dispatcher", daemon=True)
 
     def start(self) -> None:
@@ -57,9 +55,8 @@ class Dispatcher:
         self._stopping.set()
         self._wake.set()
         self._thread.join()
-        waiter = threading.Thread(target=self._workers.shutdown, daemon=True)
-        waiter.start()
-        waiter.join(self._runtime.settings.shutdown_timeout)
+        with self._done:
+            self._done.wait_for(lambda: not self._running, self._runtime.settings.shutdown_timeout)
         self._timer.stop()
         handed = self._runtime.database.write(
             lambda session: events.hand_back(session, self._owner)
@@ -106,9 +103,7 @@ class Dispatcher:
             free = self._runtime.settings.workers - len(self._running)
             claims = self._claim(free) if free else []
             for claim in claims:
-                with self._lock:
-                    self._running[claim.event_id] = claim
-                self._workers.submit(self._run, claim)
+                self._begin(claim)
             if not claims:
                 break
         now = self._runtime.clock.now()
@@ -130,12 +125,19 @@ class Dispatcher:
         )
         return [Claim(id_, lease_id, self._owner, attempt) for id_, lease_id, attempt in found]
 
+    def _begin(self, claim: Claim) -> None:
+        """Give the claim a thread; a daemon, so that a call that hangs cannot hold our exit."""
+        with self._done:
+            self._running[claim.event_id] = claim
+        threading.Thread(target=self._run, args=(claim,), name="event", daemon=True).start()
+
     def _run(self, claim: Claim) -> None:
         try:
             run(self._runtime, claim)
         except Exception:
             LOG.exception("event %s was not finished; its claim will expire", claim.event_id)
         finally:
-            with self._lock:
+            with self._done:
                 self._running.pop(claim.event_id, None)
+                self._done.notify_all()
             self._runtime.wakeup.hint()

@@ -4,6 +4,7 @@
 from a cursor on, which needs no broker and misses nothing while it was away.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,8 +13,10 @@ import oslo_messaging
 import requests
 from oslo_config.cfg import ConfigOpts
 
+LOG = logging.getLogger(__name__)
 Handler = Callable[[str, dict[str, Any]], None]
 _TIMEOUT = 30
+_REFUSED = range(400, 500)
 
 
 class _Endpoint:
@@ -53,17 +56,31 @@ def from_broker(
 
 
 def from_http(url: str, token: str, after: int, pause: float = 1.0) -> Iterator[dict[str, Any]]:
-    """Yield notifications later than ``after``, for ever; ``url`` is the service's root."""
+    """Yield notifications later than ``after``, for ever; ``url`` is the service's root.
+
+    A service that does not answer is asked again; raises requests.HTTPError if it refuses us.
+    """
     session = requests.Session()
     session.headers["X-Auth-Token"] = token
     while True:
-        response = session.get(
-            f"{url.rstrip('/')}/v2/notifications", params={"after": after}, timeout=_TIMEOUT
-        )
-        response.raise_for_status()
-        found = response.json()["notifications"]
+        found = _read(session, url, after)
         for notification in found:
             after = notification["seq"]
             yield notification
         if not found:
             time.sleep(pause)
+
+
+def _read(session: requests.Session, url: str, after: int) -> list[dict[str, Any]]:
+    """Return the next notifications; none if the service is away."""
+    try:
+        response = session.get(
+            f"{url.rstrip('/')}/v2/notifications", params={"after": after}, timeout=_TIMEOUT
+        )
+        response.raise_for_status()
+    except requests.RequestException as error:
+        if error.response is not None and error.response.status_code in _REFUSED:
+            raise
+        LOG.warning("%s does not answer, asking again: %s", url, error)
+        return []
+    return list(response.json()["notifications"])
