@@ -107,7 +107,7 @@ class Not:
 Query = Everything | Compare | In | And | Or | Not
 
 
-class _Malformed(Exception):  # noqa: N818 - becomes an InvalidQuery that quotes the input
+class _Malformed(Exception):
     pass
 
 

@@ -126,8 +126,10 @@ def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
         return {**options, "connect_args": {"timeout": _STATEMENT_WAIT}}
     options["isolation_level"] = "READ COMMITTED"
     if url.get_backend_name() == "postgresql":
+        # Compiling the long conditions of property expressions takes seconds, running them not.
         settings = (
-            f"-c timezone=utc -c lock_timeout={_LOCK_WAIT}s -c statement_timeout={_STATEMENT_WAIT}s"
+            f"-c timezone=utc -c jit=off -c lock_timeout={_LOCK_WAIT}s"
+            f" -c statement_timeout={_STATEMENT_WAIT}s"
         )
         return {**options, "connect_args": {"connect_timeout": 5, "options": settings}}
     session = f"SET time_zone = '+00:00', innodb_lock_wait_timeout = {_LOCK_WAIT}"
