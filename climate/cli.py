@@ -6,27 +6,41 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 import waitress
 from flask import Flask
+from oslo_config import cfg
 from oslo_config.cfg import ConfigOpts
 
 from climate import config, service
+from climate.config import Misconfigured
 from climate.db import schema
-from climate.db.engine import Database
 from climate.manager import hosts
 from climate.manager.runtime import Runtime
 from climate.notifications import listen as listening
+from climate.notifications.emit import BrokenTransport
 from climate.plugins.loader import BrokenPlugin
 
 LOG = logging.getLogger(__name__)
 
+Program = Callable[[ConfigOpts, argparse.Namespace], int | None]
+
 _FIRST_HOSTS = 8
 _DRAIN = 5
+# Whatever has one of these as its reason is mended by an operator, who needs no stack trace.
+_FOR_THE_OPERATOR = (
+    BrokenPlugin,
+    BrokenTransport,
+    Misconfigured,
+    cfg.Error,
+    schema.SchemaMismatch,
+)
+_NO_DATABASE = (sa.exc.InterfaceError, sa.exc.OperationalError, sa.exc.ProgrammingError)
 
 
 def standalone(arguments: Sequence[str] | None = None) -> int:
@@ -36,8 +50,7 @@ def standalone(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, help="port to listen on (default: 1234)")
     parser.add_argument("--database", metavar="URL", help="SQLAlchemy URL of the database")
     parser.add_argument("--empty", action="store_true", help="register no hosts in a new database")
-    conf, given = _configured(parser, arguments, "climate-standalone")
-    return _run(conf, lambda: _standalone(conf, empty=given.empty))
+    return _run(parser, arguments, lambda conf, given: _standalone(conf, empty=given.empty))
 
 
 def api(arguments: Sequence[str] | None = None) -> int:
@@ -45,15 +58,13 @@ def api(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("climate-api", description=api.__doc__)
     parser.add_argument("--host", help="address to listen on")
     parser.add_argument("--port", type=int, help="port to listen on")
-    conf, _ = _configured(parser, arguments, "climate-api")
-    return _run(conf, lambda: _api(conf))
+    return _run(parser, arguments, lambda conf, _: _api(conf))
 
 
 def manager(arguments: Sequence[str] | None = None) -> int:
     """Manage leases: run what is due, publish what happened. Any number may run."""
     parser = argparse.ArgumentParser("climate-manager", description=manager.__doc__)
-    conf, _ = _configured(parser, arguments, "climate-manager")
-    return _run(conf, lambda: _manager(conf))
+    return _run(parser, arguments, lambda conf, _: _manager(conf))
 
 
 def db_manage(arguments: Sequence[str] | None = None) -> int:
@@ -62,10 +73,9 @@ def db_manage(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("command", choices=["upgrade", "downgrade", "current", "check"])
     parser.add_argument("revision", nargs="?", help="for upgrade (default: head) and downgrade")
     parser.add_argument("--database", metavar="URL", help="instead of [database] connection")
-    conf, given = _configured(parser, arguments, "climate-db-manage")
-    if given.command == "downgrade" and not given.revision:
-        parser.error("downgrade needs a revision: 'base' removes everything")
-    return _run(conf, lambda: _db_manage(conf, given.command, given.revision))
+    return _run(
+        parser, arguments, lambda conf, given: _db_manage(conf, given.command, given.revision)
+    )
 
 
 def listen(arguments: Sequence[str] | None = None) -> int:
@@ -77,24 +87,33 @@ def listen(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--url", help="follow this service over HTTP")
     parser.add_argument("--token", default="admin:admin:admin", help="X-Auth-Token for --url")
     parser.add_argument("--after", type=int, default=0, help="sequence number to go on from")
-    conf, given = _configured(parser, arguments, "climate-listen")
     try:
-        return _listen(conf, given)
+        return _run(parser, arguments, _listen)
     except KeyboardInterrupt:
         return 0
 
 
-def _configured(
-    parser: argparse.ArgumentParser, arguments: Sequence[str] | None, prog: str
-) -> tuple[ConfigOpts, argparse.Namespace]:
-    """Return the configuration, with the command line's say on top of the files'."""
+def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None, program: Program) -> int:
+    """Run a program; what an operator must mend is one sentence, not a stack trace."""
     parser.add_argument("--config-file", action="append", default=[], help="(repeatable)")
     parser.add_argument("--debug", action="store_true", help="log more")
-    given = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    given = parser.parse_args(arguments)
+    try:
+        return program(_configured(parser, given), given) or 0
+    except _FOR_THE_OPERATOR as error:
+        reason = str(error)
+    except _NO_DATABASE as error:
+        reason = f"cannot use the database: {error.orig}"
+    sys.stderr.write(f"{parser.prog}: {' '.join(reason.split())}\n")
+    return 1
+
+
+def _configured(parser: argparse.ArgumentParser, given: argparse.Namespace) -> ConfigOpts:
+    """Return the configuration, with the command line's say on top of the files'."""
     rest = [f"--config-file={path}" for path in given.config_file]
     rest += ["--debug"] if given.debug else []
     conf = config.new()
-    config.load(conf, prog, rest)
+    config.load(conf, parser.prog, rest)
     for name, option, group in (
         ("host", "host", None),
         ("port", "port", None),
@@ -102,70 +121,65 @@ def _configured(
         ("transport_url", "transport_url", "notifications"),
         ("topic", "topics", "notifications"),
     ):
-        if getattr(given, name, None):
-            conf.set_override(option, getattr(given, name), group=group)
-    return conf, given
-
-
-def _run(conf: ConfigOpts, program: Any) -> int:  # noqa: ANN401 - a function of ours
-    """Run a program; what an operator must mend is one sentence, not a stack trace."""
-    try:
-        return int(program() or 0)
-    except (schema.SchemaMismatch, BrokenPlugin, _Refused) as error:
-        sys.stderr.write(f"{conf.prog}: {error}\n")
-        return 1
-    except sa.exc.OperationalError as error:
-        sys.stderr.write(f"{conf.prog}: the database does not answer: {error.orig}\n")
-        return 1
-
-
-class _Refused(RuntimeError):
-    """The configuration asks for something that we will not do."""
+        value = getattr(given, name, None)
+        if value is not None:
+            try:
+                conf.set_override(option, value, group=group)
+            except ValueError as error:
+                parser.error(f"argument --{name.replace('_', '-')} {value}: {error}")
+    return conf
 
 
 def _standalone(conf: ConfigOpts, *, empty: bool) -> None:
     _check_address(conf)
     _keep_simulated_cloud(conf)
-    runtime = service.make_runtime(conf)
-    is_new = schema.current(runtime.database) is None
-    schema.upgrade(runtime.database)
-    if is_new and not empty:
-        _register_first_hosts(conf, runtime)
-    made = service.make_manager(conf, runtime)
-    made.start()
-    try:
-        _serve(conf, service.make_api(conf, runtime, made))
-    finally:
-        made.stop()
-        runtime.wakeup.close()
+    with service.open_runtime(conf) as runtime:
+        made = service.make_manager(conf, runtime)
+        with _bound(conf, service.make_api(conf, runtime, made)) as server:
+            is_new = schema.current(runtime.database) is None
+            schema.upgrade(runtime.database)
+            if is_new and not empty:
+                _register_first_hosts(conf, runtime)
+            made.start()
+            try:
+                _serve(conf, server)
+            finally:
+                made.stop()
 
 
 def _api(conf: ConfigOpts) -> None:
     _check_address(conf)
-    _serve(conf, service.make_api(conf, service.make_checked_runtime(conf)))
+    with service.open_runtime(conf) as runtime:
+        schema.check(runtime.database)
+        with _bound(conf, service.make_api(conf, runtime)) as server:
+            _serve(conf, server)
 
 
 def _manager(conf: ConfigOpts) -> None:
-    runtime = service.make_checked_runtime(conf)
-    made = service.make_manager(conf, runtime)
-    stopping = service.stop_on_signal()
-    made.start()
-    LOG.info("climate-manager is at work")
-    stopping.wait()
-    made.stop()
-    runtime.wakeup.close()
+    with service.open_runtime(conf) as runtime:
+        schema.check(runtime.database)
+        made = service.make_manager(conf, runtime)
+        stopping = service.stop_on_signal()
+        made.start()
+        LOG.info("climate-manager is at work")
+        stopping.wait()
+        made.stop()
 
 
-def _db_manage(conf: ConfigOpts, command: str, revision: str | None) -> int:
-    database = Database(conf.database.connection)
-    if command == "upgrade":
-        schema.upgrade(database, revision or "head")
-    elif command == "downgrade":
-        schema.downgrade(database, revision or "base")
-    elif command == "check":
-        schema.check(database)
-    sys.stdout.write(f"{schema.current(database) or 'empty'}\n")
-    return 0
+def _db_manage(conf: ConfigOpts, command: str, revision: str | None) -> None:
+    database = service.make_database(conf)
+    try:
+        if command == "upgrade":
+            schema.upgrade(database, revision or "head")
+        elif command == "downgrade":
+            if revision is None:
+                raise Misconfigured("downgrade needs a revision: 'base' removes everything")
+            schema.downgrade(database, revision)
+        elif command == "check":
+            schema.check(database)
+        sys.stdout.write(f"{schema.current(database) or 'empty'}\n")
+    finally:
+        database.dispose()
 
 
 def _listen(conf: ConfigOpts, given: argparse.Namespace) -> int:
@@ -194,7 +208,7 @@ def _check_address(conf: ConfigOpts) -> None:
     """Without authentication, listen to this machine alone unless told otherwise."""
     open_to_all = conf.api.serve_unauthenticated_to_the_network
     if conf.api.auth_strategy == "noauth" and not open_to_all and not _is_loopback(conf.host):
-        raise _Refused(
+        raise Misconfigured(
             f"not listening on {conf.host}: there is no authentication, so anyone who reaches"
             " that address could do anything; if that is what you want, set"
             " [api] serve_unauthenticated_to_the_network = true"
@@ -210,7 +224,7 @@ def _is_loopback(host: str) -> bool:
 
 def _keep_simulated_cloud(conf: ConfigOpts) -> None:
     """Let the made-up cloud outlive the process as its database does."""
-    url = sa.make_url(conf.database.connection)
+    url = service.database_url(conf)
     if url.get_backend_name() == "sqlite" and url.database and not conf.simulated.journal:
         conf.set_override("journal", f"{Path(url.database)}.cloud", group="simulated")
 
@@ -220,12 +234,23 @@ def _register_first_hosts(conf: ConfigOpts, runtime: Runtime) -> None:
         hosts.register(runtime, f"sim-{number}", None, {})
 
 
-def _serve(conf: ConfigOpts, app: Flask) -> None:
+@contextmanager
+def _bound(conf: ConfigOpts, app: Flask) -> Iterator[Any]:
+    """Hold the port; requests wait there until they are served."""
+    try:
+        server = waitress.create_server(
+            app, host=conf.host, port=conf.port, threads=conf.api.threads, ident="climate"
+        )
+    except OSError as error:
+        where = f"{conf.host}:{conf.port}"
+        raise Misconfigured(f"cannot listen on {where}: {error.strerror}") from error
+    with closing(server):
+        yield server
+
+
+def _serve(conf: ConfigOpts, server: Any) -> None:  # noqa: ANN401 - waitress is untyped
     """Serve until SIGTERM, then finish the requests under way."""
     stopping = service.stop_on_signal()
-    server = waitress.create_server(
-        app, host=conf.host, port=conf.port, threads=conf.api.threads, ident="climate"
-    )
     thread = threading.Thread(target=server.run, name="http", daemon=True)
     thread.start()
     sys.stdout.write(f"climate is ready at http://{conf.host}:{conf.port}\n")

@@ -115,7 +115,7 @@ HOST: list[cfg.Opt] = [
     cfg.StrOpt(
         "before_end",
         default="",
-        choices=["", "snapshot"],
+        choices=[("", "Nothing."), ("snapshot", "Images of all servers are kept.")],
         help="What happens before the end of reservations that say 'default'.",
     ),
 ]
@@ -137,6 +137,10 @@ GROUPS: dict[str, list[cfg.Opt]] = {
 }
 
 
+class Misconfigured(RuntimeError):
+    """The configuration asks for something that cannot be, or that we will not do."""
+
+
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """Return all options by group, for oslo-config-generator."""
     return list(GROUPS.items())
@@ -154,12 +158,23 @@ def new() -> cfg.ConfigOpts:
 def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None) -> None:
     """Read the command line and configuration files into ``conf``, and set logging up.
 
-    Without ``--config-file``, oslo.config's usual places for ``climate.conf`` are read.
+    Without ``--config-file``, oslo.config's usual places for ``climate.conf`` are read. Raises
+    cfg.Error for a value that an option cannot have, whether or not anyone will ask for it, and
+    Misconfigured if there can be no log.
     """
     conf(args=sys.argv[1:] if arguments is None else arguments, project="climate", prog=prog)
+    for group, options in GROUPS.items():
+        for option in options:
+            getattr(conf if group == "DEFAULT" else conf[group], option.dest)
     quiet = [*log.get_default_log_levels(), "apscheduler=WARNING", "alembic=WARNING"]
     log.set_defaults(default_log_levels=quiet)
-    log.setup(conf, "climate")
+    # Left alone, oslo.log would write to standard output, among the answers of the commands.
+    elsewhere = conf.log_file or conf.log_dir or conf.use_syslog or conf.use_journal
+    conf.set_default("use_stderr", default=not elsewhere)
+    try:
+        log.setup(conf, "climate")
+    except (OSError, log.LogConfigError) as error:
+        raise Misconfigured(f"cannot log as configured: {error}") from error
     logging.captureWarnings(capture=True)
 
 

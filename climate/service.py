@@ -1,15 +1,20 @@
 """The composition root: the one place that makes the parts and puts them together."""
 
+import logging
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+import sqlalchemy as sa
 from flask import Flask
 from oslo_config.cfg import ConfigOpts
 
 from climate import config, wakeup
 from climate.api.app import make_app
 from climate.clock import Clock, SystemClock
+from climate.config import Misconfigured
 from climate.db import schema
 from climate.db.engine import Database
 from climate.manager.dispatcher import Dispatcher, owner_name
@@ -17,6 +22,9 @@ from climate.manager.relay import Relay
 from climate.manager.runtime import Runtime
 from climate.notifications import emit
 from climate.plugins.loader import load_plugins
+
+LOG = logging.getLogger(__name__)
+_DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +40,45 @@ class Manager:
         self.relay.start()
 
     def stop(self) -> None:
-        """Finish or hand back what is under way; what that wrote is still published."""
-        self.dispatcher.stop()
-        self.relay.stop()
+        """Finish or hand back what is under way; the next relay publishes what that wrote."""
+        for part in (self.dispatcher, self.relay):
+            try:
+                part.stop()
+            except sa.exc.DBAPIError as error:
+                LOG.warning("nothing handed back, claims will expire: %s", error.orig)
+
+
+def database_url(conf: ConfigOpts) -> sa.URL:
+    """Return where the database is; raises Misconfigured for what we cannot work with."""
+    try:
+        url = sa.make_url(conf.database.connection)
+    except sa.exc.ArgumentError as error:
+        raise Misconfigured(f"[database] connection: {error}") from error
+    backend = url.get_backend_name()
+    if backend not in _DATABASES:
+        raise Misconfigured(
+            f"[database] connection names {backend}, which is none of {', '.join(_DATABASES)}"
+        )
+    if backend == "sqlite" and url.database in {None, "", ":memory:"}:
+        raise Misconfigured(
+            "[database] connection names an SQLite database in memory, which several threads"
+            " cannot share: name a file, as in sqlite:///climate.sqlite"
+        )
+    return url
+
+
+def make_database(conf: ConfigOpts) -> Database:
+    """Return the database, not yet connected to; raises Misconfigured."""
+    url = database_url(conf)
+    try:
+        return Database(url.render_as_string(hide_password=False), conf.database.pool_size)
+    except (sa.exc.ArgumentError, ImportError) as error:
+        raise Misconfigured(f"[database] connection names {url.drivername}: {error}") from error
 
 
 def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
-    """Return the collaborators of the use cases; raises BrokenPlugin."""
-    database = Database(conf.database.connection, conf.database.pool_size)
+    """Return the collaborators of the use cases; raises Misconfigured, BrokenPlugin."""
+    database = make_database(conf)
     return Runtime(
         database=database,
         clock=clock or SystemClock(),
@@ -47,6 +86,17 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
         settings=config.settings(conf),
         wakeup=wakeup.for_database(database),
     )
+
+
+@contextmanager
+def open_runtime(conf: ConfigOpts) -> Iterator[Runtime]:
+    """Make the collaborators, and close what they opened when it is over."""
+    runtime = make_runtime(conf)
+    try:
+        yield runtime
+    finally:
+        runtime.wakeup.close()
+        runtime.database.dispose()
 
 
 def make_checked_runtime(conf: ConfigOpts) -> Runtime:

@@ -6,7 +6,7 @@ skipped with a line that says which, unless CLIMATE_TEST_REQUIRE names it.
 
 import datetime as dt
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from climate.db.engine import Database
 from tests import servers
 from tests.service import Story
 
+MakeStory = Callable[..., Story]
 NOON = dt.datetime(2030, 1, 15, 12, 0, 0, tzinfo=dt.UTC)
 
 
@@ -82,7 +83,7 @@ def _story(url: str, clock: ManualClock, tmp_path: Path, **options: object) -> S
 
 
 @pytest.fixture
-def make_story(sqlite_url: str, clock: ManualClock, tmp_path: Path):
+def make_story(sqlite_url: str, clock: ManualClock, tmp_path: Path) -> Iterator[MakeStory]:
     """Return a maker of services on SQLite; options are given as group__option=value."""
     made: list[Story] = []
 
@@ -96,7 +97,7 @@ def make_story(sqlite_url: str, clock: ManualClock, tmp_path: Path):
 
 
 @pytest.fixture
-def story(make_story) -> Story:
+def story(make_story: MakeStory) -> Story:
     """Return a service on SQLite with hosts sim-1 .. sim-4 registered, at noon."""
     made = make_story()
     made.register(4)

@@ -4,6 +4,7 @@ import os
 import uuid
 from functools import cache
 
+import kombu
 import pytest
 import sqlalchemy as sa
 
@@ -66,7 +67,7 @@ def clean(backend: str) -> str:
     engine = sa.create_engine(url)
     with engine.begin() as connection:
         for table in _TABLES:
-            connection.exec_driver_sql(f"DELETE FROM {table}")
+            connection.execute(sa.delete(sa.table(table)))
         connection.exec_driver_sql(
             "UPDATE relay SET last_seq = 0, owner = NULL, claimed_until = NULL"
         )
@@ -110,14 +111,12 @@ def _why_absent(server: str) -> str | None:
             engine = sa.create_engine(_ADMIN_URLS[server])
             engine.connect().close()
             engine.dispose()
-    except Exception as error:  # whatever it is, the server is of no use
+    except Exception as error:  # noqa: BLE001 - whatever it is, the server is of no use
         return f"{type(error).__name__}: {str(error).splitlines()[0]}"
     return None
 
 
 def _connect_rabbitmq() -> None:
-    import kombu
-
     url = RABBITMQ.replace("rabbit://", "amqp://")
     with kombu.Connection(url, connect_timeout=3) as connection:
         connection.ensure_connection(max_retries=1, timeout=3)

@@ -46,7 +46,8 @@ def by_token_text(headers: Headers) -> Caller:
         return _ADMIN
     user, _, rest = token.partition(":")
     project, _, roles = rest.partition(":")
-    if not (user and project) or max(len(user), len(project)) > _LONGEST:
+    is_storable = "\x00" not in token and max(len(user), len(project)) <= _LONGEST
+    if not (user and project and is_storable):
         raise Unauthenticated("X-Auth-Token must be user:project or user:project:role,role...")
     named = tuple(role.strip().lower() for role in roles.split(",") if role.strip())
     return Caller(user, project, named or _ORDINARY)

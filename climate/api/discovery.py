@@ -8,7 +8,7 @@ from climate.api.call import Api
 
 
 def _version(number: int, status: str) -> dict[str, Any]:
-    href = f"{request.host_url}v{number}"
+    href = f"{request.root_url}v{number}"
     return {
         "id": f"v{number}.0",
         "status": status,

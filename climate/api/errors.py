@@ -13,7 +13,7 @@ from typing import Any
 from flask import Flask, Response, jsonify, request
 from marshmallow import ValidationError
 from sqlalchemy import exc
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from climate.core.errors import (
     BackendUnavailable,
@@ -78,8 +78,12 @@ def _framework(error: HTTPException) -> Response:
     status = error.code or HTTPStatus.INTERNAL_SERVER_ERROR
     text = error.description or HTTPStatus(status).phrase
     if request.path.startswith("/v2"):
-        return _problem(status, error.name.lower().replace(" ", "_"), text)
-    return _framework_body(status, text, None)
+        response = _problem(status, error.name.lower().replace(" ", "_"), text)
+    else:
+        response = _framework_body(status, text, None)
+    if isinstance(error, MethodNotAllowed):
+        response.headers["Allow"] = ", ".join(sorted(error.valid_methods or ()))
+    return response
 
 
 def _unexpected(error: Exception) -> Response:

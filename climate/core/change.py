@@ -40,6 +40,8 @@ def has_started(lease: Lease, now: datetime) -> bool:
 def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
     """Return the lease's window after ``change``; raises InvalidDate."""
     minute = now.replace(second=0, microsecond=0)
+    if lease.window.end < minute:
+        raise InvalidDate(f"Lease {lease.id} has ended: only its name can be changed")
     start = change.start or lease.window.start
     end = change.end or lease.window.end
     started = has_started(lease, now)

@@ -6,7 +6,7 @@ them too. ``start_lease`` and ``end_lease`` always exist; every other event is a
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from climate.core.window import Window
@@ -22,6 +22,7 @@ ACTIONS = (START, UPDATE, BEFORE_END, END)
 # At the same instant, in this order; a user's own events come between start and end.
 _RANKS = {BEFORE_START: 0, START: 1, UPDATE: 2, BEFORE_END: 4, END: 5}
 _USER_RANK = 3
+_DAWN = datetime.min.replace(tzinfo=UTC)
 
 
 class Anchor(StrEnum):
@@ -68,14 +69,15 @@ def plan(window: Window, notices: Iterable[Notice], now: datetime) -> tuple[Plan
         elif notice.kind == BEFORE_END:
             planned.add(Planned(BEFORE_END, max(due_at, window.start)))
         else:
-            planned.add(Planned(notice.kind, min(due_at, window.end)))
+            planned.add(Planned(notice.kind, due_at))
     return tuple(sorted(planned, key=lambda event: (event.due_at, rank(event.kind), event.kind)))
 
 
 def _due(window: Window, notice: Notice) -> datetime:
-    """Return when ``notice`` falls; far past if the offset leaves the calendar."""
+    """Return when ``notice`` falls: at the latest at the end, wherever the calendar ends."""
     edge = window.start if notice.anchor is Anchor.START else window.end
     try:
-        return edge + timedelta(seconds=notice.offset)
+        due_at = edge + timedelta(seconds=notice.offset)
     except OverflowError:
-        return window.start
+        return window.end if notice.offset > 0 else _DAWN
+    return min(due_at, window.end)

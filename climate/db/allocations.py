@@ -6,7 +6,7 @@ tried, however many bookings there are.
 """
 
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,9 +17,7 @@ from climate.core.lease import Allocation
 from climate.core.lifecycle import ReservationStatus
 from climate.core.window import Window
 from climate.db.property_filter import clause
-from climate.db.tables import AllocationRow, LeaseRow, ReservationRow, ResourceRow, UtcDateTime
-
-_EPOCH = datetime(1, 1, 1, tzinfo=UTC)
+from climate.db.tables import AllocationRow, LeaseRow, ReservationRow, ResourceRow
 
 
 def candidates(
@@ -36,8 +34,9 @@ def candidates(
     The search starts ``rotation`` (0..1) of the way through the ids and wraps around, so that
     parallel requests do not all try the same resources. One statement; it stops at ``limit``.
     """
+    first, last = sa.func.min(ResourceRow.id), sa.func.max(ResourceRow.id)
     pivot = sa.select(
-        sa.cast(sa.func.coalesce(sa.func.max(ResourceRow.id), 0) * rotation, sa.BigInteger)
+        sa.cast(first - 1 + (last - first + 1) * rotation, sa.BigInteger)
     ).scalar_subquery()
     fitting = _fitting(resource_type, query, busy).order_by(ResourceRow.id).limit(limit)
     arms = [
@@ -195,6 +194,7 @@ def _fitting(resource_type: str, query: expressions.Query, busy: Window) -> sa.S
         .correlate(ResourceRow)
         .scalar_subquery()
     )
-    never = sa.literal(_EPOCH, UtcDateTime())
-    is_free = sa.func.coalesce(last_end, never, type_=UtcDateTime()) <= busy.start
+    # Not `coalesce(last_end, ...) <= start`: with a literal in it MariaDB compares as text, and
+    # "12:00:00.000000" is not "12:00:00".
+    is_free = ~sa.func.coalesce(last_end > busy.start, sa.false())
     return sa.select(ResourceRow.id).where(*_matching(resource_type, query), is_free)

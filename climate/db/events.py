@@ -4,8 +4,9 @@ A claim has an owner, an attempt number and an expiry. Whoever finishes names ow
 if the row says otherwise, somebody else took over and the result is dropped.
 
 Order is a rule in the data. An action (start, update, before-end, end) waits while another
-action of its lease is running or is due earlier and untried; a start or update also waits for the
-end of whoever had one of its resources before. Heads-ups and users' events never block.
+action of its lease is running or is due earlier; a start or update also waits for the end of
+whoever had one of its resources before. Once the end of a lease is due, actions that failed
+before give way to it. Heads-ups and users' events never block.
 """
 
 from collections.abc import Collection, Sequence
@@ -43,7 +44,7 @@ def claim(
     """Claim up to ``limit`` due events; return (id, lease id, attempt) of each, in order."""
     due = (
         sa.select(EventRow.id, EventRow.lease_id, EventRow.attempt)
-        .where(EventRow.status == UNDONE, EventRow.run_at <= now, ~_blocked())
+        .where(EventRow.status == UNDONE, EventRow.run_at <= now, ~_blocked(now))
         .order_by(EventRow.run_at, EventRow.rank, EventRow.id)
         .limit(limit)
         .with_for_update(of=EventRow, skip_locked=True)
@@ -84,6 +85,15 @@ def finish(
         .values(owner=None, claimed_until=None, updated_at=now, **outcome)
     )
     return bool(result.rowcount)  # type: ignore[attr-defined]
+
+
+def give_way(session: Session, event_id: str, owner: str, attempt: int) -> None:
+    """Undo a claim of ours that nothing was done with, as if it had not been made."""
+    session.execute(
+        sa.update(EventRow)
+        .where(*_mine(event_id, owner, attempt))
+        .values(status=UNDONE, owner=None, claimed_until=None, attempt=EventRow.attempt - 1)
+    )
 
 
 def extend(session: Session, owner: str, event_ids: Collection[str], until: datetime) -> None:
@@ -146,31 +156,45 @@ def _mine(event_id: str, owner: str, attempt: int) -> list[sa.ColumnElement[bool
     ]
 
 
-def _blocked() -> sa.ColumnElement[bool]:
+def _blocked(now: datetime) -> sa.ColumnElement[bool]:
     is_action = EventRow.kind.in_(ACTIONS)
     acquires = EventRow.kind.in_([START, UPDATE])
-    return sa.or_(sa.and_(is_action, _sibling()), sa.and_(acquires, _previous_holder()))
+    return sa.or_(sa.and_(is_action, _sibling(now)), sa.and_(acquires, _previous_holder()))
 
 
-def _sibling() -> sa.ColumnElement[bool]:
-    """An action of the same lease that is running, or is due earlier and was not tried yet."""
-    other = aliased(EventRow)
-    earlier = sa.or_(
-        other.due_at < EventRow.due_at,
-        sa.and_(other.due_at == EventRow.due_at, other.rank < EventRow.rank),
+def _sibling(now: datetime) -> sa.ColumnElement[bool]:
+    """An action of the same lease that is running or goes before this one.
+
+    Of two actions that are due, one always goes before the other: never are both claimed.
+    """
+    other, end = aliased(EventRow), aliased(EventRow)
+    earlier = sa.tuple_(other.due_at, other.rank, other.id) < sa.tuple_(
+        EventRow.due_at, EventRow.rank, EventRow.id
     )
-    untried = sa.and_(other.status == UNDONE, other.attempt == 0, earlier)
-    return (
+    end_is_due = (
+        sa.select(end.id)
+        .where(
+            end.lease_id == EventRow.lease_id,
+            end.kind == END,
+            end.status == UNDONE,
+            end.run_at <= now,
+        )
+        .correlate(EventRow)
+        .exists()
+    )
+    before = sa.and_(other.status == UNDONE, earlier, sa.or_(other.attempt == 0, ~end_is_due))
+    waits = (
         sa.select(other.id)
         .where(
             other.lease_id == EventRow.lease_id,
             other.id != EventRow.id,
             other.kind.in_(ACTIONS),
-            sa.or_(other.status == IN_PROGRESS, untried),
+            sa.or_(other.status == IN_PROGRESS, before),
         )
         .correlate(EventRow)
         .exists()
     )
+    return sa.or_(waits, sa.and_(EventRow.kind != END, EventRow.attempt > 0, end_is_due))
 
 
 def _previous_holder() -> sa.ColumnElement[bool]:

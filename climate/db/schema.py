@@ -1,5 +1,6 @@
 """The schema's version: migrate it, and refuse to work with one we do not know."""
 
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 
@@ -8,6 +9,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util.exc import CommandError
 
 from climate.db.engine import Database
 
@@ -50,15 +52,23 @@ def check(database: Database) -> None:
 
 
 def upgrade(database: Database, revision: str = "head") -> None:
-    """Migrate up to ``revision``."""
-    with database.engine.begin() as connection:
-        command.upgrade(_config(connection), revision)
+    """Migrate up to ``revision``; raises SchemaMismatch if there is no such revision."""
+    _migrate(database, command.upgrade, revision)
 
 
 def downgrade(database: Database, revision: str) -> None:
-    """Migrate down to ``revision`` (``base`` removes everything)."""
-    with database.engine.begin() as connection:
-        command.downgrade(_config(connection), revision)
+    """Migrate down to ``revision`` (``base`` removes everything); raises SchemaMismatch."""
+    _migrate(database, command.downgrade, revision)
+
+
+def _migrate(database: Database, step: Callable[[Config, str], None], revision: str) -> None:
+    """Take a step; on SQLite one process after the other, should several begin at once."""
+    engine = database.engine.execution_options(climate_write=True)
+    with engine.begin() as connection:
+        try:
+            step(_config(connection), revision)
+        except CommandError as error:
+            raise SchemaMismatch(str(error)) from error
 
 
 def _config(connection: sa.Connection | None = None) -> Config:

@@ -185,8 +185,9 @@ class EventRow(Base):
 
     __tablename__ = "events"
     __table_args__ = (
-        # Without it InnoDB locks all rows it scans, and other managers see an empty queue.
-        Index(None, "status", "run_at", "id"),
+        # The order of claims, to the letter: else InnoDB locks all that is due in order to sort
+        # it, and other managers see an empty queue.
+        Index(None, "status", "run_at", "rank", "id"),
         Index(None, "lease_id", "kind"),
         _MARIADB,
     )

@@ -88,6 +88,9 @@ def _begin(runtime: Runtime, session: Session, claim: Claim) -> Work | None:
     if event.kind not in ACTIONS:
         _tell(session, claim, lease, event, now)
         return None
+    if _is_at_work(lease, event):
+        events.give_way(session, claim.event_id, claim.owner, claim.attempt)
+        return None
     if not _is_called_for(lease, event):
         _close(session, claim, now, EventStatus.DONE)
         return None
@@ -110,6 +113,18 @@ def _status_while(lease: Lease, event: Event) -> LeaseStatus:
             present = step(LEASE, present, LeaseStatus.ERROR)
         return step(LEASE, present, LeaseStatus.TERMINATING)
     return lease.status
+
+
+def _is_at_work(lease: Lease, event: Event) -> bool:
+    """Tell whether another action of the lease is claimed too.
+
+    The claim avoids that, but two managers may claim at the very moment at which an end becomes
+    due. Seen under the lease's lock, at most one of the two goes on.
+    """
+    return any(
+        other.status is EventStatus.IN_PROGRESS and other.kind in ACTIONS and other.id != event.id
+        for other in lease.events
+    )
 
 
 def _is_called_for(lease: Lease, event: Event) -> bool:
@@ -159,7 +174,7 @@ def _succeed(
         leases.set_status(session, lease.id, step(LEASE, lease.status, after), now)
     _announce(session, claim.lease_id, work.event.kind, now)
     if lease.status is LeaseStatus.DELETING and work.event.kind == END:
-        remove(session, leases.get(session, lease.id), now)
+        remove(session, leases.get(session, lease.id), now, runtime.settings)
 
 
 _RESERVATION_AFTER = {START: ReservationStatus.ACTIVE, END: ReservationStatus.DELETED}

@@ -115,7 +115,7 @@ def delete(runtime: Runtime, lease_id: str, wait: float = 0.0) -> None:
     def work(session: Session) -> bool:
         lease = leases.get(session, lease_id, lock=True)
         if not has_begun(lease) or lease.status is LeaseStatus.TERMINATED:
-            remove(session, lease, now)
+            remove(session, lease, now, runtime.settings)
             return True
         _end_now(session, lease, now)
         return False
@@ -126,11 +126,11 @@ def delete(runtime: Runtime, lease_id: str, wait: float = 0.0) -> None:
         _wait_until_gone(runtime, lease_id, wait)
 
 
-def remove(session: Session, lease: Lease, now: datetime) -> None:
+def remove(session: Session, lease: Lease, now: datetime, settings: Settings) -> None:
     """Remove the lease's rows, and tell. Resources that were used get their cleaning time."""
     ids = [reservation.id for reservation in lease.reservations]
     if ids and has_begun(lease):
-        allocations.detach(session, ids, now)
+        allocations.detach(session, ids, now + settings.cleaning_time)
     gone = replace(lease, status=LeaseStatus.DELETING, updated_at=now)
     leases.delete(session, lease.id)
     outbox.write(session, "lease.delete", wire.payload(gone), now)

@@ -108,6 +108,7 @@ def _take_kept(
     kept: Mapping[str, Mapping[int, datetime]],
     window: Window,
 ) -> None:
+    """Take what is kept; nothing of it if the clock was set back to before it was taken."""
     busy_until = window.busy(runtime.settings.cleaning_time).end
     allocations.take(
         session,
@@ -120,5 +121,6 @@ def _take_kept(
             }
             for reservation_id, resources in kept.items()
             for resource_id, start_at in resources.items()
+            if start_at < busy_until
         ],
     )

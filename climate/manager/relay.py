@@ -72,9 +72,10 @@ class Relay:
         while self._number():
             with self._runtime.database.read() as session:
                 batch = outbox.unpublished(session, _BATCH)
-            if not batch:
+            done = self._publish(batch)
+            published += done
+            if done < len(batch) or not batch:
                 break
-            published += self._publish(batch)
         return published
 
     def _loop(self) -> None:

@@ -13,6 +13,18 @@ LOG = logging.getLogger(__name__)
 _ENVELOPE = 2.0
 
 
+class BrokenTransport(RuntimeError):
+    """The URL of the broker cannot be used."""
+
+
+def open_transport(conf: ConfigOpts, url: str) -> Any:  # noqa: ANN401 - oslo.messaging is untyped
+    """Return the way to the broker, not yet connected; raises BrokenTransport."""
+    try:
+        return oslo_messaging.get_notification_transport(conf, url=url)
+    except (oslo_messaging.MessagingException, ValueError) as error:
+        raise BrokenTransport(f"[notifications] transport_url cannot be used: {error}") from error
+
+
 class LogEmitter:
     """For a service without a broker: the outbox, readable over HTTP, is the publication."""
 
@@ -32,7 +44,7 @@ class MessagingEmitter:
 
     def __init__(self, conf: ConfigOpts, transport_url: str) -> None:
         """Connect lazily to ``transport_url``; topics and publisher come from ``conf``."""
-        self._transport = oslo_messaging.get_notification_transport(conf, url=transport_url)
+        self._transport = open_transport(conf, transport_url)
         self._topics: list[str] = conf.notifications.topics
         self._publisher_id: str = conf.notifications.publisher_id
 

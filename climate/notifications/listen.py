@@ -13,6 +13,8 @@ import oslo_messaging
 import requests
 from oslo_config.cfg import ConfigOpts
 
+from climate.notifications.emit import open_transport
+
 LOG = logging.getLogger(__name__)
 Handler = Callable[[str, dict[str, Any]], None]
 _TIMEOUT = 30
@@ -45,9 +47,8 @@ def from_broker(
 
     Listeners of one ``pool`` share the messages; without a pool all listeners share one queue.
     """
-    transport = oslo_messaging.get_notification_transport(conf, url=transport_url)
     return oslo_messaging.get_notification_listener(
-        transport,
+        open_transport(conf, transport_url),
         [oslo_messaging.Target(topic=topic) for topic in topics],
         [_Endpoint(handler)],
         executor="threading",

@@ -77,9 +77,10 @@ def allocation(call: Call, host_id: str) -> tuple[Any, int]:
 
 
 def properties(call: Call) -> tuple[Any, int]:
-    """List extra capabilities; private ones only with ``all``."""
+    """List extra capabilities; private ones only with ``all``, to those who may hide them."""
     found, values = hosts.find_properties(call.runtime)
-    shown = [prop for prop in found if _flag(call, "all") or not prop.private]
+    everything = _flag(call, "all") and call.may("oshosts:update_resource_properties")
+    shown = [prop for prop in found if everything or not prop.private]
     if not _flag(call, "detail"):
         return {"resource_properties": [{"property": prop.name} for prop in shown]}, 200
     detailed = [

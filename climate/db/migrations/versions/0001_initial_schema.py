@@ -147,7 +147,7 @@ def upgrade() -> None:
         **_MARIADB,
     )
     op.create_index("events_lease_id_kind", "events", ["lease_id", "kind"])
-    op.create_index("events_status_run_at_id", "events", ["status", "run_at", "id"])
+    op.create_index("events_status_run_at_rank_id", "events", ["status", "run_at", "rank", "id"])
 
     op.create_table(
         "reservations",

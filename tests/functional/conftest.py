@@ -1,0 +1,56 @@
+"""A running ``climate-standalone`` that all client tests share, and a lease of one's own in it."""
+
+import datetime as dt
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients import OpenStack, at
+from tests.process import Service, standalone
+from tests.service import host_reservation
+
+_days = itertools.count(2)
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of the shared service."""
+    return tmp_path_factory.mktemp("standalone")
+
+
+@pytest.fixture(scope="session")
+def service(home: Path) -> Iterator[Service]:
+    """Return the shared service; a test uses hosts and days that no other test uses."""
+    with standalone(home) as (started, _):
+        yield started
+
+
+@pytest.fixture
+def noon() -> dt.datetime:
+    """Return the noon of a day that no other test uses."""
+    today = dt.datetime.now(dt.UTC).replace(hour=12, minute=0, second=0, microsecond=0)
+    return today + dt.timedelta(days=next(_days))
+
+
+@pytest.fixture
+def lease(service: Service, noon: dt.datetime) -> dict[str, Any]:
+    """Return a lease of one host from noon to one, whose name nothing else has."""
+    body = {
+        "name": f"on {noon:%Y-%m-%d}",
+        "start_date": at(noon),
+        "end_date": at(noon, 60),
+        "reservations": [host_reservation()],
+    }
+    return dict(service.ok("POST", "/v1/leases", body)["lease"])
+
+
+@pytest.fixture(scope="session")
+def openstack(service: Service, home: Path) -> Iterator[OpenStack]:
+    """Return the stock ``openstack`` command, told where the service is."""
+    pytest.importorskip("openstackclient", reason="python-openstackclient is not installed")
+    pytest.importorskip("blazarclient", reason="python-blazarclient is not installed")
+    with OpenStack(home, f"{service.url}/v1") as shell:
+        yield shell

@@ -1,0 +1,67 @@
+"""A way to a server that can be cut and mended: what a restart of it looks like to its clients."""
+
+import contextlib
+import socket
+import threading
+from typing import Self
+
+_CHUNK = 65536
+
+
+class Proxy:
+    """Passes connections to a port of the loopback on to a server."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._lock = threading.Lock()
+        self._sockets: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self._accept()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cut()
+
+    def cut(self) -> None:
+        """Drop all connections, and refuse new ones."""
+        _close(self._listener)
+        with self._lock:
+            dropped, self._sockets = self._sockets, set()
+        for one in dropped:
+            _close(one)
+
+    def mend(self) -> None:
+        """Take connections again."""
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._accept()
+
+    def _accept(self) -> None:
+        threading.Thread(target=self._serve, args=(self._listener,), daemon=True).start()
+
+    def _serve(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # the listener was closed
+            while True:
+                client, _ = listener.accept()
+                server = socket.create_connection(self._target)
+                with self._lock:
+                    self._sockets |= {client, server}
+                for pair in ((client, server), (server, client)):
+                    threading.Thread(target=_pump, args=pair, daemon=True).start()
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(_CHUNK):
+            sink.sendall(data)
+    _close(source)
+    _close(sink)
+
+
+def _close(one: socket.socket) -> None:
+    """Close a socket that another thread may be waiting at."""
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()

@@ -1,0 +1,260 @@
+"""What may become of a lease's dates, seen at ten seconds past noon (so the minute is 12:00)."""
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from climate.core.change import (
+    Change,
+    changed_notices,
+    changed_window,
+    check_changeable,
+    check_resource_type,
+    has_started,
+    moved,
+)
+from climate.core.errors import ClimateError, Conflict, InvalidDate, LeaseBusy
+from climate.core.lease import Lease
+from climate.core.lifecycle import STABLE_LEASE, LeaseStatus
+from climate.core.schedule import BEFORE_END, BEFORE_START, Anchor, Notice
+from climate.core.window import END_OF_TIME, Window
+
+NOON = datetime(2030, 1, 15, 12, 0, tzinfo=UTC)
+NOW = NOON + timedelta(seconds=10)
+PENDING, ACTIVE, ERROR = LeaseStatus.PENDING, LeaseStatus.ACTIVE, LeaseStatus.ERROR
+HEADS_UP = Notice(BEFORE_START, Anchor.START, -600)
+WARNING = Notice(BEFORE_END, Anchor.END, -900)
+
+
+def at(minutes: float) -> datetime:
+    return NOON + timedelta(minutes=minutes)
+
+
+def span(start: float, end: float) -> Window:
+    return Window(at(start), at(end))
+
+
+def lease(start: float, end: float, status: LeaseStatus = PENDING) -> Lease:
+    """A lease from so many minutes after noon to so many."""
+    return Lease(
+        id="lease-1",
+        name="mine",
+        user_id="user-1",
+        project_id="project-1",
+        window=span(start, end),
+        status=status,
+        degraded=False,
+        notices=(HEADS_UP, WARNING),
+        reservations=(),
+        events=(),
+        created_at=NOON - timedelta(days=1),
+        updated_at=None,
+    )
+
+
+def to(start: float | None = None, end: float | None = None) -> Change:
+    return Change(start=None if start is None else at(start), end=None if end is None else at(end))
+
+
+def refusal(present: Lease, change: Change, now: datetime = NOW) -> str:
+    with pytest.raises(InvalidDate) as caught:
+        changed_window(present, change, now)
+    return caught.value.message
+
+
+class TestWhetherAtAll:
+    @pytest.mark.parametrize("status", LeaseStatus)
+    def test_a_lease_can_be_renamed_while_nothing_is_being_done_to_it(
+        self, status: LeaseStatus
+    ) -> None:
+        if status in STABLE_LEASE:
+            check_changeable(lease(60, 120, status), only_name=True)
+        else:
+            with pytest.raises(LeaseBusy, match=status.value):
+                check_changeable(lease(60, 120, status), only_name=True)
+
+    @pytest.mark.parametrize("status", LeaseStatus)
+    def test_more_than_the_name_can_change_until_it_has_ended(self, status: LeaseStatus) -> None:
+        if status in STABLE_LEASE - {LeaseStatus.TERMINATED}:
+            check_changeable(lease(60, 120, status), only_name=False)
+        else:
+            with pytest.raises(ClimateError):
+                check_changeable(lease(60, 120, status), only_name=False)
+
+    def test_busy_is_a_conflict_and_over_is_a_bad_request(self) -> None:
+        with pytest.raises(LeaseBusy) as busy:
+            check_changeable(lease(0, 60, LeaseStatus.STARTING), only_name=False)
+        with pytest.raises(InvalidDate) as over:
+            check_changeable(lease(-60, -1, LeaseStatus.TERMINATED), only_name=False)
+        assert (busy.value.status, over.value.status) == (409, 400)
+
+    def test_a_reservation_keeps_its_type(self) -> None:
+        check_resource_type("physical:host", None)
+        check_resource_type("physical:host", "physical:host")
+        with pytest.raises(Conflict, match="from physical:host"):
+            check_resource_type("physical:host", "virtual:instance")
+
+
+class TestHavingStarted:
+    def test_a_pending_lease_starts_at_its_start(self) -> None:
+        assert not has_started(lease(1, 60), NOW)
+        assert not has_started(lease(0, 60), NOON - timedelta(microseconds=1))
+        assert has_started(lease(0, 60), NOON)
+
+    @pytest.mark.parametrize("status", sorted(set(LeaseStatus) - {PENDING}))
+    def test_any_other_has_started_whatever_the_clock_says(self, status: LeaseStatus) -> None:
+        assert has_started(lease(60, 120, status), NOW)
+
+
+class TestALeaseThatHasNotStarted:
+    def test_nothing_asked_is_nothing_changed(self) -> None:
+        assert changed_window(lease(60, 120), Change(), NOW) == span(60, 120)
+
+    @pytest.mark.parametrize(
+        ("start", "end"), [(90, None), (None, 90), (30, 45), (600, 700), (None, 61), (0, None)]
+    )
+    def test_it_moves_to_any_window_that_is_not_past(
+        self, start: float | None, end: float | None
+    ) -> None:
+        found = changed_window(lease(60, 120), to(start, end), NOW)
+        assert found == span(60 if start is None else start, 120 if end is None else end)
+
+    def test_the_present_minute_is_not_past(self) -> None:
+        assert changed_window(lease(60, 120), to(0), NOW).start == NOON
+
+    @pytest.mark.parametrize("start", [-1, -600])
+    def test_it_cannot_start_before_the_present_minute(self, start: float) -> None:
+        assert refusal(lease(60, 120), to(start)).startswith("Start date")
+
+    @pytest.mark.parametrize(
+        ("start", "end"), [(None, 60), (None, 59), (120, None), (90, 80), (None, -1), (None, 0)]
+    )
+    def test_its_end_stays_after_its_start(self, start: float | None, end: float | None) -> None:
+        assert "date must be later" in refusal(lease(60, 120), to(start, end))
+
+    def test_it_cannot_be_over_before_it_starts(self) -> None:
+        change = Change(start=NOON, end=NOW - timedelta(seconds=1))
+        assert "End date" in refusal(lease(60, 120), change)
+
+    def test_it_may_move_to_the_end_of_the_calendar(self) -> None:
+        change = Change(start=END_OF_TIME - timedelta(minutes=1), end=END_OF_TIME)
+        assert changed_window(lease(60, 120), change, NOW).end == END_OF_TIME
+
+
+class TestALeaseThatHasStarted:
+    @pytest.mark.parametrize("start", [-1, 0, 1, -61, 600])
+    def test_its_start_cannot_change(self, start: float) -> None:
+        assert "start date" in refusal(lease(-60, 60, ACTIVE), to(start))
+
+    def test_not_even_within_the_minute_in_which_it_started(self) -> None:
+        assert "start date" in refusal(lease(0, 60), to(5))
+
+    def test_its_own_start_may_be_repeated(self) -> None:
+        assert changed_window(lease(-60, 60, ACTIVE), to(-60, 90), NOW) == span(-60, 90)
+
+    @pytest.mark.parametrize("status", [PENDING, ACTIVE, ERROR])
+    @pytest.mark.parametrize("end", [1, 59, 61, 6000])
+    def test_its_end_may_move_anywhere_in_the_future(self, status: LeaseStatus, end: float) -> None:
+        assert changed_window(lease(-60, 60, status), to(end=end), NOW) == span(-60, end)
+
+    def test_an_end_in_the_present_minute_is_now(self) -> None:
+        assert changed_window(lease(-60, 60, ACTIVE), to(end=0), NOW) == Window(at(-60), NOW)
+
+    @pytest.mark.parametrize("end", [-1, -30, -60, -90])
+    def test_it_cannot_have_ended_in_the_past(self, end: float) -> None:
+        assert "End date" in refusal(lease(-60, 60, ACTIVE), to(end=end))
+
+    def test_it_can_end_in_the_minute_in_which_it_started(self) -> None:
+        assert changed_window(lease(0, 60, ACTIVE), to(end=0), NOW) == Window(NOON, NOW)
+
+    def test_it_cannot_end_at_the_instant_of_its_start_as_no_window_is_empty(self) -> None:
+        assert "End date" in refusal(lease(0, 60, ACTIVE), to(end=0), NOON)
+
+
+class TestALeaseWhoseEndHasPassed:
+    """Its manager was away, or cannot end it."""
+
+    @pytest.mark.parametrize("status", [PENDING, ACTIVE, ERROR])
+    @pytest.mark.parametrize("change", [to(end=60), to(30, 60), to(end=0), Change()])
+    def test_it_cannot_come_back(self, status: LeaseStatus, change: Change) -> None:
+        assert "has ended" in refusal(lease(-60, -1, status), change)
+
+    def test_within_the_minute_of_its_end_it_still_can(self) -> None:
+        assert changed_window(lease(-60, 0, ACTIVE), to(end=60), NOW) == span(-60, 60)
+
+
+class TestNotices:
+    def test_they_keep_their_distance_when_only_dates_change(self) -> None:
+        assert changed_notices(lease(60, 120), to(600, 700), span(600, 700)) == (HEADS_UP, WARNING)
+
+    def test_an_explicit_before_end_replaces_the_one_there_was(self) -> None:
+        change = Change(before_end=at(100))
+        assert changed_notices(lease(60, 120), change, span(60, 120)) == (
+            HEADS_UP,
+            Notice(BEFORE_END, Anchor.END, -1200),
+        )
+
+    def test_it_is_measured_from_the_new_end(self) -> None:
+        change = Change(end=at(150), before_end=at(149))
+        found = changed_notices(lease(60, 120), change, span(60, 150))
+        assert found[-1] == Notice(BEFORE_END, Anchor.END, -60)
+
+    @pytest.mark.parametrize("minutes", [60, 59, 150, 151])
+    def test_it_lies_strictly_inside_the_new_window(self, minutes: float) -> None:
+        with pytest.raises(InvalidDate, match="before_end_date") as caught:
+            changed_notices(lease(0, 600), Change(before_end=at(minutes)), span(60, 150))
+        assert caught.value.status == 400
+
+
+def test_a_moved_lease_is_the_same_but_for_its_dates() -> None:
+    before = lease(60, 120)
+    after = moved(before, span(90, 150), (WARNING,), NOW)
+    assert after == dataclasses.replace(
+        before, window=span(90, 150), notices=(WARNING,), updated_at=NOW
+    )
+
+
+# The rules of the contract once more, in seconds after noon and without a Window.
+
+seconds = st.integers(-300, 300)
+minutes = st.integers(-5, 5).map(lambda minute: minute * 60)
+dates = st.one_of(st.none(), minutes, seconds)
+spans = st.tuples(minutes, minutes).filter(lambda pair: pair[0] < pair[1])
+
+
+def allowed(
+    present: tuple[int, int], change: tuple[int | None, int | None], now: int, *, active: bool
+) -> tuple[int, int] | None:
+    """The window after the change, None if it is refused."""
+    minute = now - now % 60
+    if present[1] < minute:
+        return None
+    start = present[0] if change[0] is None else change[0]
+    end = present[1] if change[1] is None else change[1]
+    if active or present[0] <= now:
+        end = now if minute <= end <= now else end
+        return (start, end) if start == present[0] and end >= now and end > start else None
+    return (start, end) if start >= minute and end > start and end > now else None
+
+
+@given(spans, dates, dates, seconds, st.booleans())
+def test_a_window_changes_as_the_contract_allows(
+    present: tuple[int, int], start: int | None, end: int | None, now: int, active: bool
+) -> None:
+    def moment(second: int) -> datetime:
+        return NOON + timedelta(seconds=second)
+
+    asked = Change(
+        start=None if start is None else moment(start), end=None if end is None else moment(end)
+    )
+    before = lease(present[0] / 60, present[1] / 60, ACTIVE if active else PENDING)
+    wanted = allowed(present, (start, end), now, active=active)
+    if wanted is None:
+        with pytest.raises(InvalidDate):
+            changed_window(before, asked, moment(now))
+    else:
+        found = changed_window(before, asked, moment(now))
+        assert found == Window(moment(wanted[0]), moment(wanted[1]))

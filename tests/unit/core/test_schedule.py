@@ -1,0 +1,220 @@
+import itertools
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from climate.core.schedule import (
+    ACTIONS,
+    BEFORE_END,
+    BEFORE_START,
+    END,
+    START,
+    UPDATE,
+    Anchor,
+    Notice,
+    Planned,
+    plan,
+    rank,
+)
+from climate.core.window import END_OF_TIME, Window
+
+NOON = datetime(2030, 1, 15, 12, 0, tzinfo=UTC)
+DAWN = datetime.min.replace(tzinfo=UTC)
+MINUTE = 60.0
+HOUR = 60 * MINUTE
+# One hour, from one o'clock on.
+LEASE = Window(NOON + timedelta(hours=1), NOON + timedelta(hours=2))
+
+
+def at(minutes: float) -> datetime:
+    """The moment so many minutes after noon."""
+    return NOON + timedelta(minutes=minutes)
+
+
+def heads_up(lead: float) -> Notice:
+    return Notice(BEFORE_START, Anchor.START, -lead)
+
+
+def before_end(lead: float) -> Notice:
+    return Notice(BEFORE_END, Anchor.END, -lead)
+
+
+def due(notices: Sequence[Notice], now: datetime = NOON, window: Window = LEASE) -> list[float]:
+    """When the events other than start and end are due, in minutes after noon."""
+    planned = plan(window, notices, now)
+    return [
+        (event.due_at - NOON) / timedelta(minutes=1)
+        for event in planned
+        if event.kind not in {START, END}
+    ]
+
+
+class TestStartAndEnd:
+    def test_every_lease_starts_and_ends_on_time(self) -> None:
+        assert plan(LEASE, [], NOON) == (Planned(START, at(60)), Planned(END, at(120)))
+
+    def test_they_are_planned_even_if_they_have_passed(self) -> None:
+        assert plan(LEASE, [], at(600)) == (Planned(START, at(60)), Planned(END, at(120)))
+
+
+class TestHeadsUps:
+    def test_each_comes_as_long_before_the_start_as_it_says(self) -> None:
+        assert due([heads_up(MINUTE), heads_up(10 * MINUTE)]) == [50, 59]
+
+    def test_those_whose_moment_has_passed_become_one_that_is_due_at_once(self) -> None:
+        leads = [heads_up(2 * HOUR), heads_up(1.5 * HOUR), heads_up(10 * MINUTE)]
+        assert due(leads) == [0, 50]
+
+    def test_one_that_is_due_this_instant_is_not_told_twice(self) -> None:
+        assert due([heads_up(HOUR), heads_up(2 * HOUR)]) == [0]
+
+    def test_two_for_the_same_moment_are_one(self) -> None:
+        assert due([heads_up(MINUTE), heads_up(MINUTE)]) == [59]
+
+    @pytest.mark.parametrize("now", [60, 61, 600])
+    def test_there_is_none_once_the_start_has_come(self, now: float) -> None:
+        assert due([heads_up(HOUR), heads_up(MINUTE)], at(now)) == []
+
+    def test_one_is_left_a_microsecond_before_the_start(self) -> None:
+        now = LEASE.start - timedelta(microseconds=1)
+        assert plan(LEASE, [heads_up(HOUR), heads_up(MINUTE)], now)[0] == Planned(BEFORE_START, now)
+
+
+class TestBeforeEnd:
+    def test_it_comes_as_long_before_the_end_as_it_says(self) -> None:
+        assert due([before_end(15 * MINUTE)]) == [105]
+
+    def test_it_does_not_come_before_the_start(self) -> None:
+        assert due([before_end(2 * HOUR)]) == [60]
+
+    def test_at_the_instant_of_the_start_it_comes_after_it(self) -> None:
+        kinds = [event.kind for event in plan(LEASE, [before_end(HOUR)], NOON)]
+        assert kinds == [START, BEFORE_END, END]
+
+
+class TestEventsOfUsers:
+    def test_they_are_measured_from_the_edge_they_belong_to(self) -> None:
+        notices = [Notice("a", Anchor.START, 10 * MINUTE), Notice("b", Anchor.END, -10 * MINUTE)]
+        assert due(notices) == [70, 110]
+
+    def test_they_move_with_the_lease(self) -> None:
+        later = Window(LEASE.start + timedelta(days=1), LEASE.end + timedelta(days=1))
+        assert due([Notice("a", Anchor.START, 10 * MINUTE)], window=later) == [24 * 60 + 70]
+
+    def test_they_may_precede_the_start_and_the_present(self) -> None:
+        assert due([Notice("a", Anchor.START, -90 * MINUTE)]) == [-30]
+
+    def test_they_do_not_outlive_the_lease(self) -> None:
+        assert due([Notice("a", Anchor.START, 2 * HOUR)]) == [120]
+
+    def test_at_the_instant_of_the_end_they_come_before_it(self) -> None:
+        kinds = [event.kind for event in plan(LEASE, [Notice("z", Anchor.END, 0)], NOON)]
+        assert kinds == [START, "z", END]
+
+
+class TestOffsetsBeyondTheCalendar:
+    """A lease may move by thousands of years, and its notices with it."""
+
+    EARLY = Window(datetime(1, 1, 2, tzinfo=UTC), datetime(1, 1, 3, tzinfo=UTC))
+    LATE = Window(datetime(9999, 12, 30, tzinfo=UTC), END_OF_TIME)
+
+    @pytest.mark.parametrize("lead", [48 * HOUR, 1e11, 1e30])
+    def test_a_heads_up_before_the_calendar_has_passed(self, lead: float) -> None:
+        assert plan(self.EARLY, [heads_up(lead)], DAWN)[0] == Planned(BEFORE_START, DAWN)
+        assert due([heads_up(1e11), heads_up(MINUTE)]) == [0, 59]
+
+    @pytest.mark.parametrize("lead", [1e11, 1e30])
+    def test_a_before_end_before_the_calendar_comes_with_the_start(self, lead: float) -> None:
+        assert due([before_end(lead)]) == [60]
+
+    @pytest.mark.parametrize("offset", [72 * HOUR, 1e12, 1e30])
+    def test_an_event_after_the_calendar_comes_with_the_end(self, offset: float) -> None:
+        found = plan(self.LATE, [Notice("a", Anchor.START, offset)], NOON)
+        assert found[1:] == (Planned("a", END_OF_TIME), Planned(END, END_OF_TIME))
+
+    @pytest.mark.parametrize("offset", [-1e11, -1e30])
+    def test_an_event_before_the_calendar_is_long_due(self, offset: float) -> None:
+        assert plan(LEASE, [Notice("a", Anchor.START, offset)], NOON)[0] == Planned("a", DAWN)
+
+
+class TestRanks:
+    ORDER = (BEFORE_START, START, UPDATE, "a user's own", BEFORE_END, END)
+
+    def test_events_of_the_same_instant_have_an_order(self) -> None:
+        for one, other in itertools.pairwise(self.ORDER):
+            assert rank(one) < rank(other)
+
+    def test_all_kinds_that_users_invent_rank_alike(self) -> None:
+        assert rank("backup") == rank("zzz")
+
+    def test_only_these_act_on_the_cloud(self) -> None:
+        assert set(ACTIONS) == {START, UPDATE, BEFORE_END, END}
+
+
+# Below, time is a whole number of seconds after noon, so that nothing is out of range.
+
+EDGES = {"start": Anchor.START, "end": Anchor.END}
+seconds = st.integers(-7200, 7200)
+offsets = st.one_of(seconds, st.integers(-(10**13), 10**13))
+notices = st.one_of(
+    st.builds(heads_up, offsets.filter(lambda lead: lead > 0)),
+    st.builds(before_end, offsets.filter(lambda lead: lead > 0)),
+    st.builds(Notice, st.sampled_from(["backup", "mail"]), st.sampled_from(Anchor), offsets),
+)
+spans = st.tuples(seconds, seconds).filter(lambda pair: pair[0] < pair[1])
+
+
+def moment(second: int) -> datetime:
+    """The moment so many seconds after noon, or the edge of the calendar."""
+    first = round((DAWN - NOON).total_seconds())
+    return DAWN if second <= first else NOON + timedelta(seconds=second)
+
+
+def expected(span: tuple[int, int], asked: Sequence[Notice], now: int) -> list[tuple[int, str]]:
+    """What is to be planned, one rule after the other, as (second, kind) in order."""
+    start, end = span
+    found = [(start, START), (end, END)]
+    heads_ups = [start + round(one.offset) for one in asked if one.kind == BEFORE_START]
+    if now < start:
+        coming = sorted({second for second in heads_ups if second > now})
+        missed = [now] if any(second <= now for second in heads_ups) else []
+        found += [(second, BEFORE_START) for second in missed + coming]
+    for one in asked:
+        second = round(one.offset) + (start if one.anchor is Anchor.START else end)
+        if one.kind == BEFORE_END and (max(second, start), BEFORE_END) not in found:
+            found.append((max(second, start), BEFORE_END))
+        if one.kind in {"backup", "mail"} and (min(second, end), one.kind) not in found:
+            found.append((min(second, end), one.kind))
+    order = [BEFORE_START, START, "backup", "mail", BEFORE_END, END]
+    return sorted(found, key=lambda event: (event[0], order.index(event[1])))
+
+
+def planned(span: tuple[int, int], asked: Sequence[Notice], now: int) -> tuple[Planned, ...]:
+    return plan(Window(moment(span[0]), moment(span[1])), asked, moment(now))
+
+
+@given(spans, st.lists(notices, max_size=6), seconds)
+def test_a_plan_follows_the_rules(span: tuple[int, int], asked: list[Notice], now: int) -> None:
+    found = [(event.due_at, event.kind) for event in planned(span, asked, now)]
+    wanted = [(moment(second), kind) for second, kind in expected(span, asked, now)]
+    assert found == list(dict.fromkeys(wanted))
+
+
+@given(spans, st.lists(notices, max_size=6), seconds, st.randoms(use_true_random=False))
+def test_the_order_of_notices_does_not_matter(
+    span: tuple[int, int], asked: list[Notice], now: int, rng: random.Random
+) -> None:
+    shuffled = rng.sample(asked, len(asked))
+    assert planned(span, shuffled, now) == planned(span, asked, now)
+
+
+@given(spans, st.lists(notices, max_size=6), seconds)
+def test_nothing_is_due_after_the_end(span: tuple[int, int], asked: list[Notice], now: int) -> None:
+    found = planned(span, asked, now)
+    assert found[-1] == Planned(END, moment(span[1]))
+    assert [event.kind for event in found].count(END) == 1
+    assert [event.kind for event in found].count(START) == 1

@@ -1,0 +1,204 @@
+"""Transactions: what is run again, how often, and what is left of those that failed."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.orm import Session
+
+from climate.core.errors import Contention
+from climate.db.engine import (
+    ATTEMPTS,
+    PATIENT_ATTEMPT,
+    Database,
+    LostRace,
+    is_patient,
+    is_transient,
+)
+from climate.db.tables import AllocationRow, ResourceRow
+from tests.conftest import NOON
+
+
+def _add(session: Session, name: str) -> None:
+    session.execute(
+        sa.insert(ResourceRow).values(
+            type="physical:host", external_id=name, reservable=True, created_at=NOON
+        )
+    )
+
+
+def _rename(session: Session, name: str, new: str) -> None:
+    session.execute(
+        sa.update(ResourceRow).where(ResourceRow.external_id == name).values(external_id=new)
+    )
+
+
+def _names(database: Database) -> list[str]:
+    with database.read() as session:
+        return list(
+            session.scalars(sa.select(ResourceRow.external_id).order_by(ResourceRow.external_id))
+        )
+
+
+def _losing(times: int, attempts: list[int]) -> Callable[[Session], str]:
+    """Return work that adds a row and loses its race ``times`` times."""
+
+    def work(session: Session) -> str:
+        attempts.append(session.info["attempt"])
+        _add(session, f"added by attempt {attempts[-1]}")
+        if len(attempts) <= times:
+            raise LostRace
+        return "done"
+
+    return work
+
+
+@pytest.mark.parametrize("times", [0, 1, 3, ATTEMPTS - 1])
+def test_a_lost_race_is_run_again_and_leaves_nothing_behind(database: Database, times: int) -> None:
+    attempts: list[int] = []
+    assert database.write(_losing(times, attempts)) == "done"
+    assert attempts == list(range(1, times + 2))
+    assert _names(database) == [f"added by attempt {times + 1}"]
+
+
+def test_a_race_that_is_always_lost_is_given_up_as_contention(database: Database) -> None:
+    attempts: list[int] = []
+    with pytest.raises(Contention) as refusal:
+        database.write(_losing(1000, attempts))
+    assert refusal.value.status == 503
+    assert attempts == list(range(1, ATTEMPTS + 1))
+    assert _names(database) == []
+
+
+def test_later_attempts_are_patient(database: Database) -> None:
+    patient: list[bool] = []
+
+    def work(session: Session) -> None:
+        patient.append(is_patient(session))
+        raise LostRace
+
+    with pytest.raises(LostRace):
+        database.write(work)
+    assert patient == [attempt >= PATIENT_ATTEMPT for attempt in range(1, ATTEMPTS + 1)]
+    assert any(patient)
+    assert not all(patient)
+
+
+def test_any_other_error_is_raised_at_once_and_leaves_nothing_behind(database: Database) -> None:
+    attempts: list[int] = []
+
+    def work(session: Session) -> None:
+        attempts.append(session.info["attempt"])
+        _add(session, "half")
+        raise ValueError("not the database's fault")
+
+    with pytest.raises(ValueError, match="fault"):
+        database.write(work)
+    assert attempts == [1]
+    assert _names(database) == []
+
+
+def test_a_violated_foreign_key_is_not_run_again(database: Database) -> None:
+    attempts: list[int] = []
+
+    def work(session: Session) -> None:
+        attempts.append(session.info["attempt"])
+        _add(session, "half")
+        row = {"resource_id": 987654321, "start_at": NOON, "busy_until": NOON.replace(hour=13)}
+        session.execute(sa.insert(AllocationRow).values(**row))
+
+    with pytest.raises(IntegrityError):
+        database.write(work)
+    assert attempts == [1]
+    assert _names(database) == []
+
+
+def test_what_a_read_scope_does_is_not_kept(database: Database) -> None:
+    with database.read() as session:
+        _add(session, "not to be kept")
+        session.flush()
+    assert _names(database) == []
+
+
+@pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
+def test_a_real_deadlock_is_run_again(database: Database) -> None:
+    database.write(lambda session: [_add(session, name) for name in ("a", "b")])
+    both_hold_one = threading.Barrier(2)
+    attempts: list[str] = []
+
+    def swap(first: str, second: str) -> None:
+        def work(session: Session) -> None:
+            attempts.append(first)
+            _rename(session, first, first)
+            if session.info["attempt"] == 1:
+                both_hold_one.wait(10)
+            _rename(session, second, second)
+            _add(session, f"{first} then {second}")
+
+        database.write(work)
+
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(swap, "a", "b"), threads.submit(swap, "b", "a")]:
+            done.result(60)
+    assert len(attempts) > 2, "there was no deadlock"
+    assert _names(database) == ["a", "a then b", "b", "b then a"]
+
+
+@pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
+def test_a_key_that_somebody_added_after_we_looked_is_seen_by_the_next_attempt(
+    database: Database,
+) -> None:
+    def work(session: Session) -> str:
+        known = session.scalar(sa.select(ResourceRow).where(ResourceRow.external_id == "a"))
+        if known is not None:
+            return f"seen by attempt {session.info['attempt']}"
+        with Session(database.engine) as other, other.begin():
+            _add(other, "a")
+        _add(session, "a")
+        return "added twice"
+
+    assert database.write(work) == "seen by attempt 2"
+    assert _names(database) == ["a"]
+
+
+@pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
+def test_a_new_statement_sees_what_others_have_committed_since(database: Database) -> None:
+    def work(session: Session) -> tuple[int, int]:
+        count = sa.select(sa.func.count()).select_from(ResourceRow)
+        before = session.scalar(count)
+        with Session(database.engine) as other, other.begin():
+            _add(other, "a")
+        return before, session.scalar(count)
+
+    assert database.write(work) == (0, 1)
+
+
+def test_on_sqlite_a_writer_has_the_database_from_the_first_moment(sqlite_url: str) -> None:
+    database = Database(sqlite_url)
+    impatient = sa.create_engine(sqlite_url, connect_args={"timeout": 0})
+
+    def work(session: Session) -> OperationalError:
+        session.connection()
+        with pytest.raises(OperationalError) as refusal, impatient.connect() as other:
+            other.exec_driver_sql("BEGIN IMMEDIATE")
+        return refusal.value
+
+    refused = database.write(work)
+    assert "database is locked" in str(refused)
+    assert is_transient(refused)
+    database.dispose()
+    impatient.dispose()
+
+
+def test_on_sqlite_commits_are_durable_and_foreign_keys_count(sqlite_url: str) -> None:
+    database = Database(sqlite_url)
+    with database.read() as session:
+        found = {
+            name: session.connection().exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        }
+    assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+    database.dispose()

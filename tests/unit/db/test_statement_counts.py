@@ -1,0 +1,155 @@
+"""How many statements a request takes must not depend on how much there is."""
+
+import datetime as dt
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from climate.db.engine import Database
+from climate.db.tables import (
+    AllocationRow,
+    EventRow,
+    LeaseRow,
+    ReservationRow,
+    ResourceProperty,
+    ResourceRow,
+)
+from tests.service import Story, host_reservation
+
+HOST = "physical:host"
+# Bookings are every other hour from here on; the hours in between are free.
+FIRST_MINUTE = 24 * 60
+FIRST = dt.timedelta(minutes=FIRST_MINUTE)
+STEP = dt.timedelta(hours=2)
+HOUR = dt.timedelta(hours=1)
+
+
+@contextmanager
+def _statements(database: Database) -> Iterator[list[str]]:
+    """Collect all that is sent to the database."""
+    found: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        found.append(" ".join(statement.split())[:120])
+
+    sa.event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        yield found
+    finally:
+        sa.event.remove(database.engine, "before_cursor_execute", note)
+
+
+def _add_hosts(story: Story, count: int) -> None:
+    now = story.clock.now()
+    with story.runtime.database.engine.begin() as connection:
+        present = connection.scalar(sa.select(sa.func.count()).select_from(ResourceRow))
+        names = [f"host-{number}" for number in range(present, count)]
+        rows = [
+            {"type": HOST, "external_id": name, "reservable": True, "created_at": now}
+            for name in names
+        ]
+        connection.execute(sa.insert(ResourceRow), rows)
+        made = sa.select(ResourceRow.id).where(ResourceRow.external_id.in_(names))
+        properties = [
+            {"resource_id": id_, "name": "vcpus", "value": "16", "number": 16.0, "native": True}
+            for id_ in connection.scalars(made)
+        ]
+        connection.execute(sa.insert(ResourceProperty), properties)
+
+
+def _add_bookings(story: Story, present: int, count: int) -> None:
+    """Book every host for ``count`` slots; the first ``present`` leases are there already."""
+    for number in range(present, count):
+        start = story.clock.now() + FIRST + number * STEP
+        lease_id, reservation_id = str(uuid.uuid4()), str(uuid.uuid4())
+        common = {"status": "PENDING", "created_at": story.clock.now()}
+        window = {"start_at": start, "end_at": start + HOUR}
+        with story.runtime.database.engine.begin() as connection:
+            owner = {"name": "lease", "user_id": "admin", "project_id": "admin"}
+            lease = {"id": lease_id, **owner, **common, **window, "degraded": False, "notices": []}
+            connection.execute(sa.insert(LeaseRow).values(**lease))
+            reservation = {
+                "id": reservation_id,
+                "lease_id": lease_id,
+                "position": 0,
+                "resource_type": HOST,
+                "params": host_reservation(before_end="default"),
+                "details": {},
+                "missing_resources": False,
+                "resources_changed": False,
+                **common,
+                "status": "pending",
+            }
+            connection.execute(sa.insert(ReservationRow).values(**reservation))
+            event = {"id": str(uuid.uuid4()), "lease_id": lease_id, "kind": "start_lease"}
+            event |= {"rank": 1, "due_at": start, "run_at": start, "attempt": 0, **common}
+            connection.execute(sa.insert(EventRow).values(**{**event, "status": "UNDONE"}))
+            hosts = connection.scalars(sa.select(ResourceRow.id)).all()
+            taken = {
+                "reservation_id": reservation_id,
+                "start_at": start,
+                "busy_until": start + HOUR,
+            }
+            rows = [{**taken, "resource_id": host} for host in hosts]
+            connection.execute(sa.insert(AllocationRow), rows)
+
+
+def _count(story: Story) -> dict[str, list[str]]:
+    """Make each request once; return by request what it sent to the database."""
+    asked = host_reservation(2, 5, hypervisor_properties='[">=", "$vcpus", "16"]')
+    start = FIRST_MINUTE + 5 * 120 + 60  # between two bookings
+    body = story.lease_body(start, start + 60, reservations=[asked])
+    too_many = story.lease_body(
+        start, start + 60, reservations=[{**asked, "min": 9_000, "max": 9_000}]
+    )
+    found: dict[str, list[str]] = {}
+
+    def send(method: str, path: str, body: Any = None, status: int = 200) -> Any:
+        with _statements(story.runtime.database) as found[f"{method} {path} {status}"]:
+            answer = story.call(method, path.format(*lease), body)
+        assert answer.status_code == status, answer.get_data(as_text=True)
+        return answer.get_json()
+
+    lease: list[str] = []
+    made = send("POST", "/v1/leases", body, 201)["lease"]
+    lease.append(made["id"])
+    grown = {"id": made["reservations"][0]["id"], "min": 4, "max": 8}
+    moved = {"start_date": story.date(start + 10), "end_date": story.date(start + 50)}
+    send("PUT", "/v1/leases/{0}", {"reservations": [grown], **moved})
+    send("GET", "/v1/leases/{0}")
+    send("POST", "/v1/leases", too_many, 409)
+    send("GET", "/v1/leases")
+    send("GET", "/v1/os-hosts")
+    send("GET", "/v1/os-hosts/allocations")
+    send("DELETE", "/v1/leases/{0}", status=204)
+    return found
+
+
+def _assert_same(before: dict[str, list[str]], after: dict[str, list[str]]) -> None:
+    assert {name: len(sent) for name, sent in before.items()} == {
+        name: len(sent) for name, sent in after.items()
+    }, {name: [before[name], after[name]] for name in before}
+
+
+@pytest.fixture
+def small(story_everywhere: Story) -> Story:
+    """Return a service with ten hosts and one booking of each."""
+    _add_hosts(story_everywhere, 10)
+    _add_bookings(story_everywhere, 0, 1)
+    return story_everywhere
+
+
+def test_a_thousand_hosts_take_no_more_statements_than_ten(small: Story) -> None:
+    before = _count(small)
+    _add_hosts(small, 1_000)
+    _assert_same(before, _count(small))
+
+
+def test_fifty_bookings_of_each_host_take_no_more_statements_than_one(small: Story) -> None:
+    before = _count(small)
+    _add_bookings(small, 1, 50)
+    _assert_same(before, _count(small))
