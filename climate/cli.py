@@ -1,13 +1,14 @@
 """The programs: each reads its configuration, has climate.service make the parts, and runs them."""
 
 import argparse
-import ipaddress
 import json
 import logging
+import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from oslo_config import cfg
 from oslo_config.cfg import ConfigOpts
 
 from climate import config, service
+from climate.api.auth import is_loopback
 from climate.config import Misconfigured
+from climate.core.errors import Conflict
 from climate.db import schema
 from climate.manager import hosts
 from climate.manager.runtime import Runtime
@@ -38,6 +41,7 @@ _FOR_THE_OPERATOR = (
     BrokenTransport,
     Misconfigured,
     cfg.Error,
+    listening.Refused,
     schema.SchemaMismatch,
 )
 _NO_DATABASE = (sa.exc.InterfaceError, sa.exc.OperationalError, sa.exc.ProgrammingError)
@@ -79,14 +83,30 @@ def db_manage(arguments: Sequence[str] | None = None) -> int:
 
 
 def listen(arguments: Sequence[str] | None = None) -> int:
-    """Print notifications as they are published, one JSON object a line."""
+    """Print notifications as they are published, one JSON object a line.
+
+    Follows the broker that --transport-url or the configuration names, else a service over HTTP.
+    """
     parser = argparse.ArgumentParser("climate-listen", description=listen.__doc__)
     parser.add_argument("--transport-url", metavar="URL", help="follow this broker")
     parser.add_argument("--topic", action="append", help="topic(s) to follow on the broker")
-    parser.add_argument("--pool", help="share the messages with other listeners of this name")
-    parser.add_argument("--url", help="follow this service over HTTP")
-    parser.add_argument("--token", default="admin:admin:admin", help="X-Auth-Token for --url")
-    parser.add_argument("--after", type=int, default=0, help="sequence number to go on from")
+    parser.add_argument(
+        "--pool",
+        metavar="NAME",
+        help="share a queue of this name with others who give it; the broker keeps it and fills"
+        " it while nobody listens (default: a queue of your own, so that everybody who runs"
+        " this sees everything, from now until it ends)",
+    )
+    parser.add_argument("--url", help="follow this service over HTTP, whatever else is configured")
+    parser.add_argument("--token", default="admin:admin:admin", help="X-Auth-Token over HTTP")
+    parser.add_argument(
+        "--after",
+        metavar="SEQ",
+        type=int,
+        default=0,
+        help="over HTTP, print what is later than this number (default: 0, all there is)",
+    )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whatever we wait for, it ends it
     try:
         return _run(parser, arguments, _listen)
     except KeyboardInterrupt:
@@ -182,44 +202,36 @@ def _db_manage(conf: ConfigOpts, command: str, revision: str | None) -> None:
         database.dispose()
 
 
-def _listen(conf: ConfigOpts, given: argparse.Namespace) -> int:
+def _listen(conf: ConfigOpts, given: argparse.Namespace) -> None:
     broker = None if given.url else conf.notifications.transport_url
-    if broker is None:
-        url = given.url or f"http://{conf.host}:{conf.port}"
-        for notification in listening.from_http(url, given.token, given.after):
-            known = {name: notification[name] for name in ("seq", "message_id")}
-            _print(notification["event_type"], {**notification["payload"], **known})
-        return 0
-    listener = listening.from_broker(conf, broker, conf.notifications.topics, _print, given.pool)
-    stopping = service.stop_on_signal()
-    listener.start()
-    stopping.wait()
-    listener.stop()
-    listener.wait()
-    return 0
+    if broker is not None:
+        with listening.from_broker(conf, broker, conf.notifications.topics, _print, given.pool):
+            threading.Event().wait()
+            return
+    url = given.url or f"http://{conf.host}:{conf.port}"
+    for notification in listening.from_http(url, given.token, given.after):
+        known = {name: notification[name] for name in ("seq", "message_id")}
+        _print(notification["event_type"], {**notification["payload"], **known})
 
 
 def _print(event_type: str, payload: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps({"event_type": event_type, **payload}) + "\n")
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(json.dumps({"event_type": event_type, **payload}) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # who reads has seen enough, as in `climate-listen | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _check_address(conf: ConfigOpts) -> None:
     """Without authentication, listen to this machine alone unless told otherwise."""
     open_to_all = conf.api.serve_unauthenticated_to_the_network
-    if conf.api.auth_strategy == "noauth" and not open_to_all and not _is_loopback(conf.host):
+    if conf.api.auth_strategy == "noauth" and not open_to_all and not is_loopback(conf.host):
         raise Misconfigured(
             f"not listening on {conf.host}: there is no authentication, so anyone who reaches"
             " that address could do anything; if that is what you want, set"
             " [api] serve_unauthenticated_to_the_network = true"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _keep_simulated_cloud(conf: ConfigOpts) -> None:
@@ -231,7 +243,8 @@ def _keep_simulated_cloud(conf: ConfigOpts) -> None:
 
 def _register_first_hosts(conf: ConfigOpts, runtime: Runtime) -> None:
     for number in range(1, min(_FIRST_HOSTS, conf.simulated.hosts) + 1):
-        hosts.register(runtime, f"sim-{number}", None, {})
+        with suppress(Conflict):  # another process found the same new database
+            hosts.register(runtime, f"sim-{number}", None, {})
 
 
 @contextmanager

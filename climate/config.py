@@ -40,8 +40,8 @@ API = [
     cfg.BoolOpt(
         "serve_unauthenticated_to_the_network",
         default=False,
-        help="With noauth, listen on addresses other than loopback: anyone who reaches them can"
-        " do anything.",
+        help="With noauth, listen on addresses other than loopback, and answer callers on other"
+        " machines: anyone who reaches them can do anything.",
     ),
     cfg.IntOpt("threads", default=8, min=1, help="Requests served at once by a process."),
     cfg.FloatOpt(
@@ -104,7 +104,7 @@ NOTIFICATIONS = [
     cfg.StrOpt(
         "transport_url",
         secret=True,
-        help="oslo.messaging URL of the broker, such as rabbit://user:password@host:5672/."
+        help="URL of the broker for oslo.messaging, such as rabbit://user:password@host:5672/."
         " Without it notifications are logged and kept for GET /v2/notifications.",
     ),
     cfg.ListOpt("topics", default=["notifications"], help="Topics to publish on."),
@@ -146,8 +146,15 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     return list(GROUPS.items())
 
 
+def set_library_defaults() -> None:
+    """Give options of libraries our defaults; oslo-config-generator calls it, too."""
+    quiet = [*log.get_default_log_levels(), "apscheduler=WARNING", "alembic=WARNING"]
+    log.set_defaults(default_log_levels=quiet)
+
+
 def new() -> cfg.ConfigOpts:
     """Return a configuration that knows our options, and holds their defaults."""
+    set_library_defaults()
     conf = cfg.ConfigOpts()
     for group, options in GROUPS.items():
         conf.register_opts(options, group=None if group == "DEFAULT" else group)
@@ -166,8 +173,6 @@ def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None
     for group, options in GROUPS.items():
         for option in options:
             getattr(conf if group == "DEFAULT" else conf[group], option.dest)
-    quiet = [*log.get_default_log_levels(), "apscheduler=WARNING", "alembic=WARNING"]
-    log.set_defaults(default_log_levels=quiet)
     # Left alone, oslo.log would write to standard output, among the answers of the commands.
     elsewhere = conf.log_file or conf.log_dir or conf.use_syslog or conf.use_journal
     conf.set_default("use_stderr", default=not elsewhere)

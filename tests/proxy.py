@@ -6,6 +6,8 @@ import threading
 from typing import Self
 
 _CHUNK = 65536
+_ALWAYS = threading.Event()
+_ALWAYS.set()
 
 
 class Proxy:
@@ -15,6 +17,8 @@ class Proxy:
         self._target = (host, port)
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
+        self._answering = threading.Event()
+        self._answering.set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self._accept()
@@ -28,15 +32,22 @@ class Proxy:
     def cut(self) -> None:
         """Drop all connections, and refuse new ones."""
         _close(self._listener)
+        self._answering.set()
         with self._lock:
             dropped, self._sockets = self._sockets, set()
         for one in dropped:
             _close(one)
 
+    def hush(self) -> None:
+        """Keep back what the server says: it is there, and takes what is sent, and is silent."""
+        self._answering.clear()
+
     def mend(self) -> None:
-        """Take connections again."""
-        self._listener = socket.create_server(("127.0.0.1", self.port))
-        self._accept()
+        """Take connections again, if they were cut, and let the server speak again."""
+        self._answering.set()
+        if self._listener.fileno() < 0:
+            self._listener = socket.create_server(("127.0.0.1", self.port))
+            self._accept()
 
     def _accept(self) -> None:
         threading.Thread(target=self._serve, args=(self._listener,), daemon=True).start()
@@ -48,13 +59,14 @@ class Proxy:
                 server = socket.create_connection(self._target)
                 with self._lock:
                     self._sockets |= {client, server}
-                for pair in ((client, server), (server, client)):
+                for pair in ((client, server, _ALWAYS), (server, client, self._answering)):
                     threading.Thread(target=_pump, args=pair, daemon=True).start()
 
 
-def _pump(source: socket.socket, sink: socket.socket) -> None:
+def _pump(source: socket.socket, sink: socket.socket, may: threading.Event) -> None:
     with contextlib.suppress(OSError):
         while data := source.recv(_CHUNK):
+            may.wait()
             sink.sendall(data)
     _close(source)
     _close(sink)

@@ -27,6 +27,8 @@ OPEN: list[tuple[str, str, Callable[[Api], tuple[Any, int]]]] = [
     ("GET", "/versions", discovery.versions),
     ("GET", "/v1", discovery.version_1),
     ("GET", "/v1/", discovery.version_1),
+    ("GET", "/v2", discovery.version_2),
+    ("GET", "/v2/", discovery.version_2),
     ("GET", "/healthz", health.healthz),
     ("GET", "/readyz", health.readyz),
 ]
@@ -89,7 +91,7 @@ def _guarded(api: Api, rule: str, view: View) -> Callable[..., Response]:
     def handle(**path: str) -> Response:
         if request.path.startswith("/v1"):
             microversion.check(request.headers.get(microversion.HEADER))
-        caller = api.identify(request.headers)
+        caller = api.identify(request)
         RequestContext(
             user_id=caller.user_id,
             project_id=caller.project_id,

@@ -1,12 +1,13 @@
 """Who is calling. Without authentication the token itself says so: ``user:project[:role,...]``."""
 
+import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from oslo_config.cfg import ConfigOpts
-from werkzeug.datastructures import Headers
+from werkzeug import Request
 
-from climate.core.errors import Unauthenticated
+from climate.core.errors import Forbidden, Unauthenticated
 
 _LONGEST = 255
 
@@ -28,7 +29,7 @@ class Caller:
         }
 
 
-Identify = Callable[[Headers], Caller]
+Identify = Callable[[Request], Caller]
 
 _ADMIN = Caller("admin", "admin", ("admin", "member", "reader"))
 _ORDINARY = ("member", "reader")
@@ -36,12 +37,12 @@ _ORDINARY = ("member", "reader")
 _NOT_USED = "notused"
 
 
-def by_token_text(headers: Headers) -> Caller:
+def by_token_text(request: Request) -> Caller:
     """Believe the token; no token is an admin, no roles are those of an ordinary member.
 
     Raises Unauthenticated for a token of another form.
     """
-    token = headers.get("X-Auth-Token")
+    token = request.headers.get("X-Auth-Token")
     if token in {None, _NOT_USED}:
         return _ADMIN
     user, _, rest = token.partition(":")
@@ -55,4 +56,29 @@ def by_token_text(headers: Headers) -> Caller:
 
 def strategy(conf: ConfigOpts) -> Identify:
     """Return how callers are identified with ``[api] auth_strategy``."""
-    return {"noauth": by_token_text}[conf.api.auth_strategy]
+    identify = {"noauth": by_token_text}[conf.api.auth_strategy]
+    return identify if conf.api.serve_unauthenticated_to_the_network else _only_here(identify)
+
+
+def _only_here(identify: Identify) -> Identify:
+    """Refuse callers on other machines, whatever server brought them here."""
+
+    def check(request: Request) -> Caller:
+        if request.remote_addr and not is_loopback(request.remote_addr):
+            raise Forbidden(
+                "There is no authentication, so only this machine is served (see [api]"
+                " serve_unauthenticated_to_the_network)"
+            )
+        return identify(request)
+
+    return check
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether ``host``, an address or a name, is this machine and no other."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)

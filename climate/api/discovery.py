@@ -25,6 +25,11 @@ def versions(_api: Api) -> tuple[Any, int]:
     return {"versions": [_v1(), _version(2, "EXPERIMENTAL")]}, 300
 
 
+def version_2(_api: Api) -> tuple[Any, int]:
+    """Describe v2."""
+    return {"version": _version(2, "EXPERIMENTAL")}, 200
+
+
 def version_1(_api: Api) -> tuple[Any, int]:
     """Describe v1."""
     return {"version": _v1()}, 200

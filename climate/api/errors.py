@@ -12,7 +12,6 @@ from typing import Any
 
 from flask import Flask, Response, jsonify, request
 from marshmallow import ValidationError
-from sqlalchemy import exc
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from climate.core.errors import (
@@ -22,6 +21,7 @@ from climate.core.errors import (
     MissingParameter,
     UnsupportedVersion,
 )
+from climate.db.engine import is_unavailable
 
 LOG = logging.getLogger(__name__)
 CODE_HEADER = "Climate-Error-Code"
@@ -88,7 +88,7 @@ def _framework(error: HTTPException) -> Response:
 
 def _unexpected(error: Exception) -> Response:
     """Answer for a database that is away (503), or for a defect of ours (500, no details)."""
-    if isinstance(error, exc.OperationalError | exc.InterfaceError | exc.TimeoutError):
+    if is_unavailable(error):
         LOG.error("the database does not answer: %s", error)
         return answer(BackendUnavailable("The database does not answer, nothing was changed"))
     LOG.error("unhandled error", exc_info=error)

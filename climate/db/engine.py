@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import event, exc
 from sqlalchemy.orm import Session
 from tenacity import (
     Retrying,
@@ -28,7 +27,7 @@ from climate.core.errors import Contention
 
 ATTEMPTS = 10
 # From this attempt on, a writer waits for locked rows in id order instead of skipping them.
-PATIENT_ATTEMPT = 5
+PATIENT_ATTEMPT = 3
 # The name of the double-booking guard in every schema; violating it means a race was lost.
 GUARD = "allocations_no_overlap"
 
@@ -108,7 +107,7 @@ def is_transient(error: BaseException) -> bool:
     """Tell whether running the same transaction again may succeed."""
     if isinstance(error, LostRace):
         return True
-    if not isinstance(error, DBAPIError) or error.orig is None:
+    if not isinstance(error, exc.DBAPIError) or error.orig is None:
         return False
     if getattr(error.orig, "sqlstate", None) in _PG_TRANSIENT:
         return True
@@ -116,6 +115,11 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(first, str):
         return GUARD in first or "database is locked" in first
     return first in _MARIADB_TRANSIENT
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Tell whether the database does not answer (and nobody is at fault here)."""
+    return isinstance(error, exc.OperationalError | exc.InterfaceError | exc.TimeoutError)
 
 
 def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:

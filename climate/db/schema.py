@@ -18,6 +18,10 @@ class SchemaMismatch(RuntimeError):
     """The database has another schema than this release works with."""
 
 
+class UnknownSchema(SchemaMismatch):
+    """The database has a schema that another, most likely a later release made."""
+
+
 @cache
 def head() -> str:
     """Return the revision this release works with."""
@@ -39,7 +43,7 @@ def check(database: Database) -> None:
         return
     known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
     if found is not None and found not in known:
-        raise SchemaMismatch(
+        raise UnknownSchema(
             f"the database schema is at {found}, which this release does not know (it works with"
             f" {head()}): run the release that made it, or downgrade with that release's"
             " climate-db-manage"

@@ -9,7 +9,7 @@ is the last word. The number of statements depends on neither hosts nor bookings
 locked count as candidates, and losing them means LostRace, so the transaction is run again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -45,22 +45,27 @@ class Wanted:
 
 
 def admit(
-    session: Session, wanted: Sequence[Wanted], busy: Window, rotation: float
+    session: Session,
+    wanted: Sequence[Wanted],
+    busy: Window,
+    rotation: float,
+    locked: Collection[int] = (),
 ) -> dict[str, tuple[int, ...]]:
     """Choose and lock resources for all of ``wanted`` over ``busy``, or for none.
 
+    ``locked`` are ours already; then no other lock is waited for, as that would be out of order.
     Returns the new resource ids by reservation (``kept`` not included); nothing is stored yet.
     Raises NotEnoughResources.
     """
-    found = _candidates(session, wanted, busy, rotation)
-    chosen = _lock_assigned(session, wanted, found, busy)
+    found = candidates(session, wanted, busy, rotation)
+    chosen = _lock_assigned(session, wanted, found, busy, locked)
     for want, ids in zip(wanted, chosen, strict=True):
         if ids and not _is_still_free(session, want.requirement, busy, ids):
             raise LostRace
     return {want.reservation_id: ids for want, ids in zip(wanted, chosen, strict=True)}
 
 
-def _candidates(
+def candidates(
     session: Session, wanted: Sequence[Wanted], busy: Window, rotation: float
 ) -> list[list[int]]:
     """Return enough candidates for each that no other's choice can leave it short."""
@@ -86,11 +91,15 @@ def _candidates(
 
 
 def _lock_assigned(
-    session: Session, wanted: Sequence[Wanted], found: Sequence[Sequence[int]], busy: Window
+    session: Session,
+    wanted: Sequence[Wanted],
+    found: Sequence[Sequence[int]],
+    busy: Window,
+    held: Collection[int],
 ) -> Sequence[tuple[int, ...]]:
     """Assign candidates and lock them, falling back on others for those that are locked."""
-    patient = is_patient(session)
-    locked: set[int] = set()
+    patient = is_patient(session) and not held
+    locked = set(held)
     lost: set[int] = set()
     while True:
         chosen = assign(_demands(wanted, found, lost))

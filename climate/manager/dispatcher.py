@@ -13,6 +13,7 @@ import uuid
 from datetime import datetime, timedelta
 
 from climate.db import allocations, events
+from climate.db.engine import is_unavailable
 from climate.manager.events import Claim, run
 from climate.manager.runtime import Runtime
 from climate.manager.timer import Timer
@@ -94,8 +95,11 @@ class Dispatcher:
             self._wake.clear()
             try:
                 self._tick()
-            except Exception:
-                LOG.exception("looking for due events failed, will look again")
+            except Exception as error:
+                if is_unavailable(error):
+                    LOG.warning("the database does not answer, will look again: %s", error)
+                else:
+                    LOG.exception("looking for due events failed, will look again")
 
     def _tick(self) -> None:
         """Claim what is due, as far as workers are free, and set the alarm for what comes next."""

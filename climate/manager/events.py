@@ -205,6 +205,8 @@ def _fail(
         return
     if exhausted:
         _show_failure(session, lease, work.event.kind, failed, now)
+    if unwanted or claim.attempt == runtime.settings.max_retries + 1:
+        _announce(session, lease.id, work.event.kind, now)
 
 
 def pause_before(attempt: int) -> float:
@@ -225,7 +227,6 @@ def _show_failure(
                 leases.set_reservation(session, reservation.id, now, status=status.value)
         if lease.status is not LeaseStatus.DELETING:
             leases.set_status(session, lease.id, step(LEASE, lease.status, LeaseStatus.ERROR), now)
-    _announce(session, lease.id, kind, now)
 
 
 def _tell(session: Session, claim: Claim, lease: Lease, event: Event, now: datetime) -> None:

@@ -225,11 +225,14 @@ def _draft(owner: Owner, request: LeaseRequest, settings: Settings, now: datetim
 def _notices(request: LeaseRequest, window: Window, settings: Settings) -> tuple[Notice, ...]:
     """Return the configured notices, or the lease's own where it brings some."""
     own = [_user_notice(kind, moment, window) for kind, moment in request.user_events]
-    if all(notice.kind != BEFORE_START for notice in own):
-        own += [Notice(BEFORE_START, Anchor.START, -lead) for lead in settings.before_start_leads]
     if request.before_end is not None:
         own.append(before_end_notice(window, request.before_end))
-    elif settings.before_end_lead and all(notice.kind != BEFORE_END for notice in own):
+    if len({notice.offset for notice in own if notice.kind == BEFORE_END}) > 1:
+        raise InvalidDate("a lease has one before_end_lease event, more than one date was given")
+    kinds = {notice.kind for notice in own}
+    if BEFORE_START not in kinds:
+        own += [Notice(BEFORE_START, Anchor.START, -lead) for lead in settings.before_start_leads]
+    if BEFORE_END not in kinds and settings.before_end_lead:
         own.append(Notice(BEFORE_END, Anchor.END, -settings.before_end_lead.total_seconds()))
     return tuple(own)
 

@@ -4,7 +4,7 @@ All within the transaction of the change: the lease's bookings are given up, so 
 count against it, and what it keeps or gains is taken anew. If that fails, all of it is undone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -17,7 +17,8 @@ from climate.core.lifecycle import ReservationStatus
 from climate.core.requirement import Requirement
 from climate.core.window import Window
 from climate.db import allocations
-from climate.manager.admission import Wanted, admit, rows
+from climate.db.engine import LostRace, is_patient
+from climate.manager.admission import Wanted, admit, candidates, rows
 from climate.manager.leases import check_properties, requirement_of, taken_window
 from climate.manager.runtime import Runtime
 
@@ -41,22 +42,16 @@ def reallocate(
     requirements = {r.id: requirement_of(runtime, r) for r in live}
     check_properties(session, runtime, list(requirements.values()))
     held = allocations.held(session, list(requirements))
-    allocations.lock(session, {id_ for ids in held.values() for id_ in ids}, wait=True)
+    locked = _lock(runtime, session, requirements, held, window, now)
     allocations.release(session, list(requirements))
     if window.end <= now:  # it ends now: nothing to look for, the rest is the manager's
         _take_kept(session, runtime, held, window)
         return False
     busy = taken_window(window, now, runtime.settings)
-    growing = _growing(lease, live, window, now)
     started = has_started(lease, now)
-    wanted = []
-    for id_, ids in held.items():
-        kept = _kept(session, requirements[id_], tuple(ids), busy)
-        if started and len(kept) < len(ids):
-            raise _still_in_use(id_, len(ids), len(kept))
-        want = Wanted(reservation_id=id_, requirement=requirements[id_], kept=kept)
-        wanted.append(want if id_ in growing else _no_more(want))
-    taken = admit(session, wanted, busy, runtime.rng.random())
+    growing = _growing(lease, live, window, now)
+    wanted = _wanted(session, requirements, held, busy, growing, started=started)
+    taken = admit(session, wanted, busy, runtime.rng.random(), locked)
     allocations.take(session, rows(taken, busy))
     since = {
         want.reservation_id: {
@@ -66,6 +61,32 @@ def reallocate(
     }
     _take_kept(session, runtime, since, window)
     return any(taken.values())
+
+
+def _lock(
+    runtime: Runtime,
+    session: Session,
+    requirements: Mapping[str, Requirement],
+    held: Mapping[str, Collection[int]],
+    window: Window,
+    now: datetime,
+) -> set[int]:
+    """Lock what the lease has, at least; return all that is locked now. Raises LostRace.
+
+    Whoever has a lock may not wait for another, or two would wait for each other. So all is
+    locked at once: a patient attempt locks besides what it may want, and never waits again.
+    """
+    mine = {id_ for ids in held.values() for id_ in ids}
+    wanted = set(mine)
+    patient = is_patient(session)
+    if patient and window.end > now:
+        busy = taken_window(window, now, runtime.settings)
+        wants = [Wanted(reservation_id=id_, requirement=req) for id_, req in requirements.items()]
+        wanted.update(*candidates(session, wants, busy, runtime.rng.random()))
+    locked = allocations.lock(session, wanted, wait=patient)
+    if not mine <= locked:
+        raise LostRace
+    return locked
 
 
 def _growing(lease: Lease, live: Sequence[Reservation], window: Window, now: datetime) -> set[str]:
@@ -78,14 +99,29 @@ def _growing(lease: Lease, live: Sequence[Reservation], window: Window, now: dat
     return {r.id for r in live if moving or r.params != before[r.id]}
 
 
-def _kept(
-    session: Session, requirement: Requirement, held: tuple[int, ...], busy: Window
-) -> tuple[int, ...]:
-    """Return those of ``held`` that still fit, as many as are allowed."""
-    fitting = allocations.still_free(
-        session, requirement.resource_type, requirement.query, busy, held
-    )
-    return tuple(id_ for id_ in held if id_ in fitting)[: requirement.maximum]
+def _wanted(
+    session: Session,
+    requirements: Mapping[str, Requirement],
+    held: Mapping[str, Collection[int]],
+    busy: Window,
+    growing: Collection[str],
+    *,
+    started: bool,
+) -> list[Wanted]:
+    """Return what each reservation keeps of what it has and still fits, and wants besides.
+
+    Raises NotEnoughResources if one that has started would lose any.
+    """
+    found = []
+    for id_, ids in held.items():
+        needs = requirements[id_]
+        fitting = allocations.still_free(session, needs.resource_type, needs.query, busy, ids)
+        kept = tuple(resource for resource in ids if resource in fitting)[: needs.maximum]
+        if started and len(kept) < len(ids):
+            raise _still_in_use(id_, len(ids), len(kept))
+        want = Wanted(reservation_id=id_, requirement=needs, kept=kept)
+        found.append(want if id_ in growing else _no_more(want))
+    return found
 
 
 def _no_more(want: Wanted) -> Wanted:

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from climate.core.notification import Notification
 from climate.core.schedule import BEFORE_START
 from climate.db import outbox
+from climate.db.engine import is_unavailable
 from climate.manager.runtime import Runtime
 from climate.manager.timer import Timer
 
@@ -33,6 +34,9 @@ class Emitter(Protocol):
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
         """Hand one notification over; returns when it is safe there, raises if it is not."""
 
+    def close(self) -> None:
+        """Give up connections; nothing is published after this."""
+
 
 class Relay:
     """Publishes the outbox until it is stopped."""
@@ -42,6 +46,7 @@ class Relay:
         self._runtime = runtime
         self._emitter = emitter
         self._owner = owner
+        self._turn_ends = runtime.clock.now()
         self._timer = Timer()
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -56,7 +61,7 @@ class Relay:
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish the message under way and give up the turn."""
+        """Finish the message under way, if that does not take too long, and give up the turn."""
         self._stopping.set()
         self._wake.set()
         self._thread.join(self._runtime.settings.shutdown_timeout)
@@ -69,13 +74,12 @@ class Relay:
         Raises what the emitter raises; all before that message is remembered as published.
         """
         published = 0
-        while self._number():
+        while not self._stopping.is_set() and self._number():
             with self._runtime.database.read() as session:
                 batch = outbox.unpublished(session, _BATCH)
-            done = self._publish(batch)
-            published += done
-            if done < len(batch) or not batch:
+            if not batch:
                 break
+            published += self._publish(batch)
         return published
 
     def _loop(self) -> None:
@@ -90,10 +94,12 @@ class Relay:
                 else:
                     self.flush()
                     pause = 1.0
-            except Exception:
-                LOG.exception("notifications wait in the outbox, next try in %s s", pause)
+            except Exception as error:
+                text = "notifications wait in the outbox, next try in %s s: %s"
+                LOG.exception(text, pause, error, exc_info=not is_unavailable(error))
                 retry_at = time.monotonic() + pause
                 pause = min(pause * 2, _LONGEST_PAUSE)
+        self._emitter.close()
 
     def _number(self) -> bool:
         """Number all that is new; False if nothing waits or another relay has the turn."""
@@ -101,23 +107,27 @@ class Relay:
             if not outbox.is_waiting(session):
                 return False
         now = self._runtime.clock.now()
+        until = now + _TURN
 
         def work(session: Session) -> bool:
-            if not outbox.take_turn(session, self._owner, now, now + _TURN):
+            if not outbox.take_turn(session, self._owner, now, until):
                 return False
             while outbox.number(session, _BATCH) == _BATCH:
                 pass
             return True
 
-        return self._runtime.database.write(work)
+        has_turn = self._runtime.database.write(work)
+        self._turn_ends = until
+        return has_turn
 
     def _publish(self, batch: list[Notification]) -> int:
+        """Publish as much as can be while the turn is surely ours; return how many."""
         done: list[int] = []
         try:
             for notification in batch:
-                if self._stopping.is_set():
-                    break
                 now = self._runtime.clock.now()
+                if self._stopping.is_set() or now >= self._turn_ends:
+                    break
                 self._emitter.publish(notification, payload_when_sent(notification, now))
                 done.append(notification.seq)
         finally:

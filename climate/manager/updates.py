@@ -133,7 +133,9 @@ def _reschedule(session: Session, before: Lease, after: Lease, now: datetime) ->
     stale = [
         event.id
         for event in before.events
-        if event.kind in kinds and event.status is EventStatus.UNDONE and event.due_at > now
+        if event.kind in kinds
+        and event.status is EventStatus.UNDONE
+        and (event.due_at > now or event.kind == BEFORE_START)
     ]
     events.remove(session, stale)
     fresh = [e for e in planned if e.kind in kinds and (e.kind == BEFORE_START or e.due_at > now)]

@@ -1,16 +1,20 @@
 """Where notifications go: a broker by oslo.messaging, or only the log."""
 
+import contextlib
 import logging
 from collections.abc import Mapping
 from typing import Any
 
 import oslo_messaging
+from oslo_config import cfg
 from oslo_config.cfg import ConfigOpts
 
 from climate.core.notification import Notification
 
 LOG = logging.getLogger(__name__)
 _ENVELOPE = 2.0
+# oslo.messaging waits up to twice as long for a broker that is connected and silent.
+_HEARTBEAT = 10
 
 
 class BrokenTransport(RuntimeError):
@@ -20,9 +24,12 @@ class BrokenTransport(RuntimeError):
 def open_transport(conf: ConfigOpts, url: str) -> Any:  # noqa: ANN401 - oslo.messaging is untyped
     """Return the way to the broker, not yet connected; raises BrokenTransport."""
     try:
-        return oslo_messaging.get_notification_transport(conf, url=url)
+        transport = oslo_messaging.get_notification_transport(conf, url=url)
     except (oslo_messaging.MessagingException, ValueError) as error:
         raise BrokenTransport(f"[notifications] transport_url cannot be used: {error}") from error
+    with contextlib.suppress(cfg.NoSuchGroupError):  # only RabbitMQ's driver brings the option
+        conf.set_default("heartbeat_timeout_threshold", _HEARTBEAT, "oslo_messaging_rabbit")
+    return transport
 
 
 class LogEmitter:
@@ -37,6 +44,9 @@ class LogEmitter:
             notification.seq,
             payload.get("starts_in"),
         )
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to give up."""
 
 
 class MessagingEmitter:
@@ -68,6 +78,10 @@ class MessagingEmitter:
             self._transport._send_notification(  # noqa: SLF001 - see the docstring
                 target, context, message, version=_ENVELOPE, retry=0
             )
+
+    def close(self) -> None:
+        """Say goodbye to the broker."""
+        self._transport.cleanup()
 
 
 def for_config(conf: ConfigOpts) -> LogEmitter | MessagingEmitter:

@@ -5,8 +5,12 @@ from a cursor on, which needs no broker and misses nothing while it was away.
 """
 
 import logging
+import os
+import socket
 import time
+import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import oslo_messaging
@@ -18,7 +22,13 @@ from climate.notifications.emit import open_transport
 LOG = logging.getLogger(__name__)
 Handler = Callable[[str, dict[str, Any]], None]
 _TIMEOUT = 30
-_REFUSED = range(400, 500)
+_LONGEST_PAUSE = 30.0
+# Asking again will not help, unlike with the statuses of a service that is (re)starting.
+_HOPELESS = frozenset(range(400, 500)) - {408, 429}
+
+
+class Refused(RuntimeError):
+    """The service will not tell us, however often we ask."""
 
 
 class _Endpoint:
@@ -34,37 +44,75 @@ class _Endpoint:
         event_type: str,
         payload: dict[str, Any],
         _metadata: dict[str, Any],
-    ) -> str:
+    ) -> None:
         """Handle a message; it is acknowledged after that, and comes again if we die before."""
         self._handler(event_type, payload)
-        return str(oslo_messaging.NotificationResult.HANDLED)
 
 
+@contextmanager
 def from_broker(
-    conf: ConfigOpts, transport_url: str, topics: list[str], handler: Handler, pool: str | None
-) -> Any:  # noqa: ANN401 - oslo.messaging is untyped
-    """Return a listener (start, stop, wait) that calls ``handler`` for each notification.
+    conf: ConfigOpts,
+    transport_url: str,
+    topics: list[str],
+    handler: Handler,
+    pool: str | None = None,
+) -> Iterator[None]:
+    """Call ``handler`` in a thread for each notification, in order, until the block is left.
 
-    Listeners of one ``pool`` share the messages; without a pool all listeners share one queue.
+    A ``pool`` is a queue that stays: listeners of one pool share its messages, and it keeps those
+    that come while none listens. Without one the listener has a queue to itself, which is
+    removed at the end. Waits for a broker that is away.
     """
-    return oslo_messaging.get_notification_listener(
-        open_transport(conf, transport_url),
+    transport = open_transport(conf, transport_url)
+    queue = pool or f"climate-listen-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    listener = oslo_messaging.get_notification_listener(
+        transport,
         [oslo_messaging.Target(topic=topic) for topic in topics],
         [_Endpoint(handler)],
         executor="threading",
-        pool=pool,
+        pool=queue,
     )
+    listener.start(override_pool_size=1)  # more threads would mix up the order
+    try:
+        yield
+    finally:
+        listener.stop()
+        listener.wait()
+        if pool is None:
+            _remove(transport, queue)
+        transport.cleanup()
+
+
+def _remove(transport: Any, queue: str) -> None:  # noqa: ANN401 - oslo.messaging is untyped
+    """Remove a queue that nobody will listen to again: it would grow for ever."""
+    try:
+        # oslo.messaging has no word for it, and no option to have it done by the broker.
+        with (
+            transport._driver._get_connection(retry=0) as connection,  # noqa: SLF001
+            connection._connection_lock,  # noqa: SLF001
+        ):
+            connection.channel.queue_delete(queue)
+    except Exception as error:  # noqa: BLE001 - whatever it is, there is nothing we can do
+        LOG.warning("queue %s stays at the broker, remove it there: %s", queue, error)
 
 
 def from_http(url: str, token: str, after: int, pause: float = 1.0) -> Iterator[dict[str, Any]]:
     """Yield notifications later than ``after``, for ever; ``url`` is the service's root.
 
-    A service that does not answer is asked again; raises requests.HTTPError if it refuses us.
+    A service that does not answer is asked again, after longer and longer pauses; raises Refused
+    if it answers that it will not tell us.
     """
     session = requests.Session()
     session.headers["X-Auth-Token"] = token
+    away = pause
     while True:
-        found = _read(session, url, after)
+        found = _read(session, f"{url.rstrip('/')}/v2/notifications", after)
+        if found is None:
+            LOG.warning("asking again in %s s", away)
+            time.sleep(away)
+            away = min(away * 2, _LONGEST_PAUSE)
+            continue
+        away = pause
         for notification in found:
             after = notification["seq"]
             yield notification
@@ -72,16 +120,16 @@ def from_http(url: str, token: str, after: int, pause: float = 1.0) -> Iterator[
             time.sleep(pause)
 
 
-def _read(session: requests.Session, url: str, after: int) -> list[dict[str, Any]]:
-    """Return the next notifications; none if the service is away."""
+def _read(session: requests.Session, url: str, after: int) -> list[dict[str, Any]] | None:
+    """Return the next notifications; None if the service does not answer."""
     try:
-        response = session.get(
-            f"{url.rstrip('/')}/v2/notifications", params={"after": after}, timeout=_TIMEOUT
-        )
+        response = session.get(url, params={"after": after}, timeout=_TIMEOUT)
+        if response.status_code in _HOPELESS:
+            raise Refused(f"{url} answers {response.status_code}: {response.text}")
         response.raise_for_status()
+        return list(response.json()["notifications"])
+    except (ValueError, LookupError, TypeError) as error:  # no URL, or not our JSON
+        raise Refused(f"{url} is no log of notifications: {error}") from error
     except requests.RequestException as error:
-        if error.response is not None and error.response.status_code in _REFUSED:
-            raise
-        LOG.warning("%s does not answer, asking again: %s", url, error)
-        return []
-    return list(response.json()["notifications"])
+        LOG.warning("%s does not answer: %s", url, error)
+        return None

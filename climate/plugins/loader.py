@@ -14,6 +14,7 @@ from climate.plugins.base import ResourcePlugin
 
 PLUGINS = "climate.resource_plugins"
 HOST_CLOUDS = "climate.host_clouds"
+_MEMBERS = ("resource_type", "schema", "native_properties")
 
 
 class BrokenPlugin(RuntimeError):
@@ -29,9 +30,12 @@ def load_plugins(conf: ConfigOpts, names: Sequence[str]) -> Mapping[str, Resourc
         on_missing_entrypoints_callback=_missing,
         on_load_failure_callback=_broken,
     )
+    offered = manager.entry_points_names()
     plugins: dict[str, ResourcePlugin] = {}
     for extension in manager:
-        plugin = _made(extension.name, extension.plugin, conf)
+        if offered.count(extension.name) > 1:
+            raise BrokenPlugin(f"several packages offer a plugin {extension.name!r}: keep one")
+        plugin = _checked(extension.name, _made(extension.name, extension.plugin, conf))
         if plugin.resource_type in plugins:
             raise BrokenPlugin(f"two enabled plugins serve {plugin.resource_type}: {names}")
         plugins[plugin.resource_type] = plugin
@@ -47,6 +51,15 @@ def load_host_cloud(conf: ConfigOpts, name: str) -> Any:  # noqa: ANN401 - a Hos
     except RuntimeError as error:
         raise BrokenPlugin(f"host cloud {name!r}: {error}") from error
     return _made(name, found.driver, conf)
+
+
+def _checked(name: str, plugin: Any) -> ResourcePlugin:  # noqa: ANN401 - found by name
+    if not isinstance(plugin, ResourcePlugin):
+        raise BrokenPlugin(f"plugin {name!r} is no ResourcePlugin: {plugin!r}")
+    missing = [member for member in _MEMBERS if not hasattr(plugin, member)]
+    if missing:
+        raise BrokenPlugin(f"plugin {name!r} does not say its {', '.join(missing)}")
+    return plugin
 
 
 def _made(name: str, factory: Any, conf: ConfigOpts) -> Any:  # noqa: ANN401 - found by name

@@ -73,10 +73,12 @@ class SimulatedCloud:
             self._effect("remove_host", pool=pool, host=host)
 
     def delete_pool(self, pool: str) -> None:
-        """Remove the pool, if it is there."""
+        """Remove the pool, if it is there; fails while hosts are in it, as Nova would."""
         with self._world.present() as world:
-            exists = pool in world.pools
-        if exists:
+            hosts = world.pools.get(pool)
+        if hosts:
+            raise SimulatedFailure(f"pool {pool} still has {', '.join(sorted(hosts))}")
+        if hosts is not None:
             self._effect("delete_pool", pool=pool)
 
     def boot_server(self, host: str, server: str) -> None:
@@ -127,14 +129,36 @@ class _World:
             yield self
 
     def append(self, entry: dict[str, Any]) -> None:
-        """Add an effect; in a file a line is written whole, whoever else writes."""
+        """Add an effect, unless somebody had it meanwhile: as in a cloud, the moment counts.
+
+        In a file a line is written whole, whoever else writes.
+        """
         with self._lock:
             if self._path is None:
-                self._apply(entry)
+                if self._is_called_for(entry):
+                    self._apply(entry)
                 return
             with self._path.open("a", encoding="utf-8") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                file.write(json.dumps(entry) + "\n")
+                self._catch_up(self._path)
+                if self._is_called_for(entry):
+                    file.write(json.dumps(entry) + "\n")
+
+    def _is_called_for(self, entry: dict[str, Any]) -> bool:
+        """Tell whether an effect would change anything; raises SimulatedFailure if it cannot."""
+        pool, host = str(entry.get("pool")), str(entry.get("host"))
+        match entry["effect"]:
+            case "ensure_pool":
+                return pool not in self.pools
+            case "add_host":
+                if pool not in self.pools or self.holder.get(host, pool) != pool:
+                    raise SimulatedFailure(f"{host} cannot be moved to pool {pool} any more")
+                return host not in self.holder
+            case "remove_host":
+                return self.holder.get(host) == pool
+            case "delete_pool":
+                return pool in self.pools
+        return True
 
     def _catch_up(self, path: Path) -> None:
         with path.open("rb") as file:
@@ -157,8 +181,7 @@ class _World:
                 self.pools.get(entry["pool"], set()).discard(entry["host"])
                 self.holder.pop(entry["host"], None)
             case "delete_pool":
-                for host in self.pools.pop(entry["pool"], set()):
-                    self.holder.pop(host, None)
+                self.pools.pop(entry["pool"], None)
             case "boot_server":
                 self.servers.setdefault(entry["host"], set()).add(entry["server"])
             case "delete_servers":

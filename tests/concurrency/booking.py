@@ -18,7 +18,7 @@ from climate.manager import leases, updates
 from climate.manager.leases import LeaseRequest, Owner, ReservationRequest
 from climate.manager.runtime import Runtime
 from climate.manager.updates import LeaseChange, ReservationChange
-from tests.concurrency.crowd import make_runtime
+from tests.concurrency.crowd import at_work, wait_for_all
 
 OWNER = Owner(user_id="user", project_id="project")
 
@@ -77,44 +77,43 @@ def random_wishes(number: int, count: int, first: int = 1) -> list[Wish]:
 
 def book(number: int, url: str, count: int, first: int, protected: bool) -> Outcomes:
     """Ask for leases in random windows of the day that begins in ``first`` hours."""
-    with _protection(is_there=protected), _at_work(url) as (runtime, outcomes):
+    outcomes: Outcomes = Counter()
+    with _protection(is_there=protected), at_work(url) as story:
+        wait_for_all()
         for wish in random_wishes(number, count, first):
             with _noted(outcomes, ADMITTED):
-                ask(runtime, wish)
+                ask(story.runtime, wish)
     return outcomes
 
 
 def book_and_change(number: int, url: str, count: int) -> Outcomes:
     """Ask for leases, change them to others, and give some back."""
-    with _at_work(url) as (runtime, outcomes):
-        mine: list[Lease] = []
+    outcomes: Outcomes = Counter()
+    mine: list[Lease] = []
+    with at_work(url) as story:
+        wait_for_all()
         for step, wish in enumerate(random_wishes(number, count)):
             if step % 3 != 1:
                 with _noted(outcomes, ADMITTED):
-                    mine.append(ask(runtime, wish))
+                    mine.append(ask(story.runtime, wish))
             elif mine and step % 6 == 1:
                 with _noted(outcomes, "changed"):
-                    change(runtime, mine[-1], wish)
+                    change(story.runtime, mine[-1], wish)
             elif mine:
                 with _noted(outcomes, "deleted"):
-                    leases.delete(runtime, mine.pop().id)
+                    leases.delete(story.runtime, mine.pop().id)
     return outcomes
 
 
 def same_window(_number: int, url: str, count: int, maximum: int = 1) -> Outcomes:
     """Ask again and again for a host, or up to ``maximum``, in the window everybody wants."""
-    with _at_work(url) as (runtime, outcomes):
+    outcomes: Outcomes = Counter()
+    with at_work(url) as story:
+        wait_for_all()
         for _ in range(count):
             with _noted(outcomes, ADMITTED):
-                ask(runtime, Wish(maximum=maximum))
+                ask(story.runtime, Wish(maximum=maximum))
     return outcomes
-
-
-@contextmanager
-def _at_work(url: str) -> Iterator[tuple[Runtime, Outcomes]]:
-    runtime = make_runtime(url)
-    yield runtime, Counter()
-    runtime.database.dispose()
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 import multiprocessing
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Barrier
@@ -10,8 +11,8 @@ from typing import Any, TypeVar
 
 from climate import config, service
 from climate.clock import ManualClock
-from climate.manager.runtime import Runtime
 from tests.conftest import NOON
+from tests.service import Story
 
 SIZE = 16
 _PATIENCE = 90
@@ -40,7 +41,11 @@ class Crowd:
             self._members.append((process, ours))
 
     def do(self, task: Callable[..., T], *arguments: Any) -> list[T]:
-        """Have every process call ``task(number, *arguments)``; return all results."""
+        """Have every process call ``task(number, *arguments)``; return all results.
+
+        A task calls ``wait_for_all`` once it is prepared, so that all begin at the same moment.
+        """
+        self._together.reset()
         for _, connection in self._members:
             connection.send((task, arguments))
         answers = []
@@ -59,20 +64,36 @@ class Crowd:
             connection.close()
 
 
+def wait_for_all() -> None:
+    """Return when every process of the crowd has got here."""
+    _meeting[0].wait(_PATIENCE)
+
+
+_meeting: list[Barrier] = []
+
+
 def _live(number: int, connection: Connection, together: Barrier) -> None:
+    _meeting.append(together)
     while (job := connection.recv()) is not None:
         task, arguments = job
         try:
-            together.wait(_PATIENCE)
             answer = (True, task(number, *arguments))
         except Exception:  # noqa: BLE001 - the test shall see whatever it is
+            together.abort()
             answer = (False, traceback.format_exc())
         connection.send(answer)
 
 
-def make_runtime(url: str) -> Runtime:
-    """Return a runtime as a process of the API has one, at noon."""
+@contextmanager
+def at_work(url: str, **options: object) -> Iterator[Story]:
+    """Be a process of the service, at noon; options are given as group__option=value."""
     conf = config.new()
     config.load(conf, "test", [])
     conf.set_override("connection", url, group="database")
-    return service.make_runtime(conf, ManualClock(NOON))
+    for name, value in options.items():
+        group, _, option = name.partition("__")
+        conf.set_override(option, value, group=group)
+    clock = ManualClock(NOON)
+    story = Story(conf, service.make_runtime(conf, clock), clock)
+    yield story
+    story.close()

@@ -85,7 +85,6 @@ def test_leases_that_are_changed_and_deleted_meanwhile_never_share_a_host(
 ) -> None:
     add_hosts(database, HOSTS)
     outcomes = sum(crowd.do(book_and_change, database_url, 12), Counter())
-    print(outcomes)
     assert guard.overlaps(database) == []
     assert _leases(database) == outcomes[ADMITTED] - outcomes["deleted"] > 0
     assert outcomes["changed"] > 0

@@ -99,9 +99,7 @@ def test_a_lease_that_starts_now_has_no_heads_up(story: Story, start: str) -> No
     lease = story.reserve(start_date=start)
     assert times(lease, "before_start_lease") == []
     story.run()
-    assert story.told(lease["id"]) == ["lease.create", "lease.event.start_lease"] + [
-        "lease.event.before_end_lease"
-    ] * (times(lease, "before_end_lease") <= ["12:00"])
+    assert story.told(lease["id"]) == ["lease.create", "lease.event.start_lease"]
 
 
 def test_leads_are_configurable(make_story: Any) -> None:
@@ -136,11 +134,11 @@ def test_own_heads_ups_that_are_past_come_as_one_at_once(story: Story) -> None:
     assert heads_ups(story, lease) == [7200]
 
 
-@pytest.mark.parametrize("minutes", [120, 121, 240, 300])
-def test_an_own_heads_up_must_come_before_the_start(story: Story, minutes: int) -> None:
-    dates = own(("before_start_lease", story.date(minutes)))
-    body = story.lease_body(120, 240, **dates)
-    assert "before_start_lease" in story.refused(400, "POST", "/v1/leases", body)
+def test_an_own_heads_up_must_come_before_the_start(story: Story) -> None:
+    for minutes in [120, 121, 240, 300]:
+        dates = own(("before_start_lease", story.date(minutes)))
+        body = story.lease_body(120, 240, **dates)
+        assert "before_start_lease" in story.refused(400, "POST", "/v1/leases", body)
 
 
 def test_heads_ups_come_again_when_the_start_moves(story_everywhere: Story) -> None:
@@ -221,10 +219,6 @@ def test_before_end_comes_again_when_the_end_moves_away(story_everywhere: Story)
     assert told(story, lease) == ["start_lease", "before_end_lease"]
     moved = put(story, lease, end_date=story.date(180))
     assert times(moved, "before_end_lease") == ["15:00"]
-    assert story.told(lease["id"])[-2:] == [
-        "lease.event.before_end_lease.stop",
-        "lease.update",
-    ] or story.told(lease["id"])[-2:] == ["lease.update", "lease.event.before_end_lease.stop"]
     story.at(120)
     story.at(60)
     assert told(story, lease)[-3:] == [

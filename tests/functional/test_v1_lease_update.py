@@ -92,9 +92,10 @@ def test_a_lease_can_be_renamed_in_every_stable_status(story: Story) -> None:
         assert story.told(lease["id"])[-1] == "lease.update"
 
 
-@pytest.mark.parametrize("name", ["", "x" * 81, 5, None])
-def test_a_name_must_be_a_name(story: Story, name: Any) -> None:
-    assert "name" in refused(story, story.reserve(), name=name)
+def test_a_name_must_be_a_name(story: Story) -> None:
+    lease = story.reserve()
+    for name in ["", "x" * 81, 5, None]:
+        assert "name" in refused(story, lease, name=name)
 
 
 def test_of_a_lease_that_is_over_only_the_name_can_change(story: Story) -> None:
@@ -150,9 +151,9 @@ def test_a_pending_lease_can_be_brought_forward_to_now(story: Story) -> None:
     assert story.lease(lease["id"])["status"] == "ACTIVE"
 
 
-@pytest.mark.parametrize(
-    ("dates", "message"),
-    [
+def test_dates_of_a_pending_lease_must_be_in_order(story: Story) -> None:
+    lease = story.reserve(60, 240)
+    for dates, message in [
         ({"start_date": "2030-01-15 11:59"}, "Start date must be later than current date"),
         ({"start_date": "2030-01-15 16:00"}, "End date must be later than"),
         ({"end_date": "2030-01-15 13:00"}, "End date must be later than"),
@@ -163,19 +164,15 @@ def test_a_pending_lease_can_be_brought_forward_to_now(story: Story) -> None:
         ({"start_date": "soon"}, "soon is an invalid date. Required format: %Y-%m-%d %H:%M"),
         ({"end_date": 5}, "5 is an invalid date."),
         ({"before_end_date": "now"}, "now is an invalid date."),
-    ],
-)
-def test_dates_of_a_pending_lease_must_be_in_order(
-    story: Story, dates: dict[str, Any], message: str
-) -> None:
-    assert refused(story, story.reserve(60, 240), **dates).startswith(message)
+    ]:
+        assert refused(story, lease, **dates).startswith(message)
 
 
-@pytest.mark.parametrize("key", ["start_date", "end_date", "before_end_date"])
-@pytest.mark.parametrize("value", [None, ""])
-def test_an_empty_date_keeps_the_date(story: Story, key: str, value: str | None) -> None:
+def test_an_empty_date_keeps_the_date(story: Story) -> None:
     lease = story.reserve(60, 240)
-    assert put(story, lease, **{key: value}) == lease
+    for key in ["start_date", "end_date", "before_end_date"]:
+        for value in [None, ""]:
+            assert put(story, lease, **{key: value}) == lease
 
 
 def test_a_started_lease_keeps_its_start(story: Story) -> None:
@@ -231,11 +228,11 @@ def test_a_lease_can_end_now_although_the_clock_was_set_back(story: Story) -> No
     assert story.lease(lease["id"])["status"] == "TERMINATED"
 
 
-@pytest.mark.parametrize("minutes", [0, 59, 60, 240, 241])
-def test_before_end_must_stay_inside_the_lease(story: Story, minutes: int) -> None:
+def test_before_end_must_stay_inside_the_lease(story: Story) -> None:
     lease = story.reserve(60, 240)
-    message = refused(story, lease, before_end_date=story.date(minutes))
-    assert message.startswith("before_end_date must be")
+    for minutes in [0, 59, 60, 240, 241]:
+        message = refused(story, lease, before_end_date=story.date(minutes))
+        assert message.startswith("before_end_date must be")
 
 
 def test_before_end_is_measured_by_the_new_dates(story: Story) -> None:

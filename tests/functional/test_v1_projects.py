@@ -41,12 +41,10 @@ def test_a_lease_belongs_to_whoever_asked_for_it(story: Story, lease: dict[str, 
     assert (lease["user_id"], lease["project_id"]) == ("alice", "lab")
 
 
-@pytest.mark.parametrize("token", [ALICE, CAROL, BOB, ADMIN, None])
-def test_the_project_and_admins_see_a_lease(
-    story: Story, lease: dict[str, Any], token: str | None
-) -> None:
-    assert story.ok("GET", f"/v1/leases/{lease['id']}", token=token) == {"lease": lease}
-    assert listed(story, token) == [lease["id"]]
+def test_the_project_and_admins_see_a_lease(story: Story, lease: dict[str, Any]) -> None:
+    for token in [ALICE, CAROL, BOB, ADMIN, None]:
+        assert story.ok("GET", f"/v1/leases/{lease['id']}", token=token) == {"lease": lease}
+        assert listed(story, token) == [lease["id"]]
 
 
 def test_an_admin_sees_all_leases_and_others_their_own(story: Story, lease: dict[str, Any]) -> None:
@@ -125,9 +123,8 @@ def test_an_admin_of_any_project_is_an_operator(
     assert story.call(method, path, body, token=ADMIN).status_code < 300
 
 
-@pytest.mark.parametrize(
-    "token",
-    [
+def test_a_malformed_token_identifies_nobody(story: Story) -> None:
+    for token in [
         "",
         ":",
         "alice",
@@ -139,13 +136,11 @@ def test_an_admin_of_any_project_is_an_operator(
         "alice:" + "l" * 256,
         "alice:l\x00b",
         "al\x00ice:lab",
-    ],
-)
-def test_a_malformed_token_identifies_nobody(story: Story, token: str) -> None:
-    response = story.http.get("/v1/leases", headers={"X-Auth-Token": token})
-    assert response.status_code == 401
-    assert response.headers["Climate-Error-Code"] == "unauthenticated"
-    assert response.get_json()["error_code"] == 401
+    ]:
+        response = story.http.get("/v1/leases", headers={"X-Auth-Token": token})
+        assert response.status_code == 401
+        assert response.headers["Climate-Error-Code"] == "unauthenticated"
+        assert response.get_json()["error_code"] == 401
 
 
 def test_the_longest_names_fit_every_database(story_everywhere: Story) -> None:

@@ -61,9 +61,10 @@ def test_a_reservation_is_named_by_its_id(story: Story) -> None:
         assert message in refused(story, lease, 400, reservations=[reservation])
 
 
-@pytest.mark.parametrize("value", [None, {}, "x", [1], [None]])
-def test_reservations_are_a_list_of_objects(story: Story, value: Any) -> None:
-    assert "reservations" in refused(story, story.reserve(), 400, reservations=value)
+def test_reservations_are_a_list_of_objects(story: Story) -> None:
+    lease = story.reserve()
+    for value in [None, {}, "x", [1], [None]]:
+        assert "reservations" in refused(story, lease, 400, reservations=value)
 
 
 @pytest.mark.parametrize("kind", ["virtual:instance", "no:such", ""])
@@ -80,9 +81,9 @@ def test_the_resource_type_may_be_repeated(story: Story) -> None:
     assert len(story.hosts_of(lease["id"])) == 2
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
+def test_the_new_parameters_are_checked_with_those_that_stay(story: Story) -> None:
+    lease = story.reserve(reservations=[host_reservation(1, 2)])
+    for fields in [
         {"min": 3},
         {"max": 0},
         {"min": "x"},
@@ -90,13 +91,8 @@ def test_the_resource_type_may_be_repeated(story: Story) -> None:
         {"before_end": "x"},
         {"hypervisor_properties": '["=="]'},
         {"resource_properties": '["==", "$nope", "1"]'},
-    ],
-)
-def test_the_new_parameters_are_checked_with_those_that_stay(
-    story: Story, fields: dict[str, Any]
-) -> None:
-    lease = story.reserve(reservations=[host_reservation(1, 2)])
-    refused(story, lease, 400, reservations=change(lease, **fields))
+    ]:
+        refused(story, lease, 400, reservations=change(lease, **fields))
 
 
 def test_parameters_that_are_not_named_stay(story: Story) -> None:

@@ -7,15 +7,18 @@ from typing import Any, ClassVar
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, post_load, validate
 
 from climate.core.errors import InvalidDate, InvalidInput
-from climate.core.schedule import END, START, UPDATE
+from climate.core.schedule import BEFORE_END, END, START, UPDATE
 
 FORMAT = "%Y-%m-%d %H:%M"
 NOW = "now"
 _MOST = 100
+_CAPABILITIES = 1_000
 _KEY = 64
 _VALUE = 10_000
 _KIND = re.compile(r"[a-z][a-z0-9_.]{0,63}", re.ASCII)
 _EMPTY = (None, "")
+# Events and notifications that only the service makes.
+_OURS = {START, END, UPDATE, f"{BEFORE_END}.stop"}
 
 
 class Date(fields.Field[Any]):
@@ -60,7 +63,7 @@ class EventSchema(_Lenient):
         kind = data["event_type"]
         if not _KIND.fullmatch(kind):
             raise ValidationError("lower case letters, digits, _ and . only", "event_type")
-        if kind in {START, END, UPDATE}:
+        if kind in _OURS:
             raise ValidationError(f"{kind} events are made by the service", "event_type")
         moment = data["event_date"] or data["time"]
         if moment is None:
@@ -122,6 +125,8 @@ class Capabilities:
     @classmethod
     def load(cls, data: dict[str, Any]) -> dict[str, str]:
         """Return the values as text; raises InvalidInput for what has no plain text."""
+        if len(data) > _CAPABILITIES:
+            raise InvalidInput(f"More than {_CAPABILITIES} extra capabilities in one request")
         for key, value in data.items():
             if len(key) > _KEY:
                 raise InvalidInput(f"Extra capability key too long: {key[:_KEY]}... (limit {_KEY})")

@@ -1,0 +1,322 @@
+"""Requests as nobody would send them: sound ones that were damaged, and plain noise.
+
+Routes come from the application's own tables. Ids of things that exist are written as ``@name@``
+and are filled in when a request is sent, so that a request means the same each time.
+"""
+
+import copy
+import io
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, unquote_to_bytes
+
+from hypothesis import strategies as st
+from werkzeug.datastructures import Headers
+from werkzeug.test import create_environ, run_wsgi_app
+
+from climate.api.app import OPEN, ROUTES
+from tests.service import host_reservation
+
+Wsgi = Callable[..., Any]
+
+
+@dataclass(frozen=True, repr=False)
+class Request:
+    """A request as a server would hand it over: the path still quoted, the body as bytes."""
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    def __repr__(self) -> str:
+        parts = (self.method, self.path, self.query, dict(self.headers), self.body)
+        return f"Request({', '.join(repr(part)[:1_000] for part in parts)})"
+
+    def filled_in(self, ids: Mapping[str, str]) -> "Request":
+        """Return the request with the ids of things that exist."""
+
+        def fill(text: str) -> str:
+            return re.sub(r"@([\w ]+)@", lambda found: ids.get(found[1], found[0]), text)
+
+        body = fill(self.body.decode("latin-1")).encode("latin-1")
+        return Request(self.method, fill(self.path), fill(self.query), self.headers, body)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+def send(app: Wsgi, request: Request) -> Answer:
+    """Hand a request to the application without a client that would tidy it up."""
+    environ = create_environ(method="GET", path="/")
+    environ |= {
+        "REQUEST_METHOD": request.method,
+        "PATH_INFO": unquote_to_bytes(request.path).decode("latin-1"),
+        "QUERY_STRING": request.query,
+        "CONTENT_LENGTH": str(len(request.body)),
+        "wsgi.input": io.BytesIO(request.body),
+        "wsgi.errors": io.StringIO(),
+    }
+    for name, value in request.headers.items():
+        key = name.upper().replace("-", "_")
+        environ[key if key in {"CONTENT_TYPE", "CONTENT_LENGTH"} else f"HTTP_{key}"] = value
+    chunks, status, headers = run_wsgi_app(app, environ, buffered=True)
+    return Answer(int(status.split()[0]), headers, b"".join(chunks))
+
+
+# Sound bodies, by route; a route that is not named here gets those of the others.
+EXPRESSION = json.dumps(["and", [">=", "$vcpus", "16"], ["not", ["in", "$gpu", "a", "b"]]])
+SOUND: dict[tuple[str, str], list[dict[str, Any]]] = {
+    ("POST", "/v1/leases"): [
+        {
+            "name": "wild",
+            "start_date": "2030-01-16 12:00",
+            "end_date": "2030-01-16 14:00",
+            "before_end_date": "2030-01-16 13:00",
+            "reservations": [
+                host_reservation("1", 2, resource_properties=EXPRESSION, before_end="snapshot"),
+                host_reservation(hypervisor_properties=["==", "$id", "2"]),
+            ],
+            "events": [
+                {"event_type": "before_start_lease", "event_date": "2030-01-16 11:50"},
+                {"event_type": "backup", "time": "2030-01-16 12:30"},
+            ],
+        },
+        {
+            "name": "now",
+            "start_date": "now",
+            "end_date": "9999-12-31 23:59",
+            "before_end_date": None,
+            "reservations": [host_reservation()],
+            "events": [],
+        },
+    ],
+    ("PUT", "/v1/leases/<lease_id>"): [
+        {"name": "renamed"},
+        {"end_date": "2030-01-15 18:00", "before_end_date": "2030-01-15 17:00"},
+        {"reservations": [{"id": "@pending reservation@", "min": 1, "max": 3}]},
+        {
+            "start_date": "2030-01-15 14:00",
+            "end_date": "2030-01-15 15:00",
+            "reservations": [{"id": "@pending reservation@", "resource_properties": EXPRESSION}],
+        },
+        {"reservations": [{"id": "@active reservation@", "resource_type": None, "max": "2"}]},
+    ],
+    ("POST", "/v1/os-hosts"): [
+        {"name": "sim-5", "gpu": "a100", "nics": 2, "ssd": True, "load": 0.5},
+        {"id": "6", "rack": "row 3, rack 9"},
+    ],
+    ("PUT", "/v1/os-hosts/<host_id>"): [{"gpu": "h100"}, {"nics": 4, "ssd": False}],
+    ("PATCH", "/v1/os-hosts/properties/<name>"): [{"private": True}, {"private": False}],
+}
+# What exists, by the name of the parameter.
+IDS: dict[str, list[str]] = {
+    "lease_id": ["@pending@", "@active@", "@over@", "@failed@"],
+    "host_id": ["@host@", "@free host@"],
+    "name": ["gpu"],
+}
+SPECIAL_TEXTS = [
+    *(text for some in IDS.values() for text in some),
+    *(
+        "0",
+        "-1",
+        "1.0",
+        str(2**63 - 1),
+        str(2**63),
+        "9" * 99,
+        "GPU",
+        "vcpus",
+        "$vcpus",
+        "$gpu",
+        "$",
+    ),
+    *("", " ", "null", "None", "now", "NOW", "==", "!=", "<", "in", "not", "and", "or", "sim-1"),
+    *("physical:host", "virtual:instance", "before_start_lease", "end_lease", "before_end_lease"),
+    *("\x00", "a\x00b", "\ud800", "\udfff\ud800", "\uffff", "\U0001f600", "\u202e", "٣", "'", '"'),
+    *("%", "%s", "{0}", "../..", "2030-01-15 12:00", "0001-01-01 00:00", "9999-12-31 23:59"),
+    *("1e308", "1e309", "-0", "5e-324", "nan", "inf", "1_000", '["==", "$gpu", "\\u0000"]'),
+    *('["==", "$gpu", "\\ud800"]', '["==", "$\\u0000", "1"]', "5", "true", "{}", '["and"]'),
+]
+LONG = [("x", 64), ("x", 65), ("x", 81), ("x", 256), ("x", 70_000), ("é", 10_001), ("9", 400)]
+NUMBERS = [0, 1, -1, 2, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**64), 10**400]
+texts = st.one_of(
+    st.sampled_from(SPECIAL_TEXTS),
+    st.text(st.characters(), max_size=12),
+    st.sampled_from([*LONG, ("[", 100)]).map(lambda long: long[0] * long[1]),
+)
+numbers = st.one_of(st.sampled_from(NUMBERS), st.integers(), st.floats())
+scalars = st.one_of(st.none() | st.booleans(), numbers, texts)
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(texts, inner, max_size=4)),
+    max_leaves=8,
+)
+# What is JSON inside a JSON text may hide what the text itself does not show.
+json_values = st.one_of(values, values.map(json.dumps))
+_names = st.sampled_from(["$vcpus", "$gpu", "$id", "$hypervisor_hostname", "$unknown"])
+_trees = st.recursive(
+    st.tuples(st.sampled_from(["==", "=", "!=", "<", ">=", "in"]), _names, scalars).map(list),
+    lambda inner: (
+        st.tuples(st.sampled_from(["and", "or", "not", "xor"]), inner, inner).map(list)
+        | inner.map(lambda tree: ["not", tree])
+        | st.lists(inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+expressions = st.one_of(_trees, _trees.map(json.dumps), json_values)
+_EXPRESSIONS = ("hypervisor_properties", "resource_properties")
+
+NOISE = [
+    b"",
+    b"null",
+    b"[]",
+    b'"text"',
+    b"1" * 5_000,
+    b"[" * 100_000,
+    b'{"a":' * 100_000,
+    b'{"name": ' + b"[" * 70 + b"]" * 70 + b"}",
+    b'{"name": 1e999, "end_date": -1e999}',
+    b'{"name": "\xff\xfe"}',
+    b'{"name": "a", "name": "b"}',
+    b"\xef\xbb\xbf{}",
+    '{"name": "x"}'.encode("utf-16"),
+    '{"name": "x"}'.encode("utf-32"),
+    b'{"name": "' + b"x" * 1024 * 1024 + b'"}',
+    b"{" + b",".join(b'"%d":1' % n for n in range(80_000)) + b"}",
+]
+
+
+def _places(value: Any) -> list[tuple[Any, Any]]:
+    """All (container, key) in a JSON value."""
+    if not isinstance(value, dict | list):
+        return []
+    keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+    return [(value, key) for key in keys] + [p for key in keys for p in _places(value[key])]
+
+
+@st.composite
+def damaged(draw: st.DrawFn, sound: list[dict[str, Any]]) -> Any:
+    """A sound body after up to three accidents."""
+    body: Any = copy.deepcopy(draw(st.sampled_from(sound)))
+    for _ in range(draw(st.integers(0, 3))):
+        places = _places(body)
+        accident = draw(st.sampled_from(["replace", "replace", "drop", "add", "repeat", "wrap"]))
+        if accident == "add" or not places:
+            body[draw(texts)] = draw(json_values)
+            continue
+        container, key = places[draw(st.integers(0, len(places) - 1))]
+        if key in _EXPRESSIONS and draw(st.booleans()):
+            container[key] = draw(expressions)
+        elif accident == "drop":
+            del container[key]
+        elif accident == "repeat" and isinstance(container, list):
+            container.extend([container[key]] * draw(st.sampled_from([1, 99, 101])))
+        else:
+            container[key] = [container[key]] if accident == "wrap" else draw(json_values)
+    return body
+
+
+@st.composite
+def bodies(draw: st.DrawFn, route: tuple[str, str]) -> bytes:
+    """A damaged body for the route, any other JSON, or noise."""
+    kind = draw(st.sampled_from(["damaged"] * 6 + ["other", "json", "noise", "bytes"]))
+    if kind == "noise":
+        return draw(st.sampled_from(NOISE))
+    if kind == "bytes":
+        return draw(st.binary(max_size=40))
+    every = [body for found in SOUND.values() for body in found]
+    value = (
+        draw(values)
+        if kind == "json"
+        else draw(damaged(every if kind == "other" else SOUND.get(route, every)))
+    )
+    as_ascii = draw(st.booleans())
+    return json.dumps(value, ensure_ascii=as_ascii).encode("utf-8", "surrogatepass")
+
+
+@st.composite
+def paths(draw: st.DrawFn, template: str) -> str:
+    """The path of a route with something in place of each parameter, quoted."""
+    if draw(st.integers(0, 19)) == 0:
+        template += draw(st.sampled_from(["/", "//", ".json", "/..", "%2F", "%00", "?", "/x"]))
+
+    def chosen(parameter: re.Match[str]) -> str:
+        name = parameter[1].rpartition(":")[2]
+        if name in IDS and draw(st.integers(0, 3)):
+            return quoted(draw(st.sampled_from(IDS[name])))
+        return draw(texts.map(quoted) | st.sampled_from(["%ff%fe", "%", "%zz", "%2e%2e", "%0a"]))
+
+    return re.sub(r"<([^>]+)>", chosen, template)
+
+
+def quoted(text: str) -> str:
+    return quote(text.encode("utf-8", "surrogatepass"), safe="@ ")
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> str:
+    """A query string: known names with strange values, unknown names, or noise."""
+    if draw(st.integers(0, 9)) == 0:
+        return draw(st.sampled_from(["&", "=", "a&&=b", "%", "%zz=%ff", "a=" * 2_000, "after=%00"]))
+    names = ["after", "limit", "lease_id", "reservation_id", "detail", "all"]
+    pairs = st.tuples(st.sampled_from(names) | texts, texts | st.integers().map(str))
+    found = draw(st.lists(pairs, max_size=3))
+    return "&".join(f"{quoted(name)}={quoted(value)}" for name, value in found)
+
+
+# What a server lets through in a header: printable ASCII and whatever is beyond it.
+header_values = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF), max_size=20).map(
+    lambda text: text.replace("\x7f", "")
+)
+TOKENS = ["notused", "alice:lab", "alice:lab:reader", "bob:other:member", "root:any:admin", "x"]
+TOKENS += ["", ":", "a:", ":b", "a:b:", "a:b:,,", "a:" + "p" * 256, "ü:ß:admin", "a:b:admin:c"]
+headers = st.fixed_dictionaries(
+    {},
+    optional={
+        "X-Auth-Token": st.sampled_from(TOKENS) | header_values,
+        "OpenStack-API-Version": st.sampled_from(
+            ["reservation 1.0", "reservation latest", "reservation 2.0", "reservation", "compute 2"]
+        )
+        | header_values.map(lambda text: f"reservation {text}"),
+        "Content-Type": st.sampled_from(
+            ["application/json", "text/plain", "multipart/form-data; boundary=x", "x; charset=no"]
+        )
+        | header_values,
+        "Content-Length": st.sampled_from(["", "0", "-1", "abc", "1e9", "9" * 30]),
+        "Accept": st.sampled_from(["*/*", "text/html", "application/xml;q=x"]) | header_values,
+        "Host": st.sampled_from(["", "[", "a b", "x:99999", "host:abc"]) | header_values,
+        "X-OpenStack-Request-ID": st.sampled_from(["req-1", "x" * 9_000]) | header_values,
+        "X-Forwarded-For": header_values,
+        "Transfer-Encoding": st.just("chunked"),
+    },
+)
+METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "BREW", "get", "ü"]
+
+
+# Those with a body have most to get wrong.
+_EVERY = [(method, path) for method, path, *_ in (*OPEN, *ROUTES)]
+_WEIGHTED = [route for route in _EVERY for _ in range(1 if route[0] in {"GET", "DELETE"} else 6)]
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Request:
+    """Any request to any route, most of them by its own method and nearly sound."""
+    method, template = route = draw(st.sampled_from(_WEIGHTED))
+    plain = draw(st.integers(0, 4)) > 0
+    return Request(
+        method=method if plain or draw(st.booleans()) else draw(st.sampled_from(METHODS)),
+        path=draw(paths(template)),
+        query="" if plain and draw(st.booleans()) else draw(queries()),
+        headers={} if plain else draw(headers),
+        body=b"" if method in {"GET", "DELETE"} and plain else draw(bodies(route)),
+    )

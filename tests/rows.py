@@ -1,0 +1,36 @@
+"""All rows of a database, to compare and to put back."""
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from climate.db.engine import Database
+from climate.db.tables import Base
+
+Rows = dict[str, list[dict[str, Any]]]
+
+
+def dump(database: Database) -> Rows:
+    """Return the rows of every table, in order of their keys."""
+    with database.read() as session:
+        return {
+            table.name: [
+                dict(row)
+                for row in session.execute(sa.select(table).order_by(*table.primary_key)).mappings()
+            ]
+            for table in Base.metadata.sorted_tables
+        }
+
+
+def put_back(database: Database, rows: Rows) -> None:
+    """Make these rows all there are."""
+
+    def work(session: Session) -> None:
+        for table in reversed(Base.metadata.sorted_tables):
+            session.execute(sa.delete(table))
+        for table in Base.metadata.sorted_tables:
+            if rows[table.name]:
+                session.execute(sa.insert(table), rows[table.name])
+
+    database.write(work)

@@ -1,0 +1,144 @@
+"""A plugin or driver that cannot be used stops the process, and says why."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from oslo_config.cfg import ConfigOpts
+from stevedore import ExtensionManager
+
+from climate import config
+from climate.plugins.host import HostPlugin
+from climate.plugins.loader import BrokenPlugin, load_host_cloud, load_plugins
+from climate.plugins.simulated import SimulatedCloud
+
+Install = Callable[..., None]
+HOST = "physical.host.plugin"
+GOOD = """
+from climate.plugins.host import HostPlugin
+
+class OtherPlugin(HostPlugin):
+    resource_type = "physical:other"
+"""
+UNFINISHED = """
+from climate.plugins.base import ResourcePlugin
+
+class Plugin(ResourcePlugin):
+    def __init__(self, conf):
+        pass
+"""
+NAMELESS = f"""{UNFINISHED}
+    start = end = requirement = find = inventory = __init__
+
+Nameless = Plugin
+"""
+
+
+@pytest.fixture
+def conf() -> ConfigOpts:
+    made = config.new()
+    config.load(made, "test", [])
+    return made
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Return what installs a package with one module and one entry point to it."""
+    monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})
+    monkeypatch.setattr("stevedore._cache._c._disable_caching", True)
+
+    def run(package: str, source: str, entry: str, group: str = "climate.resource_plugins") -> None:
+        info = tmp_path / package / f"{package}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[{group}]\n{entry}\n")
+        (tmp_path / package / f"{package}.py").write_text(source)
+        monkeypatch.syspath_prepend(tmp_path / package)
+        monkeypatch.delitem(sys.modules, package, raising=False)
+
+    return run
+
+
+def test_plugins_are_loaded_by_name_and_known_by_type(conf: ConfigOpts, install: Install) -> None:
+    install("sound", GOOD, "other = sound:OtherPlugin")
+    loaded = load_plugins(conf, [HOST, "other"])
+    assert list(loaded) == ["physical:host", "physical:other"]
+    assert isinstance(loaded["physical:host"], HostPlugin)
+
+
+def test_plugins_that_are_not_enabled_are_not_even_imported(
+    conf: ConfigOpts, install: Install
+) -> None:
+    install("unused", "raise RuntimeError", "unused = unused:Plugin")
+    assert list(load_plugins(conf, [HOST])) == ["physical:host"]
+
+
+@pytest.mark.parametrize(
+    ("source", "entry", "reason"),
+    [
+        ("import no_such_module", "b = broken:Plugin", "No module named 'no_such_module'"),
+        ("raise OSError('no licence')", "b = broken:Plugin", "no licence"),
+        ("def (", "b = broken:Plugin", "invalid syntax"),
+        ("", "b = broken:Plugin", "has no attribute 'Plugin'"),
+        ("", "b = nowhere:Plugin", "No module named 'nowhere'"),
+        ("def Plugin(conf): raise OSError('no cable')", "b = broken:Plugin", "no cable"),
+        ("def Plugin(conf): return conf.no_such", "b = broken:Plugin", "no_such"),
+        ("def Plugin(conf): return 'text'", "b = broken:Plugin", "is no ResourcePlugin: 'text'"),
+        (UNFINISHED, "b = broken:Plugin", "abstract"),
+        (NAMELESS, "b = broken:Nameless", "does not say its resource_type, schema"),
+    ],
+)
+def test_a_broken_plugin_is_named_with_its_reason(
+    conf: ConfigOpts, install: Install, source: str, entry: str, reason: str
+) -> None:
+    install("broken", source, entry)
+    with pytest.raises(BrokenPlugin) as refusal:
+        load_plugins(conf, [HOST, "b"])
+    assert "plugin 'b'" in str(refusal.value)
+    assert reason in str(refusal.value)
+
+
+def test_a_missing_plugin_is_named(conf: ConfigOpts) -> None:
+    with pytest.raises(BrokenPlugin, match=r"climate\.resource_plugins\): no\.such\.plugin"):
+        load_plugins(conf, [HOST, "no.such.plugin"])
+
+
+def test_two_plugins_of_one_type_are_refused(conf: ConfigOpts, install: Install) -> None:
+    install("twin", "from climate.plugins.host import HostPlugin", "twin = twin:HostPlugin")
+    with pytest.raises(BrokenPlugin, match="two enabled plugins serve physical:host"):
+        load_plugins(conf, [HOST, "twin"])
+
+
+def test_two_packages_that_offer_one_name_are_refused(conf: ConfigOpts, install: Install) -> None:
+    install("first", GOOD, "other = first:OtherPlugin")
+    install("second", GOOD, "other = second:OtherPlugin")
+    with pytest.raises(BrokenPlugin, match="several packages offer a plugin 'other'"):
+        load_plugins(conf, [HOST, "other"])
+
+
+def test_the_simulated_cloud_is_a_host_cloud(conf: ConfigOpts) -> None:
+    assert isinstance(load_host_cloud(conf, "simulated"), SimulatedCloud)
+
+
+def test_a_missing_host_cloud_is_named(conf: ConfigOpts) -> None:
+    with pytest.raises(BrokenPlugin, match="no-such-cloud"):
+        load_host_cloud(conf, "no-such-cloud")
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("import no_such_module", "No module named 'no_such_module'"),
+        ("def Cloud(conf): raise OSError('no route')", "no route"),
+    ],
+)
+def test_a_broken_host_cloud_stops_the_plugin_above_it(
+    conf: ConfigOpts, install: Install, source: str, reason: str
+) -> None:
+    install("foggy", source, "foggy = foggy:Cloud", "climate.host_clouds")
+    conf.set_override("cloud", "foggy", group="physical:host")
+    with pytest.raises(BrokenPlugin) as refusal:
+        load_plugins(conf, [HOST])
+    assert "'foggy'" in str(refusal.value)
+    assert reason in str(refusal.value)

@@ -1,0 +1,164 @@
+"""The simulated cloud: the same each time, shared by processes, slow and fallible as told."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from climate import config
+from climate.plugins.simulated import SimulatedCloud, SimulatedFailure
+
+Make = Callable[..., SimulatedCloud]
+
+
+@pytest.fixture
+def make() -> Make:
+    """Return what makes a cloud with options of [simulated]."""
+
+    def run(**options: object) -> SimulatedCloud:
+        conf = config.new()
+        config.load(conf, "test", [])
+        for name, value in options.items():
+            conf.set_override(name, value, group="simulated")
+        return SimulatedCloud(conf)
+
+    return run
+
+
+def outcomes(cloud: SimulatedCloud, count: int = 60) -> list[str]:
+    """Return how each of many attempts to do something went."""
+    found = []
+    for number in range(count):
+        try:
+            cloud.ensure_pool(f"pool-{number}", "lab")
+        except SimulatedFailure as failure:
+            found.append(str(failure))
+        else:
+            found.append("done")
+    return found
+
+
+def test_there_are_as_many_hosts_as_told_and_always_the_same(make: Make) -> None:
+    found = make(hosts=6).hosts()
+    assert [host.external_id for host in found] == [f"sim-{number}" for number in range(1, 7)]
+    assert [host.properties["vcpus"] for host in found] == ["16", "16", "16", "64", "16", "16"]
+    assert found == make(hosts=6).hosts()
+
+
+def test_there_may_be_no_hosts(make: Make) -> None:
+    assert make(hosts=0).hosts() == []
+
+
+def test_the_same_seed_fails_at_the_same_places(make: Make) -> None:
+    first = outcomes(make(failure_rate=0.5, seed=7))
+    assert first == outcomes(make(failure_rate=0.5, seed=7))
+    assert {outcome == "done" for outcome in first} == {True, False}
+
+
+def test_another_seed_fails_elsewhere(make: Make) -> None:
+    assert outcomes(make(failure_rate=0.5, seed=7)) != outcomes(make(failure_rate=0.5, seed=8))
+
+
+@pytest.mark.parametrize(("rate", "failures"), [(0.0, 0), (1.0, 60)])
+def test_a_rate_may_be_never_or_always(make: Make, rate: float, failures: int) -> None:
+    found = outcomes(make(failure_rate=rate))
+    assert len(found) - found.count("done") == failures
+
+
+def test_what_failed_has_no_effect(make: Make) -> None:
+    cloud = make(failure_rate=1.0)
+    outcomes(cloud)
+    assert cloud.effects() == []
+
+
+def test_what_is_so_already_takes_no_effect_and_cannot_fail(make: Make, tmp_path: Path) -> None:
+    cloud = make(journal=str(tmp_path / "cloud"))
+    cloud.ensure_pool("pool", "lab")
+    cloud.add_host("pool", "sim-1")
+    done = cloud.effects()
+    broken = make(journal=str(tmp_path / "cloud"), failure_rate=1.0)
+    broken.ensure_pool("pool", "lab")
+    broken.add_host("pool", "sim-1")
+    broken.remove_host("pool", "sim-2")
+    broken.delete_pool("no such pool")
+    broken.delete_servers("sim-1")
+    assert broken.effects() == done
+
+
+def test_a_delay_is_taken_before_the_effect(make: Make) -> None:
+    cloud = make(delay=0.05)
+    began = time.monotonic()
+    cloud.ensure_pool("pool", "lab")
+    assert time.monotonic() - began >= 0.05
+
+
+def test_looking_takes_no_time(make: Make) -> None:
+    cloud = make(delay=3600)  # the test would never end
+    assert cloud.hosts()
+    assert cloud.servers("sim-1") == []
+    assert cloud.pool_hosts("pool") == []
+
+
+def test_two_clouds_with_one_journal_are_one_cloud(make: Make, tmp_path: Path) -> None:
+    one, other = (make(journal=str(tmp_path / "cloud")) for _ in range(2))
+    one.ensure_pool("pool", "lab")
+    other.add_host("pool", "sim-1")
+    assert one.pool_hosts("pool") == ["sim-1"]
+    with pytest.raises(SimulatedFailure, match="sim-1 is still in pool pool"):
+        one.add_host("another", "sim-1")
+    one.boot_server("sim-1", "vm")
+    assert other.servers("sim-1") == ["vm"]
+    with pytest.raises(SimulatedFailure, match="pool pool still has sim-1"):
+        one.delete_pool("pool")
+    other.delete_servers("sim-1")
+    other.remove_host("pool", "sim-1")
+    one.delete_pool("pool")
+    assert one.servers("sim-1") == []
+    assert one.effects() == other.effects()
+
+
+def test_two_clouds_without_a_journal_are_two(make: Make) -> None:
+    one, other = make(), make()
+    one.ensure_pool("pool", "lab")
+    one.add_host("pool", "sim-1")
+    assert other.pool_hosts("pool") == []
+
+
+def test_a_journal_outlives_the_process(make: Make, tmp_path: Path) -> None:
+    first = make(journal=str(tmp_path / "cloud"))
+    first.ensure_pool("pool", "lab")
+    first.add_host("pool", "sim-1")
+    assert make(journal=str(tmp_path / "cloud")).pool_hosts("pool") == ["sim-1"]
+
+
+def test_a_line_that_is_still_being_written_is_waited_for(make: Make, tmp_path: Path) -> None:
+    journal = tmp_path / "cloud"
+    cloud = make(journal=str(journal))
+    line = json.dumps({"effect": "ensure_pool", "pool": "pool", "project": "lab"}) + "\n"
+    journal.write_text(line[:20])
+    assert cloud.effects() == []
+    journal.write_text(line)
+    assert [effect["pool"] for effect in cloud.effects()] == ["pool"]
+
+
+def test_no_line_is_lost_or_torn_whoever_writes(make: Make, tmp_path: Path) -> None:
+    clouds = [make(journal=str(tmp_path / "cloud")) for _ in range(4)]
+
+    def write(cloud: SimulatedCloud, name: str) -> None:
+        for number in range(50):
+            cloud.boot_server("sim-1", f"{name}-{number}")
+
+    threads = [
+        threading.Thread(target=write, args=(cloud, f"{index}-{half}"))
+        for index, cloud in enumerate(clouds)
+        for half in "ab"
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(len(cloud.servers("sim-1")) == 400 for cloud in clouds)
+    assert len((tmp_path / "cloud").read_text().splitlines()) == 400
