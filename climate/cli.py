@@ -266,7 +266,7 @@ def _serve(conf: ConfigOpts, server: Any) -> None:  # noqa: ANN401 - waitress is
     stopping = service.stop_on_signal()
     thread = threading.Thread(target=server.run, name="http", daemon=True)
     thread.start()
-    sys.stdout.write(f"climate is ready at http://{conf.host}:{conf.port}\n")
+    sys.stdout.write(f"climate is ready at http://{conf.host}:{server.effective_port}\n")
     sys.stdout.flush()
     stopping.wait()
     server.close()

@@ -90,7 +90,12 @@ def _unexpected(error: Exception) -> Response:
     """Answer for a database that is away (503), or for a defect of ours (500, no details)."""
     if is_unavailable(error):
         LOG.error("the database does not answer: %s", error)
-        return answer(BackendUnavailable("The database does not answer, nothing was changed"))
+        return answer(
+            BackendUnavailable(
+                "The database does not answer: if this was to change something, look whether it"
+                " did before you try again"
+            )
+        )
     LOG.error("unhandled error", exc_info=error)
     return answer(ClimateError("Internal Server Error"))
 

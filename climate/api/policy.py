@@ -6,6 +6,7 @@ from oslo_config.cfg import ConfigOpts
 from oslo_policy import policy
 
 from climate.api.auth import Caller
+from climate.config import Misconfigured
 from climate.core.errors import Forbidden
 
 _READER = "rule:project_reader_or_admin"
@@ -72,10 +73,13 @@ class Policy:
     """The rules in force."""
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Read the policy file that ``conf`` names, if there is one."""
+        """Read the policy file that ``conf`` names, if there is one; raises Misconfigured."""
         self._enforcer = policy.Enforcer(conf)
         self._enforcer.register_defaults(list_rules())
-        self._enforcer.load_rules()
+        try:
+            self._enforcer.load_rules()
+        except Exception as error:  # malformed YAML, a rule that does not parse, no permission
+            raise Misconfigured(f"the policy file cannot be used: {error}") from error
 
     def allows(self, caller: Caller, rule: str, project_id: str) -> bool:
         """Tell whether ``caller`` may do what ``rule`` is about to ``project_id``'s things."""

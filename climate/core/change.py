@@ -52,7 +52,8 @@ def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
     if end < minute or end < start:
         raise InvalidDate("End date must be later than current and start date")
     if started:
-        return Window(start, max(end, now))
+        # "Now" is at the latest when it was to end anyway: the next may begin right then.
+        return Window(start, max(end, min(now, lease.window.end)))
     if end <= max(start, now):
         raise InvalidDate("End date must be later than current and start date")
     return Window(start, end)

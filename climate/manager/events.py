@@ -109,6 +109,8 @@ def _status_while(lease: Lease, event: Event) -> LeaseStatus:
         return step(LEASE, lease.status, LeaseStatus.STARTING)
     if event.kind == END:
         present: LeaseStatus = lease.status
+        if present is LeaseStatus.PENDING:  # whoever was to start it died before it could begin
+            present = step(LEASE, present, LeaseStatus.STARTING)
         if present is LeaseStatus.STARTING:  # the start never succeeded, and its time is over
             present = step(LEASE, present, LeaseStatus.ERROR)
         return step(LEASE, present, LeaseStatus.TERMINATING)

@@ -95,8 +95,11 @@ class Relay:
                     self.flush()
                     pause = 1.0
             except Exception as error:
-                text = "notifications wait in the outbox, next try in %s s: %s"
-                LOG.exception(text, pause, error, exc_info=not is_unavailable(error))
+                text = f"notifications wait in the outbox, next try in {pause} s"
+                if is_unavailable(error):
+                    LOG.warning("%s: %s", text, error)
+                else:
+                    LOG.exception(text)
                 retry_at = time.monotonic() + pause
                 pause = min(pause * 2, _LONGEST_PAUSE)
         self._emitter.close()
