@@ -7,14 +7,13 @@ claim. A failure is tried again after a growing pause; an end never gives up.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core import wire
 from climate.core.lease import Event, Lease, Reservation, Resource
 from climate.core.lifecycle import (
     LEASE,
@@ -25,7 +24,8 @@ from climate.core.lifecycle import (
     step,
 )
 from climate.core.schedule import ACTIONS, BEFORE_END, BEFORE_START, END, START, UPDATE
-from climate.db import allocations, events, leases, outbox, resources
+from climate.db import events, leases
+from climate.manager.announcements import announce, resources_of
 from climate.manager.leases import remove
 from climate.manager.runtime import Runtime
 
@@ -98,7 +98,7 @@ def _begin(runtime: Runtime, session: Session, claim: Claim) -> Work | None:
     if status is not lease.status:
         leases.set_status(session, lease.id, status, now)
     live = [r.id for r in lease.reservations if r.status is not ReservationStatus.DELETED]
-    return Work(event, lease, _resources(session, live))
+    return Work(event, lease, resources_of(session, live))
 
 
 def _status_while(lease: Lease, event: Event) -> LeaseStatus:
@@ -174,7 +174,7 @@ def _succeed(
     if lease.status is not LeaseStatus.DELETING:
         after = _LEASE_AFTER.get(work.event.kind, lease.status)
         leases.set_status(session, lease.id, step(LEASE, lease.status, after), now)
-    _announce(session, claim.lease_id, work.event.kind, now)
+    announce(session, claim.lease_id, work.event.kind, now)
     if lease.status is LeaseStatus.DELETING and work.event.kind == END:
         remove(session, leases.get(session, lease.id), now, runtime.settings)
 
@@ -208,7 +208,7 @@ def _fail(
     if exhausted:
         _show_failure(session, lease, work.event.kind, failed, now)
     if unwanted or claim.attempt == runtime.settings.max_retries + 1:
-        _announce(session, lease.id, work.event.kind, now)
+        announce(session, lease.id, work.event.kind, now)
 
 
 def pause_before(attempt: int) -> float:
@@ -236,33 +236,10 @@ def _tell(session: Session, claim: Claim, lease: Lease, event: Event, now: datet
     if not _close(session, claim, now, EventStatus.DONE):
         return
     if event.kind != BEFORE_START:
-        _announce(session, lease.id, event.kind, now)
+        announce(session, lease.id, event.kind, now)
     elif lease.status is LeaseStatus.PENDING and now < lease.window.start:
         starts_in = (lease.window.start - now).total_seconds()
-        _announce(session, lease.id, event.kind, now, starts_in=starts_in)
-
-
-def _announce(
-    session: Session,
-    lease_id: str,
-    kind: str,
-    now: datetime,
-    **extra: Any,
-) -> None:
-    """Write the notification that an event of this kind took place."""
-    lease = leases.get(session, lease_id)
-    taken = _resources(session, [reservation.id for reservation in lease.reservations])
-    hosts = [
-        {
-            "reservation_id": reservation_id,
-            "id": str(resource.id),
-            "name": resource.external_id,
-        }
-        for reservation_id, found in taken.items()
-        for resource in found
-    ]
-    payload = wire.payload(lease, {**extra, "hosts": hosts})
-    outbox.write(session, f"lease.event.{kind}", payload, now)
+        announce(session, lease.id, event.kind, now, starts_in=starts_in)
 
 
 def _lease_of(session: Session, claim: Claim) -> Lease | None:
@@ -292,11 +269,3 @@ def _drop_open(session: Session, lease: Lease) -> None:
     """Remove what a lease that is over will not need: a start in retry, a snapshot, a notice."""
     waiting = [event.id for event in lease.events if event.status is EventStatus.UNDONE]
     events.remove(session, waiting)
-
-
-def _resources(session: Session, reservation_ids: Sequence[str]) -> dict[str, tuple[Resource, ...]]:
-    held = allocations.held(session, reservation_ids)
-    found = resources.find_some(session, {id_ for ids in held.values() for id_ in ids})
-    return {
-        reservation_id: tuple(found[id_] for id_ in ids) for reservation_id, ids in held.items()
-    }

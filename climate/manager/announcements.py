@@ -1,0 +1,45 @@
+"""What a notification about a lease says: its wire form, and the resources concerned."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from climate.core import wire
+from climate.core.lease import Resource
+from climate.db import allocations, leases, outbox, resources
+
+
+def announce(
+    session: Session,
+    lease_id: str,
+    kind: str,
+    now: datetime,
+    **extra: Any,
+) -> None:
+    """Write the notification that an event of this kind took place."""
+    lease = leases.get(session, lease_id)
+    taken = resources_of(session, [reservation.id for reservation in lease.reservations])
+    hosts = [
+        {
+            "reservation_id": reservation_id,
+            "id": str(resource.id),
+            "name": resource.external_id,
+        }
+        for reservation_id, found in taken.items()
+        for resource in found
+    ]
+    payload = wire.payload(lease, {**extra, "hosts": hosts})
+    outbox.write(session, f"lease.event.{kind}", payload, now)
+
+
+def resources_of(
+    session: Session, reservation_ids: Sequence[str]
+) -> dict[str, tuple[Resource, ...]]:
+    """Return what each reservation has, by reservation."""
+    held = allocations.held(session, reservation_ids)
+    found = resources.find_some(session, {id_ for ids in held.values() for id_ in ids})
+    return {
+        reservation_id: tuple(found[id_] for id_ in ids) for reservation_id, ids in held.items()
+    }
