@@ -32,11 +32,11 @@ class Proxy:
     def cut(self) -> None:
         """Drop all connections, and refuse new ones."""
         _close(self._listener)
-        self._answering.set()
         with self._lock:
             dropped, self._sockets = self._sockets, set()
         for one in dropped:
             _close(one)
+        self._answering.set()
 
     def hush(self) -> None:
         """Keep back what the server says: it is there, and takes what is sent, and is silent."""

@@ -55,14 +55,6 @@ def test_a_schema_of_another_release_is_not_touched(
     assert "9999, which this release does not know" in refusal(program, "--config-file", conf)
 
 
-def test_the_sentence_is_the_last_thing_a_real_process_says(tmp_path: Path) -> None:
-    conf = write_config(tmp_path / "c.conf", database__connection=f"sqlite:///{tmp_path}/e.sqlite")
-    program = Program(tmp_path, "climate-manager", "--config-file", str(conf))
-    assert program.wait() == 1
-    assert program.last_words.startswith("climate-manager: the database schema is")
-    assert "Traceback" not in program.errors
-
-
 def test_the_schema_is_upgraded_checked_and_removed(
     empty_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], refusal: Callable[..., str]
 ) -> None:

@@ -163,6 +163,9 @@ class TestALeaseThatHasStarted:
     def test_an_end_in_the_present_minute_is_now(self) -> None:
         assert changed_window(lease(-60, 60, ACTIVE), to(end=0), NOW) == Window(at(-60), NOW)
 
+    def test_to_end_now_does_not_keep_one_that_is_overdue(self) -> None:
+        assert changed_window(lease(-60, 0, ACTIVE), to(end=0), NOW) == span(-60, 0)
+
     @pytest.mark.parametrize("end", [-1, -30, -60, -90])
     def test_it_cannot_have_ended_in_the_past(self, end: float) -> None:
         assert "End date" in refusal(lease(-60, 60, ACTIVE), to(end=end))
@@ -235,8 +238,8 @@ def allowed(
     start = present[0] if change[0] is None else change[0]
     end = present[1] if change[1] is None else change[1]
     if active or present[0] <= now:
-        end = now if minute <= end <= now else end
-        return (start, end) if start == present[0] and end >= now and end > start else None
+        wanted = max(end, min(now, present[1]))
+        return (start, wanted) if start == present[0] and start < wanted >= minute <= end else None
     return (start, end) if start >= minute and end > start and end > now else None
 
 

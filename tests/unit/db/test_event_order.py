@@ -1,5 +1,6 @@
 """The order in which events may run, as a rule in the data."""
 
+import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -118,6 +119,28 @@ def test_leases_on_other_hosts_are_not_delayed(database: Database) -> None:
     assert claim(database, 10) == ["elsewhere end", "slow end"]
     finish(database, "elsewhere end", 10)
     assert claim(database, 10) == ["after it start"]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="a lease that waits for a host until its own end keeps its other hosts for ever",
+)
+def test_a_host_that_is_never_given_back_does_not_hold_up_leases_on_other_hosts(
+    database: Database,
+) -> None:
+    stuck, fine = add_hosts(database, 2)
+    add_lease(database, "hanging", 0, 10, [stuck])
+    add_lease(database, "waiting", 10, 20, [stuck, fine])
+    add_lease(database, "innocent", 20, 30, [fine])
+    ran = []
+    for now in range(40):
+        for event_id, attempt in claims(database, now):
+            ran.append(event_id)
+            if event_id == "hanging end":
+                fail(database, event_id, now, now + 5, attempt)
+            else:
+                finish(database, event_id, now, attempt=attempt)
+    assert "innocent start" in ran
 
 
 def test_an_end_overtakes_a_start_that_failed(database: Database) -> None:

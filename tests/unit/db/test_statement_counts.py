@@ -98,9 +98,9 @@ def _add_bookings(story: Story, present: int, count: int) -> None:
             connection.execute(sa.insert(AllocationRow), rows)
 
 
-def _count(story: Story) -> dict[str, list[str]]:
+def _count(story: Story, size: int = 4) -> dict[str, list[str]]:
     """Make each request once; return by request what it sent to the database."""
-    asked = host_reservation(2, 5, hypervisor_properties='[">=", "$vcpus", "16"]')
+    asked = host_reservation(2, size, hypervisor_properties='[">=", "$vcpus", "16"]')
     start = FIRST_MINUTE + 5 * 120 + 60  # between two bookings
     body = story.lease_body(start, start + 60, reservations=[asked])
     too_many = story.lease_body(
@@ -117,7 +117,7 @@ def _count(story: Story) -> dict[str, list[str]]:
     lease: list[str] = []
     made = send("POST", "/v1/leases", body, 201)["lease"]
     lease.append(made["id"])
-    grown = {"id": made["reservations"][0]["id"], "min": 4, "max": 8}
+    grown = {"id": made["reservations"][0]["id"], "min": size, "max": 2 * size}
     moved = {"start_date": story.date(start + 10), "end_date": story.date(start + 50)}
     send("PUT", "/v1/leases/{0}", {"reservations": [grown], **moved})
     send("GET", "/v1/leases/{0}")
@@ -147,6 +147,13 @@ def test_a_thousand_hosts_take_no_more_statements_than_ten(small: Story) -> None
     before = _count(small)
     _add_hosts(small, 1_000)
     _assert_same(before, _count(small))
+
+
+def test_a_lease_of_a_hundred_hosts_takes_no_more_statements_than_one_of_a_few(
+    small: Story,
+) -> None:
+    _add_hosts(small, 250)
+    _assert_same(_count(small), _count(small, 100))
 
 
 def test_fifty_bookings_of_each_host_take_no_more_statements_than_one(small: Story) -> None:

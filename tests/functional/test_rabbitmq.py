@@ -1,0 +1,283 @@
+"""Notifications on a real RabbitMQ: all of them, in order, whatever happens to the broker."""
+
+import datetime as dt
+import gc
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from climate.core.notification import Notification
+from climate.manager import leases
+from climate.manager.runtime import Runtime
+from climate.notifications.emit import MessagingEmitter
+from tests import broker, servers
+from tests.broker import configure, listening, numbered, prepared, publishing, reserve
+from tests.process import eventually, running, write_config
+from tests.proxy import Proxy
+
+# py-amqp leaves the sockets of connections that broke to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+LIFE = [
+    "lease.create",
+    "lease.event.before_start_lease",
+    "lease.event.before_start_lease",
+    "lease.event.start_lease",
+    "lease.event.before_end_lease",
+    "lease.event.end_lease",
+]
+HOURS = 3600.0
+
+
+@pytest.fixture
+def topic() -> Iterator[str]:
+    """Return a topic that nobody else uses."""
+    servers.need("rabbitmq")
+    name = f"climate-test-{uuid.uuid4().hex[:12]}"
+    yield name
+    broker.remove_queue(f"{name}.info")
+
+
+@pytest.fixture
+def proxy(topic: str) -> Iterator[Proxy]:
+    """Return the only way that the service has to its broker."""
+    with broker.proxy() as made:
+        yield made
+    gc.collect()
+
+
+def notification(number: int) -> Notification:
+    return Notification(
+        seq=number,
+        message_id=f"id-{number}",
+        event_type="lease.create",
+        lease_id="lease",
+        project_id="lab",
+        payload={},
+        created_at=dt.datetime(2030, 1, 15, 12, 0, 0, 250_000, tzinfo=dt.UTC),
+    )
+
+
+def make_and_delete(runtime: Runtime, count: int) -> list[str]:
+    """Make leases and delete them again; return their ids."""
+    made = [reserve(runtime, HOURS * (2 + number), 60) for number in range(count)]
+    for lease in made:
+        leases.delete(runtime, lease.id)
+    return [lease.id for lease in made]
+
+
+# A broker that is there.
+
+
+@pytest.mark.parametrize(
+    "backend", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)
+def test_the_life_of_a_lease_is_heard_in_order(database_url: str, topic: str) -> None:
+    conf = configure(database_url, topic, servers.RABBITMQ)
+    with listening(conf, topic) as heard, publishing(conf) as runtime:
+        lease = reserve(runtime, 4, 3, before_end=1.5, leads=(3, 1.5))
+        heard.wait_for(len(LIFE))
+    assert heard.types(lease.id) == LIFE
+    assert heard.seqs == [1, 2, 3, 4, 5, 6]
+    assert len(heard.messages) == len(LIFE)
+    first, second = (one for name, one in heard.messages if name.endswith("before_start_lease"))
+    assert 3 >= first["starts_in"] > second["starts_in"] > 0
+    names = [[host["name"] for host in one.get("hosts", [])] for one in heard.payloads]
+    assert names == [[]] + 5 * [["sim-1"]]
+    states = [one["status"] for one in heard.payloads]
+    assert states == ["PENDING", "PENDING", "PENDING", "ACTIVE", "ACTIVE", "TERMINATED"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_lease_two_minutes_ahead_is_announced_started_and_ended(
+    sqlite_url: str, topic: str
+) -> None:
+    conf = configure(sqlite_url, topic, servers.RABBITMQ, manager__before_start_leads=[90, 30])
+    with listening(conf, topic) as heard, publishing(conf) as runtime:
+        lease = reserve(runtime, 120, 6, before_end=3)
+        eventually(lambda: len(heard.messages) == len(LIFE), "the lease is over", within=300)
+    assert heard.types(lease.id) == LIFE
+    left = [one["starts_in"] for one in heard.payloads if "starts_in" in one]
+    assert [round(seconds, -1) for seconds in left] == [90, 30]
+
+
+def test_the_envelope_is_that_of_oslo_messaging(sqlite_url: str, topic: str) -> None:
+    conf = configure(
+        sqlite_url, topic, servers.RABBITMQ, notifications__publisher_id="blazar.lease"
+    )
+    emitter = MessagingEmitter(conf, servers.RABBITMQ)
+    emitter.publish(notification(1), {"lease_id": "lease", "seq": 1})
+    emitter.close()
+    [message] = broker.take(topic)
+    assert {name: value for name, value in message.items() if not name.startswith("_")} == {
+        "oslo.version": "2.0",
+        "oslo.message": message["oslo.message"],
+        "message_id": "id-1",
+        "publisher_id": "blazar.lease",
+        "event_type": "lease.create",
+        "priority": "INFO",
+        "payload": {"lease_id": "lease", "seq": 1},
+        "timestamp": "2030-01-15 12:00:00.250000",
+    }
+    assert message["_context_project_id"] == "lab"
+
+
+def test_every_topic_gets_every_message(sqlite_url: str, topic: str) -> None:
+    conf = configure(sqlite_url, topic, servers.RABBITMQ)
+    conf.set_override("topics", [topic, f"{topic}-too"], group="notifications")
+    emitter = MessagingEmitter(conf, servers.RABBITMQ)
+    emitter.publish(notification(1), {})
+    emitter.close()
+    assert [one["message_id"] for one in broker.take(topic)] == ["id-1"]
+    assert [one["message_id"] for one in broker.take(f"{topic}-too")] == ["id-1"]
+    broker.remove_queue(f"{topic}-too.info")
+
+
+# A broker that is away.
+
+
+def test_what_happens_while_the_broker_is_away_is_told_when_it_is_back(
+    sqlite_url: str, topic: str, proxy: Proxy
+) -> None:
+    proxy.cut()
+    conf = configure(sqlite_url, topic, broker.through(proxy.port))
+    with listening(conf, topic) as heard, publishing(conf) as runtime:
+        made = make_and_delete(runtime, 4)
+        eventually(lambda: numbered(runtime) == 8, "all can be read meanwhile")
+        assert heard.messages == []
+        proxy.mend()
+        heard.wait_for(8)
+    assert heard.seqs == list(range(1, 9))
+    for lease_id in made:
+        assert heard.types(lease_id) == ["lease.create", "lease.delete"]
+
+
+def test_a_connection_that_breaks_loses_nothing_and_keeps_the_order(
+    sqlite_url: str, topic: str, proxy: Proxy
+) -> None:
+    conf = configure(sqlite_url, topic, broker.through(proxy.port))
+    with listening(conf, topic) as heard, publishing(conf) as runtime:
+        for round_ in range(1, 4):
+            make_and_delete(runtime, 3)
+            proxy.cut()
+            make_and_delete(runtime, 3)
+            proxy.mend()
+            heard.wait_for(round_ * 12)
+    assert heard.seqs == list(range(1, 37))
+
+
+def test_a_message_counts_as_published_when_the_broker_has_confirmed_it(
+    sqlite_url: str, topic: str, proxy: Proxy
+) -> None:
+    url = broker.through(proxy.port)
+    emitter = MessagingEmitter(configure(sqlite_url, topic, url), url)
+    emitter.publish(notification(1), {})
+    proxy.hush()
+    publishing_ = threading.Thread(target=emitter.publish, args=(notification(2), {}), daemon=True)
+    publishing_.start()
+    eventually(lambda: broker.depth(topic) == 2, "the message is at the broker")
+    publishing_.join(0.5)
+    assert publishing_.is_alive()
+    proxy.mend()
+    publishing_.join()
+    emitter.close()
+
+
+def test_a_message_that_was_not_confirmed_is_sent_again_with_the_same_id(
+    sqlite_url: str, topic: str, proxy: Proxy
+) -> None:
+    conf = configure(sqlite_url, topic, broker.through(proxy.port))
+    with publishing(conf) as runtime:
+        first = reserve(runtime, HOURS, 60)
+        eventually(lambda: broker.depth(topic) == 1, "the connection is there")
+        proxy.hush()
+        leases.delete(runtime, first.id)
+        eventually(lambda: broker.depth(topic) == 2, "the message is at the broker")
+        proxy.cut()
+        proxy.mend()
+        eventually(lambda: broker.depth(topic) == 3, "it is sent again")
+    created, deleted, again = broker.take(topic)
+    assert deleted["message_id"] == again["message_id"] != created["message_id"]
+    assert deleted["payload"] == again["payload"]
+
+
+# A broker that is away must not hold us up.
+
+
+@pytest.mark.slow
+def test_a_broker_that_accepts_and_is_silent_is_given_up(
+    sqlite_url: str, topic: str, proxy: Proxy
+) -> None:
+    proxy.hush()
+    url = broker.through(proxy.port)
+    emitter = MessagingEmitter(configure(sqlite_url, topic, url), url)
+    with pytest.raises(Exception, match="timed out"):
+        emitter.publish(notification(1), {})
+    emitter.close()
+
+
+@pytest.mark.slow
+def test_a_broker_that_falls_silent_is_given_up(sqlite_url: str, topic: str, proxy: Proxy) -> None:
+    url = broker.through(proxy.port, heartbeat_timeout_threshold=2)
+    emitter = MessagingEmitter(configure(sqlite_url, topic, url), url)
+    emitter.publish(notification(1), {})
+    proxy.hush()
+    with pytest.raises(Exception, match="timed out"):
+        emitter.publish(notification(2), {})
+    proxy.cut()
+    emitter.close()
+
+
+def test_how_long_a_silent_broker_is_waited_for_is_bounded_unless_configured(
+    sqlite_url: str, topic: str
+) -> None:
+    conf = configure(sqlite_url, topic, servers.RABBITMQ)
+    MessagingEmitter(conf, servers.RABBITMQ)
+    assert conf.oslo_messaging_rabbit.heartbeat_timeout_threshold == 10
+
+
+@pytest.mark.parametrize("trouble", ["closed", "silent", "falls silent"])
+def test_a_manager_stops_although_the_broker_is_away(
+    sqlite_url: str, topic: str, proxy: Proxy, trouble: str
+) -> None:
+    url = broker.through(proxy.port, heartbeat_timeout_threshold=60)  # it may be that patient
+    conf = configure(sqlite_url, topic, url, manager__shutdown_timeout=0.5)
+    if trouble == "closed":
+        proxy.cut()
+    if trouble == "silent":
+        proxy.hush()
+    with publishing(conf) as runtime:  # waits for the end of the manager
+        first = reserve(runtime, HOURS, 60)
+        if trouble == "falls silent":
+            eventually(lambda: broker.depth(topic) == 1, "the connection is there")
+            proxy.hush()
+        leases.delete(runtime, first.id)
+        eventually(lambda: numbered(runtime) == 2, "the relay is at work")
+    proxy.cut()
+    with publishing(configure(sqlite_url, topic, servers.RABBITMQ)):
+        eventually(lambda: broker.depth(topic) >= 2, "the next manager publishes what is left")
+    told = list(dict.fromkeys(one["event_type"] for one in broker.take(topic)))
+    assert told == ["lease.create", "lease.delete"]
+
+
+@pytest.mark.slow
+def test_a_manager_process_ends_when_told_although_the_broker_is_silent(
+    sqlite_url: str, topic: str, proxy: Proxy, tmp_path: Path
+) -> None:
+    proxy.hush()
+    conf = write_config(
+        tmp_path / "climate.conf",
+        database__connection=sqlite_url,
+        notifications__transport_url=broker.through(proxy.port),
+        notifications__topics=topic,
+        manager__shutdown_timeout=1,
+    )
+    with prepared(configure(sqlite_url, topic, servers.RABBITMQ)) as runtime:
+        reserve(runtime, HOURS, 60)
+    with running(tmp_path, "climate-manager", f"--config-file={conf}") as program:
+        program.says("notifications wait in the outbox")
+        assert program.stop() == 0

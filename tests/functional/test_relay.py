@@ -1,0 +1,203 @@
+"""The relay publishes the outbox: all of it, in order, whatever the broker and others do."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from climate.core.notification import Notification
+from climate.manager.relay import Relay
+from tests.conftest import MakeStory
+from tests.functional.emitters import Broken, FakeEmitter, broken_at, log, write, write_many
+from tests.process import eventually
+from tests.service import Story
+
+
+@contextmanager
+def at_work(story: Story, relay: Relay) -> Iterator[None]:
+    """Have a relay work in a thread of its own."""
+    relay.start()
+    try:
+        yield
+    finally:
+        relay.stop()
+        story.runtime.wakeup.close()
+
+
+# A broker that works.
+
+
+def test_more_than_a_batch_is_published_whole_and_in_order(story_everywhere: Story) -> None:
+    story = story_everywhere
+    write_many(story, 250)
+    listener = FakeEmitter()
+    assert Relay(story.runtime, listener, "relay").flush() == 250
+    assert [one.event_type for one, _ in listener.heard] == [f"event {n}" for n in range(250)]
+    assert listener.seqs == list(range(1, 251))
+
+
+def test_each_notification_is_published_once(story_everywhere: Story) -> None:
+    story = story_everywhere
+    listener = FakeEmitter()
+    relay = Relay(story.runtime, listener, "relay")
+    write(story, "lease", "first", "second")
+    assert [relay.flush(), relay.flush()] == [2, 0]
+    write(story, "lease", "third")
+    assert [relay.flush(), relay.flush()] == [1, 0]
+    assert listener.seqs == [1, 2, 3]
+
+
+# A broker that fails.
+
+
+def test_the_relay_stops_where_the_broker_fails_and_goes_on_from_there(
+    story_everywhere: Story,
+) -> None:
+    story = story_everywhere
+    write_many(story, 120)
+    listener = FakeEmitter(broken_at(3, 110))
+    relay = Relay(story.runtime, listener, "relay")
+    for last in (2, 109):
+        with pytest.raises(Broken):
+            relay.flush()
+        assert listener.seqs == list(range(1, last + 1))
+    assert relay.flush() == 11
+    assert listener.seqs == list(range(1, 121))
+
+
+def test_what_waits_for_the_broker_can_be_read(story: Story) -> None:
+    lease = story.reserve()
+    relay = Relay(story.runtime, FakeEmitter(broken_at(1)), "relay")
+    with pytest.raises(Broken):
+        relay.flush()
+    assert [one["event_type"] for one in log(story)] == ["lease.create"]
+    story.reserve(60, 120, name="later")
+    assert len(log(story)) == 1  # not numbered yet
+    relay.flush()
+    assert [one["lease_id"] == lease["id"] for one in log(story)] == [True, False]
+
+
+def test_what_is_tried_again_keeps_its_id(story: Story) -> None:
+    write(story, "lease", "first", "second")
+    tried: list[str] = []
+    fail = broken_at(2)
+
+    def note_and_fail(notification: Notification) -> None:
+        tried.append(notification.message_id)
+        fail(notification)
+
+    relay = Relay(story.runtime, FakeEmitter(note_and_fail), "relay")
+    with pytest.raises(Broken):
+        relay.flush()
+    relay.flush()
+    first, second = (one["message_id"] for one in log(story))
+    assert tried == [first, second, second]
+    assert first != second
+
+
+def test_a_relay_at_work_tries_again_by_itself(make_story: MakeStory) -> None:
+    story = make_story(manager__poll_interval=0.1)
+    write(story, "lease", "first", "second", "third")
+    listener = FakeEmitter(broken_at(2))
+    with at_work(story, Relay(story.runtime, listener, "relay")):
+        eventually(lambda: listener.seqs == [1, 2, 3], "all were published")
+    assert listener.is_closed
+
+
+# Turns.
+
+
+def test_a_second_relay_takes_over_when_the_turn_of_the_first_is_over(
+    story_everywhere: Story,
+) -> None:
+    story = story_everywhere
+    write(story, "lease", "first", "second", "third")
+    died, successor = FakeEmitter(broken_at(2)), FakeEmitter()
+    second = Relay(story.runtime, successor, "second")
+    with pytest.raises(Broken):
+        Relay(story.runtime, died, "first").flush()
+    assert second.flush() == 0
+    story.clock.advance(29)
+    assert second.flush() == 0
+    story.clock.advance(2)
+    assert second.flush() == 2
+    assert (died.seqs, successor.seqs) == ([1], [2, 3])
+
+
+def test_a_relay_that_is_stopped_gives_up_its_turn_at_once(story_everywhere: Story) -> None:
+    story = story_everywhere
+    write(story, "lease", "first")
+    stopped, successor = FakeEmitter(), FakeEmitter()
+    with at_work(story, Relay(story.runtime, stopped, "first")):
+        eventually(lambda: stopped.seqs == [1], "the first was published")
+    write(story, "lease", "second")
+    assert Relay(story.runtime, successor, "second").flush() == 1
+    assert successor.seqs == [2]
+
+
+def test_a_relay_that_was_slower_than_its_turn_leaves_the_rest_to_its_successor(
+    story_everywhere: Story,
+) -> None:
+    story = story_everywhere
+    write_many(story, 9)
+    successor = FakeEmitter()
+    second = Relay(story.runtime, successor, "second")
+
+    def dawdle(notification: Notification) -> None:
+        if notification.seq == 3:
+            story.clock.advance(31)
+            second.flush()
+
+    slow = FakeEmitter(dawdle)
+    first = Relay(story.runtime, slow, "first")
+    first.flush()
+    assert slow.seqs == [1, 2, 3]
+    assert successor.seqs == list(range(1, 10))
+    write(story, "lease", "later")
+    assert (first.flush(), second.flush()) == (0, 1)
+
+
+def test_a_relay_that_is_slow_and_alone_publishes_everything_once(story: Story) -> None:
+    write_many(story, 9)
+    slow = FakeEmitter(lambda _: story.clock.advance(20))
+    assert Relay(story.runtime, slow, "relay").flush() == 9
+    assert slow.seqs == list(range(1, 10))
+
+
+# What is sent.
+
+
+def heads_up(story: Story, delay: float) -> Mapping[str, Any]:
+    """Return what is sent when the relay comes ``delay`` seconds after a heads-up of a minute."""
+    listener = FakeEmitter()
+    story.reserve(2, 60)
+    story.run()  # the heads-up that is due at once
+    story.relay.flush()
+    story.at(1)
+    story.clock.advance(delay)
+    Relay(story.runtime, listener, "manager-1").flush()
+    [(_, payload)] = listener.heard
+    return payload
+
+
+@pytest.mark.parametrize(("delay", "starts_in"), [(0, 60), (20, 40), (59.5, 0.5), (75, -15)])
+def test_starts_in_is_true_when_it_is_sent(story: Story, delay: float, starts_in: float) -> None:
+    sent = heads_up(story, delay)
+    assert sent["starts_in"] == starts_in
+    assert [host["id"] for host in sent["hosts"]] == story.hosts_of(sent["lease_id"])
+
+
+def test_the_log_keeps_what_was_true_when_it_was_written(story: Story) -> None:
+    heads_up(story, 20)
+    assert log(story)[-1]["payload"]["starts_in"] == 60
+
+
+def test_what_is_sent_names_its_number_and_its_id(story: Story) -> None:
+    listener = FakeEmitter()
+    story.reserve()
+    Relay(story.runtime, listener, "relay").flush()
+    [kept] = log(story)
+    [(_, payload)] = listener.heard
+    assert (payload["seq"], payload["message_id"]) == (kept["seq"], kept["message_id"])
+    assert payload["status"] == "PENDING"
