@@ -1,8 +1,8 @@
 """How late do leases start? ``python -m benchmarks.lateness [--database URL] [--leases N]``.
 
 Prints one JSON object a line: ``idle`` is a manager as shipped (timer, wake-up hints, poll as a
-net), ``poll`` the same manager reduced to looking every 10 s, both in this run, one after the
-other. Lateness is the moment the plugin's start is called, less the moment it was due, of
+net, relay), ``poll`` its dispatcher reduced to looking every 10 s, both in this run, one after
+the other. Lateness is the moment the plugin's start is called, less the moment it was due, of
 ``n`` leases spread over ``--seconds``; milliseconds.
 
 The database must be empty or none of ours: by default it is a temporary SQLite file.
@@ -10,6 +10,7 @@ The database must be empty or none of ours: by default it is a temporary SQLite 
 
 import argparse
 import json
+import logging
 import tempfile
 import threading
 import time
@@ -27,7 +28,9 @@ from climate.db import schema
 from climate.manager import leases
 from climate.manager.dispatcher import Dispatcher, owner_name
 from climate.manager.leases import LeaseRequest, Owner, ReservationRequest
+from climate.manager.relay import Relay
 from climate.manager.runtime import Runtime
+from climate.notifications.emit import LogEmitter
 from climate.plugins.base import Found, RequestSchema, ResourcePlugin
 
 _POLL = 10.0
@@ -112,6 +115,7 @@ def _measure(
 def _runtime(url: str, watch: Stopwatch) -> Runtime:
     conf = config.new()
     config.load(conf, "benchmarks.lateness", [])
+    logging.getLogger("climate").setLevel(logging.WARNING)
     conf.set_override("connection", url, group="database")
     runtime = service.make_runtime(conf)
     schema.upgrade(runtime.database)
@@ -134,10 +138,11 @@ def _make_leases(runtime: Runtime, count: int, seconds: float) -> None:
 
 
 def _as_shipped(runtime: Runtime, stopping: threading.Event) -> None:
-    dispatcher = Dispatcher(runtime, owner_name())
-    dispatcher.start()
+    owner = owner_name()
+    manager = service.Manager(Dispatcher(runtime, owner), Relay(runtime, LogEmitter(), owner))
+    manager.start()
     stopping.wait()
-    dispatcher.stop()
+    manager.stop()
 
 
 def _by_polling(runtime: Runtime, stopping: threading.Event) -> None:

@@ -15,9 +15,11 @@ from sqlalchemy.engine import make_url
 
 from climate import config, service
 from climate.core.lease import Lease
+from climate.core.notification import Notification
 from climate.manager import hosts, leases, notifications
 from climate.manager.runtime import Runtime
 from climate.notifications import listen
+from climate.notifications.emit import MessagingEmitter
 from tests import servers
 from tests.process import eventually
 from tests.proxy import Proxy
@@ -47,11 +49,20 @@ def channel() -> Iterator[Any]:
 
 def depth(topic: str) -> int:
     """Return how many messages nobody took from a topic yet."""
+    return _count(f"{topic}.info") or 0
+
+
+def has_queue(name: str) -> bool:
+    """Tell whether there is such a queue."""
+    return _count(name) is not None
+
+
+def _count(queue: str) -> int | None:
     with channel() as opened:
         try:
-            return int(opened.queue_declare(f"{topic}.info", passive=True).message_count)
+            return int(opened.queue_declare(queue, passive=True).message_count)
         except opened.connection.channel_errors:
-            return 0
+            return None
 
 
 def remove_queue(name: str) -> None:
@@ -94,6 +105,28 @@ class Heard:
     def wait_for(self, count: int) -> None:
         """Wait until ``count`` different messages arrived."""
         eventually(lambda: len(self.payloads) >= count, f"{count} messages at the listener")
+
+
+def notification(number: int) -> Notification:
+    """Return a notification about nothing in particular."""
+    return Notification(
+        seq=number,
+        message_id=f"id-{number}",
+        event_type="lease.create",
+        lease_id="lease",
+        project_id="lab",
+        payload={},
+        created_at=dt.datetime(2030, 1, 15, 12, 0, 0, 250_000, tzinfo=dt.UTC),
+    )
+
+
+def publish(topic: str, count: int) -> None:
+    """Publish notifications 1 to ``count``."""
+    conf = configure("sqlite://", topic, servers.RABBITMQ)
+    emitter = MessagingEmitter(conf, servers.RABBITMQ)
+    for number in range(1, count + 1):
+        emitter.publish(notification(number), {"seq": number, "message_id": f"id-{number}"})
+    emitter.close()
 
 
 def configure(database_url: str, topic: str, transport_url: str, **options: object) -> ConfigOpts:

@@ -96,12 +96,23 @@ def make_story(sqlite_url: str, clock: ManualClock, tmp_path: Path) -> Iterator[
         story.close()
 
 
-@pytest.fixture
-def story(make_story: MakeStory) -> Story:
-    """Return a service on SQLite with hosts sim-1 .. sim-4 registered, at noon."""
-    made = make_story()
+@pytest.fixture(scope="session")
+def hosts_template(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an SQLite file in which hosts sim-1 .. sim-4 are registered; tests copy it."""
+    folder = tmp_path_factory.mktemp("hosts")
+    path = folder / "climate.sqlite"
+    shutil.copy(sqlite_template, path)
+    made = _story(f"sqlite:///{path}", ManualClock(NOON), folder)
     made.register(4)
-    return made
+    made.close()
+    return path
+
+
+@pytest.fixture
+def story(make_story: MakeStory, hosts_template: Path, tmp_path: Path) -> Story:
+    """Return a service on SQLite with hosts sim-1 .. sim-4 registered, at noon."""
+    shutil.copy(hosts_template, tmp_path / "climate.sqlite")
+    return make_story()
 
 
 @pytest.fixture

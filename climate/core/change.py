@@ -22,11 +22,19 @@ class Change:
     before_end: datetime | None = None
 
 
-def check_changeable(lease: Lease, *, only_name: bool) -> None:
-    """Raise LeaseBusy or Conflict if the lease cannot be changed at all, or only renamed."""
+def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False) -> None:
+    """Raise LeaseBusy, Conflict or InvalidDate if the lease cannot be changed (in that way).
+
+    ``wants_more`` tells whether its reservations are to change.
+    """
     if lease.status not in STABLE_LEASE:
         raise LeaseBusy(
             f"Lease {lease.id} is {lease.status.value}: wait until that is over and try again"
+        )
+    if lease.status is LeaseStatus.ERROR and wants_more:
+        raise Conflict(
+            f"Lease {lease.id} is in ERROR: what it reserves cannot be changed, only its name and"
+            " its end"
         )
     if lease.status is LeaseStatus.TERMINATED and not only_name:
         raise InvalidDate(f"Lease {lease.id} has ended: only its name can be changed")

@@ -33,6 +33,8 @@ GUARD = "allocations_no_overlap"
 
 _LOCK_WAIT = 10
 _STATEMENT_WAIT = 30
+# A process that is frozen in a transaction (a paused machine) must not hold its locks for ever.
+_IDLE_WAIT = 30
 # PostgreSQL: serialization failure, deadlock, lock timeout, exclusion violation (the guard), and
 # a unique key that somebody else inserted after we looked: the next run will see it.
 _PG_TRANSIENT = {"40001", "40P01", "55P03", "23P01", "23505"}
@@ -134,9 +136,13 @@ def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
         settings = (
             f"-c timezone=utc -c jit=off -c lock_timeout={_LOCK_WAIT}s"
             f" -c statement_timeout={_STATEMENT_WAIT}s"
+            f" -c idle_in_transaction_session_timeout={_IDLE_WAIT}s"
         )
         return {**options, "connect_args": {"connect_timeout": 5, "options": settings}}
-    session = f"SET time_zone = '+00:00', innodb_lock_wait_timeout = {_LOCK_WAIT}"
+    session = (
+        f"SET time_zone = '+00:00', innodb_lock_wait_timeout = {_LOCK_WAIT},"
+        f" idle_transaction_timeout = {_IDLE_WAIT}"
+    )
     timeouts = {"connect_timeout": 5, "read_timeout": _STATEMENT_WAIT, "charset": "utf8mb4"}
     return {**options, "connect_args": {"init_command": session, **timeouts}}
 

@@ -14,9 +14,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from climate.core.errors import NotFound
 from climate.core.lease import Event, Lease, Reservation, Resource
 from climate.core.lifecycle import (
     LEASE,
+    OPEN_EVENT,
     RESERVATION,
     EventStatus,
     LeaseStatus,
@@ -237,16 +239,31 @@ def _tell(session: Session, claim: Claim, lease: Lease, event: Event, now: datet
         return
     if event.kind != BEFORE_START:
         announce(session, lease.id, event.kind, now)
-    elif lease.status is LeaseStatus.PENDING and now < lease.window.start:
+    elif (
+        lease.status is LeaseStatus.PENDING
+        and now < lease.window.start
+        and not _is_overtaken(lease, event, now)
+    ):
         starts_in = (lease.window.start - now).total_seconds()
         announce(session, lease.id, event.kind, now, starts_in=starts_in)
 
 
+def _is_overtaken(lease: Lease, heads_up: Event, now: datetime) -> bool:
+    """Tell whether a later heads-up is due too: after down time one says it all."""
+    return any(
+        other.kind == BEFORE_START
+        and other.status in OPEN_EVENT
+        and heads_up.due_at < other.due_at <= now
+        for other in lease.events
+    )
+
+
 def _lease_of(session: Session, claim: Claim) -> Lease | None:
     """Lock and return the lease of a claim; None if the claim is not ours any more."""
-    if not leases.exists(session, claim.lease_id):
+    try:
+        lease = leases.get(session, claim.lease_id, lock=True)
+    except NotFound:
         return None
-    lease = leases.get(session, claim.lease_id, lock=True)
     if not events.is_mine(session, claim.event_id, claim.owner, claim.attempt):
         LOG.warning("event %s of lease %s was taken over", claim.event_id, claim.lease_id)
         return None

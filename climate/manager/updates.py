@@ -71,7 +71,7 @@ def update(runtime: Runtime, lease_id: str, change: LeaseChange) -> Lease:
 
     def work(session: Session) -> Lease:
         lease = leases.get(session, lease_id, lock=True)
-        check_changeable(lease, only_name=change.only_name)
+        check_changeable(lease, only_name=change.only_name, wants_more=bool(change.reservations))
         if change == LeaseChange():
             return lease
         renamed = replace(lease, name=change.name or lease.name, updated_at=now)

@@ -73,6 +73,7 @@ def from_broker(
         pool=queue,
     )
     listener.start(override_pool_size=1)  # more threads would mix up the order
+    LOG.info("following %s by queue %s", ", ".join(topics), queue)
     try:
         yield
     finally:

@@ -1,15 +1,19 @@
-"""A running ``climate-standalone`` that all client tests share, and a lease of one's own in it."""
+"""A running ``climate-standalone`` that tests share, and what one test has to itself."""
 
 import datetime as dt
+import gc
 import itertools
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import broker, servers
 from tests.clients import OpenStack, at
 from tests.process import Service, standalone
+from tests.proxy import Proxy
 from tests.service import host_reservation
 
 _days = itertools.count(2)
@@ -54,3 +58,20 @@ def openstack(service: Service, home: Path) -> Iterator[OpenStack]:
     pytest.importorskip("blazarclient", reason="python-blazarclient is not installed")
     with OpenStack(home, f"{service.url}/v1") as shell:
         yield shell
+
+
+@pytest.fixture
+def topic() -> Iterator[str]:
+    """Return a topic at the broker that no other test uses."""
+    servers.need("rabbitmq")
+    name = f"climate-test-{uuid.uuid4().hex[:12]}"
+    yield name
+    broker.remove_queue(f"{name}.info")
+
+
+@pytest.fixture
+def way(topic: str) -> Iterator[Proxy]:
+    """Return a way to the broker that can be cut."""
+    with broker.proxy() as made:
+        yield made
+    gc.collect()  # py-amqp leaves sockets that broke to it; here their warnings are expected

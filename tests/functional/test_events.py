@@ -182,12 +182,14 @@ def test_own_heads_ups_move_with_the_start(story: Story) -> None:
     assert times(moved, "before_start_lease") == ["14:45"]
 
 
-def test_a_change_of_the_end_alone_announces_no_start(story: Story) -> None:
-    lease = story.reserve(120, 240)
+def test_a_change_of_the_end_alone_does_not_announce_the_start_again(story: Story) -> None:
+    lease = story.reserve(30, 240)
+    story.run()
+    assert heads_ups(story, lease) == [1800]
     moved = put(story, lease, end_date=story.date(300))
     assert times(moved, "before_start_lease") == times(lease, "before_start_lease")
-    story.run()
-    assert heads_ups(story, lease) == []
+    story.at(1)
+    assert heads_ups(story, lease) == [1800]
 
 
 def test_a_lease_brought_forward_to_now_has_nothing_left_to_announce(story: Story) -> None:
@@ -245,3 +247,15 @@ def test_before_end_that_was_sent_is_not_sent_again_for_a_nearer_end(story: Stor
     put(story, lease, end_date=story.date(30))
     story.run()
     assert told(story, lease) == ["start_lease", "before_end_lease"]
+
+
+def test_heads_ups_missed_while_no_manager_ran_are_told_once(story: Story) -> None:
+    lease = story.reserve(120, 240)
+    story.clock.advance(115 * 60)
+    story.run()
+    heads_ups = [
+        one["payload"]["starts_in"]
+        for one in story.published(lease["id"])
+        if one["event_type"] == "lease.event.before_start_lease"
+    ]
+    assert heads_ups == [300.0]

@@ -1,20 +1,15 @@
 """Notifications on a real RabbitMQ: all of them, in order, whatever happens to the broker."""
 
-import datetime as dt
-import gc
 import threading
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from climate.core.notification import Notification
 from climate.manager import leases
 from climate.manager.runtime import Runtime
 from climate.notifications.emit import MessagingEmitter
 from tests import broker, servers
-from tests.broker import configure, listening, numbered, prepared, publishing, reserve
+from tests.broker import configure, listening, notification, numbered, prepared, publishing, reserve
 from tests.process import eventually, running, write_config
 from tests.proxy import Proxy
 
@@ -30,35 +25,6 @@ LIFE = [
     "lease.event.end_lease",
 ]
 HOURS = 3600.0
-
-
-@pytest.fixture
-def topic() -> Iterator[str]:
-    """Return a topic that nobody else uses."""
-    servers.need("rabbitmq")
-    name = f"climate-test-{uuid.uuid4().hex[:12]}"
-    yield name
-    broker.remove_queue(f"{name}.info")
-
-
-@pytest.fixture
-def proxy(topic: str) -> Iterator[Proxy]:
-    """Return the only way that the service has to its broker."""
-    with broker.proxy() as made:
-        yield made
-    gc.collect()
-
-
-def notification(number: int) -> Notification:
-    return Notification(
-        seq=number,
-        message_id=f"id-{number}",
-        event_type="lease.create",
-        lease_id="lease",
-        project_id="lab",
-        payload={},
-        created_at=dt.datetime(2030, 1, 15, 12, 0, 0, 250_000, tzinfo=dt.UTC),
-    )
 
 
 def make_and_delete(runtime: Runtime, count: int) -> list[str]:
@@ -141,15 +107,15 @@ def test_every_topic_gets_every_message(sqlite_url: str, topic: str) -> None:
 
 
 def test_what_happens_while_the_broker_is_away_is_told_when_it_is_back(
-    sqlite_url: str, topic: str, proxy: Proxy
+    sqlite_url: str, topic: str, way: Proxy
 ) -> None:
-    proxy.cut()
-    conf = configure(sqlite_url, topic, broker.through(proxy.port))
+    way.cut()
+    conf = configure(sqlite_url, topic, broker.through(way.port))
     with listening(conf, topic) as heard, publishing(conf) as runtime:
         made = make_and_delete(runtime, 4)
         eventually(lambda: numbered(runtime) == 8, "all can be read meanwhile")
         assert heard.messages == []
-        proxy.mend()
+        way.mend()
         heard.wait_for(8)
     assert heard.seqs == list(range(1, 9))
     for lease_id in made:
@@ -157,48 +123,48 @@ def test_what_happens_while_the_broker_is_away_is_told_when_it_is_back(
 
 
 def test_a_connection_that_breaks_loses_nothing_and_keeps_the_order(
-    sqlite_url: str, topic: str, proxy: Proxy
+    sqlite_url: str, topic: str, way: Proxy
 ) -> None:
-    conf = configure(sqlite_url, topic, broker.through(proxy.port))
+    conf = configure(sqlite_url, topic, broker.through(way.port))
     with listening(conf, topic) as heard, publishing(conf) as runtime:
         for round_ in range(1, 4):
             make_and_delete(runtime, 3)
-            proxy.cut()
+            way.cut()
             make_and_delete(runtime, 3)
-            proxy.mend()
+            way.mend()
             heard.wait_for(round_ * 12)
     assert heard.seqs == list(range(1, 37))
 
 
 def test_a_message_counts_as_published_when_the_broker_has_confirmed_it(
-    sqlite_url: str, topic: str, proxy: Proxy
+    sqlite_url: str, topic: str, way: Proxy
 ) -> None:
-    url = broker.through(proxy.port)
+    url = broker.through(way.port)
     emitter = MessagingEmitter(configure(sqlite_url, topic, url), url)
     emitter.publish(notification(1), {})
-    proxy.hush()
+    way.hush()
     publishing_ = threading.Thread(target=emitter.publish, args=(notification(2), {}), daemon=True)
     publishing_.start()
     eventually(lambda: broker.depth(topic) == 2, "the message is at the broker")
     publishing_.join(0.5)
     assert publishing_.is_alive()
-    proxy.mend()
+    way.mend()
     publishing_.join()
     emitter.close()
 
 
 def test_a_message_that_was_not_confirmed_is_sent_again_with_the_same_id(
-    sqlite_url: str, topic: str, proxy: Proxy
+    sqlite_url: str, topic: str, way: Proxy
 ) -> None:
-    conf = configure(sqlite_url, topic, broker.through(proxy.port))
+    conf = configure(sqlite_url, topic, broker.through(way.port))
     with publishing(conf) as runtime:
         first = reserve(runtime, HOURS, 60)
         eventually(lambda: broker.depth(topic) == 1, "the connection is there")
-        proxy.hush()
+        way.hush()
         leases.delete(runtime, first.id)
         eventually(lambda: broker.depth(topic) == 2, "the message is at the broker")
-        proxy.cut()
-        proxy.mend()
+        way.cut()
+        way.mend()
         eventually(lambda: broker.depth(topic) == 3, "it is sent again")
     created, deleted, again = broker.take(topic)
     assert deleted["message_id"] == again["message_id"] != created["message_id"]
@@ -210,10 +176,10 @@ def test_a_message_that_was_not_confirmed_is_sent_again_with_the_same_id(
 
 @pytest.mark.slow
 def test_a_broker_that_accepts_and_is_silent_is_given_up(
-    sqlite_url: str, topic: str, proxy: Proxy
+    sqlite_url: str, topic: str, way: Proxy
 ) -> None:
-    proxy.hush()
-    url = broker.through(proxy.port)
+    way.hush()
+    url = broker.through(way.port)
     emitter = MessagingEmitter(configure(sqlite_url, topic, url), url)
     with pytest.raises(Exception, match="timed out"):
         emitter.publish(notification(1), {})
@@ -221,14 +187,14 @@ def test_a_broker_that_accepts_and_is_silent_is_given_up(
 
 
 @pytest.mark.slow
-def test_a_broker_that_falls_silent_is_given_up(sqlite_url: str, topic: str, proxy: Proxy) -> None:
-    url = broker.through(proxy.port, heartbeat_timeout_threshold=2)
+def test_a_broker_that_falls_silent_is_given_up(sqlite_url: str, topic: str, way: Proxy) -> None:
+    url = broker.through(way.port, heartbeat_timeout_threshold=2)
     emitter = MessagingEmitter(configure(sqlite_url, topic, url), url)
     emitter.publish(notification(1), {})
-    proxy.hush()
+    way.hush()
     with pytest.raises(Exception, match="timed out"):
         emitter.publish(notification(2), {})
-    proxy.cut()
+    way.cut()
     emitter.close()
 
 
@@ -242,22 +208,22 @@ def test_how_long_a_silent_broker_is_waited_for_is_bounded_unless_configured(
 
 @pytest.mark.parametrize("trouble", ["closed", "silent", "falls silent"])
 def test_a_manager_stops_although_the_broker_is_away(
-    sqlite_url: str, topic: str, proxy: Proxy, trouble: str
+    sqlite_url: str, topic: str, way: Proxy, trouble: str
 ) -> None:
-    url = broker.through(proxy.port, heartbeat_timeout_threshold=60)  # it may be that patient
+    url = broker.through(way.port, heartbeat_timeout_threshold=60)  # it may be that patient
     conf = configure(sqlite_url, topic, url, manager__shutdown_timeout=0.5)
     if trouble == "closed":
-        proxy.cut()
+        way.cut()
     if trouble == "silent":
-        proxy.hush()
+        way.hush()
     with publishing(conf) as runtime:  # waits for the end of the manager
         first = reserve(runtime, HOURS, 60)
         if trouble == "falls silent":
             eventually(lambda: broker.depth(topic) == 1, "the connection is there")
-            proxy.hush()
+            way.hush()
         leases.delete(runtime, first.id)
         eventually(lambda: numbered(runtime) == 2, "the relay is at work")
-    proxy.cut()
+    way.cut()
     with publishing(configure(sqlite_url, topic, servers.RABBITMQ)):
         eventually(lambda: broker.depth(topic) >= 2, "the next manager publishes what is left")
     told = list(dict.fromkeys(one["event_type"] for one in broker.take(topic)))
@@ -266,13 +232,13 @@ def test_a_manager_stops_although_the_broker_is_away(
 
 @pytest.mark.slow
 def test_a_manager_process_ends_when_told_although_the_broker_is_silent(
-    sqlite_url: str, topic: str, proxy: Proxy, tmp_path: Path
+    sqlite_url: str, topic: str, way: Proxy, tmp_path: Path
 ) -> None:
-    proxy.hush()
+    way.hush()
     conf = write_config(
         tmp_path / "climate.conf",
         database__connection=sqlite_url,
-        notifications__transport_url=broker.through(proxy.port),
+        notifications__transport_url=broker.through(way.port),
         notifications__topics=topic,
         manager__shutdown_timeout=1,
     )

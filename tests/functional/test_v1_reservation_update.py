@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import MakeStory
 from tests.service import Story, host_reservation
 
 BIG = '["==", "$vcpus", "64"]'  # of sim-1 .. sim-4 only sim-4
@@ -260,3 +261,16 @@ def test_what_an_active_reservation_gained_is_taken_back_at_its_end(story: Story
     assert story.lease(lease["id"])["status"] == "TERMINATED"
     assert pool(story, lease) == []
     assert story.cloud._world.holder == {}
+
+
+def test_a_lease_in_error_gets_no_more_hosts_but_can_be_renamed_and_ended(
+    make_story: MakeStory,
+) -> None:
+    story = make_story(simulated__failure_rate=1.0, manager__event_max_retries=0)
+    story.register(2)
+    lease = story.reserve(0, 120)
+    story.run()
+    assert story.lease(lease["id"])["status"] == "ERROR"
+    more = {"reservations": [{"id": lease["reservations"][0]["id"], "max": 2}]}
+    assert "ERROR" in story.refused(409, "PUT", f"/v1/leases/{lease['id']}", more)
+    story.ok("PUT", f"/v1/leases/{lease['id']}", {"name": "renamed", "end_date": story.date(60)})

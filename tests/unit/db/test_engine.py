@@ -176,6 +176,16 @@ def test_a_new_statement_sees_what_others_have_committed_since(database: Databas
     assert database.write(work) == (0, 1)
 
 
+@pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
+def test_the_server_ends_a_transaction_that_is_left_open(database: Database) -> None:
+    setting = {
+        "postgresql": "SHOW idle_in_transaction_session_timeout",
+        "mysql": "SELECT @@idle_transaction_timeout",
+    }[database.dialect]
+    with database.read() as session:
+        assert session.connection().exec_driver_sql(setting).scalar() in {"30s", 30}
+
+
 def test_on_sqlite_a_writer_has_the_database_from_the_first_moment(sqlite_url: str) -> None:
     database = Database(sqlite_url)
     impatient = sa.create_engine(sqlite_url, connect_args={"timeout": 0})

@@ -1,0 +1,282 @@
+"""``climate-listen``: what is published, one JSON object a line, until it is told to stop."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import broker, servers
+from tests.process import (
+    BIN,
+    DEADLINE,
+    Program,
+    Service,
+    date,
+    environment,
+    eventually,
+    free_port,
+    running,
+)
+from tests.proxy import Proxy
+
+SIGNALS = [signal.SIGTERM, signal.SIGINT]
+
+
+def heard(program: Program) -> list[dict[str, Any]]:
+    """Return what a listener has printed, line by line."""
+    return [json.loads(line) for line in program.output.splitlines()]
+
+
+def seqs(program: Program) -> list[int]:
+    return [one["seq"] for one in heard(program)]
+
+
+def ends(program: Program, number: int = signal.SIGTERM) -> None:
+    """Tell a listener to end; it does, without a complaint."""
+    program.signal(number)
+    assert program.wait() == 0, program.errors
+    assert "Traceback" not in program.errors
+    assert program.output == "" or program.output.endswith("\n")
+
+
+def announce(service: Service) -> str:
+    """Make a lease of nothing, of which nothing is told but that it was made."""
+    days = 24 * 60
+    body = {"name": "far", "start_date": date(300 * days), "end_date": date(301 * days)}
+    return str(service.ok("POST", "/v1/leases", {**body, "reservations": []})["lease"]["id"])
+
+
+# Over HTTP.
+
+
+@contextmanager
+def following(home: Path, url: str, *arguments: str) -> Iterator[Program]:
+    """Run a listener over HTTP."""
+    with running(home, "climate-listen", "--url", url, *arguments) as program:
+        yield program
+
+
+@contextmanager
+def standalone_at(home: Path, port: int) -> Iterator[Service]:
+    """Run a service on a given port, with its database in ``home``."""
+    database = f"sqlite:///{home}/c.sqlite"
+    arguments = ("--port", str(port), "--database", database)
+    with running(home, "climate-standalone", *arguments) as program:
+        program.says("climate is ready at")
+        yield Service(port)
+
+
+def test_a_listener_prints_what_was_and_what_comes(
+    service: Service, lease: dict[str, Any], tmp_path: Path
+) -> None:
+    with following(tmp_path, service.url) as program:
+        program.says(lease["id"])
+        service.ok("DELETE", f"/v1/leases/{lease['id']}")
+        program.says("lease.delete")
+        ends(program)
+    mine = [one for one in heard(program) if one["lease_id"] == lease["id"]]
+    assert [one["event_type"] for one in mine] == ["lease.create", "lease.delete"]
+    assert mine[0]["name"] == lease["name"]
+    assert mine[0]["message_id"] != mine[1]["message_id"]
+    assert seqs(program) == list(range(1, len(seqs(program)) + 1))
+
+
+def test_a_listener_starts_after_the_number_it_is_given(
+    service: Service, lease: dict[str, Any], tmp_path: Path
+) -> None:
+    newest = eventually(lambda: created(service, lease["id"]), "the lease is announced")
+    later = announce(service)
+    with following(tmp_path, service.url, "--after", str(newest)) as program:
+        program.says(later)
+        ends(program)
+    assert lease["id"] not in program.output
+
+
+def created(service: Service, lease_id: str) -> int:
+    """Return the number of a lease's first notification, 0 if there is none yet."""
+    found = service.ok("GET", "/v2/notifications?limit=1000")["notifications"]
+    return next((one["seq"] for one in found if one["lease_id"] == lease_id), 0)
+
+
+def test_a_listener_waits_for_the_service_and_survives_its_restart(tmp_path: Path) -> None:
+    port = free_port()
+    with following(tmp_path, f"http://127.0.0.1:{port}") as program:
+        program.says("does not answer")
+        with standalone_at(tmp_path, port) as service:
+            program.says(announce(service))
+        before = program.errors.count("does not answer")
+        eventually(lambda: program.errors.count("does not answer") > before, "it asks in vain")
+        with standalone_at(tmp_path, port) as service:
+            program.says(announce(service))
+        ends(program)
+    assert seqs(program) == [1, 2]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_listener_ends_when_told(service: Service, tmp_path: Path, number: int) -> None:
+    with following(tmp_path, service.url) as program:
+        program.says(announce(service))
+        ends(program, number)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_listener_ends_when_told_although_the_service_is_away(
+    tmp_path: Path, number: int
+) -> None:
+    with following(tmp_path, f"http://127.0.0.1:{free_port()}") as program:
+        program.says("asking again in 2")
+        ends(program, number)
+
+
+@pytest.mark.parametrize(
+    ("path", "arguments", "reason"),
+    [
+        ("", ["--token", "nobody"], "X-Auth-Token must be"),
+        ("", ["--after=-1"], "after must be a whole number"),
+        ("/nowhere", [], "404"),
+    ],
+)
+def test_a_listener_that_is_refused_says_why_and_ends(
+    service: Service, tmp_path: Path, path: str, arguments: list[str], reason: str
+) -> None:
+    with following(tmp_path, f"{service.url}{path}", *arguments) as program:
+        assert program.wait() == 1
+    assert program.last_words.startswith("climate-listen: ")
+    assert reason in program.last_words
+    assert "Traceback" not in program.errors
+
+
+@pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1/", "http://"])
+def test_a_listener_knows_a_bad_url(tmp_path: Path, url: str) -> None:
+    with following(tmp_path, url) as program:
+        assert program.wait() == 1
+    assert program.last_words.startswith(f"climate-listen: {url.rstrip('/')}")
+
+
+def test_a_listener_ends_when_nobody_reads_any_more(service: Service, tmp_path: Path) -> None:
+    announce(service)
+    command = [BIN / "climate-listen", "--url", service.url]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment(tmp_path),
+    ) as program:
+        assert program.stdout is not None
+        assert json.loads(program.stdout.readline())["seq"] == 1
+        program.stdout.close()
+        announce(service)
+        assert program.wait(DEADLINE) == 0
+        assert program.stderr is not None
+        assert b"Traceback" not in program.stderr.read()
+
+
+# Over RabbitMQ.
+
+
+@contextmanager
+def subscribed(home: Path, topic: str, *arguments: str, url: str = "") -> Iterator[Program]:
+    """Run a listener at the broker, and wait until it follows."""
+    given = ("--transport-url", url or servers.RABBITMQ, "--topic", topic, *arguments)
+    with running(home, "climate-listen", *given) as program:
+        yield program.says(f"following {topic}")
+
+
+def queue_of(program: Program) -> str:
+    [line] = [line for line in program.errors.splitlines() if " by queue " in line]
+    return line.rpartition(" ")[2]
+
+
+def test_everybody_who_listens_hears_everything(topic: str, tmp_path: Path) -> None:
+    with subscribed(tmp_path, topic) as first, subscribed(tmp_path, topic) as second:
+        broker.publish(topic, 3)
+        for program in (first, second):
+            eventually(lambda program=program: len(heard(program)) == 3, "all was heard")
+            ends(program)
+    assert seqs(first) == seqs(second) == [1, 2, 3]
+    assert heard(first)[0]["event_type"] == "lease.create"
+    assert broker.depth(topic) == 3  # taken from nobody
+
+
+def test_a_listener_leaves_no_queue_behind(topic: str, tmp_path: Path) -> None:
+    with subscribed(tmp_path, topic) as program:
+        assert broker.has_queue(queue_of(program))
+        ends(program)
+    assert not broker.has_queue(queue_of(program))
+
+
+@pytest.fixture
+def pool(topic: str) -> Iterator[str]:
+    """Return a name that listeners may share."""
+    yield f"{topic}-pool"
+    broker.remove_queue(f"{topic}-pool")
+
+
+def test_a_pool_keeps_what_comes_while_nobody_listens(
+    topic: str, pool: str, tmp_path: Path
+) -> None:
+    with subscribed(tmp_path, topic, "--pool", pool) as program:
+        ends(program)
+    broker.publish(topic, 300)
+    with subscribed(tmp_path, topic, "--pool", pool) as program:
+        eventually(lambda: len(heard(program)) == 300, "all was heard")
+        ends(program)
+    assert seqs(program) == list(range(1, 301))
+
+
+def test_listeners_of_a_pool_share_what_comes(topic: str, pool: str, tmp_path: Path) -> None:
+    arguments = ("--pool", pool)
+    with (
+        subscribed(tmp_path, topic, *arguments) as first,
+        subscribed(tmp_path, topic, *arguments) as second,
+    ):
+
+        def total() -> int:
+            return len(heard(first)) + len(heard(second))
+
+        published = 0
+        while not (heard(first) and heard(second)):  # one may be ready before the other
+            broker.publish(topic, 10)
+            published += 10
+            eventually(lambda wanted=published: total() >= wanted, "all was heard")
+        ends(first)
+        ends(second)
+    assert total() == published
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_listener_waits_for_the_broker_until_it_is_told_to_end(
+    topic: str, way: Proxy, tmp_path: Path, number: int
+) -> None:
+    way.cut()
+    arguments = ("--transport-url", broker.through(way.port), "--topic", topic)
+    with running(tmp_path, "climate-listen", *arguments) as program:
+        program.says("Connection refused")
+        ends(program, number)
+
+
+def test_a_listener_goes_on_when_the_broker_is_back(topic: str, way: Proxy, tmp_path: Path) -> None:
+    with subscribed(tmp_path, topic, url=broker.through(way.port)) as program:
+        way.cut()
+        program.says("is unreachable")
+        broker.publish(topic, 2)
+        way.mend()
+        eventually(lambda: seqs(program) == [1, 2], "all was heard")
+        ends(program)
+
+
+def test_a_listener_ends_when_told_although_the_broker_went_away(
+    topic: str, way: Proxy, tmp_path: Path
+) -> None:
+    with subscribed(tmp_path, topic, url=broker.through(way.port)) as program:
+        way.cut()
+        program.says("is unreachable")
+        ends(program)
+    assert "stays at the broker" in program.errors
+    broker.remove_queue(queue_of(program))
