@@ -18,7 +18,7 @@ EXTRAS_DEV := $(EXTRAS),dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev run test test-sqlite coverage lint format type check config \
+.PHONY: help install install-dev run test test-slow test-sqlite coverage lint format type check config \
 	bench constraints clean
 
 help: ## Show this list
@@ -34,6 +34,9 @@ run: $(INSTALLED) ## Run the service on this machine (PORT=1234 DATABASE=sqlite:
 
 test: $(INSTALLED) ## Run the tests on every database that is reachable (ARGS='-k lease')
 	$(BIN)/pytest $(ARGS)
+
+test-slow: $(INSTALLED) ## Run the tests that take minutes
+	$(BIN)/pytest -m slow $(ARGS)
 
 test-sqlite: $(INSTALLED) ## Run the tests on SQLite only
 	CLIMATE_TEST_DATABASES=sqlite $(BIN)/pytest $(ARGS)

@@ -180,6 +180,7 @@ def _manager(conf: ConfigOpts) -> None:
         schema.check(runtime.database)
         made = service.make_manager(conf, runtime)
         stopping = service.stop_on_signal()
+        service.settle()
         made.start()
         LOG.info("climate-manager is at work")
         stopping.wait()
@@ -208,7 +209,7 @@ def _listen(conf: ConfigOpts, given: argparse.Namespace) -> None:
         with listening.from_broker(conf, broker, conf.notifications.topics, _print, given.pool):
             threading.Event().wait()
             return
-    url = given.url or f"http://{conf.host}:{conf.port}"
+    url = given.url or _url(conf.host, conf.port)
     for notification in listening.from_http(url, given.token, given.after):
         known = {name: notification[name] for name in ("seq", "message_id")}
         _print(notification["event_type"], {**notification["payload"], **known})
@@ -221,6 +222,11 @@ def _print(event_type: str, payload: dict[str, Any]) -> None:
     except BrokenPipeError:  # who reads has seen enough, as in `climate-listen | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _url(host: str, port: int) -> str:
+    """Return the address as one can open it; an IPv6 address needs brackets."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _check_address(conf: ConfigOpts) -> None:
@@ -264,9 +270,10 @@ def _bound(conf: ConfigOpts, app: Flask) -> Iterator[Any]:
 def _serve(conf: ConfigOpts, server: Any) -> None:  # noqa: ANN401 - waitress is untyped
     """Serve until SIGTERM, then finish the requests under way."""
     stopping = service.stop_on_signal()
+    service.settle()
     thread = threading.Thread(target=server.run, name="http", daemon=True)
     thread.start()
-    sys.stdout.write(f"climate is ready at http://{conf.host}:{server.effective_port}\n")
+    sys.stdout.write(f"climate is ready at {_url(conf.host, server.effective_port)}\n")
     sys.stdout.flush()
     stopping.wait()
     server.close()

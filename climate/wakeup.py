@@ -70,8 +70,8 @@ class PostgresWakeup(LocalWakeup):
         try:
             with self._engine.connect() as connection:
                 connection.exec_driver_sql(f"NOTIFY {_CHANNEL}")
-        except Exception:
-            LOG.warning("wake-up hint not sent, the next poll will find the work", exc_info=True)
+        except Exception as error:  # noqa: BLE001 - a lost hint only costs time
+            LOG.warning("wake-up hint not sent, the next poll will find the work: %s", error)
 
     def subscribe(self, callback: Callable[[], None]) -> None:
         """Add a subscriber and listen, if nobody did yet."""
@@ -89,8 +89,8 @@ class PostgresWakeup(LocalWakeup):
         while not self._stopping.is_set():
             try:
                 self._listen_once()
-            except Exception:
-                LOG.warning("wake-up channel lost, polling until it is back", exc_info=True)
+            except Exception as error:  # noqa: BLE001 - whatever broke it, listen again
+                LOG.warning("wake-up channel lost, polling until it is back: %s", error)
                 self._stopping.wait(_RECONNECT)
 
     def _listen_once(self) -> None:

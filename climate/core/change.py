@@ -8,8 +8,8 @@ from datetime import datetime
 
 from climate.core.errors import Conflict, InvalidDate, LeaseBusy
 from climate.core.lease import Lease
-from climate.core.lifecycle import STABLE_LEASE, LeaseStatus
-from climate.core.schedule import BEFORE_END, Anchor, Notice
+from climate.core.lifecycle import STABLE_LEASE, EventStatus, LeaseStatus
+from climate.core.schedule import BEFORE_END, END, Anchor, Notice
 from climate.core.window import Window
 
 
@@ -31,6 +31,15 @@ def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False)
         raise LeaseBusy(
             f"Lease {lease.id} is {lease.status.value}: wait until that is over and try again"
         )
+    before_end = lease.event(BEFORE_END)
+    if not only_name and before_end and before_end.status is EventStatus.IN_PROGRESS:
+        raise LeaseBusy(
+            f"Lease {lease.id} is being prepared for its end (snapshots are taken): wait until"
+            " that is over and try again"
+        )
+    end = lease.event(END)
+    if lease.status is LeaseStatus.ERROR and not only_name and end and end.attempt > 0:
+        raise InvalidDate(f"Lease {lease.id} is being ended: only its name can be changed")
     if lease.status is LeaseStatus.ERROR and wants_more:
         raise Conflict(
             f"Lease {lease.id} is in ERROR: what it reserves cannot be changed, only its name and"

@@ -110,7 +110,7 @@ class Contention(ClimateError):
 
 
 class BackendUnavailable(ClimateError):
-    """The database or the cloud does not answer; the request changed nothing."""
+    """The database does not answer; whether a change was made shows when it is back."""
 
     code = "backend_unavailable"
     status = 503

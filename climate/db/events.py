@@ -182,7 +182,13 @@ def _sibling(now: datetime) -> sa.ColumnElement[bool]:
         .correlate(EventRow)
         .exists()
     )
-    before = sa.and_(other.status == UNDONE, earlier, sa.or_(other.attempt == 0, ~end_is_due))
+    # Once the end is due, it waits only for what was not tried yet and will get its turn.
+    can_run = sa.or_(other.kind.not_in([START, UPDATE]), ~_previous_holder(stuck=True))
+    before = sa.and_(
+        other.status == UNDONE,
+        earlier,
+        sa.or_(~end_is_due, sa.and_(other.attempt == 0, can_run)),
+    )
     waits = (
         sa.select(other.id)
         .where(
@@ -197,11 +203,17 @@ def _sibling(now: datetime) -> sa.ColumnElement[bool]:
     return sa.or_(waits, sa.and_(EventRow.kind != END, EventRow.attempt > 0, end_is_due))
 
 
-def _previous_holder() -> sa.ColumnElement[bool]:
-    """An open end of a lease that had one of this lease's resources before it."""
+def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
+    """An open end (a failing one, if ``stuck``) of a lease that had a resource of this one before.
+
+    A lease that is over need not wait for a resource that nobody can take back.
+    """
     my_reservation, mine = aliased(ReservationRow), aliased(AllocationRow)
     theirs, their_reservation = aliased(AllocationRow), aliased(ReservationRow)
     their_end = aliased(EventRow)
+    failed = sa.or_(
+        sa.and_(their_end.status == UNDONE, their_end.attempt > 0), their_end.attempt > 1
+    )
     return (
         sa.select(their_end.id)
         .select_from(my_reservation)
@@ -220,6 +232,7 @@ def _previous_holder() -> sa.ColumnElement[bool]:
             their_reservation.lease_id != EventRow.lease_id,
             their_end.kind == END,
             their_end.status.in_([status.value for status in OPEN_EVENT]),
+            failed if stuck else sa.true(),
         )
         .correlate(EventRow)
         .exists()

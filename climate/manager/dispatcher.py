@@ -26,6 +26,14 @@ def owner_name() -> str:
     return f"{socket.gethostname()[:32]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
+def _report(text: str, error: Exception) -> None:
+    """Log a failure: in a line if the database is away, as a defect of ours otherwise."""
+    if is_unavailable(error):
+        LOG.warning("%s: %s", text, error)
+    else:
+        LOG.error(text, exc_info=error)
+
+
 class Dispatcher:
     """Claims and runs due events until it is stopped."""
 
@@ -46,7 +54,7 @@ class Dispatcher:
         settings = self._runtime.settings
         self._runtime.wakeup.subscribe(self._wake.set)
         self._timer.every(settings.poll_interval, self._wake.set, "poll")
-        self._timer.every(settings.claim_timeout.total_seconds() / 3, self.keep, "keep")
+        self._timer.every(settings.claim_timeout.total_seconds() / 3, self._keep, "keep")
         self._timer.start()
         self._wake.set()
         self._thread.start()
@@ -89,17 +97,20 @@ class Dispatcher:
             self._wake.set()
         write(lambda session: allocations.forget_cleaned(session, now))
 
+    def _keep(self) -> None:
+        try:
+            self.keep()
+        except Exception as error:  # noqa: BLE001 - upkeep goes on
+            _report("claims were not extended, will try again", error)
+
     def _loop(self) -> None:
         while not self._stopping.is_set():
             self._wake.wait()
             self._wake.clear()
             try:
                 self._tick()
-            except Exception as error:
-                if is_unavailable(error):
-                    LOG.warning("the database does not answer, will look again: %s", error)
-                else:
-                    LOG.exception("looking for due events failed, will look again")
+            except Exception as error:  # noqa: BLE001 - looking goes on
+                _report("looking for due events failed, will look again", error)
 
     def _tick(self) -> None:
         """Claim what is due, as far as workers are free, and set the alarm for what comes next."""
@@ -138,8 +149,8 @@ class Dispatcher:
     def _run(self, claim: Claim) -> None:
         try:
             run(self._runtime, claim)
-        except Exception:
-            LOG.exception("event %s was not finished; its claim will expire", claim.event_id)
+        except Exception as error:  # noqa: BLE001 - others go on
+            _report(f"event {claim.event_id} was not finished, its claim will expire", error)
         finally:
             with self._done:
                 self._running.pop(claim.event_id, None)

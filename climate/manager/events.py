@@ -171,6 +171,8 @@ def _succeed(
             wanted = _RESERVATION_AFTER.get(work.event.kind, reservation.status)
             fields["status"] = step(RESERVATION, reservation.status, wanted).value
             leases.set_reservation(session, reservation.id, now, **fields)
+    if work.event.kind == UPDATE and lease.degraded:
+        leases.update(session, replace(lease, degraded=False, updated_at=now))
     if work.event.kind == END:
         _drop_open(session, lease)
     if lease.status is not LeaseStatus.DELETING:
@@ -209,7 +211,9 @@ def _fail(
         return
     if exhausted:
         _show_failure(session, lease, work.event.kind, failed, now)
-    if unwanted or claim.attempt == runtime.settings.max_retries + 1:
+    # Once: an end goes on failing, but its reservations are in ERROR from the first time on.
+    known = any(r.id in failed and r.status is ReservationStatus.ERROR for r in lease.reservations)
+    if status is EventStatus.ERROR or (exhausted and not known):
         announce(session, lease.id, work.event.kind, now)
 
 

@@ -42,16 +42,17 @@ def reallocate(
     requirements = {r.id: requirement_of(runtime, r) for r in live}
     check_properties(session, runtime, list(requirements.values()))
     held = allocations.held(session, list(requirements))
-    locked = _lock(runtime, session, requirements, held, window, now)
+    rotation = runtime.rng.random()
+    busy = taken_window(window, now, runtime.settings) if window.end > now else None
+    locked = _lock(session, requirements, held, busy, rotation)
     allocations.release(session, list(requirements))
-    if window.end <= now:  # it ends now: nothing to look for, the rest is the manager's
+    if busy is None:  # it ends now: nothing to look for, the rest is the manager's
         _take_kept(session, runtime, held, window)
         return False
-    busy = taken_window(window, now, runtime.settings)
     started = has_started(lease, now)
     growing = _growing(lease, live, window, now)
     wanted = _wanted(session, requirements, held, busy, growing, started=started)
-    taken = admit(session, wanted, busy, runtime.rng.random(), locked)
+    taken = admit(session, wanted, busy, rotation, locked)
     allocations.take(session, rows(taken, busy))
     since = {
         want.reservation_id: {
@@ -64,12 +65,11 @@ def reallocate(
 
 
 def _lock(
-    runtime: Runtime,
     session: Session,
     requirements: Mapping[str, Requirement],
     held: Mapping[str, Collection[int]],
-    window: Window,
-    now: datetime,
+    busy: Window | None,
+    rotation: float,
 ) -> set[int]:
     """Lock what the lease has, at least; return all that is locked now. Raises LostRace.
 
@@ -79,10 +79,9 @@ def _lock(
     mine = {id_ for ids in held.values() for id_ in ids}
     wanted = set(mine)
     patient = is_patient(session)
-    if patient and window.end > now:
-        busy = taken_window(window, now, runtime.settings)
+    if patient and busy is not None:
         wants = [Wanted(reservation_id=id_, requirement=req) for id_, req in requirements.items()]
-        wanted.update(*candidates(session, wants, busy, runtime.rng.random()))
+        wanted.update(*candidates(session, wants, busy, rotation))
     locked = allocations.lock(session, wanted, wait=patient)
     if not mine <= locked:
         raise LostRace

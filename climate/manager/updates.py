@@ -101,7 +101,8 @@ def _apply(
     after = moved(lease, window, notices, now)
     leases.update(session, after)
     _reschedule(session, lease, after, now)
-    if grown and lease.status is LeaseStatus.ACTIVE:
+    unfinished = lease.degraded and bool(change.reservations)
+    if (grown or unfinished) and lease.status is LeaseStatus.ACTIVE:
         leases.insert_events(session, [new_event(lease.id, Planned(UPDATE, now), now)])
 
 
@@ -153,6 +154,8 @@ def _move(
     elif present.status in OPEN_EVENT:
         # A claim on it was not begun yet, or this lease would be busy: it is fenced out.
         events.rearm(session, present.id, planned.due_at, now)
-    elif present.status is EventStatus.DONE and planned.kind == BEFORE_END and planned.due_at > now:
-        events.rearm(session, present.id, planned.due_at, now)
+    elif planned.kind == BEFORE_END and planned.due_at > now:
+        # It happened (or failed for good) and will happen again: a new event, with all its tries.
+        events.remove(session, [present.id])
+        leases.insert_events(session, [new_event(lease.id, planned, now)])
         outbox.write(session, "lease.event.before_end_lease.stop", wire.payload(lease), now)

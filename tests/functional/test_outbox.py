@@ -58,7 +58,7 @@ def test_every_change_is_announced(story_everywhere: Story) -> None:
 def test_numbers_have_no_gaps_and_follow_the_order_of_each_lease(story_everywhere: Story) -> None:
     story = story_everywhere
     leases = [story.reserve(60, 120) for _ in range(3)]
-    story.published()
+    story.run()
     for minutes in (50, 9, 1, 60):
         story.at(minutes)
     told = story.published()

@@ -195,7 +195,7 @@ class Leases(RuleBasedStateMachine):
     @rule(steps=st.lists(st.tuples(pauses, managers), min_size=1, max_size=4), mood=moods)
     def time_passes(self, steps: list[tuple[int, str]], mood: list[str]) -> None:
         """Managers work, in a cloud that may fail, or whose effects may be a manager's last."""
-        self.cloud.moods = mood or self.cloud.moods
+        self.cloud.moods = list(mood) or self.cloud.moods
         for seconds, manager in steps:
             self.story.clock.advance(seconds)
             if manager == "works":

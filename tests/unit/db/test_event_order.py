@@ -1,6 +1,5 @@
 """The order in which events may run, as a rule in the data."""
 
-import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -121,10 +120,6 @@ def test_leases_on_other_hosts_are_not_delayed(database: Database) -> None:
     assert claim(database, 10) == ["after it start"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a lease that waits for a host until its own end keeps its other hosts for ever",
-)
 def test_a_host_that_is_never_given_back_does_not_hold_up_leases_on_other_hosts(
     database: Database,
 ) -> None:
