@@ -32,6 +32,12 @@ def heard(program: Program) -> list[dict[str, Any]]:
     return [json.loads(line) for line in program.output.splitlines()]
 
 
+def told_of(program: Program, lease_id: str) -> int:
+    """Return how many whole lines about a lease were printed."""
+    lines = program.output.splitlines(keepends=True)
+    return sum(f'"lease_id": "{lease_id}"' in line for line in lines if line.endswith("\n"))
+
+
 def seqs(program: Program) -> list[int]:
     return [one["seq"] for one in heard(program)]
 
@@ -77,7 +83,8 @@ def test_a_listener_prints_what_was_and_what_comes(
     with following(tmp_path, service.url) as program:
         program.says(lease["id"])
         service.ok("DELETE", f"/v1/leases/{lease['id']}")
-        program.says("lease.delete")
+        # Others' leases were deleted before: wait for the second line about this one.
+        eventually(lambda: told_of(program, lease["id"]) == 2, "the lease's end is told")
         ends(program)
     mine = [one for one in heard(program) if one["lease_id"] == lease["id"]]
     assert [one["event_type"] for one in mine] == ["lease.create", "lease.delete"]
