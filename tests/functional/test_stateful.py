@@ -213,8 +213,9 @@ class Leases(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Mend everything: then every lease ends, and gives back all that it had."""
         self.cloud.moods = []
-        last = max((lease["end_at"] for lease in self.last["leases"]), default=NOON)
-        while self.story.clock.now() < last + timedelta(hours=2):
+        ends = [lease["end_at"] for lease in self.last["leases"]]
+        until = max([self.story.clock.now(), *ends]) + timedelta(hours=2)
+        while self.story.clock.now() < until:
             self.story.clock.advance(1800)
             self.manager.keep()
             self.work()

@@ -85,7 +85,7 @@ SOUND: dict[tuple[str, str], list[dict[str, Any]]] = {
             "before_end_date": "2030-01-16 13:00",
             "reservations": [
                 host_reservation("1", 2, resource_properties=EXPRESSION, before_end="snapshot"),
-                host_reservation(hypervisor_properties=["==", "$id", "2"]),
+                host_reservation(hypervisor_properties=[">=", "$id", "1"]),
             ],
             "events": [
                 {"event_type": "before_start_lease", "event_date": "2030-01-16 11:50"},
