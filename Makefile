@@ -5,10 +5,13 @@ VENV ?= .venv
 # What `make run` listens on and keeps its data in (empty: the default of climate-standalone).
 PORT ?= 1234
 DATABASE ?=
+# How many processes run tests at once; the tests of a file stay together (0: pytest's own).
+JOBS ?= 2
 # More arguments for pytest (test, test-sqlite, coverage) or the benchmarks (bench).
 ARGS ?=
 
 BIN := $(VENV)/bin
+PARALLEL := --numprocesses $(JOBS) --dist loadfile
 # An installation is repeated only when one of these has changed since.
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
@@ -33,13 +36,13 @@ run: $(INSTALLED) ## Run the service on this machine (PORT=1234 DATABASE=sqlite:
 	@exec $(BIN)/climate-standalone --port $(PORT) $(if $(DATABASE),--database '$(DATABASE)')
 
 test: $(INSTALLED) ## Run the tests on every database that is reachable (ARGS='-k lease')
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest $(PARALLEL) $(ARGS)
 
 test-slow: $(INSTALLED) ## Run the tests that take minutes
 	$(BIN)/pytest -m slow $(ARGS)
 
 test-sqlite: $(INSTALLED) ## Run the tests on SQLite only
-	CLIMATE_TEST_DATABASES=sqlite $(BIN)/pytest $(ARGS)
+	CLIMATE_TEST_DATABASES=sqlite $(BIN)/pytest $(PARALLEL) $(ARGS)
 
 coverage: $(INSTALLED_DEV) ## Run the tests and show the lines that none of them reached
 	$(BIN)/coverage erase

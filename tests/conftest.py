@@ -5,17 +5,24 @@ skipped with a line that says which, unless CLIMATE_TEST_REQUIRE names it.
 """
 
 import datetime as dt
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from climate import config, service
 from climate.clock import ManualClock
 from climate.db.engine import Database
 from tests import servers
 from tests.service import Story
+
+# Where nobody waits for the answer, hypothesis takes its own (larger) number of examples.
+settings.register_profile("quick", max_examples=30)
+if not os.getenv("CI"):
+    settings.load_profile("quick")
 
 MakeStory = Callable[..., Story]
 NOON = dt.datetime(2030, 1, 15, 12, 0, 0, tzinfo=dt.UTC)

@@ -2,10 +2,10 @@
 
 import datetime as dt
 import json
+import multiprocessing
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 
 import requests
 
+from climate import cli
 from tests.service import FORMAT, host_reservation
 
 BIN = Path(sys.executable).parent
@@ -23,6 +24,10 @@ BIN = Path(sys.executable).parent
 DEADLINE = 60.0
 _PAUSE = 0.02
 _TIMEOUT = 30.0
+
+# A process that has imported all, and forks: most of a start would be imports.
+FORKSERVER = multiprocessing.get_context("forkserver")
+FORKSERVER.set_forkserver_preload(["__main__", __name__, "tests.concurrency.crowd"])
 
 T = TypeVar("T")
 
@@ -76,6 +81,24 @@ def effects(journal: Path) -> Counter[str]:
     return Counter(json.loads(line)["effect"] for line in text.splitlines())
 
 
+def _become(name: str, arguments: tuple[str, ...], home: Path, streams: list[Path]) -> None:
+    """Be one of our commands, as its script in ``BIN`` would."""
+    os.chdir(home)
+    given = environment(home)
+    os.environ.clear()
+    os.environ.update(given)
+    time.tzset()
+    for number, path in enumerate([Path(os.devnull), *streams]):
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(file, number)
+        os.close(file)
+    sys.stdout = os.fdopen(1, "w", buffering=1)
+    sys.stderr = os.fdopen(2, "w", buffering=1)
+    sys.argv = [str(BIN / name), *arguments]
+    command: Callable[[], int] = getattr(cli, name.removeprefix("climate-").replace("-", "_"))
+    sys.exit(command())
+
+
 class Program:
     """One of our commands at work; what it says goes to files in ``home``."""
 
@@ -83,15 +106,12 @@ class Program:
         stem = home / f"{name}-{len(list(home.glob(f'{name}-*.out')))}"
         self.name = name
         self._out, self._err = stem.with_suffix(".out"), stem.with_suffix(".err")
-        with self._out.open("wb") as out, self._err.open("wb") as err:
-            self._popen = subprocess.Popen(
-                [BIN / name, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                cwd=home,
-                env=environment(home),
-            )
+        self._out.touch()
+        self._err.touch()
+        self._process = FORKSERVER.Process(
+            target=_become, args=(name, arguments, home, [self._out, self._err]), daemon=True
+        )
+        self._process.start()
 
     @property
     def output(self) -> str:
@@ -109,8 +129,13 @@ class Program:
         return self.errors.splitlines()[-1]
 
     @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
     def is_running(self) -> bool:
-        return self._popen.poll() is None
+        return self._process.is_alive()
 
     def says(self, text: str) -> Self:
         """Wait until it wrote ``text``, to either stream."""
@@ -124,11 +149,23 @@ class Program:
         return self
 
     def signal(self, number: int = signal.SIGTERM) -> None:
-        self._popen.send_signal(number)
+        if self.is_running:
+            os.kill(self.pid, number)
+
+    def freeze(self) -> None:
+        """Stop all its threads where they are, until SIGCONT."""
+        self.signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self.pid}/task")
+        eventually(
+            lambda: all(") T " in stat.read_text() for stat in tasks.glob("*/stat")),
+            f"{self.name} is stopped",
+        )
 
     def wait(self, within: float = DEADLINE) -> int:
         """Return its exit code."""
-        return self._popen.wait(within)
+        self._process.join(within)
+        assert self._process.exitcode is not None, f"{self.name} did not end within {within} s"
+        return self._process.exitcode
 
     def stop(self, within: float = DEADLINE) -> int:
         """Ask it to stop, and return its exit code."""
@@ -137,8 +174,8 @@ class Program:
 
     def kill(self) -> None:
         """Leave it no choice; fine if it is gone."""
-        self._popen.kill()
-        self._popen.wait()
+        self._process.kill()
+        self._process.join()
 
 
 class Service:

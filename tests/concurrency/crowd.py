@@ -1,17 +1,16 @@
 """Processes that all do the same at the same moment."""
 
-import multiprocessing
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Barrier
 from typing import Any, TypeVar
 
 from climate import config, service
 from climate.clock import ManualClock
 from tests.conftest import NOON
+from tests.process import FORKSERVER
 from tests.service import Story
 
 SIZE = 16
@@ -28,13 +27,11 @@ class Crowd:
     """
 
     def __init__(self) -> None:
-        context: ForkServerContext = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["climate.service", __name__])
-        self._together = context.Barrier(SIZE)
+        self._together = FORKSERVER.Barrier(SIZE)
         self._members = []
         for number in range(SIZE):
-            ours, theirs = context.Pipe()
-            process = context.Process(
+            ours, theirs = FORKSERVER.Pipe()
+            process = FORKSERVER.Process(
                 target=_live, args=(number, theirs, self._together), daemon=True
             )
             process.start()

@@ -82,6 +82,7 @@ def _done(story: Story) -> list[str]:
     return [effect["effect"] for effect in story.cloud.effects()]
 
 
+@pytest.mark.slow
 def test_managers_share_a_day_of_overdue_leases_and_every_host_changes_hands_in_order(
     crowd: Crowd, database_url: str, journal: str, here: Story
 ) -> None:

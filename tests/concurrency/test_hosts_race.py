@@ -103,6 +103,7 @@ def test_hosts_with_the_same_new_capability_can_be_registered_at_once(
     assert found == [{"property": "gpu"}]
 
 
+@pytest.mark.slow
 def test_no_lease_gets_a_host_that_is_removed_meanwhile(
     crowd: Crowd, database_url: str, here: Story
 ) -> None:
@@ -124,6 +125,7 @@ def test_no_lease_gets_a_host_that_is_removed_meanwhile(
             here.ok("DELETE", f"{HOSTS}/{host}")
 
 
+@pytest.mark.slow
 def test_no_lease_gets_a_host_that_stops_matching_meanwhile(
     crowd: Crowd, database_url: str, here: Story
 ) -> None:
@@ -139,6 +141,7 @@ def test_no_lease_gets_a_host_that_stops_matching_meanwhile(
             here.ok("DELETE", f"{LEASES}/{lease['id']}")
 
 
+@pytest.mark.slow
 def test_changes_and_the_removal_of_one_lease_at_once_are_all_answered_properly(
     crowd: Crowd, database_url: str, here: Story
 ) -> None:
@@ -152,6 +155,7 @@ def test_changes_and_the_removal_of_one_lease_at_once_are_all_answered_properly(
     assert len(here.reserve(60, 400, reservations=[host_reservation(3, 3)])) > 0
 
 
+@pytest.mark.slow
 def test_managers_and_users_at_the_same_leases_do_not_trip_each_other_up(
     crowd: Crowd, database_url: str, here: Story, tmp_path: Path
 ) -> None:

@@ -112,7 +112,7 @@ class World:
         )
         with self.runtime.database.read() as session:
             owner = session.scalar(query) or ""
-        return next(one for one in managers if f":{one._popen.pid}:" in owner)
+        return next(one for one in managers if f":{one.pid}:" in owner)
 
     def is_locked(self) -> bool:
         """Tell whether somebody is in the middle of a transaction that others may wait for."""
@@ -160,6 +160,7 @@ def test_a_start_whose_manager_is_killed_is_finished_by_another(world: World) ->
     assert world.told(lease, START) == 1
 
 
+@pytest.mark.slow
 def test_a_start_whose_manager_is_killed_is_finished_when_it_is_back(world: World) -> None:
     [manager] = world.start_managers(1)
     lease = world.reserve()
@@ -172,6 +173,7 @@ def test_a_start_whose_manager_is_killed_is_finished_when_it_is_back(world: Worl
     assert world.told(lease, START) == 1
 
 
+@pytest.mark.slow
 def test_an_end_whose_manager_is_killed_is_finished_by_another(world: World) -> None:
     lease = world.reserve()
     world.run_due()
@@ -185,6 +187,7 @@ def test_an_end_whose_manager_is_killed_is_finished_by_another(world: World) -> 
     assert world.told(lease, END) == 1
 
 
+@pytest.mark.slow
 def test_a_manager_that_is_asked_to_stop_finishes_the_start_that_it_is_at(
     database_url: str, tmp_path: Path, programs: ExitStack
 ) -> None:
@@ -198,6 +201,7 @@ def test_a_manager_that_is_asked_to_stop_finishes_the_start_that_it_is_at(
     assert world.told(lease, START) == 1
 
 
+@pytest.mark.slow
 def test_a_manager_that_may_not_finish_hands_its_work_to_another_at_once(
     database_url: str, tmp_path: Path, programs: ExitStack
 ) -> None:
@@ -214,15 +218,16 @@ def test_a_manager_that_may_not_finish_hands_its_work_to_another_at_once(
     assert world.told(lease, START) == 1
 
 
+@pytest.mark.slow
 def test_a_manager_that_wakes_up_too_late_changes_nothing(world: World) -> None:
     managers = world.start_managers(2)
     lease = world.reserve()
     world.until_half("add_host")
     asleep = world.who_runs(managers, lease, START)
-    asleep.signal(signal.SIGSTOP)
+    asleep.freeze()
     while world.is_locked():
         asleep.signal(signal.SIGCONT)
-        asleep.signal(signal.SIGSTOP)
+        asleep.freeze()
     assert world.effects("add_host") != HOSTS
     world.until(lease, "ACTIVE")
     asleep.signal(signal.SIGCONT)

@@ -36,7 +36,6 @@ _json = st.recursive(
 )
 _calm = settings(
     deadline=None,
-    max_examples=100,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
 )
 

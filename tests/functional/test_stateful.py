@@ -224,8 +224,9 @@ class Leases(RuleBasedStateMachine):
         assert self.cloud._world.pools == {}
 
 
+@pytest.mark.parametrize("examples", [4, pytest.param(60, marks=pytest.mark.slow)])
 def test_whatever_happens_no_invariant_breaks(
-    make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
+    make_story: MakeStory, monkeypatch: pytest.MonkeyPatch, examples: int
 ) -> None:
     story = make_story(DEFAULT__cleaning_time=5, simulated__journal=None)
     story.register(HOSTS)
@@ -237,7 +238,7 @@ def test_whatever_happens_no_invariant_breaks(
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=40,
+            max_examples=examples,
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),
