@@ -92,6 +92,8 @@ def _become(name: str, arguments: tuple[str, ...], home: Path, streams: list[Pat
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(file, number)
         os.close(file)
+    # Whoever runs the tests in the background has us ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stdout = os.fdopen(1, "w", buffering=1)
     sys.stderr = os.fdopen(2, "w", buffering=1)
     sys.argv = [str(BIN / name), *arguments]
