@@ -5,6 +5,8 @@ import sys
 from collections.abc import Sequence
 from datetime import timedelta
 
+from keystoneauth1 import loading
+from keystonemiddleware import auth_token
 from oslo_config import cfg, types
 from oslo_log import log
 
@@ -34,7 +36,10 @@ API = [
     cfg.StrOpt(
         "auth_strategy",
         default="noauth",
-        choices=[("noauth", "Identity from 'X-Auth-Token: user:project[:role,...]', unchecked.")],
+        choices=[
+            ("noauth", "Identity from 'X-Auth-Token: user:project[:role,...]', unchecked."),
+            ("keystone", "Tokens of Keystone, checked as [keystone_authtoken] says."),
+        ],
         help="How callers are identified.",
     ),
     cfg.BoolOpt(
@@ -86,6 +91,12 @@ MANAGER = [
         " both, and how late other processes' work is seen without PostgreSQL.",
     ),
     cfg.FloatOpt(
+        "sync_interval",
+        default=60.0,
+        min=0.1,
+        help="Seconds between looks at which resources the cloud has and which of them work.",
+    ),
+    cfg.FloatOpt(
         "claim_timeout",
         default=30.0,
         min=1,
@@ -118,6 +129,45 @@ HOST: list[cfg.Opt] = [
         choices=[("", "Nothing."), ("snapshot", "Images of all servers are kept.")],
         help="What happens before the end of reservations that say 'default'.",
     ),
+    cfg.IntOpt(
+        "healing_interval",
+        default=60,
+        min=0,
+        help="Leases that start within so many minutes get others for hosts that fail; 0: all.",
+    ),
+]
+NOVA: list[cfg.Opt] = [
+    cfg.StrOpt(
+        "isolation",
+        default="blazar",
+        choices=[
+            ("blazar", "The scheduler filter of the package blazar-nova; needs a hint to boot."),
+            ("tenancy", "Nova's own AggregateMultiTenancyIsolation; users just boot."),
+        ],
+        help="What keeps others off reserved and free hosts; docs/openstack.md compares them.",
+    ),
+    cfg.StrOpt(
+        "aggregate_freepool_name",
+        default="freepool",
+        help="Host aggregate of the hosts that nobody has reserved now; made if it is absent.",
+    ),
+    cfg.StrOpt(
+        "blazar_az_prefix",
+        default="blazar_",
+        help="What the availability zones of reservations begin with, in mode blazar.",
+    ),
+    cfg.FloatOpt(
+        "server_delete_wait",
+        default=2.0,
+        min=0,
+        help="Seconds to wait for servers to be gone before others get the thread.",
+    ),
+    cfg.MultiStrOpt(
+        "node_capabilities",
+        default=[],
+        help="Properties of a node that Nova does not tell, such as those of a cluster:"
+        " 'domain-c7: ha=True, drs=False'. One line per node.",
+    ),
 ]
 SIMULATED = [
     cfg.IntOpt("hosts", default=16, min=0, help="Number of made-up hosts."),
@@ -126,6 +176,22 @@ SIMULATED = [
     cfg.FloatOpt("failure_rate", default=0.0, min=0, max=1, help="Share of effects that fail."),
     cfg.StrOpt("journal", help="File that keeps the effects, to be shared by processes."),
 ]
+USER: list[cfg.Opt] = [
+    cfg.StrOpt("region_name", help="Region of the services whose own section names none."),
+]
+# The sections that say who we are in the cloud: where we act, and where we check tokens.
+SERVICE_USER = "service_user"
+TOKEN_CHECKER = "keystone_authtoken"  # noqa: S105 - not a secret; keystonemiddleware names it
+# Services of the cloud, by the section that says how to reach each, with their catalog types.
+SERVICES = {"nova": "compute", "placement": "placement", "glance": "image"}
+_TIMEOUT = 60
+_INTERFACES = ["internal", "public"]
+# Left alone, keystonemiddleware would wait for ever, and refuse what access rules allow.
+_TOKEN_CHECKS = {
+    "http_connect_timeout": 10,
+    "http_request_max_retries": 1,
+    "service_type": "reservation",
+}
 GROUPS: dict[str, list[cfg.Opt]] = {
     "DEFAULT": DEFAULT,
     "database": DATABASE,
@@ -133,7 +199,9 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "manager": MANAGER,
     "notifications": NOTIFICATIONS,
     "physical:host": HOST,
+    "nova": NOVA,
     "simulated": SIMULATED,
+    SERVICE_USER: USER,
 }
 
 
@@ -141,22 +209,38 @@ class Misconfigured(RuntimeError):
     """The configuration asks for something that cannot be, or that we will not do."""
 
 
+def library_options() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return keystoneauth's options by group: our user's, and one group for each service."""
+    connection = loading.get_session_conf_options()
+    cfg.set_defaults(connection, timeout=_TIMEOUT)
+    found = [(SERVICE_USER, [*loading.get_auth_common_conf_options(), *connection])]
+    for group, service_type in SERVICES.items():
+        options = loading.get_adapter_conf_options(include_deprecated=False)
+        cfg.set_defaults(options, service_type=service_type, valid_interfaces=_INTERFACES)
+        found.append((group, options))
+    return found
+
+
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """Return all options by group, for oslo-config-generator."""
-    return list(GROUPS.items())
+    password = loading.get_auth_plugin_conf_options("password")
+    users = [(group, password) for group in (SERVICE_USER, TOKEN_CHECKER)]
+    return [*GROUPS.items(), *library_options(), *users]
 
 
 def set_library_defaults() -> None:
     """Give options of libraries our defaults; oslo-config-generator calls it, too."""
     quiet = [*log.get_default_log_levels(), "apscheduler=WARNING", "alembic=WARNING"]
     log.set_defaults(default_log_levels=quiet)
+    for _, options in auth_token.AUTH_TOKEN_OPTS:
+        cfg.set_defaults(options, **_TOKEN_CHECKS)
 
 
 def new() -> cfg.ConfigOpts:
     """Return a configuration that knows our options, and holds their defaults."""
     set_library_defaults()
     conf = cfg.ConfigOpts()
-    for group, options in GROUPS.items():
+    for group, options in (*GROUPS.items(), *library_options()):
         conf.register_opts(options, group=None if group == "DEFAULT" else group)
     log.register_options(conf)
     return conf
@@ -170,7 +254,7 @@ def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None
     Misconfigured if there can be no log.
     """
     conf(args=sys.argv[1:] if arguments is None else arguments, project="climate", prog=prog)
-    for group, options in GROUPS.items():
+    for group, options in (*GROUPS.items(), *library_options()):
         for option in options:
             getattr(conf if group == "DEFAULT" else conf[group], option.dest)
     # Left alone, oslo.log would write to standard output, among the answers of the commands.
@@ -187,6 +271,7 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
     """Return what use cases and managers need to know of ``conf``."""
     manager = conf.manager
     minutes = manager.minutes_before_end_lease
+    healing = conf["physical:host"].healing_interval
     return Settings(
         cleaning_time=timedelta(minutes=conf.cleaning_time),
         before_end_lead=timedelta(minutes=minutes) if minutes else None,
@@ -196,4 +281,6 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         workers=manager.workers,
         poll_interval=manager.poll_interval,
         shutdown_timeout=manager.shutdown_timeout,
+        sync_interval=manager.sync_interval,
+        healing_interval=timedelta(minutes=healing) if healing else None,
     )

@@ -19,6 +19,7 @@ from climate.config import Misconfigured
 from climate.db import schema
 from climate.db.engine import Database
 from climate.manager.dispatcher import Dispatcher, owner_name
+from climate.manager.inventory import Watch
 from climate.manager.relay import Relay
 from climate.manager.runtime import Runtime
 from climate.notifications import emit
@@ -30,18 +31,21 @@ _DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """What a manager process runs: the dispatcher of events and the relay of notifications."""
+    """What a manager process runs: events when due, notifications, and a watch on the cloud."""
 
     dispatcher: Dispatcher
     relay: Relay
+    watch: Watch
 
     def start(self) -> None:
         """Begin to work, in threads."""
         self.dispatcher.start()
         self.relay.start()
+        self.watch.start()
 
     def stop(self) -> None:
         """Finish or hand back what is under way; the next relay publishes what that wrote."""
+        self.watch.stop()
         for part in (self.dispatcher, self.relay):
             try:
                 part.stop()
@@ -110,7 +114,11 @@ def make_checked_runtime(conf: ConfigOpts) -> Runtime:
 def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
     """Return a manager, not yet started."""
     owner = owner_name()
-    return Manager(Dispatcher(runtime, owner), Relay(runtime, emit.for_config(conf), owner))
+    return Manager(
+        Dispatcher(runtime, owner),
+        Relay(runtime, emit.for_config(conf), owner),
+        Watch(runtime),
+    )
 
 
 def make_api(conf: ConfigOpts, runtime: Runtime, manager: Manager | None = None) -> Flask:

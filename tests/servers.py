@@ -3,6 +3,7 @@
 import os
 import uuid
 from functools import cache
+from typing import NoReturn
 
 import kombu
 import pytest
@@ -44,8 +45,12 @@ def need(server: str) -> None:
     if server in BACKENDS and server not in _CHOSEN:
         pytest.skip(f"{server} is not among CLIMATE_TEST_DATABASES")
     reason = _why_absent(server)
-    if reason is None:
-        return
+    if reason is not None:
+        absent(server, reason)
+
+
+def absent(server: str, reason: str) -> NoReturn:
+    """Skip the test as ``server`` is absent; fail if it is required."""
     if server in _REQUIRED:
         pytest.fail(f"{server} is required and absent: {reason}")
     pytest.skip(f"{server} is absent: {reason}")

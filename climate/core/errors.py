@@ -114,3 +114,10 @@ class BackendUnavailable(ClimateError):
 
     code = "backend_unavailable"
     status = 503
+
+
+class IdentityUnavailable(ClimateError):
+    """Whoever knows the callers does not answer; nothing was done."""
+
+    code = "identity_unavailable"
+    status = 503

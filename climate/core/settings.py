@@ -8,7 +8,8 @@ from datetime import timedelta
 class Settings:
     """The decisions of the operator that use cases and managers depend on.
 
-    ``before_start_leads``, ``poll_interval`` and ``shutdown_timeout`` are seconds.
+    ``before_start_leads``, ``poll_interval``, ``shutdown_timeout`` and ``sync_interval`` are
+    seconds; without a ``healing_interval`` leases are healed however far ahead.
     """
 
     cleaning_time: timedelta
@@ -19,3 +20,5 @@ class Settings:
     workers: int
     poll_interval: float
     shutdown_timeout: float
+    sync_interval: float
+    healing_interval: timedelta | None

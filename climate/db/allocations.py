@@ -99,6 +99,16 @@ def release(session: Session, reservation_ids: Collection[str]) -> None:
     )
 
 
+def give_up(session: Session, reservation_id: str, resource_ids: Collection[int]) -> None:
+    """Give up some resources of a reservation."""
+    session.execute(
+        sa.delete(AllocationRow).where(
+            AllocationRow.reservation_id == reservation_id,
+            AllocationRow.resource_id.in_(resource_ids),
+        )
+    )
+
+
 def detach(session: Session, reservation_ids: Collection[str], busy_until: datetime) -> None:
     """Leave the resources to their cleaning until ``busy_until``, without a reservation."""
     mine = AllocationRow.reservation_id.in_(reservation_ids)

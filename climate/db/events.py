@@ -81,12 +81,18 @@ def finish(
     return bool(result.rowcount)  # type: ignore[attr-defined]
 
 
-def give_way(session: Session, event_id: str, owner: str, attempt: int) -> None:
-    """Undo a claim of ours that nothing was done with, as if it had not been made."""
+def give_way(session: Session, event_id: str, owner: str, attempt: int, **again: datetime) -> None:
+    """Undo a claim of ours as if it had not been made, perhaps to a later ``run_at``."""
     session.execute(
         sa.update(EventRow)
         .where(*_mine(event_id, owner, attempt))
-        .values(status=UNDONE, owner=None, claimed_until=None, attempt=EventRow.attempt - 1)
+        .values(
+            status=UNDONE,
+            owner=None,
+            claimed_until=None,
+            attempt=EventRow.attempt - 1,
+            **again,
+        )
     )
 
 

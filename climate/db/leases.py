@@ -13,7 +13,7 @@ from climate.core.lease import Event, Lease, Reservation
 from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 from climate.core.schedule import Anchor, Notice, rank
 from climate.core.window import Window
-from climate.db.tables import EventRow, LeaseRow, ReservationRow
+from climate.db.tables import AllocationRow, EventRow, LeaseRow, ReservationRow, ResourceRow
 
 
 def insert(session: Session, lease: Lease) -> None:
@@ -82,6 +82,26 @@ def find_all(session: Session, project_id: str | None) -> list[Lease]:
     if project_id is not None:
         query = query.where(LeaseRow.project_id == project_id)
     return _leases(session, session.scalars(query).all())
+
+
+def ailing(session: Session, now: datetime, until: datetime | None) -> list[str]:
+    """Return the ids of leases that run or start before ``until`` and have failing resources.
+
+    Those that are marked degraded are among them, to be looked at again.
+    """
+    failing = (
+        sa.select(AllocationRow.id)
+        .join(ReservationRow, ReservationRow.id == AllocationRow.reservation_id)
+        .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
+        .where(ReservationRow.lease_id == LeaseRow.id, ResourceRow.reservable.is_(False))
+        .correlate(LeaseRow)
+        .exists()
+    )
+    alive = LeaseRow.status.in_([LeaseStatus.PENDING.value, LeaseStatus.ACTIVE.value])
+    query = sa.select(LeaseRow.id).where(alive, LeaseRow.end_at > now)
+    if until is not None:
+        query = query.where(LeaseRow.start_at < until)
+    return list(session.scalars(query.where(sa.or_(LeaseRow.degraded, failing))))
 
 
 def exists(session: Session, lease_id: str) -> bool:

@@ -36,8 +36,8 @@ def insert(
     extra: Mapping[str, str],
     now: datetime,
 ) -> Resource:
-    """Register a resource; raises Conflict if it is registered already."""
-    row = ResourceRow(type=resource_type, external_id=external_id, reservable=True, created_at=now)
+    """Register a resource, not reservable yet; raises Conflict if it is registered already."""
+    row = ResourceRow(type=resource_type, external_id=external_id, reservable=False, created_at=now)
     known = sa.select(ResourceRow.id).where(
         ResourceRow.type == resource_type, ResourceRow.external_id == external_id
     )
@@ -89,6 +89,38 @@ def set_properties(
     )
     _store(session, resource.id, extra, native=False)
     define(session, resource.type, extra, now)
+    session.execute(
+        sa.update(ResourceRow).where(ResourceRow.id == resource.id).values(updated_at=now)
+    )
+
+
+def set_reservable(
+    session: Session, resource_ids: Collection[int], now: datetime | None, *, reservable: bool
+) -> None:
+    """Say whether resources can be booked (bookings stay); ``now`` is None for new ones."""
+    session.execute(
+        sa.update(ResourceRow)
+        .where(ResourceRow.id.in_(resource_ids))
+        .values(reservable=reservable, updated_at=now)
+    )
+
+
+def reservable(session: Session, resource_ids: Collection[int]) -> set[int]:
+    """Return those of the resources that can be booked."""
+    query = sa.select(ResourceRow.id).where(
+        ResourceRow.id.in_(resource_ids), ResourceRow.reservable.is_(True)
+    )
+    return set(session.scalars(query))
+
+
+def set_native(
+    session: Session, resource: Resource, native: Mapping[str, str], now: datetime
+) -> None:
+    """Replace the properties that came from the cloud."""
+    mine = ResourceProperty.resource_id == resource.id
+    gone = sa.or_(ResourceProperty.native.is_(True), ResourceProperty.name.in_(native))
+    session.execute(sa.delete(ResourceProperty).where(mine, gone))
+    _store(session, resource.id, native, native=True)
     session.execute(
         sa.update(ResourceRow).where(ResourceRow.id == resource.id).values(updated_at=now)
     )

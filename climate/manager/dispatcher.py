@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 
 from climate.db import allocations, events
 from climate.db.engine import is_unavailable
-from climate.manager.events import Claim, run
+from climate.manager.claims import Claim
+from climate.manager.events import run
 from climate.manager.runtime import Runtime
 from climate.manager.timer import Timer
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core.errors import NotFound
 from climate.core.lease import Event, Lease, Reservation, Resource
 from climate.core.lifecycle import (
     LEASE,
@@ -28,23 +27,18 @@ from climate.core.lifecycle import (
 from climate.core.schedule import ACTIONS, BEFORE_END, BEFORE_START, END, START, UPDATE
 from climate.db import events, leases
 from climate.manager.announcements import announce, resources_of
+from climate.manager.claims import Claim, close, give_way, lease_of
 from climate.manager.leases import remove
 from climate.manager.runtime import Runtime
+from climate.plugins.base import NotYet
 
 LOG = logging.getLogger(__name__)
 
+# What the cloud is still at is looked at again so soon, and is a failure when it is so late.
+_SHORTLY = timedelta(seconds=1)
+_PATIENCE = timedelta(minutes=10)
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """An event that this manager may run, as long as owner and attempt are still in its row."""
-
-    event_id: str
-    lease_id: str
-    owner: str
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +62,22 @@ def run(runtime: Runtime, claim: Claim) -> None:
         return
     details: dict[str, Mapping[str, Any]] = {}
     failed: dict[str, str] = {}
+    waiting: dict[str, str] = {}
     for reservation in work.reservations:
         try:
             details[reservation.id] = _act(runtime, work, reservation)
+        except NotYet as reason:
+            waiting[reservation.id] = str(reason)
         except Exception as error:  # whatever a plugin raises is a failed attempt
             LOG.exception("event %s of lease %s failed", work.event.kind, work.lease.id)
             failed[reservation.id] = f"{type(error).__name__}: {error}"
+    if runtime.clock.now() - work.event.due_at > _PATIENCE:
+        failed |= waiting
     if failed:
         runtime.database.write(lambda session: _fail(runtime, session, claim, work, failed))
+    elif waiting:
+        again = runtime.clock.now() + _SHORTLY
+        runtime.database.write(lambda session: give_way(session, claim, run_at=again))
     else:
         runtime.database.write(lambda session: _succeed(runtime, session, claim, work, details))
 
@@ -83,7 +85,7 @@ def run(runtime: Runtime, claim: Claim) -> None:
 def _begin(runtime: Runtime, session: Session, claim: Claim) -> Work | None:
     """Look at the lease again; return the work to do, None if there is none (any more)."""
     now = runtime.clock.now()
-    lease = _lease_of(session, claim)
+    lease = lease_of(session, claim)
     if lease is None:
         return None
     event = next(event for event in lease.events if event.id == claim.event_id)
@@ -91,10 +93,10 @@ def _begin(runtime: Runtime, session: Session, claim: Claim) -> Work | None:
         _tell(session, claim, lease, event, now)
         return None
     if _is_at_work(lease, event):
-        events.give_way(session, claim.event_id, claim.owner, claim.attempt)
+        give_way(session, claim)
         return None
     if not _is_called_for(lease, event):
-        _close(session, claim, now, EventStatus.DONE)
+        close(session, claim, now, EventStatus.DONE)
         return None
     status = _status_while(lease, event)
     if status is not lease.status:
@@ -162,8 +164,8 @@ def _succeed(
 ) -> None:
     """Store that the action is done; what the lease became meanwhile (DELETING) stays."""
     now = runtime.clock.now()
-    lease = _lease_of(session, claim)
-    if lease is None or not _close(session, claim, now, EventStatus.DONE):
+    lease = lease_of(session, claim)
+    if lease is None or not close(session, claim, now, EventStatus.DONE):
         return
     for reservation in lease.reservations:
         if reservation.id in details:
@@ -172,7 +174,8 @@ def _succeed(
             fields["status"] = step(RESERVATION, reservation.status, wanted).value
             leases.set_reservation(session, reservation.id, now, **fields)
     if work.event.kind == UPDATE and lease.degraded:
-        leases.update(session, replace(lease, degraded=False, updated_at=now))
+        short = any(reservation.missing_resources for reservation in lease.reservations)
+        leases.update(session, replace(lease, degraded=short, updated_at=now))
     if work.event.kind == END:
         _drop_open(session, lease)
     if lease.status is not LeaseStatus.DELETING:
@@ -199,7 +202,7 @@ def _fail(
     An end is tried for ever, with long pauses: resources must come back.
     """
     now = runtime.clock.now()
-    lease = _lease_of(session, claim)
+    lease = lease_of(session, claim)
     if lease is None:
         return
     unwanted = lease.status is LeaseStatus.DELETING and work.event.kind != END
@@ -207,7 +210,7 @@ def _fail(
     status = EventStatus.ERROR if exhausted and work.event.kind != END else EventStatus.UNDONE
     run_at = now + timedelta(seconds=pause_before(claim.attempt))
     error = "; ".join(f"reservation {id_}: {reason}" for id_, reason in failed.items())
-    if not _close(session, claim, now, status, last_error=error[:4000], run_at=run_at):
+    if not close(session, claim, now, status, last_error=error[:4000], run_at=run_at):
         return
     if exhausted:
         _show_failure(session, lease, work.event.kind, failed, now)
@@ -239,7 +242,7 @@ def _show_failure(
 
 def _tell(session: Session, claim: Claim, lease: Lease, event: Event, now: datetime) -> None:
     """Finish an event that only tells. A heads-up after the start has nothing left to say."""
-    if not _close(session, claim, now, EventStatus.DONE):
+    if not close(session, claim, now, EventStatus.DONE):
         return
     if event.kind != BEFORE_START:
         announce(session, lease.id, event.kind, now)
@@ -259,30 +262,6 @@ def _is_overtaken(lease: Lease, heads_up: Event, now: datetime) -> bool:
         and other.status in OPEN_EVENT
         and heads_up.due_at < other.due_at <= now
         for other in lease.events
-    )
-
-
-def _lease_of(session: Session, claim: Claim) -> Lease | None:
-    """Lock and return the lease of a claim; None if the claim is not ours any more."""
-    try:
-        lease = leases.get(session, claim.lease_id, lock=True)
-    except NotFound:
-        return None
-    if not events.is_mine(session, claim.event_id, claim.owner, claim.attempt):
-        LOG.warning("event %s of lease %s was taken over", claim.event_id, claim.lease_id)
-        return None
-    return lease
-
-
-def _close(
-    session: Session,
-    claim: Claim,
-    now: datetime,
-    status: EventStatus,
-    **outcome: Any,
-) -> bool:
-    return events.finish(
-        session, claim.event_id, claim.owner, claim.attempt, now, status=status.value, **outcome
     )
 
 

@@ -1,6 +1,7 @@
 """The use cases of hosts: register, show, list, change and remove what can be reserved."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
@@ -20,17 +21,30 @@ def register(
     """Make a host of the cloud reservable; the number wins over the name.
 
     Extra properties named like one of the cloud's are dropped. Raises NotFound, or Conflict if
-    the host is ambiguous, in use or registered already.
+    the host is ambiguous, in use, not reservable or registered already.
+
+    It is written down before anything is done to it in the cloud: what is interrupted in between
+    is found and finished by ``inventory.synchronise``.
     """
     plugin = runtime.plugin(HOST)
     found = plugin.find(name=name, external_number=external_number)
-    own = {key: value for key, value in extra.items() if key not in plugin.native_properties}
-    now = runtime.clock.now()
-
-    def work(session: Session) -> Resource:
-        return resources.insert(session, HOST, found.external_id, found.properties, own, now)
-
-    return runtime.database.write(work)
+    taken = plugin.native_properties | found.properties.keys()
+    own = {key: value for key, value in extra.items() if key not in taken}
+    write, now = runtime.database.write, runtime.clock.now()
+    host = write(
+        lambda session: resources.insert(
+            session, HOST, found.external_id, found.properties, own, now
+        )
+    )
+    try:
+        plugin.enroll(found.external_id)
+    except Exception:
+        write(lambda session: resources.delete(session, host.id))
+        raise
+    if not found.usable:
+        return host
+    write(lambda session: resources.set_reservable(session, [host.id], None, reservable=True))
+    return replace(host, reservable=True)
 
 
 def get(runtime: Runtime, host_id: int) -> Resource:
@@ -51,15 +65,15 @@ def set_properties(runtime: Runtime, host_id: int, extra: Mapping[str, str]) -> 
     Raises NotFound, InvalidInput for a property of the cloud's, and Conflict for one that a
     reservation of this host asked for.
     """
-    native = runtime.plugin(HOST).native_properties & extra.keys()
-    if native:
-        raise InvalidInput(
-            f"{', '.join(sorted(native))}: told by the cloud, cannot be changed here"
-        )
     now = runtime.clock.now()
 
     def work(session: Session) -> Resource:
         host = resources.get(session, HOST, host_id, lock=True)
+        native = (runtime.plugin(HOST).native_properties | host.native) & extra.keys()
+        if native:
+            raise InvalidInput(
+                f"{', '.join(sorted(native))}: told by the cloud, cannot be changed here"
+            )
         changing = {name for name in extra if host.properties.get(name) != extra[name]}
         used = {
             name
@@ -79,14 +93,26 @@ def set_properties(runtime: Runtime, host_id: int, extra: Mapping[str, str]) -> 
 
 def delete(runtime: Runtime, host_id: int) -> None:
     """Remove a host; raises NotFound, or Conflict if a lease has or will have it."""
+    now = runtime.clock.now()
 
-    def work(session: Session) -> None:
-        resources.get(session, HOST, host_id, lock=True)
+    def check(session: Session) -> Resource:
+        host = resources.get(session, HOST, host_id, lock=True)
         if allocations.params_on(session, host_id):
             raise Conflict(f"Can't delete host {host_id}. The host is reserved.")
+        return host
+
+    def close(session: Session) -> Resource:
+        host = check(session)
+        resources.set_reservable(session, [host_id], now, reservable=False)
+        return host
+
+    def remove(session: Session) -> None:
+        check(session)
         resources.delete(session, host_id)
 
-    runtime.database.write(work)
+    host = runtime.database.write(close)
+    runtime.plugin(HOST).withdraw(host.external_id)
+    runtime.database.write(remove)
 
 
 def find_allocations(

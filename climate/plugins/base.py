@@ -19,10 +19,19 @@ from climate.core.requirement import Requirement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A resource as the cloud knows it, before (or whether or not) it is registered here."""
+    """A resource as the cloud knows it, before (or whether or not) it is registered here.
+
+    ``usable`` is whether it works now; a ``refusal`` says why it can never be reserved.
+    """
 
     external_id: str
     properties: Mapping[str, str]
+    usable: bool = True
+    refusal: str | None = None
+
+
+class NotYet(Exception):
+    """The cloud is at it and needs more time: no failure, to be called again shortly."""
 
 
 class RequestSchema(Schema):
@@ -53,26 +62,37 @@ class ResourcePlugin(abc.ABC):
     ) -> Mapping[str, Any]:
         """Hand ``resources`` over to the lease's project; return what users need to know.
 
-        Idempotent, and called again with more resources when a running reservation grows. Any
-        exception is a failed attempt and is tried again.
+        Idempotent, and called again when a running reservation has got others: those that it has
+        no more are taken back. Raises NotYet to be called again, which is no failed attempt; any
+        other exception is one, and is tried again.
         """
 
     @abc.abstractmethod
     def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
-        """Take ``resources`` back, whatever is on them. Idempotent: gone already is fine."""
+        """Take ``resources`` back, whatever is on them. Idempotent: gone already is fine.
+
+        Raises NotYet as ``start`` does.
+        """
 
     def before_end(  # noqa: B027 - optional: most types have nothing to do
         self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
     ) -> None:
         """Do what the user asked for shortly before the end. Idempotent."""
 
+    def enroll(self, external_id: str) -> None:  # noqa: B027 - optional
+        """Take a resource into service: nobody may use it but through a lease. Idempotent."""
+
+    def withdraw(self, external_id: str) -> None:  # noqa: B027 - optional
+        """Give a resource that nobody has back to everybody. Idempotent."""
+
     @abc.abstractmethod
     def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
         """Look a resource up in the cloud, to register it.
 
-        Raises NotFound, or Conflict if the name is ambiguous or the resource is in use.
+        Raises NotFound, or Conflict if the name is ambiguous, or the resource is in use or cannot
+        be reserved.
         """
 
     @abc.abstractmethod
     def inventory(self) -> Iterable[Found]:
-        """Return all that the cloud has of this type."""
+        """Return all that the cloud has of this type and that can be reserved."""

@@ -5,7 +5,8 @@ how. Pools are named after the reservation. Every step looks before it acts.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from marshmallow import ValidationError, fields, post_load, validate, validates_schema
@@ -15,7 +16,7 @@ from climate.core import query as expressions
 from climate.core.errors import Conflict, InvalidQuery, NotFound
 from climate.core.lease import Lease, Reservation, Resource
 from climate.core.requirement import Requirement
-from climate.plugins.base import Found, RequestSchema, ResourcePlugin
+from climate.plugins.base import Found, NotYet, RequestSchema, ResourcePlugin
 from climate.plugins.loader import load_host_cloud
 
 # Bounds one request: hosts are locked, stored and reported one by one.
@@ -35,8 +36,17 @@ class HostCloud(Protocol):
     def servers(self, host: str) -> Sequence[str]:
         """Return the ids of the servers on a host."""
 
+    def enroll(self, host: str) -> None:
+        """Put a host among the free ones, which nobody can use, unless a pool has it."""
+
+    def withdraw(self, host: str) -> None:
+        """Take a host from the free ones, and leave it to everybody."""
+
     def ensure_pool(self, pool: str, project_id: str) -> None:
         """Make the pool, open to the project alone."""
+
+    def close_pool(self, pool: str) -> None:
+        """Let nobody put anything on the pool's hosts any more; fine if it is gone."""
 
     def pool_hosts(self, pool: str) -> Sequence[str]:
         """Return the hosts in the pool; none if there is no such pool."""
@@ -51,7 +61,7 @@ class HostCloud(Protocol):
         """Remove the pool; fine if it is gone."""
 
     def delete_servers(self, host: str) -> None:
-        """Delete every server on the host and wait until they are gone."""
+        """Delete every server on the host; raises NotYet while some are still there."""
 
     def snapshot_servers(self, host: str) -> None:
         """Keep an image of every server on the host."""
@@ -152,12 +162,15 @@ class HostPlugin(ResourcePlugin):
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
     ) -> Mapping[str, Any]:
-        """Put the hosts into the reservation's pool."""
-        self.cloud.ensure_pool(reservation.id, lease.project_id)
-        present = set(self.cloud.pool_hosts(reservation.id))
-        for resource in resources:
-            if resource.external_id not in present:
-                self.cloud.add_host(reservation.id, resource.external_id)
+        """Have these hosts in the reservation's pool; one that fails joins when it works."""
+        pool, wanted = reservation.id, [resource.external_id for resource in resources]
+        working = [resource.external_id for resource in resources if resource.reservable]
+        self.cloud.ensure_pool(pool, lease.project_id)
+        unwanted = [host for host in self.cloud.pool_hosts(pool) if host not in wanted]
+        _all(
+            *(partial(self.cloud.add_host, pool, host) for host in working),
+            *(partial(self._take_back, pool, host) for host in unwanted),
+        )
         return {}
 
     def before_end(
@@ -174,10 +187,23 @@ class HostPlugin(ResourcePlugin):
 
         What is in the pool counts, not what the lease holds: only those were handed over.
         """
-        for host in self.cloud.pool_hosts(reservation.id):
-            self.cloud.delete_servers(host)
-            self.cloud.remove_host(reservation.id, host)
-        self.cloud.delete_pool(reservation.id)
+        pool = reservation.id
+        self.cloud.close_pool(pool)
+        hosts = self.cloud.pool_hosts(pool)
+        _all(*(partial(self._take_back, pool, host) for host in hosts))
+        self.cloud.delete_pool(pool)
+
+    def _take_back(self, pool: str, host: str) -> None:
+        self.cloud.delete_servers(host)
+        self.cloud.remove_host(pool, host)
+
+    def enroll(self, external_id: str) -> None:
+        """Keep everybody off a host that no reservation has."""
+        self.cloud.enroll(external_id)
+
+    def withdraw(self, external_id: str) -> None:
+        """Leave a host to everybody."""
+        self.cloud.withdraw(external_id)
 
     def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
         """Return the one host of that hypervisor number or name that has no servers on it."""
@@ -185,6 +211,8 @@ class HostPlugin(ResourcePlugin):
         found = [host for host in self.cloud.hosts() if host.properties.get(key) == wanted]
         if not found:
             raise NotFound(f"Host '{wanted}' not found!")
+        if found[0].refusal:
+            raise Conflict(found[0].refusal)
         if len(found) > 1:
             raise Conflict(f"Multiple hosts are named '{wanted}': name one by its id")
         servers = self.cloud.servers(found[0].external_id)
@@ -193,5 +221,21 @@ class HostPlugin(ResourcePlugin):
         return found[0]
 
     def inventory(self) -> Iterable[Found]:
-        """Return all hosts of the cloud."""
-        return self.cloud.hosts()
+        """Return all hosts of the cloud that can be reserved."""
+        return [host for host in self.cloud.hosts() if not host.refusal]
+
+
+def _all(*steps: Callable[[], None]) -> None:
+    """Take every step, whichever fail, so that one host strands no other; then say which did.
+
+    Raises the first failure that is none of time, or else NotYet.
+    """
+    failures: list[Exception] = []
+    for step in steps:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - told below, after the others had their turn
+            failures.append(error)
+    failures.sort(key=lambda error: isinstance(error, NotYet))
+    if failures:
+        raise failures[0]

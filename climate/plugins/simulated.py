@@ -46,6 +46,15 @@ class SimulatedCloud:
         with self._world.present() as world:
             return sorted(world.servers.get(host, ()))
 
+    def enroll(self, host: str) -> None:
+        """Do nothing: nobody else uses this cloud."""
+
+    def withdraw(self, host: str) -> None:
+        """Do nothing: nobody else uses this cloud."""
+
+    def close_pool(self, pool: str) -> None:
+        """Do nothing: nobody else uses this cloud."""
+
     def ensure_pool(self, pool: str, project_id: str) -> None:
         """Make the pool, unless it is there."""
         with self._world.present() as world:

@@ -12,7 +12,7 @@ from climate.core.lifecycle import OPEN_EVENT
 from climate.core.schedule import END, START
 from climate.db.tables import EventRow, LeaseRow
 from climate.manager import events
-from climate.manager.events import Claim
+from climate.manager.claims import Claim
 from tests.concurrency.crowd import Crowd, at_work, wait_for_all
 from tests.process import eventually
 from tests.service import Story

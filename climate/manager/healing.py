@@ -1,0 +1,112 @@
+"""Healing: a lease whose resources fail gets others, as many as there are.
+
+One transaction per lease. Its other bookings stay; each failed resource is given up for a
+working one that fits, or kept and marked missing. A running lease gets its new resources by an
+``update_lease`` event that is due at once. Flags as in Blazar's API, but cleared when it is
+over: ``missing_resources`` while something fails without a replacement, ``degraded`` while that is
+so or a replacement is not handed over yet; ``resources_changed`` stays, for it remains true.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+
+from sqlalchemy.orm import Session
+
+from climate.core import wire
+from climate.core.errors import NotFound
+from climate.core.lease import Lease, Reservation
+from climate.core.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
+from climate.core.schedule import UPDATE, Planned
+from climate.db import allocations, leases, outbox, resources
+from climate.manager.admission import Wanted, admit, rows
+from climate.manager.leases import new_event, requirement_of, taken_window
+from climate.manager.runtime import Runtime
+
+LOG = logging.getLogger(__name__)
+
+_HEALED = frozenset({LeaseStatus.PENDING, LeaseStatus.ACTIVE})
+
+
+def heal_all(runtime: Runtime) -> None:
+    """Heal the leases that have, or have within the healing interval, resources that fail."""
+    now, ahead = runtime.clock.now(), runtime.settings.healing_interval
+    with runtime.database.read() as session:
+        concerned = leases.ailing(session, now, now + ahead if ahead else None)
+    for lease_id in concerned:
+        runtime.database.write(partial(heal, runtime, lease_id))
+    if concerned:
+        runtime.wakeup.hint()
+
+
+def heal(runtime: Runtime, lease_id: str, session: Session) -> None:
+    """Replace what fails of one lease, as far as possible, and flag the rest."""
+    now = runtime.clock.now()
+    try:
+        lease = leases.get(session, lease_id, lock=True)
+    except NotFound:
+        return
+    if lease.status not in _HEALED or lease.window.end <= now:
+        return
+    live = [r for r in lease.reservations if r.status is not ReservationStatus.DELETED]
+    held = allocations.held(session, [reservation.id for reservation in live])
+    working = resources.reservable(session, {id_ for ids in held.values() for id_ in ids})
+    failing = {id_: [r for r in ids if r not in working] for id_, ids in held.items()}
+    gained = {
+        reservation.id: _replace(runtime, session, lease, reservation, failing[reservation.id], now)
+        for reservation in live
+        if failing[reservation.id]
+    }
+    _flag(session, lease, live, failing, gained, now)
+
+
+def _replace(
+    runtime: Runtime,
+    session: Session,
+    lease: Lease,
+    reservation: Reservation,
+    failing: Sequence[int],
+    now: datetime,
+) -> int:
+    """Give up failing resources for others; return how many there were."""
+    requirement = replace(requirement_of(runtime, reservation), minimum=0, maximum=len(failing))
+    wanted = [Wanted(reservation_id=reservation.id, requirement=requirement)]
+    busy = taken_window(lease.window, now, runtime.settings)
+    taken = admit(session, wanted, busy, runtime.rng.random())
+    found = taken[reservation.id]
+    if found:
+        allocations.give_up(session, reservation.id, failing[: len(found)])
+        allocations.take(session, rows(taken, busy))
+    return len(found)
+
+
+def _flag(
+    session: Session,
+    lease: Lease,
+    live: Sequence[Reservation],
+    failing: Mapping[str, Sequence[int]],
+    gained: Mapping[str, int],
+    now: datetime,
+) -> None:
+    """Store what the lease is short of and what it got; tell if that is new."""
+    running = lease.status is LeaseStatus.ACTIVE
+    for reservation in live:
+        missing = len(failing[reservation.id]) > gained.get(reservation.id, 0)
+        changed = reservation.resources_changed or (running and gained.get(reservation.id, 0) > 0)
+        if (missing, changed) != (reservation.missing_resources, reservation.resources_changed):
+            leases.set_reservation(
+                session, reservation.id, now, missing_resources=missing, resources_changed=changed
+            )
+    short = any(len(failing[r.id]) > gained.get(r.id, 0) for r in live)
+    back = any(r.missing_resources and not failing[r.id] for r in live)
+    moving = running and (back or any(gained.values()))
+    if moving:
+        leases.insert_events(session, [new_event(lease.id, Planned(UPDATE, now), now)])
+    waiting = any(event.kind == UPDATE and event.status in OPEN_EVENT for event in lease.events)
+    degraded = short or moving or (lease.degraded and waiting)
+    if any(gained.values()) or degraded != lease.degraded:
+        leases.update(session, replace(lease, degraded=degraded, updated_at=now))
+        LOG.warning("lease %s: %s replaced, still short: %s", lease.id, dict(gained), short)
+        outbox.write(session, "lease.update", wire.payload(leases.get(session, lease.id)), now)

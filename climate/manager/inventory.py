@@ -1,0 +1,110 @@
+"""Keeping what is registered true to the cloud, and leases whole when resources fail.
+
+A look at the cloud tells which registered resources work: those that do not are booked no more,
+and what booked them soon or now gets others (healing). What comes back is bookable again, and a
+lease that was short of it is whole again. Every manager looks; all of it may be done twice.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from climate.core.errors import NotFound
+from climate.core.lease import Resource
+from climate.db import resources
+from climate.db.engine import is_unavailable
+from climate.manager import healing
+from climate.manager.runtime import Runtime
+from climate.manager.timer import Timer
+from climate.plugins.base import Found, ResourcePlugin
+
+LOG = logging.getLogger(__name__)
+
+
+def synchronise(runtime: Runtime) -> None:
+    """Look at the cloud once, and follow it. Raises what a plugin raises; then nothing changes."""
+    for resource_type, plugin in runtime.plugins.items():
+        there = {found.external_id: found for found in plugin.inventory()}
+        with runtime.database.read() as session:
+            registered = resources.find_all(session, resource_type)
+        for resource in registered:
+            follow(runtime, plugin, resource, there.get(resource.external_id))
+    healing.heal_all(runtime)
+
+
+def follow(
+    runtime: Runtime, plugin: ResourcePlugin, resource: Resource, found: Found | None
+) -> None:
+    """Make one resource what the cloud says (None: it is not there); nothing if it is so."""
+    usable = found is not None and found.usable
+    native = {**found.properties, "id": str(resource.id)} if found else _native(resource)
+    if usable == resource.reservable and native == _native(resource):
+        return
+    if usable and not resource.reservable:
+        plugin.enroll(resource.external_id)
+    LOG.info("%s is %s", resource.external_id, "usable" if usable else "not usable (any more)")
+    now = runtime.clock.now()
+    runtime.database.write(lambda session: _store(session, resource, usable, native, now))
+
+
+def _native(resource: Resource) -> Mapping[str, str]:
+    return {name: resource.properties[name] for name in resource.native}
+
+
+def _store(
+    session: Session,
+    resource: Resource,
+    usable: bool,  # noqa: FBT001 - not a switch, a fact
+    native: Mapping[str, str],
+    now: datetime,
+) -> None:
+    try:
+        present = resources.get(session, resource.type, resource.id, lock=True)
+    except NotFound:  # removed meanwhile
+        return
+    if usable != present.reservable:
+        resources.set_reservable(session, [resource.id], now, reservable=usable)
+    if native != _native(present):
+        resources.set_native(session, present, native, now)
+
+
+class Watch:
+    """Looks at the cloud from time to time until it is stopped."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        """Prepare; nothing happens before ``start``."""
+        self._runtime = runtime
+        self._timer = Timer()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="inventory", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look, in a thread of its own: the cloud may be slow."""
+        self._timer.every(self._runtime.settings.sync_interval, self._wake.set, "inventory")
+        self._timer.start()
+        self._wake.set()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more; a look under way is left to itself, it may be done twice."""
+        self._stopping.set()
+        self._wake.set()
+        self._timer.stop()
+
+    def _loop(self) -> None:
+        while not self._stopping.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            if not self._stopping.is_set():
+                self._look()
+
+    def _look(self) -> None:
+        try:
+            synchronise(self._runtime)
+        except Exception as error:
+            detail = None if is_unavailable(error) else error
+            LOG.warning("the cloud was not looked at: %s", error, exc_info=detail)

@@ -1,0 +1,98 @@
+"""What Nova says about its compute services and their nodes, as hosts that can be reserved. Pure.
+
+A host's identity is its compute service. Most services have one node; one with several (bare
+metal, clusters) can only be closed and opened as a whole, as host aggregates hold services.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from climate.plugins.base import Found
+
+_TOLD = ("hypervisor_hostname", "hypervisor_type", "hypervisor_version", "cpu_info")
+_AMOUNTS = ("vcpus", "memory_mb", "local_gb")
+
+Node = Mapping[str, Any]
+
+
+def find_hosts(
+    nodes: Iterable[Node],
+    zones: Mapping[str, str],
+    capabilities: Mapping[str, Mapping[str, str]],
+) -> Iterator[Found]:
+    """Return a host for each service in Nova's list of hypervisors, by name.
+
+    ``zones`` is the availability zone of each service, ``capabilities`` what the configuration
+    says of a node. The nodes of a service that has several follow it, each with the reason why it
+    cannot be had alone.
+    """
+    by_service: dict[str, list[Node]] = {}
+    for node in nodes:
+        by_service.setdefault(node["service"]["host"], []).append(node)
+    for service, found in sorted(by_service.items()):
+        zone = {"availability_zone": zones.get(service, "")}
+        described = [_node(one, capabilities) | zone for one in found]
+        usable = all(one["state"] == "up" and one["status"] == "enabled" for one in found)
+        whole = described[0] if len(found) == 1 else _summed(service, described)
+        yield Found(external_id=service, properties=whole, usable=usable)
+        if len(found) > 1:
+            yield from (_part(service, len(found), one) for one in described)
+
+
+def parse_capabilities(lines: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return the properties of each node in lines like ``domain-c7: ha=True, drs=False``.
+
+    Raises ValueError with the line that is not of this form.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for line in lines:
+        node, _, rest = (part.strip() for part in line.partition(":"))
+        pairs = [pair.partition("=") for pair in rest.split(",")]
+        if not node or not all(name.strip() and equals for name, equals, _ in pairs):
+            raise ValueError(f"{line!r} is not of the form NODE: NAME=VALUE, NAME=VALUE")
+        mine = found.setdefault(node, {})
+        mine.update({name.strip(): value.strip() for name, _, value in pairs})
+    return found
+
+
+def _node(node: Node, capabilities: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    told = {name: _text(node.get(name)) for name in (*_TOLD, *_AMOUNTS)}
+    ours = {"id": _text(node["id"]), "service_name": node["service"]["host"]}
+    return {**told, **ours, **capabilities.get(node["hypervisor_hostname"], {})}
+
+
+def _summed(service: str, nodes: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the service as one host: amounts add up, what differs between nodes is left out."""
+    shared = {
+        name: value
+        for name, value in nodes[0].items()
+        if all(node.get(name) == value for node in nodes)
+    }
+    promised = dict.fromkeys(_TOLD, "")
+    amounts = {name: str(sum(int(node[name] or 0) for node in nodes)) for name in _AMOUNTS}
+    names = ",".join(sorted(node["hypervisor_hostname"] for node in nodes))
+    return {
+        **promised,
+        **shared,
+        **amounts,
+        "id": service,
+        "hypervisor_hostname": service,
+        "nodes": names,
+    }
+
+
+def _part(service: str, count: int, properties: Mapping[str, str]) -> Found:
+    node = properties["hypervisor_hostname"]
+    return Found(
+        external_id=f"{service}/{node}",
+        properties=properties,
+        refusal=f"{node} is one of {count} nodes of the compute service {service}, and Nova's host"
+        f" aggregates can only keep others off all of them at once: register {service}",
+    )
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - JSON
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

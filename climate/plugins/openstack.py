@@ -1,0 +1,64 @@
+"""The way to the services of an OpenStack cloud: our user's session, and one adapter per service.
+
+Nothing waits for ever, and nothing is sent twice that may have arrived: a connection that cannot
+be made is tried again, a request that was sent is repeated only if it reads.
+"""
+
+from keystoneauth1 import loading
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.exceptions import ClientException
+from keystoneauth1.session import Session
+from oslo_config.cfg import ConfigOpts
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
+
+from climate.config import SERVICE_USER, Misconfigured
+
+# keystoneauth's own connect_retries would also repeat a POST whose answer timed out.
+_RETRY = Retry(
+    total=None,
+    connect=3,
+    read=1,
+    redirect=0,
+    status=0,
+    other=0,
+    allowed_methods={"GET", "HEAD"},
+    backoff_factor=0.5,
+    respect_retry_after_header=False,
+)
+
+
+def make_session(conf: ConfigOpts) -> Session:
+    """Return the session of the user in ``[service_user]``; raises Misconfigured.
+
+    It asks for no token before the first request. Threads may share it.
+    """
+    try:
+        # Only now is it known whether auth_section leads to another section.
+        loading.register_auth_conf_options(conf, SERVICE_USER)
+        auth = loading.load_auth_from_conf_options(conf, SERVICE_USER)
+        if auth is None:
+            raise Misconfigured(f"[{SERVICE_USER}] auth_type is not set: who are we in the cloud?")
+        session = loading.load_session_from_conf_options(
+            conf, SERVICE_USER, auth=auth, app_name="climate"
+        )
+    except (ClientException, TypeError) as error:
+        raise Misconfigured(f"[{SERVICE_USER}]: {error}") from error
+    for transport in session.session.adapters.values():
+        if isinstance(transport, HTTPAdapter):
+            transport.max_retries = _RETRY
+    return session
+
+
+def adapter(
+    conf: ConfigOpts, session: Session, group: str, default_microversion: str | None = None
+) -> Adapter:
+    """Return the way to the service that ``[group]`` is about; raises Misconfigured."""
+    try:
+        found = loading.load_adapter_from_conf_options(
+            conf, group, session=session, default_microversion=default_microversion
+        )
+    except TypeError as error:
+        raise Misconfigured(f"[{group}]: {error}") from error
+    found.region_name = found.region_name or conf[SERVICE_USER].region_name
+    return found

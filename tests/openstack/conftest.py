@@ -1,0 +1,68 @@
+"""Fixtures for tests against a real OpenStack: that which OS_* variables name, or the testbed.
+
+All tests of this folder are marked ``openstack``, so that ``make test`` leaves them out. They
+share one cloud: whatever a test makes there has a name of its own, and is removed.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keystoneauth1.exceptions import ClientException
+from openstack.compute.v2.server import Server
+from openstack.connection import Connection
+
+from tests import servers
+from tests.openstack import guests
+from tests.openstack.accounts import Account, Project, passing_project
+
+MakeProject = Callable[[str], Project]
+Boot = Callable[..., Server]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark all tests of this folder, before pytest picks by mark."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.openstack)
+
+
+@pytest.fixture(scope="session")
+def administrator() -> Account:
+    """Return the administrator of the cloud; skip (or fail) if there is no cloud."""
+    account = Account.of_admin()
+    try:
+        account.cloud.authorize()
+    except ClientException as error:
+        servers.absent("openstack", f"{type(error).__name__}: {str(error).splitlines()[0]}")
+    return account
+
+
+@pytest.fixture(scope="session")
+def cloud(administrator: Account) -> Connection:
+    """Return the cloud as its administrator sees it."""
+    return administrator.cloud
+
+
+@pytest.fixture(scope="module")
+def project(administrator: Account) -> Iterator[MakeProject]:
+    """Return a maker of projects with users reader, member and admin; they go with the module."""
+    with ExitStack() as made:
+        yield lambda name: made.enter_context(passing_project(administrator, name))
+
+
+@pytest.fixture
+def boot(cloud: Connection) -> Iterator[Boot]:
+    """Return ``guests.boot``; what it boots goes with the test."""
+    booted: list[str] = []
+
+    def boot(account: Account, name: str, **options: Any) -> Server:
+        server = guests.boot(account, name, **options)
+        booted.append(server.id)
+        return server
+
+    yield boot
+    guests.remove(cloud, *booted)

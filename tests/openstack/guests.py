@@ -1,0 +1,61 @@
+"""Servers that tests boot, on whatever cloud it is: the smallest flavor, any image, no network."""
+
+from typing import Any
+
+from openstack.compute.v2.server import Server
+from openstack.connection import Connection
+from openstack.exceptions import NotFoundException
+
+from tests.openstack.accounts import Account
+from tests.process import eventually
+
+# A fake host takes a second for it, a real one a minute.
+_PATIENCE = 90.0
+_SETTLED = {"ACTIVE", "ERROR"}
+
+
+def boot(account: Account, name: str, **options: Any) -> Server:
+    """Ask for a server and wait until it is ACTIVE or in ERROR; it is returned in either state.
+
+    ``options`` are those of the SDK's ``create_server``: ``scheduler_hints``, ``host``.
+    """
+    compute = account.cloud.compute
+    flavor = min(compute.flavors(), key=lambda one: (one.ram, one.vcpus, one.disk))
+    image = next(iter(account.cloud.image.images(status="active")))
+    options = {"flavor_id": flavor.id, "image_id": image.id, "networks": "none", **options}
+    return settled(account.cloud, compute.create_server(name=name, **options).id)
+
+
+def settled(cloud: Connection, server_id: str) -> Server:
+    """Return the server once it is ACTIVE or in ERROR."""
+
+    def found() -> Server | None:
+        server = cloud.compute.get_server(server_id)
+        return server if server.status in _SETTLED else None
+
+    server = eventually(found, f"server {server_id} is ACTIVE or in ERROR", _PATIENCE)
+    assert server is not None
+    return server
+
+
+def host_of(administrator: Account, server: Server) -> tuple[str, str] | None:
+    """Return the (service host, node) that a server is on; None if it was refused one."""
+    seen = administrator.cloud.compute.get_server(server.id)
+    return (seen.compute_host, seen.hypervisor_hostname) if seen.compute_host else None
+
+
+def is_gone(cloud: Connection, server_id: str) -> bool:
+    """Tell whether Nova no longer knows the server."""
+    try:
+        cloud.compute.get_server(server_id)
+    except NotFoundException:
+        return True
+    return False
+
+
+def remove(cloud: Connection, *server_ids: str) -> None:
+    """Delete servers and wait until they are gone; fine if they are."""
+    for server_id in server_ids:
+        cloud.compute.delete_server(server_id)
+    for server_id in server_ids:
+        eventually(lambda it=server_id: is_gone(cloud, it), f"server {server_id} is gone")
