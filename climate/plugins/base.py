@@ -49,8 +49,8 @@ class ResourcePlugin(abc.ABC):
     resource_type: ClassVar[str]
     #: The plugin's part of a reservation request; loads to what is stored as ``params``.
     schema: ClassVar[type[RequestSchema]]
-    #: Properties that every resource of the type has from the cloud.
-    native_properties: ClassVar[frozenset[str]]
+    #: Properties that resources of the type may have from the cloud.
+    native_properties: frozenset[str]
 
     @abc.abstractmethod
     def requirement(self, params: Mapping[str, Any]) -> Requirement:

@@ -13,6 +13,9 @@ from climate.plugins.base import Found
 _TOLD = ("hypervisor_hostname", "hypervisor_type", "hypervisor_version", "cpu_info")
 _AMOUNTS = ("vcpus", "memory_mb", "local_gb")
 
+# The property that names the nodes of a service that has several.
+NODES = "nodes"
+
 Node = Mapping[str, Any]
 
 
@@ -78,7 +81,7 @@ def _summed(service: str, nodes: Sequence[Mapping[str, str]]) -> dict[str, str]:
         **amounts,
         "id": service,
         "hypervisor_hostname": service,
-        "nodes": names,
+        NODES: names,
     }
 
 

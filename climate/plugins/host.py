@@ -28,7 +28,10 @@ class HostCloud(Protocol):
     """What must be known and done about hosts, however a cloud does it.
 
     Hosts are named by their external id. All methods are idempotent where they change anything.
+    ``properties`` are those that some hosts have besides HostPlugin's.
     """
+
+    properties: frozenset[str]
 
     def hosts(self) -> Iterable[Found]:
         """Return all hosts there are."""
@@ -130,7 +133,8 @@ class HostPlugin(ResourcePlugin):
 
     resource_type: ClassVar[str] = "physical:host"
     schema: ClassVar[type[RequestSchema]] = HostSchema
-    native_properties: ClassVar[frozenset[str]] = frozenset(
+    #: Those that every host has; a cloud may tell others.
+    properties: ClassVar[frozenset[str]] = frozenset(
         {
             "id",
             "hypervisor_hostname",
@@ -149,6 +153,7 @@ class HostPlugin(ResourcePlugin):
         """Load the host cloud that ``conf`` names."""
         settings = conf["physical:host"]
         self.cloud: HostCloud = load_host_cloud(conf, settings.cloud)
+        self.native_properties = self.properties | self.cloud.properties
         self._before_end: str = settings.before_end
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:

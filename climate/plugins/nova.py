@@ -22,7 +22,7 @@ from oslo_config.cfg import ConfigOpts
 from climate.core.errors import BackendUnavailable
 from climate.plugins import openstack
 from climate.plugins.base import Found, NotYet
-from climate.plugins.compute_host import find_hosts, parse_capabilities
+from climate.plugins.compute_host import NODES, find_hosts, parse_capabilities
 
 # The oldest with hypervisors and services in one answer; its properties are gone from 2.88 on.
 _VERSION = "2.53"
@@ -79,6 +79,7 @@ class NovaCloud:
         self._free: str = conf.nova.aggregate_freepool_name
         self._patience: float = conf.nova.server_delete_wait
         self._capabilities = parse_capabilities(conf.nova.node_capabilities)
+        self.properties = frozenset({NODES}.union(*self._capabilities.values()))
 
     # What there is.
 

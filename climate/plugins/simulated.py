@@ -11,7 +11,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ class SimulatedFailure(RuntimeError):
 class SimulatedCloud:
     """``[simulated] hosts`` hosts named sim-1, sim-2, ... (see HostCloud for the methods)."""
 
+    properties: frozenset[str] = frozenset()
+
     def __init__(self, conf: ConfigOpts) -> None:
         """Read the settings; the journal file is made when first written."""
         settings = conf.simulated
@@ -39,7 +41,9 @@ class SimulatedCloud:
 
     def hosts(self) -> list[Found]:
         """Return all hosts, each with its properties."""
-        return [_host(number) for number in range(1, self._count + 1)]
+        with self._world.present() as world:
+            down = set(world.down)
+        return [_host(number, down) for number in range(1, self._count + 1)]
 
     def servers(self, host: str) -> Sequence[str]:
         """Return the servers that tests put on a host."""
@@ -94,6 +98,14 @@ class SimulatedCloud:
         """Put a server on a host: what a user of the cloud would do."""
         self._effect("boot_server", host=host, server=server)
 
+    def fail_host(self, host: str) -> None:
+        """Let a host fail: what happens to any cloud."""
+        self._effect("fail_host", host=host)
+
+    def mend_host(self, host: str) -> None:
+        """Let a host work again."""
+        self._effect("mend_host", host=host)
+
     def delete_servers(self, host: str) -> None:
         """Delete all servers on the host."""
         if self.servers(host):
@@ -125,6 +137,7 @@ class _World:
         self.pools: dict[str, set[str]] = {}
         self.holder: dict[str, str] = {}
         self.servers: dict[str, set[str]] = {}
+        self.down: set[str] = set()
         self._path = path
         self._offset = 0
         self._lock = threading.Lock()
@@ -177,7 +190,7 @@ class _World:
                     self._apply(json.loads(line))
                     self._offset += len(line)
 
-    def _apply(self, entry: dict[str, Any]) -> None:
+    def _apply(self, entry: dict[str, Any]) -> None:  # noqa: C901 - one line for each effect
         """Fold one effect into the state."""
         self.effects.append(entry)
         match entry["effect"]:
@@ -195,14 +208,19 @@ class _World:
                 self.servers.setdefault(entry["host"], set()).add(entry["server"])
             case "delete_servers":
                 self.servers.pop(entry["host"], None)
+            case "fail_host":
+                self.down.add(entry["host"])
+            case "mend_host":
+                self.down.discard(entry["host"])
 
 
-def _host(number: int) -> Found:
+def _host(number: int, down: Collection[str]) -> Found:
     """Return host ``number``: every fourth is large."""
     name = f"sim-{number}"
     vcpus = 64 if number % 4 == 0 else 16
     return Found(
         external_id=name,
+        usable=name not in down,
         properties={
             "id": str(number),
             "hypervisor_hostname": name,
