@@ -7,22 +7,20 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-import waitress
-from flask import Flask
 from oslo_config import cfg
 from oslo_config.cfg import ConfigOpts
 
-from climate import config, service
-from climate.api.auth import is_loopback
+from climate import config, service, serving
 from climate.config import Misconfigured
 from climate.core.errors import Conflict
 from climate.db import schema
+from climate.manager import audit as auditing
 from climate.manager import hosts
 from climate.manager.runtime import Runtime
 from climate.notifications import listen as listening
@@ -34,7 +32,7 @@ LOG = logging.getLogger(__name__)
 Program = Callable[[ConfigOpts, argparse.Namespace], int | None]
 
 _FIRST_HOSTS = 8
-_DRAIN = 5
+
 # Whatever has one of these as its reason is mended by an operator, who needs no stack trace.
 _FOR_THE_OPERATOR = (
     BrokenPlugin,
@@ -80,6 +78,17 @@ def db_manage(arguments: Sequence[str] | None = None) -> int:
     return _run(
         parser, arguments, lambda conf, given: _db_manage(conf, given.command, given.revision)
     )
+
+
+def manage(arguments: Sequence[str] | None = None) -> int:
+    """Look after a running service.
+
+    audit compares leases with the cloud and names every difference; exit code 2 if any is left.
+    """
+    parser = argparse.ArgumentParser("climate-manage", description=manage.__doc__)
+    parser.add_argument("command", choices=["audit"])
+    parser.add_argument("--repair", action="store_true", help="repair what is safe to repair")
+    return _run(parser, arguments, lambda conf, given: _audit(conf, with_repair=given.repair))
 
 
 def listen(arguments: Sequence[str] | None = None) -> int:
@@ -151,36 +160,42 @@ def _configured(parser: argparse.ArgumentParser, given: argparse.Namespace) -> C
 
 
 def _standalone(conf: ConfigOpts, *, empty: bool) -> None:
-    _check_address(conf)
+    serving.check_address(conf)
     _keep_simulated_cloud(conf)
     with service.open_runtime(conf) as runtime:
         made = service.make_manager(conf, runtime)
-        with _bound(conf, service.make_api(conf, runtime, made)) as server:
+        with serving.bound(conf, service.make_api(conf, runtime, made)) as server:
             is_new = schema.current(runtime.database) is None
             schema.upgrade(runtime.database)
             if is_new and not empty:
                 _register_first_hosts(conf, runtime)
             made.start()
             try:
-                _serve(conf, server)
+                serving.serve(conf, server, _settled())
             finally:
                 made.stop()
 
 
+def _settled() -> threading.Event:
+    """Have the process ready for a long life; return the event that ends it."""
+    stopping = service.stop_on_signal()
+    service.settle()
+    return stopping
+
+
 def _api(conf: ConfigOpts) -> None:
-    _check_address(conf)
+    serving.check_address(conf)
     with service.open_runtime(conf) as runtime:
         schema.check(runtime.database)
-        with _bound(conf, service.make_api(conf, runtime)) as server:
-            _serve(conf, server)
+        with serving.bound(conf, service.make_api(conf, runtime)) as server:
+            serving.serve(conf, server, _settled())
 
 
 def _manager(conf: ConfigOpts) -> None:
     with service.open_runtime(conf) as runtime:
         schema.check(runtime.database)
         made = service.make_manager(conf, runtime)
-        stopping = service.stop_on_signal()
-        service.settle()
+        stopping = _settled()
         made.start()
         LOG.info("climate-manager is at work")
         stopping.wait()
@@ -203,13 +218,25 @@ def _db_manage(conf: ConfigOpts, command: str, revision: str | None) -> None:
         database.dispose()
 
 
+def _audit(conf: ConfigOpts, *, with_repair: bool) -> int:
+    """Print a line for each difference: what is, and what was done about it."""
+    left = 0
+    with service.open_runtime(conf) as runtime:
+        schema.check(runtime.database)
+        for difference in auditing.audit(runtime):
+            repaired = with_repair and auditing.repair(runtime, difference)
+            left += not repaired
+            print(f"{'repaired' if repaired else 'found'}: {difference.what}")
+    return 2 if left else 0
+
+
 def _listen(conf: ConfigOpts, given: argparse.Namespace) -> None:
     broker = None if given.url else conf.notifications.transport_url
     if broker is not None:
         with listening.from_broker(conf, broker, conf.notifications.topics, _print, given.pool):
             threading.Event().wait()
             return
-    url = given.url or _url(conf.host, conf.port)
+    url = given.url or serving.url(conf.host, conf.port)
     for notification in listening.from_http(url, given.token, given.after):
         known = {name: notification[name] for name in ("seq", "message_id")}
         _print(notification["event_type"], {**notification["payload"], **known})
@@ -224,22 +251,6 @@ def _print(event_type: str, payload: dict[str, Any]) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _url(host: str, port: int) -> str:
-    """Return the address as one can open it; an IPv6 address needs brackets."""
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _check_address(conf: ConfigOpts) -> None:
-    """Without authentication, listen to this machine alone unless told otherwise."""
-    open_to_all = conf.api.serve_unauthenticated_to_the_network
-    if conf.api.auth_strategy == "noauth" and not open_to_all and not is_loopback(conf.host):
-        raise Misconfigured(
-            f"not listening on {conf.host}: there is no authentication, so anyone who reaches"
-            " that address could do anything; if that is what you want, set"
-            " [api] serve_unauthenticated_to_the_network = true"
-        )
-
-
 def _keep_simulated_cloud(conf: ConfigOpts) -> None:
     """Let the made-up cloud outlive the process as its database does."""
     url = service.database_url(conf)
@@ -251,30 +262,3 @@ def _register_first_hosts(conf: ConfigOpts, runtime: Runtime) -> None:
     for number in range(1, min(_FIRST_HOSTS, conf.simulated.hosts) + 1):
         with suppress(Conflict):  # another process found the same new database
             hosts.register(runtime, f"sim-{number}", None, {})
-
-
-@contextmanager
-def _bound(conf: ConfigOpts, app: Flask) -> Iterator[Any]:
-    """Hold the port; requests wait there until they are served."""
-    try:
-        server = waitress.create_server(
-            app, host=conf.host, port=conf.port, threads=conf.api.threads, ident="climate"
-        )
-    except OSError as error:
-        where = f"{conf.host}:{conf.port}"
-        raise Misconfigured(f"cannot listen on {where}: {error.strerror}") from error
-    with closing(server):
-        yield server
-
-
-def _serve(conf: ConfigOpts, server: Any) -> None:  # noqa: ANN401 - waitress is untyped
-    """Serve until SIGTERM, then finish the requests under way."""
-    stopping = service.stop_on_signal()
-    service.settle()
-    thread = threading.Thread(target=server.run, name="http", daemon=True)
-    thread.start()
-    sys.stdout.write(f"climate is ready at {_url(conf.host, server.effective_port)}\n")
-    sys.stdout.flush()
-    stopping.wait()
-    server.close()
-    server.task_dispatcher.shutdown(cancel_pending=False, timeout=_DRAIN)

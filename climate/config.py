@@ -184,14 +184,8 @@ SERVICE_USER = "service_user"
 TOKEN_CHECKER = "keystone_authtoken"  # noqa: S105 - not a secret; keystonemiddleware names it
 # Services of the cloud, by the section that says how to reach each, with their catalog types.
 SERVICES = {"nova": "compute", "placement": "placement", "glance": "image"}
-_TIMEOUT = 60
-_INTERFACES = ["internal", "public"]
-# Left alone, keystonemiddleware would wait for ever, and refuse what access rules allow.
-_TOKEN_CHECKS = {
-    "http_connect_timeout": 10,
-    "http_request_max_retries": 1,
-    "service_type": "reservation",
-}
+# Left alone, keystonemiddleware would wait for ever.
+_TOKEN_CHECKS = {"http_connect_timeout": 10, "http_request_max_retries": 1}
 GROUPS: dict[str, list[cfg.Opt]] = {
     "DEFAULT": DEFAULT,
     "database": DATABASE,
@@ -209,16 +203,33 @@ class Misconfigured(RuntimeError):
     """The configuration asks for something that cannot be, or that we will not do."""
 
 
+def _way(service_type: str) -> list[cfg.Opt]:
+    """Return how a service is reached, by those of keystoneauth's names that we go by."""
+    return [
+        cfg.StrOpt(
+            "service_type", default=service_type, help="Type of the service in the catalog."
+        ),
+        cfg.StrOpt("service_name", help="Name of the service, if several have that type."),
+        cfg.ListOpt(
+            "valid_interfaces",
+            item_type=types.String(choices=["internal", "public", "admin"]),
+            default=["internal", "public"],
+            help="Which addresses in the catalog to use, the best first.",
+        ),
+        cfg.StrOpt("region_name", help="Region of the service, if not that of [service_user]."),
+        cfg.StrOpt(
+            "endpoint_override",
+            help="Address instead of that in the catalog, with the version as there.",
+        ),
+    ]
+
+
 def library_options() -> list[tuple[str, list[cfg.Opt]]]:
     """Return keystoneauth's options by group: our user's, and one group for each service."""
     connection = loading.get_session_conf_options()
-    cfg.set_defaults(connection, timeout=_TIMEOUT)
-    found = [(SERVICE_USER, [*loading.get_auth_common_conf_options(), *connection])]
-    for group, service_type in SERVICES.items():
-        options = loading.get_adapter_conf_options(include_deprecated=False)
-        cfg.set_defaults(options, service_type=service_type, valid_interfaces=_INTERFACES)
-        found.append((group, options))
-    return found
+    cfg.set_defaults(connection, timeout=60)
+    user = (SERVICE_USER, [*loading.get_auth_common_conf_options(), *connection])
+    return [user, *((group, _way(service_type)) for group, service_type in SERVICES.items())]
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
@@ -233,7 +244,7 @@ def set_library_defaults() -> None:
     quiet = [*log.get_default_log_levels(), "apscheduler=WARNING", "alembic=WARNING"]
     log.set_defaults(default_log_levels=quiet)
     for _, options in auth_token.AUTH_TOKEN_OPTS:
-        cfg.set_defaults(options, **_TOKEN_CHECKS)
+        cfg.set_defaults(options, service_type="reservation", **_TOKEN_CHECKS)
 
 
 def new() -> cfg.ConfigOpts:

@@ -105,7 +105,10 @@ def make_story(sqlite_url: str, clock: ManualClock, tmp_path: Path) -> Iterator[
 
 @pytest.fixture(scope="session")
 def hosts_template(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an SQLite file in which hosts sim-1 .. sim-4 are registered; tests copy it."""
+    """Return an SQLite file in which hosts sim-1 .. sim-4 are registered; tests copy it.
+
+    Beside it is the journal of the cloud that has them.
+    """
     folder = tmp_path_factory.mktemp("hosts")
     path = folder / "climate.sqlite"
     shutil.copy(sqlite_template, path)
@@ -119,6 +122,7 @@ def hosts_template(sqlite_template: Path, tmp_path_factory: pytest.TempPathFacto
 def story(make_story: MakeStory, hosts_template: Path, tmp_path: Path) -> Story:
     """Return a service on SQLite with hosts sim-1 .. sim-4 registered, at noon."""
     shutil.copy(hosts_template, tmp_path / "climate.sqlite")
+    shutil.copy(hosts_template.parent / "cloud", tmp_path / "cloud")
     return make_story()
 
 

@@ -76,9 +76,11 @@ def date(minutes: float) -> str:
 
 
 def effects(journal: Path) -> Counter[str]:
-    """Return how often each thing was done to a simulated cloud."""
+    """Return how often each thing was done to a simulated cloud for leases."""
     text = journal.read_text() if journal.exists() else ""
-    return Counter(json.loads(line)["effect"] for line in text.splitlines())
+    found = Counter(json.loads(line)["effect"] for line in text.splitlines())
+    del found["enroll"]
+    return found
 
 
 def _become(name: str, arguments: tuple[str, ...], home: Path, streams: list[Path]) -> None:

@@ -8,7 +8,7 @@ from flask import Flask, Response, jsonify, request
 from oslo_config.cfg import ConfigOpts
 from oslo_context.context import RequestContext
 
-from climate.api import auth, discovery, errors, health
+from climate.api import auth, discovery, errors, health, keystone
 from climate.api.call import Api, Call, is_storable
 from climate.api.policy import Policy
 from climate.api.v1 import hosts, leases, microversion
@@ -66,16 +66,23 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     app.url_map.strict_slashes = True
     app.url_map.redirect_defaults = False
     app.url_map.merge_slashes = False
-    api = Api(conf, runtime, auth.strategy(conf), Policy(conf), dispatcher)
+    app.before_request(_check_url)
+    api = Api(conf, runtime, _strategy(app, conf), Policy(conf), dispatcher)
     for method, path, view in OPEN:
         app.add_url_rule(path, f"{method} {path}", _open(api, view), methods=[method])
     for method, path, rule, guarded in ROUTES:
         handler = _guarded(api, rule, guarded)
         app.add_url_rule(path, f"{method} {path}", handler, methods=[method])
-    app.before_request(_check_url)
     app.after_request(_add_headers)
     errors.register(app)
     return app
+
+
+def _strategy(app: Flask, conf: ConfigOpts) -> auth.Identify:
+    """Return how callers are identified with ``[api] auth_strategy``."""
+    if conf.api.auth_strategy == "keystone":
+        return keystone.guard(app, conf, {path for _, path, _ in OPEN})
+    return auth.without_authentication(conf)
 
 
 def _open(api: Api, view: Callable[[Api], tuple[Any, int]]) -> Callable[[], Response]:

@@ -1,4 +1,7 @@
-"""Who is calling. Without authentication the token itself says so: ``user:project[:role,...]``."""
+"""Who is calling. Without authentication the token itself says so: ``user:project[:role,...]``.
+
+What Keystone says is in ``keystone.py``.
+"""
 
 import ipaddress
 from collections.abc import Callable
@@ -19,6 +22,8 @@ class Caller:
     user_id: str
     project_id: str
     roles: tuple[str, ...]
+    # Those of the service that passes the request on, if it says who it is.
+    service_roles: tuple[str, ...] = ()
 
     def credentials(self) -> dict[str, object]:
         """Return what oslo.policy compares rules with."""
@@ -26,6 +31,7 @@ class Caller:
             "user_id": self.user_id,
             "project_id": self.project_id,
             "roles": list(self.roles),
+            "service_roles": list(self.service_roles),
         }
 
 
@@ -54,24 +60,21 @@ def by_token_text(request: Request) -> Caller:
     return Caller(user, project, named or _ORDINARY)
 
 
-def strategy(conf: ConfigOpts) -> Identify:
-    """Return how callers are identified with ``[api] auth_strategy``."""
-    identify = {"noauth": by_token_text}[conf.api.auth_strategy]
-    return identify if conf.api.serve_unauthenticated_to_the_network else _only_here(identify)
+def without_authentication(conf: ConfigOpts) -> Identify:
+    """Return how callers are identified where nobody checks it: by default, on this machine."""
+    if conf.api.serve_unauthenticated_to_the_network:
+        return by_token_text
+    return _only_here
 
 
-def _only_here(identify: Identify) -> Identify:
+def _only_here(request: Request) -> Caller:
     """Refuse callers on other machines, whatever server brought them here."""
-
-    def check(request: Request) -> Caller:
-        if request.remote_addr and not is_loopback(request.remote_addr):
-            raise Forbidden(
-                "There is no authentication, so only this machine is served (see [api]"
-                " serve_unauthenticated_to_the_network)"
-            )
-        return identify(request)
-
-    return check
+    if request.remote_addr and not is_loopback(request.remote_addr):
+        raise Forbidden(
+            "There is no authentication, so only this machine is served (see [api]"
+            " serve_unauthenticated_to_the_network)"
+        )
+    return by_token_text(request)
 
 
 def is_loopback(host: str) -> bool:

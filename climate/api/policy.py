@@ -1,4 +1,7 @@
-"""Who may do what: oslo.policy rules with Blazar's defaults, overridable in policy.yaml."""
+"""Who may do what: oslo.policy rules with Blazar's defaults, overridable in policy.yaml.
+
+All are about what a project has, so a token for a domain or for the system satisfies none.
+"""
 
 from collections.abc import Mapping
 
@@ -63,7 +66,11 @@ def list_rules() -> list[policy.RuleDefault]:
     """Return all rules with their defaults, also for oslopolicy-sample-generator."""
     return _ROLES + [
         policy.DocumentedRuleDefault(
-            f"climate:{name}", check, text, [{"method": method, "path": path}]
+            f"climate:{name}",
+            check,
+            text,
+            [{"method": method, "path": path}],
+            scope_types=["project"],
         )
         for name, check, method, path, text in _TABLE
     ]

@@ -7,7 +7,7 @@ after the effect and before it could say so, so each must look before it acts.
 """
 
 import abc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,6 +28,28 @@ class Found:
     properties: Mapping[str, str]
     usable: bool = True
     refusal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What an audit found, in a sentence, and what repairs it if that is safe.
+
+    A ``repair`` is done at once; with a ``lease_id`` a manager hands the lease's resources over
+    again instead. With neither, somebody must look.
+    """
+
+    what: str
+    repair: Callable[[], None] | None = None
+    lease_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A running reservation, and the resources that it should have."""
+
+    lease: Lease
+    reservation: Reservation
+    resources: Sequence[Resource]
 
 
 class NotYet(Exception):
@@ -96,3 +118,15 @@ class ResourcePlugin(abc.ABC):
     @abc.abstractmethod
     def inventory(self) -> Iterable[Found]:
         """Return all that the cloud has of this type and that can be reserved."""
+
+    def audit(
+        self,
+        _registered: Sequence[Resource],
+        _running: Sequence[Holding],
+        _changing: Collection[str],
+    ) -> Iterable[Difference]:
+        """Return where the cloud differs from what leases have; change nothing.
+
+        ``changing`` are the ids of reservations that a manager is at, of which nothing is known.
+        """
+        return ()

@@ -49,7 +49,7 @@ def parse_capabilities(lines: Iterable[str]) -> dict[str, dict[str, str]]:
     Raises ValueError with the line that is not of this form.
     """
     found: dict[str, dict[str, str]] = {}
-    for line in lines:
+    for line in filter(None, lines):
         node, _, rest = (part.strip() for part in line.partition(":"))
         pairs = [pair.partition("=") for pair in rest.split(",")]
         if not node or not all(name.strip() and equals for name, equals, _ in pairs):

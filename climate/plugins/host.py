@@ -5,7 +5,7 @@ how. Pools are named after the reservation. Every step looks before it acts.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
@@ -16,7 +16,15 @@ from climate.core import query as expressions
 from climate.core.errors import Conflict, InvalidQuery, NotFound
 from climate.core.lease import Lease, Reservation, Resource
 from climate.core.requirement import Requirement
-from climate.plugins.base import Found, NotYet, RequestSchema, ResourcePlugin
+from climate.plugins.base import (
+    Difference,
+    Found,
+    Holding,
+    NotYet,
+    RequestSchema,
+    ResourcePlugin,
+)
+from climate.plugins.host_audit import AuditedCloud, differences
 from climate.plugins.loader import load_host_cloud
 
 # Bounds one request: hosts are locked, stored and reported one by one.
@@ -24,7 +32,7 @@ MAX_HOSTS = 10_000
 BEFORE_END = ("", "default", "snapshot")
 
 
-class HostCloud(Protocol):
+class HostCloud(AuditedCloud, Protocol):
     """What must be known and done about hosts, however a cloud does it.
 
     Hosts are named by their external id. All methods are idempotent where they change anything.
@@ -35,9 +43,6 @@ class HostCloud(Protocol):
 
     def hosts(self) -> Iterable[Found]:
         """Return all hosts there are."""
-
-    def servers(self, host: str) -> Sequence[str]:
-        """Return the ids of the servers on a host."""
 
     def enroll(self, host: str) -> None:
         """Put a host among the free ones, which nobody can use, unless a pool has it."""
@@ -224,6 +229,15 @@ class HostPlugin(ResourcePlugin):
         if servers:
             raise Conflict(f"Servers {list(servers)} found for host {wanted}")
         return found[0]
+
+    def audit(
+        self,
+        registered: Sequence[Resource],
+        running: Sequence[Holding],
+        changing: Collection[str],
+    ) -> Iterable[Difference]:
+        """Compare pools and free hosts with what leases have."""
+        return differences(self.cloud, registered, running, changing)
 
     def inventory(self) -> Iterable[Found]:
         """Return all hosts of the cloud that can be reserved."""

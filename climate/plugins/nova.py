@@ -23,6 +23,7 @@ from climate.core.errors import BackendUnavailable
 from climate.plugins import openstack
 from climate.plugins.base import Found, NotYet
 from climate.plugins.compute_host import NODES, find_hosts, parse_capabilities
+from climate.plugins.host_audit import Pool
 
 # The oldest with hypervisors and services in one answer; its properties are gone from 2.88 on.
 _VERSION = "2.53"
@@ -100,6 +101,20 @@ class NovaCloud:
         """Return the hosts in the pool; none if there is no such pool."""
         aggregate = self._aggregates().get(pool)
         return sorted(aggregate.hosts) if aggregate else []
+
+    def pools(self) -> Mapping[str, Pool]:
+        """Return the reservations' aggregates, which carry our mark."""
+        key = self._isolation.owner_key
+        return {
+            name: Pool(found.metadata.get(key), tuple(sorted(found.hosts)))
+            for name, found in self._aggregates().items()
+            if MARK in found.metadata
+        }
+
+    def free_hosts(self) -> Sequence[str]:
+        """Return the hosts in the free pool."""
+        free = self._aggregates().get(self._free)
+        return sorted(free.hosts) if free else []
 
     # What is done about it.
 

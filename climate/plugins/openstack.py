@@ -42,7 +42,7 @@ def make_session(conf: ConfigOpts) -> Session:
         session = loading.load_session_from_conf_options(
             conf, SERVICE_USER, auth=auth, app_name="climate"
         )
-    except (ClientException, TypeError) as error:
+    except ClientException as error:
         raise Misconfigured(f"[{SERVICE_USER}]: {error}") from error
     for transport in session.session.adapters.values():
         if isinstance(transport, HTTPAdapter):
@@ -53,12 +53,14 @@ def make_session(conf: ConfigOpts) -> Session:
 def adapter(
     conf: ConfigOpts, session: Session, group: str, default_microversion: str | None = None
 ) -> Adapter:
-    """Return the way to the service that ``[group]`` is about; raises Misconfigured."""
-    try:
-        found = loading.load_adapter_from_conf_options(
-            conf, group, session=session, default_microversion=default_microversion
-        )
-    except TypeError as error:
-        raise Misconfigured(f"[{group}]: {error}") from error
-    found.region_name = found.region_name or conf[SERVICE_USER].region_name
-    return found
+    """Return the way to the service that ``[group]`` is about."""
+    section = conf[group]
+    return Adapter(
+        session,
+        service_type=section.service_type,
+        service_name=section.service_name,
+        interface=section.valid_interfaces,
+        region_name=section.region_name or conf[SERVICE_USER].region_name,
+        endpoint_override=section.endpoint_override,
+        default_microversion=default_microversion,
+    )

@@ -11,7 +11,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,9 @@ from typing import Any
 from oslo_config.cfg import ConfigOpts
 
 from climate.plugins.base import Found
+from climate.plugins.host_audit import Pool
+
+_REGISTRATION = {"enroll", "withdraw"}
 
 
 class SimulatedFailure(RuntimeError):
@@ -42,8 +45,7 @@ class SimulatedCloud:
     def hosts(self) -> list[Found]:
         """Return all hosts, each with its properties."""
         with self._world.present() as world:
-            down = set(world.down)
-        return [_host(number, down) for number in range(1, self._count + 1)]
+            return [_host(number, world.down) for number in range(1, self._count + 1)]
 
     def servers(self, host: str) -> Sequence[str]:
         """Return the servers that tests put on a host."""
@@ -51,10 +53,12 @@ class SimulatedCloud:
             return sorted(world.servers.get(host, ()))
 
     def enroll(self, host: str) -> None:
-        """Do nothing: nobody else uses this cloud."""
+        """Put a host among the free ones."""
+        self._world.append({"effect": "enroll", "host": host})
 
     def withdraw(self, host: str) -> None:
-        """Do nothing: nobody else uses this cloud."""
+        """Take a host from the free ones."""
+        self._world.append({"effect": "withdraw", "host": host})
 
     def close_pool(self, pool: str) -> None:
         """Do nothing: nobody else uses this cloud."""
@@ -70,6 +74,19 @@ class SimulatedCloud:
         """Return the hosts in the pool."""
         with self._world.present() as world:
             return sorted(world.pools.get(pool, ()))
+
+    def pools(self) -> Mapping[str, Pool]:
+        """Return all pools."""
+        with self._world.present() as world:
+            return {
+                name: Pool(world.owner.get(name), tuple(sorted(hosts)))
+                for name, hosts in world.pools.items()
+            }
+
+    def free_hosts(self) -> Sequence[str]:
+        """Return the registered hosts that are in no pool."""
+        with self._world.present() as world:
+            return sorted(world.enrolled - world.holder.keys())
 
     def add_host(self, pool: str, host: str) -> None:
         """Move a host into the pool; fails if another pool has it, as Nova would."""
@@ -117,9 +134,9 @@ class SimulatedCloud:
             self._effect("snapshot", host=host, server=server)
 
     def effects(self) -> list[dict[str, Any]]:
-        """Return all that was done to this cloud, in order."""
+        """Return all that was done to this cloud by leases and users, in order."""
         with self._world.present() as world:
-            return list(world.effects)
+            return [one for one in world.effects if one["effect"] not in _REGISTRATION]
 
     def _effect(self, name: str, **details: str) -> None:
         """Take as long as told, fail as often as told, and else write the effect down."""
@@ -136,8 +153,10 @@ class _World:
         self.effects: list[dict[str, Any]] = []
         self.pools: dict[str, set[str]] = {}
         self.holder: dict[str, str] = {}
+        self.owner: dict[str, str] = {}
         self.servers: dict[str, set[str]] = {}
         self.down: set[str] = set()
+        self.enrolled: set[str] = set()
         self._path = path
         self._offset = 0
         self._lock = threading.Lock()
@@ -180,6 +199,8 @@ class _World:
                 return self.holder.get(host) == pool
             case "delete_pool":
                 return pool in self.pools
+            case "enroll" | "withdraw":
+                return (host in self.enrolled) is (str(entry["effect"]) == "withdraw")
         return True
 
     def _catch_up(self, path: Path) -> None:
@@ -196,6 +217,7 @@ class _World:
         match entry["effect"]:
             case "ensure_pool":
                 self.pools.setdefault(entry["pool"], set())
+                self.owner[entry["pool"]] = entry["project"]
             case "add_host":
                 self.pools.setdefault(entry["pool"], set()).add(entry["host"])
                 self.holder[entry["host"]] = entry["pool"]
@@ -208,6 +230,10 @@ class _World:
                 self.servers.setdefault(entry["host"], set()).add(entry["server"])
             case "delete_servers":
                 self.servers.pop(entry["host"], None)
+            case "enroll":
+                self.enrolled.add(entry["host"])
+            case "withdraw":
+                self.enrolled.discard(entry["host"])
             case "fail_host":
                 self.down.add(entry["host"])
             case "mend_host":

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from climate import cli
 from climate import service as parts
+from climate import serving
 from climate.db import schema
 from climate.service import Manager
 from tests.clients import moment
@@ -79,8 +79,8 @@ def not_ready(http: FlaskClient) -> dict[str, Any]:
 @pytest.mark.parametrize("host", ["localhost", "::1", "127.0.0.2"])
 def test_every_name_of_the_loopback_can_be_listened_on(host: str, make_story: MakeStory) -> None:
     story = make_story(DEFAULT__host=host, DEFAULT__port=free_port())
-    cli._check_address(story.conf)
-    with cli._bound(story.conf, story.http.application) as server:
+    serving.check_address(story.conf)
+    with serving.bound(story.conf, story.http.application) as server:
         assert server
 
 

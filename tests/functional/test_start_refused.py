@@ -170,6 +170,15 @@ def test_a_wrong_database_is_named(
         ({"DEFAULT__cleaning_time": "-1"}, "cleaning_time"),
         ({"DEFAULT__port": "70000"}, "port"),
         ({"api__auth_strategy": "magic"}, "auth_strategy"),
+        ({"api__auth_strategy": "keystone"}, "[keystone_authtoken] auth_type is not set"),
+        (
+            {"api__auth_strategy": "keystone", "keystone_authtoken__auth_type": "password"},
+            "auth_url",
+        ),
+        (
+            {"api__auth_strategy": "keystone", "keystone_authtoken__auth_type": "nosuch"},
+            "nosuch",
+        ),
         ({"notifications__transport_url": "nosuch://127.0.0.1/"}, "nosuch"),
         ({"notifications__transport_url": "nonsense"}, "transport_url"),
         ({"notifications__transport_url": "rabbit://u:secret@127.0.0.1:p/"}, "transport_url"),

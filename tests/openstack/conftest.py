@@ -4,6 +4,7 @@ All tests of this folder are marked ``openstack``, so that ``make test`` leaves 
 share one cloud: whatever a test makes there has a name of its own, and is removed.
 """
 
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,12 +15,16 @@ from keystoneauth1.exceptions import ClientException
 from openstack.compute.v2.server import Server
 from openstack.connection import Connection
 
-from tests import servers
+from tests import broker, servers
 from tests.openstack import guests
 from tests.openstack.accounts import Account, Project, passing_project
+from tests.openstack.deployment import Deployment, deployed
+from tests.openstack.landing import Lander
+from tests.openstack.nova_proxy import NovaProxy
 
 MakeProject = Callable[[str], Project]
 Boot = Callable[..., Server]
+Deploy = Callable[..., Deployment]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -66,3 +71,39 @@ def boot(cloud: Connection) -> Iterator[Boot]:
 
     yield boot
     guests.remove(cloud, *booted)
+
+
+@pytest.fixture
+def deploy(administrator: Account, sqlite_url: str, tmp_path: Path) -> Iterator[Deploy]:
+    """Return a maker of one deployment of climate, given the mode of isolation and options."""
+    with ExitStack() as made:
+
+        def deploy(isolation: str, **options: object) -> Deployment:
+            given = {"database__connection": sqlite_url, **options}
+            return made.enter_context(deployed(tmp_path, administrator, isolation, given))
+
+        yield deploy
+
+
+@pytest.fixture
+def nova(cloud: Connection) -> Iterator[NovaProxy]:
+    """Return a way to Nova on which things can go wrong."""
+    with NovaProxy(cloud.compute.get_endpoint()) as made:
+        yield made
+
+
+@pytest.fixture
+def lander(cloud: Connection) -> Iterator[Lander]:
+    """Return what finds out who can land where."""
+    made = Lander(cloud)
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def topic() -> Iterator[str]:
+    """Return a topic at the broker that no other test uses."""
+    servers.need("rabbitmq")
+    name = f"climate-test-{uuid.uuid4().hex[:12]}"
+    yield name
+    broker.remove_queue(f"{name}.info")

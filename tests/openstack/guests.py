@@ -19,11 +19,16 @@ def boot(account: Account, name: str, **options: Any) -> Server:
 
     ``options`` are those of the SDK's ``create_server``: ``scheduler_hints``, ``host``.
     """
-    compute = account.cloud.compute
-    flavor = min(compute.flavors(), key=lambda one: (one.ram, one.vcpus, one.disk))
-    image = next(iter(account.cloud.image.images(status="active")))
-    options = {"flavor_id": flavor.id, "image_id": image.id, "networks": "none", **options}
-    return settled(account.cloud, compute.create_server(name=name, **options).id)
+    flavor_id, image_id = smallest(account.cloud)
+    options = {"flavor_id": flavor_id, "image_id": image_id, "networks": "none", **options}
+    return settled(account.cloud, account.cloud.compute.create_server(name=name, **options).id)
+
+
+def smallest(cloud: Connection) -> tuple[str, str]:
+    """Return the ids of the smallest flavor and of an image."""
+    flavor = min(cloud.compute.flavors(), key=lambda one: (one.ram, one.vcpus, one.disk))
+    image = next(iter(cloud.image.images(status="active")))
+    return flavor.id, image.id
 
 
 def settled(cloud: Connection, server_id: str) -> Server:

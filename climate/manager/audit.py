@@ -1,0 +1,82 @@
+"""The audit: leases against the cloud, and the repair of what is safe to repair."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.orm import Session
+
+from climate.core.errors import NotFound
+from climate.core.lease import Lease
+from climate.core.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
+from climate.core.schedule import START, UPDATE, Planned
+from climate.db import leases, resources
+from climate.manager.announcements import resources_of
+from climate.manager.leases import new_event
+from climate.manager.runtime import Runtime
+from climate.plugins.base import Difference, Holding
+
+
+def audit(runtime: Runtime) -> list[Difference]:
+    """Return all differences between leases and the cloud. Raises what a plugin raises."""
+    found: list[Difference] = []
+    for resource_type, plugin in runtime.plugins.items():
+        with runtime.database.read() as session:
+            registered = resources.find_all(session, resource_type)
+            present = [one for one in leases.find_all(session, None) if _is_in_cloud(one)]
+            settled = [one for one in present if _is_settled(one)]
+            running = _holdings(session, settled, resource_type)
+        changing = [r.id for one in present if one not in settled for r in one.reservations]
+        found += plugin.audit(registered, running, changing)
+    return found
+
+
+def repair(runtime: Runtime, difference: Difference) -> bool:
+    """Repair one difference; False if that is not safe. Raises what a plugin raises."""
+    if difference.lease_id is not None:
+        _do_again(runtime, difference.lease_id)
+    elif difference.repair is not None:
+        difference.repair()
+    else:
+        return False
+    return True
+
+
+def _is_in_cloud(lease: Lease) -> bool:
+    """Tell whether a pool may be there for the lease."""
+    start = lease.event(START)
+    begun = start is not None and (start.attempt > 0 or start.status not in OPEN_EVENT)
+    return begun and lease.status is not LeaseStatus.TERMINATED
+
+
+def _is_settled(lease: Lease) -> bool:
+    """Tell whether the lease runs, and no manager is at it or about to be."""
+    return lease.status is LeaseStatus.ACTIVE and not any(
+        event.kind == UPDATE and event.status in OPEN_EVENT for event in lease.events
+    )
+
+
+def _holdings(session: Session, settled: Sequence[Lease], resource_type: str) -> list[Holding]:
+    reservations = [
+        (lease, reservation)
+        for lease in settled
+        for reservation in lease.reservations
+        if reservation.resource_type == resource_type
+        and reservation.status is ReservationStatus.ACTIVE
+    ]
+    held = resources_of(session, [reservation.id for _, reservation in reservations])
+    return [Holding(lease, mine, held[mine.id]) for lease, mine in reservations]
+
+
+def _do_again(runtime: Runtime, lease_id: str) -> None:
+    """Have a manager hand the lease's resources over again, if it still runs by then."""
+    now = runtime.clock.now()
+
+    def work(session: Session) -> None:
+        try:
+            lease = leases.get(session, lease_id, lock=True)
+        except NotFound:
+            return
+        if _is_settled(lease):
+            leases.insert_events(session, [new_event(lease_id, Planned(UPDATE, now), now)])
+
+    runtime.database.write(work)
+    runtime.wakeup.hint()
