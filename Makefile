@@ -7,10 +7,17 @@ PORT ?= 1234
 DATABASE ?=
 # How many processes run tests at once; the tests of a file stay together (0: pytest's own).
 JOBS ?= 2
-# More arguments for pytest (test, test-sqlite, coverage) or the benchmarks (bench).
+# What the testbed keeps, what is added to its ports, where its catalog says that leases are to be
+# had, and whether it has Blazar too (empty: no); see CONTRIBUTING.md.
+export OPENSTACK_DIR ?= .openstack
+export OPENSTACK_PORT_OFFSET ?= 0
+export OPENSTACK_RESERVATION_URL ?= http://127.0.0.1:1234/v1
+export OPENSTACK_BLAZAR ?=
+# More arguments for pytest (test, test-sqlite, test-openstack, coverage) or the benchmarks (bench).
 ARGS ?=
 
 BIN := $(VENV)/bin
+TESTBED = $(PYTHON) -m tests.openstack.testbed
 PARALLEL := --numprocesses $(JOBS) --dist loadfile
 # An installation is repeated only when one of these has changed since.
 INSTALLED := $(VENV)/.installed
@@ -22,11 +29,11 @@ EXTRAS_DEV := $(EXTRAS),dev
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install install-dev run test test-slow test-sqlite coverage lint format type check config \
-	bench constraints clean
+	openstack-up openstack-down openstack-wipe test-openstack bench constraints clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) \
-		| awk -F'|' '{printf "%-16s%s\n", $$1, $$2}'
+		| awk -F'|' '{printf "%-18s%s\n", $$1, $$2}'
 
 install: $(INSTALLED) ## Install climate and all it needs into .venv
 
@@ -39,10 +46,26 @@ test: $(INSTALLED) ## Run the tests on every database that is reachable (ARGS='-
 	$(BIN)/pytest $(PARALLEL) $(ARGS)
 
 test-slow: $(INSTALLED) ## Run the tests that take minutes
-	$(BIN)/pytest -m slow $(ARGS)
+	$(BIN)/pytest -m 'slow and not openstack' $(ARGS)
 
 test-sqlite: $(INSTALLED) ## Run the tests on SQLite only
 	CLIMATE_TEST_DATABASES=sqlite $(BIN)/pytest $(PARALLEL) $(ARGS)
+
+openstack-up: ## Start a real OpenStack on this machine (3 minutes, later less than one)
+	@$(TESTBED) up
+
+openstack-down: ## Stop it; what it knows is kept
+	@$(TESTBED) down
+
+openstack-wipe: ## Stop it and remove all that it knows; its packages are kept
+	@$(TESTBED) wipe
+
+test-openstack: $(INSTALLED) ## Run the tests on that OpenStack, or on the one that OS_* variables name
+	@set -e; \
+		if test -z "$$OS_AUTH_URL$$OS_CLOUD" && test -f $(OPENSTACK_DIR)/openrc; then \
+			. $(abspath $(OPENSTACK_DIR))/openrc; \
+		fi; \
+		set -x; $(BIN)/pytest -m openstack tests/openstack $(ARGS)
 
 coverage: $(INSTALLED_DEV) ## Run the tests and show the lines that none of them reached
 	$(BIN)/coverage erase
@@ -84,7 +107,7 @@ constraints: ## Write constraints.txt anew from the ranges in setup.cfg (Python 
 		cp "$$scratch/new" constraints.txt
 	@echo "constraints.txt is new; run make check before you commit it"
 
-clean: ## Remove all that make has made, but no database
+clean: ## Remove all that make has made, but no database and no OpenStack
 	rm -rf $(VENV) build dist *.egg-info .coverage .coverage.* htmlcov \
 		.hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

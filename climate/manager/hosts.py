@@ -1,6 +1,7 @@
 """The use cases of hosts: register, show, list, change and remove what can be reserved."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from sqlalchemy.orm import Session
@@ -39,6 +40,9 @@ def register(
     try:
         plugin.enroll(found.external_id)
     except Exception:
+        # The cloud may have done it, and only the answer was lost.
+        with suppress(Exception):
+            plugin.withdraw(found.external_id)
         write(lambda session: resources.delete(session, host.id))
         raise
     if not found.usable:

@@ -1,7 +1,7 @@
 """What Nova says about its compute services and their nodes, as hosts that can be reserved. Pure.
 
-A host's identity is its compute service. Most services have one node; one with several (bare
-metal, clusters) can only be closed and opened as a whole, as host aggregates hold services.
+A host is a compute service, named by it; most services have one node. One with several (bare
+metal, clusters) is a host as a whole, and each of its nodes is one, named ``service/node``.
 """
 
 import json
@@ -23,12 +23,14 @@ def find_hosts(
     nodes: Iterable[Node],
     zones: Mapping[str, str],
     capabilities: Mapping[str, Mapping[str, str]],
+    *,
+    alone: bool,
 ) -> Iterator[Found]:
     """Return a host for each service in Nova's list of hypervisors, by name.
 
     ``zones`` is the availability zone of each service, ``capabilities`` what the configuration
-    says of a node. The nodes of a service that has several follow it, each with the reason why it
-    cannot be had alone.
+    says of a node. The nodes of a service that has several follow it; unless they can be had
+    ``alone``, each with the reason.
     """
     by_service: dict[str, list[Node]] = {}
     for node in nodes:
@@ -36,11 +38,13 @@ def find_hosts(
     for service, found in sorted(by_service.items()):
         zone = {"availability_zone": zones.get(service, "")}
         described = [_node(one, capabilities) | zone for one in found]
-        usable = all(one["state"] == "up" and one["status"] == "enabled" for one in found)
+        usable = all(_works(one) for one in found)
         whole = described[0] if len(found) == 1 else _summed(service, described)
         yield Found(external_id=service, properties=whole, usable=usable)
         if len(found) > 1:
-            yield from (_part(service, len(found), one) for one in described)
+            for node, properties in zip(found, described, strict=True):
+                reason = None if alone else _reason(service, len(found), node)
+                yield _part(service, node, properties, reason)
 
 
 def parse_capabilities(lines: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -85,14 +89,25 @@ def _summed(service: str, nodes: Sequence[Mapping[str, str]]) -> dict[str, str]:
     }
 
 
-def _part(service: str, count: int, properties: Mapping[str, str]) -> Found:
-    node = properties["hypervisor_hostname"]
+def _part(service: str, node: Node, properties: Mapping[str, str], refusal: str | None) -> Found:
     return Found(
-        external_id=f"{service}/{node}",
+        external_id=f"{service}/{node['hypervisor_hostname']}",
         properties=properties,
-        refusal=f"{node} is one of {count} nodes of the compute service {service}, and Nova's host"
-        f" aggregates can only keep others off all of them at once: register {service}",
+        usable=_works(node),
+        refusal=refusal,
     )
+
+
+def _reason(service: str, count: int, node: Node) -> str:
+    return (
+        f"{node['hypervisor_hostname']} is one of {count} nodes of the compute service {service},"
+        " and Nova's host aggregates can only keep others off all of them at once: register"
+        f" {service}"
+    )
+
+
+def _works(node: Node) -> bool:
+    return bool(node["state"] == "up" and node["status"] == "enabled")
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 - JSON

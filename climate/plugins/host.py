@@ -192,15 +192,20 @@ class HostPlugin(ResourcePlugin):
             for resource in resources:
                 self.cloud.snapshot_servers(resource.external_id)
 
-    def end(self, _lease: Lease, reservation: Reservation, _resources: Sequence[Resource]) -> None:
+    def end(self, _lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
         """Clear the pool's hosts and give them back, then remove the pool.
 
-        What is in the pool counts, not what the lease holds: only those were handed over.
+        What is in the pool counts, not what the lease holds: only those were handed over. What
+        an operator took out of it meanwhile may be open to everybody, and is closed again.
         """
         pool = reservation.id
         self.cloud.close_pool(pool)
         hosts = self.cloud.pool_hosts(pool)
-        _all(*(partial(self._take_back, pool, host) for host in hosts))
+        lost = [one.external_id for one in resources if one.reservable]
+        _all(
+            *(partial(self._take_back, pool, host) for host in hosts),
+            *(partial(self.cloud.enroll, host) for host in lost if host not in hosts),
+        )
         self.cloud.delete_pool(pool)
 
     def _take_back(self, pool: str, host: str) -> None:

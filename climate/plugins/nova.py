@@ -11,7 +11,6 @@ Nova never evicts: whoever is on a host at the end is removed by us.
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 from keystoneauth1.exceptions import ClientException
@@ -19,45 +18,29 @@ from novaclient import client
 from novaclient import exceptions as refusals
 from oslo_config.cfg import ConfigOpts
 
-from climate.core.errors import BackendUnavailable
+from climate.core.errors import BackendUnavailable, Conflict
 from climate.plugins import openstack
+from climate.plugins.aggregates import join, make
 from climate.plugins.base import Found, NotYet
 from climate.plugins.compute_host import NODES, find_hosts, parse_capabilities
 from climate.plugins.host_audit import Pool
+from climate.plugins.isolation import NOBODY, isolation
+from climate.plugins.nova_nodes import MICROVERSION, NovaNodes, is_node
+from climate.plugins.snapshots import keep_image
 
 # The oldest with hypervisors and services in one answer; its properties are gone from 2.88 on.
 _VERSION = "2.53"
-# A project that nobody can be in: Keystone's ids are 32 hexadecimal digits.
-NOBODY = "nobody"
-# What an aggregate of ours is known by, in either mode.
+# What an aggregate of ours is known by, in either mode, and one whose reservation has nodes.
 MARK = "climate:reservation"
+NODES_MARK = "climate:nodes"
 _COMPUTE = "nova-compute"
+_NODE = "OS-EXT-SRV-ATTR:hypervisor_hostname"
 _TASK = "OS-EXT-STS:task_state"
 _PAUSE = 0.2
 
 
 class Occupied(RuntimeError):
     """A host cannot be handed over: somebody is on it, or has it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Isolation:
-    """How Nova's scheduler is told to keep everybody but the owner off."""
-
-    owner_key: str
-    zone_prefix: str | None
-    free: Mapping[str, str]
-
-
-def isolation(conf: ConfigOpts) -> Isolation:
-    """Return what ``[nova] isolation`` means: whose filter reads the aggregates, and what in them.
-
-    ``blazar`` is for the filter of the package blazar-nova, which needs the zone and takes the
-    free pool by its name; ``tenancy`` for Nova's own AggregateMultiTenancyIsolation.
-    """
-    if conf.nova.isolation == "blazar":
-        return Isolation("blazar:owner", conf.nova.blazar_az_prefix, {})
-    return Isolation("filter_tenant_id", None, {"filter_tenant_id": NOBODY})
 
 
 class NovaCloud:
@@ -76,6 +59,8 @@ class NovaCloud:
             endpoint_override=way.endpoint_override,
         )
         self._images = openstack.adapter(conf, self._session, "glance")
+        placement = openstack.adapter(conf, self._session, "placement", MICROVERSION)
+        self._nodes = NovaNodes(placement, self._nova)
         self._isolation = isolation(conf)
         self._free: str = conf.nova.aggregate_freepool_name
         self._patience: float = conf.nova.server_delete_wait
@@ -85,12 +70,12 @@ class NovaCloud:
     # What there is.
 
     def hosts(self) -> Iterable[Found]:
-        """Return one host for each compute service, and the nodes that cannot be had alone."""
+        """Return a host for each compute service, and the nodes of those that have several."""
         with _answers():
             services = self._nova.services.list(binary=_COMPUTE)
             nodes = [node.to_dict() for node in self._nova.hypervisors.list(detailed=True)]
         zones = {service.host: self._own_zone(service.zone) for service in services}
-        return find_hosts(nodes, zones, self._capabilities)
+        return find_hosts(nodes, zones, self._capabilities, alone=self._isolation.nodes)
 
     def servers(self, host: str) -> Sequence[str]:
         """Return the ids of the servers of all projects on a host."""
@@ -100,33 +85,43 @@ class NovaCloud:
     def pool_hosts(self, pool: str) -> Sequence[str]:
         """Return the hosts in the pool; none if there is no such pool."""
         aggregate = self._aggregates().get(pool)
-        return sorted(aggregate.hosts) if aggregate else []
+        return self._hosts_in(aggregate) if aggregate else []
 
     def pools(self) -> Mapping[str, Pool]:
         """Return the reservations' aggregates, which carry our mark."""
         key = self._isolation.owner_key
         return {
-            name: Pool(found.metadata.get(key), tuple(sorted(found.hosts)))
+            name: Pool(found.metadata.get(key), tuple(self._hosts_in(found)))
             for name, found in self._aggregates().items()
             if MARK in found.metadata
         }
 
     def free_hosts(self) -> Sequence[str]:
-        """Return the hosts in the free pool."""
+        """Return the hosts in the free pool, and the nodes that are closed."""
         free = self._aggregates().get(self._free)
-        return sorted(free.hosts) if free else []
+        return sorted([*(free.hosts if free else ()), *self._closed_nodes()])
 
     # What is done about it.
 
     def enroll(self, host: str) -> None:
         """Close a host to everybody: put it into the free pool, unless a reservation has it."""
+        if is_node(host):
+            self._enroll_node(host)
+            return
         aggregates = self._aggregates()
         if not self._holders(aggregates, host):
             with _answers():
-                self._free_pool(aggregates).add_host(host)
+                join(self._nova, self._free_pool(aggregates), host)
+            if closed := [one for one in self._closed_nodes() if one.startswith(f"{host}/")]:
+                self.withdraw(host)
+                raise Conflict(f"{host} cannot be had as a whole: {', '.join(closed)} can alone")
 
     def withdraw(self, host: str) -> None:
         """Open a host to everybody again."""
+        if is_node(host):
+            with _answers():
+                self._nodes.withdraw(host)
+            return
         self._leave(self._aggregates().get(self._free), host)
 
     def ensure_pool(self, pool: str, project_id: str) -> None:
@@ -137,7 +132,7 @@ class NovaCloud:
             if aggregate is None:
                 prefix = self._isolation.zone_prefix
                 zone = None if prefix is None else f"{prefix}{pool}"
-                aggregate = self._nova.aggregates.create(pool, zone)
+                aggregate = make(self._nova, pool, zone)
             if not mine.items() <= aggregate.metadata.items():
                 aggregate.set_metadata(mine)
 
@@ -145,8 +140,12 @@ class NovaCloud:
         """Let nobody land on the pool's hosts any more."""
         aggregate = self._aggregates().get(pool)
         key = self._isolation.owner_key
-        if aggregate is not None and aggregate.metadata.get(key) != NOBODY:
-            with _answers():
+        if aggregate is None:
+            return
+        with _answers():
+            if NODES_MARK in aggregate.metadata:
+                self._nodes.close(pool)
+            if aggregate.metadata.get(key) != NOBODY:
                 aggregate.set_metadata({key: NOBODY})
 
     def add_host(self, pool: str, host: str) -> None:
@@ -154,6 +153,9 @@ class NovaCloud:
 
         Raises Occupied if another reservation has it, or servers are on it that no lease explains.
         """
+        if is_node(host):
+            self._add_node(pool, host)
+            return
         aggregates = self._aggregates()
         holders = self._holders(aggregates, host)
         if others := [name for name in holders if name not in {pool, self._free}]:
@@ -164,16 +166,49 @@ class NovaCloud:
             if pool not in aggregates:
                 raise Occupied(f"aggregate {pool} is gone, {host} cannot get into it")
             with _answers():
-                aggregates[pool].add_host(host)
+                join(self._nova, aggregates[pool], host)
         self._leave(aggregates.get(self._free), host)
+
+    def _enroll_node(self, host: str) -> None:
+        with _answers():
+            self._nodes.enroll(host)
+            service = host.partition("/")[0]
+            if self._holders(self._aggregates(), service):
+                self._nodes.withdraw(host)
+                raise Conflict(f"{host} cannot be had alone: {service} is registered as a whole")
+
+    def _closed_nodes(self) -> list[str]:
+        if not self._isolation.nodes:
+            return []
+        with _answers():
+            nodes = [found.external_id for found in self.hosts() if is_node(found.external_id)]
+            return [node for node in nodes if self._nodes.is_closed(node)]
+
+    def _add_node(self, pool: str, host: str) -> None:
+        """Open a closed node to the reservation's project."""
+        aggregate = self._aggregates()[pool]
+        node = next((found for found in self.hosts() if found.external_id == host), None)
+        if node is None:
+            raise Occupied(f"Nova does not know {host} any more")
+        told = {"vcpus": "vcpus", "ram": "memory_mb", "disk": "local_gb"}
+        size = {name: int(node.properties[known]) for name, known in told.items()}
+        with _answers():
+            if NODES_MARK not in aggregate.metadata:
+                aggregate.set_metadata({NODES_MARK: "true"})
+            owner = aggregate.metadata[self._isolation.owner_key]
+            self._nodes.add(pool, host, owner, size)
 
     def remove_host(self, pool: str, host: str) -> None:
         """Move a host from the reservation's pool into the free one."""
+        if is_node(host):
+            with _answers():
+                self._nodes.remove(pool, host)
+            return
         aggregates = self._aggregates()
         if self._free not in self._holders(aggregates, host):
             # A host that Nova does not know any more need not be closed.
             with _answers(), suppress(refusals.NotFound):
-                self._free_pool(aggregates).add_host(host)
+                join(self._nova, self._free_pool(aggregates), host)
         self._leave(aggregates.get(pool), host)
 
     def delete_pool(self, pool: str) -> None:
@@ -181,6 +216,8 @@ class NovaCloud:
         aggregate = self._aggregates().get(pool)
         if aggregate is not None:
             with _answers(), suppress(refusals.NotFound):
+                if NODES_MARK in aggregate.metadata:
+                    self._nodes.clear(pool)
                 aggregate.delete()
 
     def delete_servers(self, host: str) -> None:
@@ -200,12 +237,7 @@ class NovaCloud:
         """Keep an image, ``reserved_<name>``, of every server on the host, for its project."""
         with _answers():
             for server in self._servers(host):
-                mark = {"climate_server": server.id}
-                kept = self._images.get("/v2/images", params=mark).json()["images"]
-                if not kept:
-                    kept = [{"id": server.create_image(f"reserved_{server.name}", mark)}]
-                for image in kept:
-                    self._give_image(image, server.tenant_id)
+                keep_image(self._images, server)
 
     # How.
 
@@ -215,7 +247,7 @@ class NovaCloud:
 
     def _free_pool(self, aggregates: Mapping[str, Any]) -> Any:  # noqa: ANN401 - novaclient's
         """Return the aggregate of the free hosts, made and tagged if need be."""
-        free = aggregates.get(self._free) or self._nova.aggregates.create(self._free, None)
+        free = aggregates.get(self._free) or make(self._nova, self._free, None)
         if not self._isolation.free.items() <= free.metadata.items():
             free.set_metadata(dict(self._isolation.free))
         return free
@@ -226,15 +258,20 @@ class NovaCloud:
                 aggregate.remove_host(host)
 
     def _servers(self, host: str) -> Iterable[Any]:
-        options = {"host": host, "all_tenants": True}
-        return list(self._nova.servers.list(search_opts=options, limit=-1))
+        service, _, node = host.partition("/")
+        options = {"host": service, "all_tenants": True}
+        found = self._nova.servers.list(search_opts=options, limit=-1)
+        return [server for server in found if not node or getattr(server, _NODE) == node]
 
-    def _give_image(self, image: Mapping[str, str], project_id: str) -> None:
-        """Make an image the project's; Nova made it for whoever asked, and that was us."""
-        if image.get("owner") != project_id:
-            change = [{"op": "replace", "path": "/owner", "value": project_id}]
-            headers = {"Content-Type": "application/openstack-images-v2.1-json-patch"}
-            self._images.patch(f"/v2/images/{image['id']}", json=change, headers=headers)
+    def _hosts_in(self, aggregate: Any) -> list[str]:  # noqa: ANN401 - novaclient's
+        """Return a reservation's hosts: services in its aggregate, and single nodes."""
+        nodes: list[str] = []
+        if NODES_MARK in aggregate.metadata:
+            with _answers():
+                found = self._nova.hypervisors.list(detailed=True)
+                services = {node.hypervisor_hostname: node.service["host"] for node in found}
+                nodes = self._nodes.of_pool(aggregate.name, services)
+        return sorted([*aggregate.hosts, *nodes])
 
     def _own_zone(self, zone: str) -> str:
         """Return a service's availability zone, unless it is one that a reservation brought."""

@@ -1,4 +1,4 @@
-"""The host plugin keeps the contract on a real Nova, in both modes of isolation.
+"""The host plugin keeps the contract on a real Nova: services in both modes, and single nodes.
 
 Among other things: a start or an end that is interrupted before any one of its changes of the
 cloud is completed by the next, and leaves the same behind as an undisturbed one.
@@ -6,19 +6,19 @@ cloud is completed by the next, and leaves the same behind as an undisturbed one
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from openstack.connection import Connection
 from oslo_config.cfg import ConfigOpts
 
 from climate import config
 from climate.core.lease import Reservation
 from climate.plugins.base import Found, ResourcePlugin
 from climate.plugins.host import HostPlugin
-from climate.plugins.nova import NovaCloud
+from climate.plugins.nova import MARK, NovaCloud
+from climate.plugins.nova_nodes import is_node
 from tests.contract.plugin import Interrupted, PluginContract
 from tests.openstack import guests, settings
 from tests.openstack.accounts import Account
@@ -26,6 +26,7 @@ from tests.process import write_config
 
 # Nobody else touches these; a real cloud names three of its own, empty ones.
 HOSTS = os.environ.get("CLIMATE_TEST_HOSTS", "fake01,fake02,fake03").split(",")
+NODES = os.environ.get("CLIMATE_TEST_NODES", "multi01/bm-01,multi01/bm-02,multi01/bm-03").split(",")
 
 
 class FragileNova(NovaCloud):
@@ -33,8 +34,9 @@ class FragileNova(NovaCloud):
 
     left: int | None = None
 
-    def __init__(self, conf: ConfigOpts, project_id: str) -> None:
+    def __init__(self, conf: ConfigOpts, project_id: str, mine: Sequence[str]) -> None:
         super().__init__(conf)
+        self.mine = mine
         self._project_id = project_id
         send = self._session.request
 
@@ -52,16 +54,26 @@ class FragileNova(NovaCloud):
             self.left -= 1
 
     def hosts(self) -> list[Found]:
-        return [found for found in super().hosts() if found.external_id in HOSTS]
+        return [found for found in super().hosts() if found.external_id in self.mine]
 
     def ensure_pool(self, pool: str, project_id: str) -> None:
         """Make the pool for the one who boots servers in this test."""
         super().ensure_pool(pool, self._project_id)
 
 
-@pytest.fixture(params=["blazar", "tenancy"])
-def conf(request: pytest.FixtureRequest, administrator: Account, tmp_path: Path) -> ConfigOpts:
-    options = settings.options(administrator, request.param)
+@pytest.fixture(
+    params=[("blazar", HOSTS), ("tenancy", HOSTS), ("tenancy", NODES)],
+    ids=["blazar", "tenancy", "nodes"],
+)
+def case(request: pytest.FixtureRequest) -> tuple[str, list[str]]:
+    """Return a mode of isolation, and the hosts to try it on."""
+    mode, hosts = request.param
+    return mode, hosts
+
+
+@pytest.fixture
+def conf(case: tuple[str, list[str]], administrator: Account, tmp_path: Path) -> ConfigOpts:
+    options = settings.options(administrator, case[0])
     path = write_config(tmp_path / "climate.conf", **options)
     made = config.new()
     config.load(made, "test", ["--config-file", str(path)])
@@ -79,31 +91,48 @@ class TestHostPluginOnNova(PluginContract):
 
     @pytest.fixture
     def plugin(
-        self, conf: ConfigOpts, administrator: Account, cloud: Connection
+        self, conf: ConfigOpts, administrator: Account, case: tuple[str, list[str]]
     ) -> Iterator[HostPlugin]:
-        self.administrator, self.mode = administrator, conf.nova.isolation
+        self.administrator = administrator
+        self.mode, hosts = case
         made = HostPlugin(conf)
-        made.cloud = FragileNova(conf, administrator.project_id)
-        for host in HOSTS:
+        made.cloud = FragileNova(conf, administrator.project_id, hosts)
+        there = {found.external_id for found in made.cloud.hosts()}
+        if missing := set(hosts) - there:
+            pytest.skip(f"this cloud has no {', '.join(sorted(missing))}")
+        _tidy(made)
+        for host in hosts:
             made.enroll(host)
         yield made
-        _tidy(cloud, made, conf.nova.aggregate_freepool_name)
+        _tidy(made)
 
     def state(self, plugin: ResourcePlugin) -> Any:
-        compute = self.administrator.cloud.compute
+        cloud, mine = self.administrator.cloud, set(nova(plugin).mine)
         return {
             "aggregates": {
                 found.name: {
-                    "hosts": sorted(set(found.hosts) & set(HOSTS)),
+                    "hosts": sorted(set(found.hosts) & mine),
                     "zone": found.availability_zone,
                     "metadata": {
-                        k: v for k, v in found.metadata.items() if k[:12] != "availability"
+                        k: v for k, v in found.metadata.items() if k != "availability_zone"
                     },
                 }
-                for found in sorted(compute.aggregates(), key=lambda one: one.name)
-                if set(found.hosts) & set(HOSTS) or "climate:reservation" in found.metadata
+                for found in sorted(cloud.compute.aggregates(), key=lambda one: one.name)
+                if set(found.hosts) & mine or MARK in found.metadata
             },
-            "servers": {host: len(nova(plugin).servers(host)) for host in HOSTS},
+            "pools": {name: pool.hosts for name, pool in sorted(nova(plugin).pools().items())},
+            "free": sorted(mine & set(nova(plugin).free_hosts())),
+            "flavors": sorted(
+                one.id
+                for one in cloud.compute.flavors(is_public=None)
+                if one.name.startswith("reservation:")
+            ),
+            "classes": sorted(
+                one.name
+                for one in cloud.placement.resource_classes()
+                if one.name.startswith("CUSTOM_RESERVATION_")
+            ),
+            "servers": {host: len(nova(plugin).servers(host)) for host in sorted(mine)},
         }
 
     @contextlib.contextmanager
@@ -114,13 +143,17 @@ class TestHostPluginOnNova(PluginContract):
 
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         host = nova(plugin).pool_hosts(reservation.id)[0]
-        zone = f"blazar_{reservation.id}:{host}" if self.mode == "blazar" else f"nova:{host}"
-        server = guests.boot(
-            self.administrator,
-            f"contract-{host}",
-            availability_zone=zone,
-            scheduler_hints={"reservation": reservation.id},
-        )
+        options: dict[str, Any] = {"availability_zone": f"nova:{host}"}
+        if self.mode == "blazar":
+            options["availability_zone"] = f"blazar_{reservation.id}:{host}"
+            options["scheduler_hints"] = {"reservation": reservation.id}
+        if is_node(host):
+            options = {"flavor_id": reservation.id}
+            # A server that fills a node is beyond the usual quota.
+            self.administrator.cloud.set_compute_quotas(
+                self.administrator.project_id, ram=-1, cores=-1
+            )
+        server = guests.boot(self.administrator, f"contract-{host.replace('/', '-')}", **options)
         assert server.status == "ACTIVE", server.fault
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
@@ -139,15 +172,16 @@ def nova(plugin: ResourcePlugin) -> FragileNova:
     return plugin.cloud
 
 
-def _tidy(cloud: Connection, plugin: HostPlugin, free: str) -> None:
-    """Leave the hosts as they were found, whatever a failed test left on them."""
-    nova(plugin).left = None
-    guests.remove(cloud, *(server for host in HOSTS for server in nova(plugin).servers(host)))
-    for found in cloud.compute.aggregates():
-        for host in set(found.hosts or ()) & set(HOSTS):
-            cloud.compute.remove_host_from_aggregate(found, host)
-        if "climate:reservation" in found.metadata:
-            cloud.compute.delete_aggregate(found)
-    made = next((found for found in cloud.compute.aggregates() if found.name == free), None)
-    if made is not None and not made.hosts and free != "freepool":
-        cloud.compute.delete_aggregate(made)
+def _tidy(plugin: HostPlugin) -> None:
+    """Leave the hosts to everybody, whatever a failed test left on them."""
+    cloud = nova(plugin)
+    cloud.left = None
+    for name, pool in cloud.pools().items():
+        if set(pool.hosts) <= set(cloud.mine):
+            for host in pool.hosts:
+                cloud.delete_servers(host)
+                cloud.remove_host(name, host)
+            cloud.delete_pool(name)
+    for host in cloud.mine:
+        cloud.delete_servers(host)
+        cloud.withdraw(host)

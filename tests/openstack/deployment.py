@@ -1,0 +1,156 @@
+"""climate as it is deployed: its API and managers as processes, on the cloud of the tests."""
+
+import contextlib
+import io
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from blazarclient import client as blazar_client
+from openstack.connection import Connection
+
+from climate import cli
+from tests.openstack import settings, traces
+from tests.openstack.accounts import Account
+from tests.process import Program, Service, date, eventually, free_port, running, write_config
+from tests.service import host_reservation
+
+
+class Deployment:
+    """One API, any number of managers, one database; Nova is reached by ``nova`` if given."""
+
+    def __init__(
+        self,
+        home: Path,
+        administrator: Account,
+        isolation: str,
+        programs: ExitStack,
+        **options: object,
+    ) -> None:
+        self._home, self._programs = home, programs
+        self.administrator, self.isolation = administrator, isolation
+        self.cloud: Connection = administrator.cloud
+        self.free_pool = settings.FREE_POOLS[isolation]
+        self._conf = write_config(
+            home / "climate.conf",
+            **settings.options(administrator, isolation),
+            **settings.identity(administrator),
+            **{
+                "manager__poll_interval": 0.2,
+                **options,
+            },
+        )
+        self._port = free_port()
+        self.api = self._run("climate-api", "--port", str(self._port)).says("climate is ready at")
+
+    def _run(self, name: str, *arguments: str) -> Program:
+        given = (f"--config-file={self._conf}", *arguments)
+        return self._programs.enter_context(running(self._home, name, *given))
+
+    def start_manager(self) -> Program:
+        """Return a new manager; it needs a moment until it is at work."""
+        return self._run("climate-manager")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    def by(self, account: Account) -> Any:
+        """Return Blazar's own client, logged in as a user."""
+        session = account.cloud.session
+        return blazar_client.Client(1, session=session, endpoint_override=self.url)
+
+    def http(self, account: Account) -> Service:
+        """Return the API by plain requests, with a user's token."""
+        return Service(self._port, account.token)
+
+    def register(self, *hosts: str, **extra: str) -> list[dict[str, Any]]:
+        """Make hosts reservable."""
+        return [self.by(self.administrator).host.create(host, **extra) for host in hosts]
+
+    def reserve(self, account: Account, hosts: int = 1, **fields: Any) -> dict[str, Any]:
+        """Make a lease of so many hosts; from now on for two hours, unless ``fields`` say else."""
+        given = {"start": "now", "end": date(120), "name": "lease", "events": [], **fields}
+        given.setdefault("reservations", [host_reservation(hosts, hosts, before_end="")])
+        return dict(self.by(account).lease.create(**given))
+
+    def until(self, account: Account, lease_id: str, status: str) -> dict[str, Any]:
+        """Wait for a lease to have ``status``, and return it."""
+        return self.http(account).until_lease_is(lease_id, status)
+
+    def hint(self, lease: dict[str, Any]) -> str | None:
+        """Return what its owner must name to get onto a lease's hosts, if anything."""
+        return lease["reservations"][0]["id"] if self.isolation == "blazar" else None
+
+    def end_soon(self, account: Account, lease_id: str) -> None:
+        """Reduce a lease to what it has had, as its owner may."""
+        self.http(account).ok("PUT", f"/v1/leases/{lease_id}", {"end_date": "now"})
+
+    def end(self, account: Account, lease_id: str) -> dict[str, Any]:
+        """End a lease now, and return it when it is over."""
+        self.end_soon(account, lease_id)
+        return self.until(account, lease_id, "TERMINATED")
+
+    def hosts_of(self, lease_id: str) -> list[str]:
+        """Return the names of the hosts that a lease has."""
+        client = self.by(self.administrator)
+        names = {host["id"]: host["service_name"] for host in client.host.list()}
+        found = self.http(self.administrator).ok(
+            "GET", f"/v1/os-hosts/allocations?lease_id={lease_id}"
+        )["allocations"]
+        return sorted(names[one["resource_id"]] for one in found if one["reservations"])
+
+    def reason(self, lease_id: str) -> str:
+        """Return why the start of a lease failed last."""
+        query = "SELECT last_error FROM events WHERE lease_id = ? AND kind = 'start_lease'"
+        [(error,)] = self.query(query, lease_id)
+        return str(error)
+
+    def audit(self) -> list[str]:
+        """Return what the audit has to say about the hosts of these tests."""
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            cli.manage(["audit", f"--config-file={self._conf}"])
+        found = output.getvalue().splitlines()
+        return [line for line in found if any(host in line for host in traces.MINE)]
+
+    def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """Look into the database."""
+        connection = sqlite3.connect(self._home / "climate.sqlite")
+        try:
+            return list(connection.execute(sql, values))
+        finally:
+            connection.close()
+
+    def are_free(self, hosts: Iterable[str]) -> bool:
+        """Tell whether hosts are in the free pool, and in no other aggregate."""
+        return all(traces.holders(self.cloud, host) == [self.free_pool] for host in hosts)
+
+    def until_free(self, hosts: Iterable[str]) -> None:
+        """Wait until hosts are in the free pool, and in no other aggregate."""
+        hosts = list(hosts)
+        eventually(lambda: self.are_free(hosts), f"{hosts} are free")
+
+
+@contextmanager
+def deployed(
+    home: Path, administrator: Account, isolation: str, options: Mapping[str, object]
+) -> Iterator[Deployment]:
+    """Deploy climate; at the end nothing of it is left in the cloud, whatever went wrong."""
+    cloud = administrator.cloud
+    were_there = traces.aggregate_names(cloud)
+    if traces.aggregates(cloud):  # somebody pulled the plug on an earlier run
+        traces.sweep(cloud, [], were_there)
+    traces.until_empty(cloud)
+    with ExitStack() as programs:
+        made: Deployment | None = None
+
+        def sweep() -> None:
+            found = made.query("SELECT id FROM reservations") if made else []
+            traces.sweep(cloud, {id_ for (id_,) in found}, were_there)
+
+        programs.callback(sweep)  # after the programs
+        made = Deployment(home, administrator, isolation, programs, **options)
+        yield made

@@ -1,0 +1,67 @@
+"""Heat stacks that tests make, on whatever cloud it is."""
+
+import contextlib
+import json
+from typing import Any
+
+from heatclient.client import Client
+from heatclient.exc import HTTPInternalServerError
+
+from tests.openstack.accounts import Account
+from tests.openstack.templates import Template
+from tests.process import eventually
+
+_PATIENCE = 120.0
+_TRIES = 2
+_UNSETTLED = "_IN_PROGRESS"
+
+
+class Stack:
+    """A stack, as the one who made it sees it."""
+
+    def __init__(self, owner: Account, name: str, template: Template) -> None:
+        """Have Heat begin with it; raises what the client does if Heat will not."""
+        session = owner.cloud.session
+        region = owner.cloud.config.get_region_name()
+        self._heat = Client("1", session=session, region_name=region, endpoint_type="publicURL")
+        self.id = self._create(stack_name=name, template=json.dumps(template))
+
+    def settled(self) -> tuple[str, str]:
+        """Wait until Heat is done with it; return its status and the reason for it."""
+        stack = eventually(self._settled, f"Heat is done with stack {self.id}", _PATIENCE)
+        return stack.stack_status, stack.stack_status_reason
+
+    def update(self, template: Template) -> tuple[str, str]:
+        """Have Heat make it what the template says; return what ``settled`` does."""
+        self._heat.stacks.update(self.id, template=json.dumps(template))
+        return self.settled()
+
+    def delete(self) -> tuple[str, str]:
+        """Have Heat delete it, unless it is gone; return what ``settled`` does."""
+        # Never twice: Heat fails over one that is nearly gone.
+        if self.settled()[0] != "DELETE_COMPLETE":
+            self._heat.stacks.delete(self.id)
+        return self.settled()
+
+    def resource(self, name: str) -> tuple[str, dict[str, Any]]:
+        """Return the id that a resource of it has where it lives, and its attributes."""
+        found = self._heat.resources.get(self.id, name)
+        return found.physical_resource_id, found.attributes
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """What the stack puts out, by name."""
+        stack = self._heat.stacks.get(self.id)
+        return {one["output_key"]: one["output_value"] for one in stack.outputs}
+
+    def _create(self, **options: str) -> str:
+        # Now and then Keystone mistakes Heat's token for that of the one who is just deleting an
+        # other stack, and Heat has "Internal Error"; what we refuse is never a 500.
+        for _ in range(_TRIES):
+            with contextlib.suppress(HTTPInternalServerError):
+                return str(self._heat.stacks.create(**options)["stack"]["id"])
+        return str(self._heat.stacks.create(**options)["stack"]["id"])
+
+    def _settled(self) -> Any | None:
+        stack = self._heat.stacks.get(self.id, resolve_outputs=False)
+        return None if stack.stack_status.endswith(_UNSETTLED) else stack

@@ -1,0 +1,115 @@
+"""The whole life of a host lease on a real cloud, with real clients, in both modes of isolation."""
+
+import datetime as dt
+from typing import Any
+
+import pytest
+from blazarclient.exception import BlazarClientException
+
+from tests import broker, servers
+from tests.clients import at
+from tests.openstack import settings, traces
+from tests.openstack.accounts import Project
+from tests.openstack.conftest import Deploy, MakeProject
+from tests.openstack.deployment import Deployment
+from tests.openstack.landing import Lander
+
+HOSTS = settings.HOSTS[:2]
+TOLD = [
+    "lease.create",
+    "lease.event.before_start_lease",
+    "lease.event.start_lease",
+    "lease.event.end_lease",
+    "lease.delete",
+]
+
+modes = pytest.mark.parametrize("isolation", ["blazar", "tenancy"])
+
+
+@pytest.fixture(scope="module")
+def lab(project: MakeProject) -> Project:
+    """Return the project that reserves."""
+    return project("lab")
+
+
+@pytest.fixture(scope="module")
+def others(project: MakeProject) -> Project:
+    """Return a project that does not."""
+    return project("others")
+
+
+def soon() -> str:
+    """Return the next full minute that is not too near, as requests have it."""
+    now = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=8)
+    return at(now.replace(second=0), 1)
+
+
+def check_aggregate(climate: Deployment, lease: dict[str, Any], hosts: list[str]) -> None:
+    """See that the reservation's aggregate is what the scheduler's filter looks for."""
+    id_, owner = lease["reservations"][0]["id"], lease["project_id"]
+    expected: dict[str, Any] = {
+        "blazar": {"zone": f"blazar_{id_}", "metadata": {"blazar:owner": owner}},
+        "tenancy": {"zone": None, "metadata": {"filter_tenant_id": owner}},
+    }[climate.isolation]
+    expected["metadata"][traces.MARK] = id_
+    assert traces.aggregates(climate.cloud)[id_] == {"hosts": hosts, **expected}
+
+
+def check_use(
+    climate: Deployment, lander: Lander, lab: Project, lease: dict[str, Any], host: str
+) -> None:
+    """See that the owner gets onto the reserved host, as users of this mode do."""
+    if climate.isolation == "blazar":
+        reservation = lease["reservations"][0]["id"]
+        assert lander.boot(lab.member, reservation) == host
+        assert lander.boot(lab.member) not in HOSTS
+    else:
+        eligible = lander.eligible(lab.member)
+        assert eligible & set(HOSTS) == {host}
+        assert lander.can_get_onto(lab, host)
+
+
+@modes
+def test_a_lease_is_announced_started_used_by_its_owner_alone_and_ended(
+    isolation: str,
+    deploy: Deploy,
+    lander: Lander,
+    lab: Project,
+    others: Project,
+    topic: str,
+) -> None:
+    climate = deploy(
+        isolation,
+        notifications__transport_url=servers.RABBITMQ,
+        notifications__topics=topic,
+        manager__before_start_leads=3,
+    )
+    climate.start_manager()
+    climate.register(*HOSTS)
+    assert climate.are_free(HOSTS)
+    conf = broker.configure("sqlite://", topic, servers.RABBITMQ)
+    with broker.listening(conf, topic) as heard:
+        lease = climate.reserve(lab.member, start=soon())
+        for project in (lab, others):
+            assert not lander.can_get_onto_any(project, HOSTS)
+        heard.wait_for(2)
+        assert climate.by(lab.reader).lease.get(lease["id"])["status"] == "PENDING"
+        climate.until(lab.reader, lease["id"], "ACTIVE")
+        [host] = climate.hosts_of(lease["id"])
+        check_aggregate(climate, lease, [host])
+        check_use(climate, lander, lab, lease, host)
+        reservation = lease["reservations"][0]["id"]
+        for hint in (None, reservation):
+            assert not lander.can_get_onto_any(others, HOSTS, hint)
+        assert lander.boot(others.member) not in HOSTS
+        assert traces.servers_on(climate.cloud, [host])
+        climate.by(lab.member).lease.delete(lease["id"])
+        heard.wait_for(len(TOLD))
+    assert heard.types(lease["id"]) == TOLD
+    [announced] = [one for name, one in heard.messages if name.endswith("before_start_lease")]
+    assert 0 < announced["starts_in"] <= 3
+    assert traces.servers_on(climate.cloud, HOSTS) == []
+    assert reservation not in traces.aggregate_names(climate.cloud)
+    assert climate.are_free(HOSTS)
+    with pytest.raises(BlazarClientException, match="not found"):
+        climate.by(lab.member).lease.get(lease["id"])

@@ -1,0 +1,78 @@
+"""A compute service with several nodes is reserved as a whole, and isolated on all of them."""
+
+from pathlib import Path
+
+import pytest
+from blazarclient.exception import BlazarClientException
+from openstack.connection import Connection
+
+from tests.clients import OpenStack
+from tests.openstack import settings, traces
+from tests.openstack.accounts import Project
+from tests.openstack.conftest import Deploy, MakeProject
+from tests.openstack.landing import Lander
+
+SERVICE, NODES = settings.SERVICE, settings.NODES
+
+
+@pytest.fixture(scope="module")
+def lab(project: MakeProject) -> Project:
+    """Return the project that reserves."""
+    return project("lab")
+
+
+@pytest.fixture(scope="module")
+def others(project: MakeProject) -> Project:
+    """Return a project that does not."""
+    return project("others")
+
+
+@pytest.fixture(autouse=True)
+def _service(cloud: Connection) -> None:
+    """Skip the test on a cloud that has no such service."""
+    found = {node.name: node.service_details["host"] for node in cloud.compute.hypervisors(True)}
+    if any(found.get(node) != SERVICE for node in NODES):
+        pytest.skip(f"there is no compute service {SERVICE} with nodes {', '.join(NODES)}")
+
+
+@pytest.mark.parametrize("isolation", ["blazar", "tenancy"])
+def test_a_service_with_several_nodes_is_reserved_and_isolated_as_a_whole(
+    isolation: str, deploy: Deploy, lander: Lander, lab: Project, others: Project, tmp_path: Path
+) -> None:
+    climate = deploy(isolation)
+    climate.start_manager()
+    [host] = climate.register(SERVICE)
+    assert host["hypervisor_hostname"] == SERVICE
+    assert host["nodes"].split(",") == NODES
+    for node in NODES:
+        assert not lander.can_get_onto(lab, SERVICE, node=node)
+    lease = climate.reserve(lab.member)
+    climate.until(lab.member, lease["id"], "ACTIVE")
+    [reservation] = lease["reservations"]
+    assert traces.holders(climate.cloud, SERVICE) == [reservation["id"]]
+    for node in NODES:
+        assert lander.can_get_onto(lab, SERVICE, climate.hint(lease), node)
+        assert not lander.can_get_onto(others, SERVICE, climate.hint(lease), node)
+    assert climate.end(lab.member, lease["id"])["reservations"][0]["status"] == "deleted"
+    assert traces.servers_on(climate.cloud, [SERVICE]) == []
+    assert climate.are_free([SERVICE])
+    with OpenStack(tmp_path, climate.url) as shell:
+        auth = ("--os-auth-type", "admin_token", "--os-endpoint", climate.url)
+        shell.options = [*auth, "--os-token", lab.reader.token]
+        assert shell.read("lease", "show", lease["id"])["status"] == "TERMINATED"
+        shell.options = [*auth, "--os-token", climate.administrator.token]
+        assert shell.read("host", "show", SERVICE)["reservable"] is True
+
+
+@pytest.mark.parametrize("isolation", ["blazar", "tenancy"])
+def test_a_node_that_cannot_be_isolated_alone_is_refused_with_the_reason(
+    isolation: str, deploy: Deploy
+) -> None:
+    climate = deploy(isolation)
+    with pytest.raises(BlazarClientException) as refusal:
+        climate.register(NODES[0])
+    assert refusal.value.kwargs["code"] == 409
+    assert f"{NODES[0]} is one of {len(NODES)} nodes of" in str(refusal.value)
+    assert str(refusal.value).endswith(f"register {SERVICE}")
+    assert climate.by(climate.administrator).host.list() == []
+    assert traces.holders(climate.cloud, SERVICE) == []

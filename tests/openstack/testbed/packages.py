@@ -1,0 +1,112 @@
+"""What must be installed: OpenStack in its virtual environment, and servers that are absent.
+
+A registry that cannot be reached is told apart from all else that may go wrong: it is the one
+reason for which CI goes on without this cloud.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.openstack.testbed import layout
+from tests.openstack.testbed.layout import Failure, Unreachable
+
+_CONSTRAINTS = layout.SOURCE / "constraints.txt"
+_INSIDE = layout.SOURCE / "inside"
+_PIP = [layout.BIN / "python", "-m", "pip", "--disable-pip-version-check", "--no-color"]
+# What pip says when it got no answer, or none of use.
+_NO_CONNECTION = re.compile("connection broken by|Could not fetch URL")
+# The package of Debian that a command is in.
+_DEBIAN = {
+    "mariadb": "mariadb-client",
+    "mariadb-dump": "mariadb-client",
+    "mariadbd": "mariadb-server",
+    "rabbitmq-server": "rabbitmq-server",
+    "memcached": "memcached",
+}
+
+
+def install_openstack() -> None:
+    """Install OpenStack, unless that was done from these same lists."""
+    installed = layout.VENV / ".installed"
+    if installed.exists() and installed.read_text() == _fingerprint():
+        return
+    # venv puts pip there last, so that one which was interrupted is made again.
+    if not (layout.BIN / "pip").exists():
+        subprocess.run([sys.executable, "-m", "venv", layout.VENV], check=True)
+    _expect_registry()
+    log = layout.LOG / "pip.log"
+    with tempfile.TemporaryDirectory() as scratch:
+        # pip builds where the source is, which would leave things there.
+        inside = shutil.copytree(_INSIDE, Path(scratch) / "inside")
+        lists = [part for path in _lists() for part in ("--requirement", path)]
+        command = [*_PIP, "install", "--constraint", _CONSTRAINTS, *lists, inside]
+        if not _runs(command, log):
+            _expect_registry()
+            raise Failure(f"pip failed; {layout.end_of(log)}")
+    installed.write_text(_fingerprint())
+
+
+def need(*commands: str) -> None:
+    """Install the Debian packages of those commands that are not there."""
+    path = layout.environment()["PATH"]
+    missing = sorted({_DEBIAN[name] for name in commands if not shutil.which(name, path=path)})
+    if not missing:
+        return
+    if os.geteuid() or not shutil.which("apt-get"):
+        raise Failure(f"install these first, or run this as root on Debian: {' '.join(missing)}")
+    log = layout.LOG / "apt.log"
+    # One repository out of order need not matter, so this is judged by what comes next.
+    updated = _runs(["apt-get", "update", "--option", "APT::Update::Error-Mode=any"], log)
+    install = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
+    if not _runs(install, log):
+        reason = f"apt-get cannot install {' '.join(missing)}"
+        if updated:
+            raise Failure(f"{reason}; {layout.end_of(log)}")
+        raise Unreachable(f"{reason}, and had no up-to-date list of packages; see {log}")
+
+
+def _lists() -> list[Path]:
+    """Return the lists of what is required."""
+    blazar = [layout.SOURCE / "requirements-blazar.txt"] if layout.WITH_BLAZAR else []
+    return [layout.SOURCE / "requirements.txt", *blazar]
+
+
+def _fingerprint() -> str:
+    """Return what changes when something else is to be installed."""
+    sources = [_CONSTRAINTS, *_lists(), *sorted(_INSIDE.rglob("*.*"))]
+    parts = [path.read_bytes() for path in sources if path.suffix in {".txt", ".py", ".toml"}]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def _expect_registry() -> None:
+    """Fail as unreachable if pip cannot get a thing from where it gets all others."""
+    log = layout.LOG / "pip-registry.log"
+    with tempfile.TemporaryDirectory() as scratch:
+        # Impatient, as pip would otherwise try for a quarter of an hour.
+        options = ["--no-deps", "--no-cache-dir", "--retries", "1", "--timeout", "15"]
+        if _runs([*_PIP, "download", *options, "--dest", scratch, "pymemcache"], log):
+            return
+    if _NO_CONNECTION.search(log.read_text()):
+        raise Unreachable(f"pip cannot reach its package registry; see {log}")
+    raise Failure(f"pip failed; {layout.end_of(log)}")
+
+
+def _runs(command: list[str | Path], log: Path) -> bool:
+    """Run a command, and tell whether it went well."""
+    environment = layout.environment(DEBIAN_FRONTEND="noninteractive")
+    with log.open("wb") as output:
+        done = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            check=False,
+        )
+    return done.returncode == 0
