@@ -18,13 +18,14 @@ from oslo_config.cfg import ConfigOpts
 
 from climate import config, service, serving
 from climate.config import Misconfigured
-from climate.core.errors import Conflict
+from climate.core.errors import ClimateError, Conflict
 from climate.db import schema
 from climate.manager import audit as auditing
 from climate.manager import hosts
 from climate.manager.runtime import Runtime
 from climate.notifications import listen as listening
 from climate.notifications.emit import BrokenTransport
+from climate.plugins.base import Difference
 from climate.plugins.loader import BrokenPlugin
 
 LOG = logging.getLogger(__name__)
@@ -167,7 +168,7 @@ def _standalone(conf: ConfigOpts, *, empty: bool) -> None:
         with serving.bound(conf, service.make_api(conf, runtime, made)) as server:
             is_new = schema.current(runtime.database) is None
             schema.upgrade(runtime.database)
-            if is_new and not empty:
+            if is_new and not empty and conf["physical:host"].cloud == "simulated":
                 _register_first_hosts(conf, runtime)
             made.start()
             try:
@@ -224,10 +225,18 @@ def _audit(conf: ConfigOpts, *, with_repair: bool) -> int:
     with service.open_runtime(conf) as runtime:
         schema.check(runtime.database)
         for difference in auditing.audit(runtime):
-            repaired = with_repair and auditing.repair(runtime, difference)
+            repaired = with_repair and _repaired(runtime, difference)
             left += not repaired
             print(f"{'repaired' if repaired else 'found'}: {difference.what}")
     return 2 if left else 0
+
+
+def _repaired(runtime: Runtime, difference: Difference) -> bool:
+    try:
+        return auditing.repair(runtime, difference)
+    except ClimateError as error:
+        LOG.error("not repaired: %s", error.message)  # noqa: TRY400 - the sentence says it all
+        return False
 
 
 def _listen(conf: ConfigOpts, given: argparse.Namespace) -> None:

@@ -14,6 +14,9 @@ from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 from climate.core.schedule import Notice
 from climate.core.window import Window
 
+# The key of a reservation's details under which are the ids of the resources handed over.
+HANDED_OVER = "handed_over"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:

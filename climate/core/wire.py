@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from climate.core.lease import Event, Lease, Reservation
+from climate.core.lease import HANDED_OVER, Event, Lease, Reservation
 
 
 def date(moment: datetime) -> str:
@@ -49,7 +49,7 @@ def reservation_body(reservation: Reservation) -> dict[str, Any]:
     """Return a reservation; what is special to its type stands beside the common keys."""
     return {
         **reservation.params,
-        **reservation.details,
+        **{name: told for name, told in reservation.details.items() if name != HANDED_OVER},
         "id": reservation.id,
         "lease_id": reservation.lease_id,
         "resource_id": reservation.id,

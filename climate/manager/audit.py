@@ -1,50 +1,78 @@
 """The audit: leases against the cloud, and the repair of what is safe to repair."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
 from climate.core.lease import Lease
-from climate.core.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
+from climate.core.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
 from climate.core.schedule import START, UPDATE, Planned
 from climate.db import leases, resources
 from climate.manager.announcements import resources_of
 from climate.manager.leases import new_event
 from climate.manager.runtime import Runtime
-from climate.plugins.base import Difference, Holding
+from climate.plugins.base import Difference, Expected, Holding
 
 
 def audit(runtime: Runtime) -> list[Difference]:
     """Return all differences between leases and the cloud. Raises what a plugin raises."""
-    found: list[Difference] = []
-    for resource_type, plugin in runtime.plugins.items():
-        with runtime.database.read() as session:
-            registered = resources.find_all(session, resource_type)
-            present = [one for one in leases.find_all(session, None) if _is_in_cloud(one)]
-            settled = [one for one in present if _is_settled(one)]
-            running = _holdings(session, settled, resource_type)
-        changing = [r.id for one in present if one not in settled for r in one.reservations]
-        found += plugin.audit(registered, running, changing)
-    return found
+    found = [
+        difference
+        for resource_type, plugin in runtime.plugins.items()
+        for difference in plugin.audit(partial(_expected, runtime, resource_type))
+    ]
+    with runtime.database.read() as session:
+        return found + [Difference(what) for what in _failures(session)]
 
 
 def repair(runtime: Runtime, difference: Difference) -> bool:
     """Repair one difference; False if that is not safe. Raises what a plugin raises."""
     if difference.lease_id is not None:
         _do_again(runtime, difference.lease_id)
-    elif difference.repair is not None:
-        difference.repair()
-    else:
+        return True
+    if difference.repair is None or _is_alive(runtime, difference.reservation_id):
         return False
+    difference.repair()
     return True
+
+
+def _expected(runtime: Runtime, resource_type: str) -> Expected:
+    with runtime.database.read() as session:
+        registered = resources.find_all(session, resource_type)
+        present = [one for one in leases.find_all(session, None) if _is_in_cloud(one)]
+        settled = [one for one in present if _is_settled(one)]
+        running = _holdings(session, settled, resource_type)
+    changing = [r.id for one in present if one not in settled for r in one.reservations]
+    return Expected(registered, running, changing)
+
+
+def _failures(session: Session) -> Iterator[str]:
+    """Say which events of leases that are not over failed for good or keep failing, and why."""
+    for lease in leases.find_all(session, None):
+        for event in lease.events:
+            if event.last_error and lease.status is not LeaseStatus.TERMINATED:
+                yield f"{event.kind} of lease {lease.id} failed: {event.last_error}"
 
 
 def _is_in_cloud(lease: Lease) -> bool:
     """Tell whether a pool may be there for the lease."""
     start = lease.event(START)
-    begun = start is not None and (start.attempt > 0 or start.status not in OPEN_EVENT)
-    return begun and lease.status is not LeaseStatus.TERMINATED
+    begun = start is not None and (start.attempt > 0 or start.status is not EventStatus.UNDONE)
+    untouched = lease.status is LeaseStatus.PENDING and not begun
+    return not untouched and lease.status is not LeaseStatus.TERMINATED
+
+
+def _is_alive(runtime: Runtime, reservation_id: str | None) -> bool:
+    """Tell whether a lease that is not over has the reservation."""
+    with runtime.database.read() as session:
+        return any(
+            reservation.id == reservation_id
+            for lease in leases.find_all(session, None)
+            if lease.status is not LeaseStatus.TERMINATED
+            for reservation in lease.reservations
+        )
 
 
 def _is_settled(lease: Lease) -> bool:

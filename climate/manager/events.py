@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core.lease import Event, Lease, Reservation, Resource
+from climate.core.lease import HANDED_OVER, Event, Lease, Reservation, Resource
 from climate.core.lifecycle import (
     LEASE,
     OPEN_EVENT,
@@ -37,6 +37,7 @@ LOG = logging.getLogger(__name__)
 # What the cloud is still at is looked at again so soon, and is a failure when it is so late.
 _SHORTLY = timedelta(seconds=1)
 _PATIENCE = timedelta(minutes=10)
+_LONGEST_REASON = 4000
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 300.0
 
@@ -95,7 +96,7 @@ def _begin(runtime: Runtime, session: Session, claim: Claim) -> Work | None:
     if _is_at_work(lease, event):
         give_way(session, claim)
         return None
-    if not _is_called_for(lease, event):
+    if not _is_called_for(lease, event, now):
         close(session, claim, now, EventStatus.DONE)
         return None
     status = _status_while(lease, event)
@@ -133,12 +134,12 @@ def _is_at_work(lease: Lease, event: Event) -> bool:
     )
 
 
-def _is_called_for(lease: Lease, event: Event) -> bool:
+def _is_called_for(lease: Lease, event: Event, now: datetime) -> bool:
     """Tell whether an action still makes sense in the lease's present state."""
     if event.kind == START:
         return lease.status in {LeaseStatus.PENDING, LeaseStatus.STARTING}
     if event.kind in {UPDATE, BEFORE_END}:
-        return lease.status is LeaseStatus.ACTIVE
+        return lease.status is LeaseStatus.ACTIVE and now < lease.window.end
     return lease.status is not LeaseStatus.TERMINATED
 
 
@@ -169,12 +170,12 @@ def _succeed(
         return
     for reservation in lease.reservations:
         if reservation.id in details:
-            fields: dict[str, Any] = {"details": dict(details[reservation.id])}
+            fields = _handed_over(work, reservation, details[reservation.id])
             wanted = _RESERVATION_AFTER.get(work.event.kind, reservation.status)
             fields["status"] = step(RESERVATION, reservation.status, wanted).value
             leases.set_reservation(session, reservation.id, now, **fields)
-    if work.event.kind == UPDATE and lease.degraded:
-        short = any(reservation.missing_resources for reservation in lease.reservations)
+    if work.event.kind in {START, UPDATE}:
+        short = any(one.missing_resources for one in leases.get(session, lease.id).reservations)
         leases.update(session, replace(lease, degraded=short, updated_at=now))
     if work.event.kind == END:
         _drop_open(session, lease)
@@ -184,6 +185,25 @@ def _succeed(
     announce(session, claim.lease_id, work.event.kind, now)
     if lease.status is LeaseStatus.DELETING and work.event.kind == END:
         remove(session, leases.get(session, lease.id), now, runtime.settings)
+
+
+def _handed_over(
+    work: Work, reservation: Reservation, details: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what is to be stored: what the reservation has now, and whether some is missing.
+
+    What was handed over before and cannot be booked now is still the user's.
+    """
+    if work.event.kind not in {START, UPDATE}:
+        return {"details": dict(details)}
+    before = set(reservation.details.get(HANDED_OVER, ()))
+    given = work.resources[reservation.id]
+    present = [one.id for one in given if one.reservable or one.id in before]
+    known = reservation.missing_resources and not all(one.reservable for one in given)
+    return {
+        "details": {**details, HANDED_OVER: present},
+        "missing_resources": known or len(present) < len(given),
+    }
 
 
 _RESERVATION_AFTER = {START: ReservationStatus.ACTIVE, END: ReservationStatus.DELETED}
@@ -210,14 +230,14 @@ def _fail(
     status = EventStatus.ERROR if exhausted and work.event.kind != END else EventStatus.UNDONE
     run_at = now + timedelta(seconds=pause_before(claim.attempt))
     error = "; ".join(f"reservation {id_}: {reason}" for id_, reason in failed.items())
-    if not close(session, claim, now, status, last_error=error[:4000], run_at=run_at):
+    if not close(session, claim, now, status, last_error=error[:_LONGEST_REASON], run_at=run_at):
         return
     if exhausted:
         _show_failure(session, lease, work.event.kind, failed, now)
     # Once: an end goes on failing, but its reservations are in ERROR from the first time on.
     known = any(r.id in failed and r.status is ReservationStatus.ERROR for r in lease.reservations)
     if status is EventStatus.ERROR or (exhausted and not known):
-        announce(session, lease.id, work.event.kind, now)
+        announce(session, lease.id, work.event.kind, now, error=error[:_LONGEST_REASON])
 
 
 def pause_before(attempt: int) -> float:

@@ -1,14 +1,16 @@
 """Healing: a lease whose resources fail gets others, as many as there are.
 
 One transaction per lease. Its other bookings stay; each failed resource is given up for a
-working one that fits, or kept and marked missing. A running lease gets its new resources by an
-``update_lease`` event that is due at once. Flags as in Blazar's API, but cleared when it is
-over: ``missing_resources`` while something fails without a replacement, ``degraded`` while that is
-so or a replacement is not handed over yet; ``resources_changed`` stays, for it remains true.
+working one that fits, or kept and marked missing. Before its start a lease loses what cannot be
+booked now; a running one, with users' things on it, only what is lost. What works and was not
+handed over is handed over by an ``update_lease`` event that is due at once. Flags as in Blazar's
+API, but cleared when it is over: ``missing_resources`` while something fails without a
+replacement, ``degraded`` while that is so or something is not handed over yet;
+``resources_changed`` stays, for it remains true.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -16,8 +18,8 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from climate.core import wire
-from climate.core.errors import NotFound
-from climate.core.lease import Lease, Reservation
+from climate.core.errors import ClimateError, NotFound
+from climate.core.lease import HANDED_OVER, Lease, Reservation
 from climate.core.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
 from climate.core.schedule import UPDATE, Planned
 from climate.db import allocations, leases, outbox, resources
@@ -30,18 +32,25 @@ LOG = logging.getLogger(__name__)
 _HEALED = frozenset({LeaseStatus.PENDING, LeaseStatus.ACTIVE})
 
 
-def heal_all(runtime: Runtime) -> None:
-    """Heal the leases that have, or have within the healing interval, resources that fail."""
+def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
+    """Heal the leases that have, or have within the healing interval, resources that fail.
+
+    ``lost`` are the ids of resources that do not run any more. One lease that cannot be healed
+    keeps no other from it.
+    """
     now, ahead = runtime.clock.now(), runtime.settings.healing_interval
     with runtime.database.read() as session:
         concerned = leases.ailing(session, now, now + ahead if ahead else None)
     for lease_id in concerned:
-        runtime.database.write(partial(heal, runtime, lease_id))
+        try:
+            runtime.database.write(partial(heal, runtime, lost, lease_id))
+        except ClimateError as error:
+            LOG.warning("lease %s is not healed: %s", lease_id, error.message)
     if concerned:
         runtime.wakeup.hint()
 
 
-def heal(runtime: Runtime, lease_id: str, session: Session) -> None:
+def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Session) -> None:
     """Replace what fails of one lease, as far as possible, and flag the rest."""
     now = runtime.clock.now()
     try:
@@ -52,8 +61,17 @@ def heal(runtime: Runtime, lease_id: str, session: Session) -> None:
         return
     live = [r for r in lease.reservations if r.status is not ReservationStatus.DELETED]
     held = allocations.held(session, [reservation.id for reservation in live])
-    working = resources.reservable(session, {id_ for ids in held.values() for id_ in ids})
-    failing = {id_: [r for r in ids if r not in working] for id_, ids in held.items()}
+    everything = {id_ for ids in held.values() for id_ in ids}
+    working = resources.reservable(session, everything)
+    pending = lease.status is LeaseStatus.PENDING
+    # What is known to be missing stays so until it works.
+    failing = {
+        r.id: sorted(
+            held[r.id].keys()
+            & (everything - working if pending or r.missing_resources else set(lost))
+        )
+        for r in live
+    }
     gained = {
         reservation.id: _replace(runtime, session, lease, reservation, failing[reservation.id], now)
         for reservation in live
@@ -100,13 +118,23 @@ def _flag(
                 session, reservation.id, now, missing_resources=missing, resources_changed=changed
             )
     short = any(len(failing[r.id]) > gained.get(r.id, 0) for r in live)
-    back = any(r.missing_resources and not failing[r.id] for r in live)
-    moving = running and (back or any(gained.values()))
-    if moving:
-        leases.insert_events(session, [new_event(lease.id, Planned(UPDATE, now), now)])
+    behind = running and _is_behind(session, live)
     waiting = any(event.kind == UPDATE and event.status in OPEN_EVENT for event in lease.events)
-    degraded = short or moving or (lease.degraded and waiting)
+    if behind and not waiting:
+        leases.insert_events(session, [new_event(lease.id, Planned(UPDATE, now), now)])
+    degraded = short or behind
     if any(gained.values()) or degraded != lease.degraded:
         leases.update(session, replace(lease, degraded=degraded, updated_at=now))
         LOG.warning("lease %s: %s replaced, still short: %s", lease.id, dict(gained), short)
         outbox.write(session, "lease.update", wire.payload(leases.get(session, lease.id)), now)
+
+
+def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
+    """Tell whether something that works was not handed over."""
+    held = allocations.held(session, [reservation.id for reservation in live])
+    working = resources.reservable(session, {id_ for ids in held.values() for id_ in ids})
+    return any(
+        id_ in working and id_ not in reservation.details.get(HANDED_OVER, held[reservation.id])
+        for reservation in live
+        for id_ in held[reservation.id]
+    )

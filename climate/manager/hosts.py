@@ -40,15 +40,28 @@ def register(
     try:
         plugin.enroll(found.external_id)
     except Exception:
-        # The cloud may have done it, and only the answer was lost.
-        with suppress(Exception):
-            plugin.withdraw(found.external_id)
-        write(lambda session: resources.delete(session, host.id))
-        raise
+        if _forget(runtime, host.id):
+            # The cloud may have done it, and only the answer was lost.
+            with suppress(Exception):
+                plugin.withdraw(found.external_id)
+            raise
+        return get(runtime, host.id)
     if not found.usable:
         return host
     write(lambda session: resources.set_reservable(session, [host.id], None, reservable=True))
     return replace(host, reservable=True)
+
+
+def _forget(runtime: Runtime, host_id: int) -> bool:
+    """Remove a host whose registration failed, unless a look finished it meanwhile."""
+
+    def work(session: Session) -> bool:
+        if resources.get(session, HOST, host_id, lock=True).reservable:
+            return False
+        resources.delete(session, host_id)
+        return True
+
+    return runtime.database.write(work)
 
 
 def get(runtime: Runtime, host_id: int) -> Resource:
@@ -114,9 +127,13 @@ def delete(runtime: Runtime, host_id: int) -> None:
         check(session)
         resources.delete(session, host_id)
 
-    host = runtime.database.write(close)
-    runtime.plugin(HOST).withdraw(host.external_id)
-    runtime.database.write(remove)
+    host, plugin = runtime.database.write(close), runtime.plugin(HOST)
+    plugin.withdraw(host.external_id)
+    try:
+        runtime.database.write(remove)
+    except Conflict:  # a look made it reservable again meanwhile, and somebody booked it
+        plugin.enroll(host.external_id)
+        raise
 
 
 def find_allocations(

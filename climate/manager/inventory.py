@@ -7,12 +7,12 @@ lease that was short of it is whole again. Every manager looks; all of it may be
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from climate.core.errors import NotFound
+from climate.core.errors import ClimateError, NotFound
 from climate.core.lease import Resource
 from climate.db import resources
 from climate.db.engine import is_unavailable
@@ -24,15 +24,27 @@ from climate.plugins.base import Found, ResourcePlugin
 LOG = logging.getLogger(__name__)
 
 
-def synchronise(runtime: Runtime) -> None:
-    """Look at the cloud once, and follow it. Raises what a plugin raises; then nothing changes."""
+def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]:
+    """Look at the cloud once, and follow it; return the ids of the resources that are lost.
+
+    Running leases give up what was lost at the look before, too. Raises what a plugin's
+    inventory raises; then nothing changes.
+    """
+    lost: set[int] = set()
     for resource_type, plugin in runtime.plugins.items():
         there = {found.external_id: found for found in plugin.inventory()}
         with runtime.database.read() as session:
             registered = resources.find_all(session, resource_type)
         for resource in registered:
-            follow(runtime, plugin, resource, there.get(resource.external_id))
-    healing.heal_all(runtime)
+            found = there.get(resource.external_id)
+            if found is None or found.lost:
+                lost.add(resource.id)
+            try:
+                follow(runtime, plugin, resource, found)
+            except ClimateError as error:
+                LOG.warning("%s is not followed: %s", resource.external_id, error.message)
+    healing.heal_all(runtime, lost.intersection(lost_before))
+    return lost
 
 
 def follow(
@@ -77,6 +89,7 @@ class Watch:
     def __init__(self, runtime: Runtime) -> None:
         """Prepare; nothing happens before ``start``."""
         self._runtime = runtime
+        self._lost: set[int] = set()
         self._timer = Timer()
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -104,7 +117,7 @@ class Watch:
 
     def _look(self) -> None:
         try:
-            synchronise(self._runtime)
+            self._lost = synchronise(self._runtime, self._lost)
         except Exception as error:
             detail = None if is_unavailable(error) else error
             LOG.warning("the cloud was not looked at: %s", error, exc_info=detail)

@@ -21,12 +21,14 @@ from climate.core.requirement import Requirement
 class Found:
     """A resource as the cloud knows it, before (or whether or not) it is registered here.
 
-    ``usable`` is whether it works now; a ``refusal`` says why it can never be reserved.
+    ``usable`` is whether it can be booked now, ``lost`` whether it does not even run (one that
+    is switched off for maintenance may); a ``refusal`` says why it can never be reserved.
     """
 
     external_id: str
     properties: Mapping[str, str]
     usable: bool = True
+    lost: bool = False
     refusal: str | None = None
 
 
@@ -34,13 +36,15 @@ class Found:
 class Difference:
     """What an audit found, in a sentence, and what repairs it if that is safe.
 
-    A ``repair`` is done at once; with a ``lease_id`` a manager hands the lease's resources over
-    again instead. With neither, somebody must look.
+    A ``repair`` is done at once, if it is about the pool of a ``reservation_id`` only while no
+    lease has that; with a ``lease_id`` a manager hands the lease's resources over again instead.
+    With neither, somebody must look.
     """
 
     what: str
     repair: Callable[[], None] | None = None
     lease_id: str | None = None
+    reservation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,18 @@ class Holding:
     lease: Lease
     reservation: Reservation
     resources: Sequence[Resource]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the database says: the registered resources, and what running reservations have.
+
+    ``changing`` are the ids of reservations that a manager is at, of which nothing is known.
+    """
+
+    registered: Sequence[Resource]
+    running: Sequence[Holding]
+    changing: Collection[str]
 
 
 class NotYet(Exception):
@@ -119,14 +135,10 @@ class ResourcePlugin(abc.ABC):
     def inventory(self) -> Iterable[Found]:
         """Return all that the cloud has of this type and that can be reserved."""
 
-    def audit(
-        self,
-        _registered: Sequence[Resource],
-        _running: Sequence[Holding],
-        _changing: Collection[str],
-    ) -> Iterable[Difference]:
-        """Return where the cloud differs from what leases have; change nothing.
+    def audit(self, _expected: Callable[[], Expected]) -> Iterable[Difference]:
+        """Return where the cloud differs from what is expected; change nothing.
 
-        ``changing`` are the ids of reservations that a manager is at, of which nothing is known.
+        The cloud is looked at first and the expectation asked for after that: what a lease got
+        meanwhile must not look like something of nobody's.
         """
         return ()

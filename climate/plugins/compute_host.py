@@ -40,7 +40,8 @@ def find_hosts(
         described = [_node(one, capabilities) | zone for one in found]
         usable = all(_works(one) for one in found)
         whole = described[0] if len(found) == 1 else _summed(service, described)
-        yield Found(external_id=service, properties=whole, usable=usable)
+        lost = any(one["state"] != "up" for one in found)
+        yield Found(external_id=service, properties=whole, usable=usable, lost=lost)
         if len(found) > 1:
             for node, properties in zip(found, described, strict=True):
                 reason = None if alone else _reason(service, len(found), node)
@@ -76,7 +77,7 @@ def _summed(service: str, nodes: Sequence[Mapping[str, str]]) -> dict[str, str]:
         for name, value in nodes[0].items()
         if all(node.get(name) == value for node in nodes)
     }
-    promised = dict.fromkeys(_TOLD, "")
+    promised = {**dict.fromkeys(_TOLD, ""), "hypervisor_version": "0"}
     amounts = {name: str(sum(int(node[name] or 0) for node in nodes)) for name in _AMOUNTS}
     names = ",".join(sorted(node["hypervisor_hostname"] for node in nodes))
     return {
@@ -94,6 +95,7 @@ def _part(service: str, node: Node, properties: Mapping[str, str], refusal: str 
         external_id=f"{service}/{node['hypervisor_hostname']}",
         properties=properties,
         usable=_works(node),
+        lost=node["state"] != "up",
         refusal=refusal,
     )
 

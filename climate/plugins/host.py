@@ -5,7 +5,7 @@ how. Pools are named after the reservation. Every step looks before it acts.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
@@ -18,8 +18,8 @@ from climate.core.lease import Lease, Reservation, Resource
 from climate.core.requirement import Requirement
 from climate.plugins.base import (
     Difference,
+    Expected,
     Found,
-    Holding,
     NotYet,
     RequestSchema,
     ResourcePlugin,
@@ -68,11 +68,11 @@ class HostCloud(AuditedCloud, Protocol):
     def delete_pool(self, pool: str) -> None:
         """Remove the pool; fine if it is gone."""
 
-    def delete_servers(self, host: str) -> None:
-        """Delete every server on the host; raises NotYet while some are still there."""
+    def delete_servers(self, pool: str, host: str) -> None:
+        """Delete all servers on a host of the pool; raises NotYet while some are still there."""
 
-    def snapshot_servers(self, host: str) -> None:
-        """Keep an image of every server on the host."""
+    def snapshot_servers(self, host: str, occasion: str) -> None:
+        """Keep an image of every server on the host, one for each ``occasion``."""
 
 
 class WholeNumber(fields.Integer):
@@ -184,13 +184,14 @@ class HostPlugin(ResourcePlugin):
         return {}
 
     def before_end(
-        self, _lease: Lease, reservation: Reservation, resources: Sequence[Resource]
+        self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
     ) -> None:
         """Keep images of the servers, if that was asked for."""
         wanted = reservation.params["before_end"]
         if (self._before_end if wanted == "default" else wanted) == "snapshot":
             for resource in resources:
-                self.cloud.snapshot_servers(resource.external_id)
+                occasion = f"{reservation.id} {lease.window.end.isoformat()}"
+                self.cloud.snapshot_servers(resource.external_id, occasion)
 
     def end(self, _lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
         """Clear the pool's hosts and give them back, then remove the pool.
@@ -209,7 +210,7 @@ class HostPlugin(ResourcePlugin):
         self.cloud.delete_pool(pool)
 
     def _take_back(self, pool: str, host: str) -> None:
-        self.cloud.delete_servers(host)
+        self.cloud.delete_servers(pool, host)
         self.cloud.remove_host(pool, host)
 
     def enroll(self, external_id: str) -> None:
@@ -235,14 +236,9 @@ class HostPlugin(ResourcePlugin):
             raise Conflict(f"Servers {list(servers)} found for host {wanted}")
         return found[0]
 
-    def audit(
-        self,
-        registered: Sequence[Resource],
-        running: Sequence[Holding],
-        changing: Collection[str],
-    ) -> Iterable[Difference]:
+    def audit(self, expected: Callable[[], Expected]) -> Iterable[Difference]:
         """Compare pools and free hosts with what leases have."""
-        return differences(self.cloud, registered, running, changing)
+        return differences(self.cloud, expected)
 
     def inventory(self) -> Iterable[Found]:
         """Return all hosts of the cloud that can be reserved."""

@@ -1,12 +1,11 @@
 """Where a cloud's hosts are, against where leases have them. Looks only; repairs are offered."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from climate.core.lease import Resource
-from climate.plugins.base import Difference, Holding
+from climate.plugins.base import Difference, Expected, Holding
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +38,11 @@ class AuditedCloud(Protocol):
         """Remove a pool."""
 
 
-def differences(
-    cloud: AuditedCloud,
-    registered: Sequence[Resource],
-    running: Sequence[Holding],
-    changing: Collection[str],
-) -> Iterator[Difference]:
-    """Name every difference; ``changing`` are reservations that a manager is at, left out."""
+def differences(cloud: AuditedCloud, expected: Callable[[], Expected]) -> Iterator[Difference]:
+    """Name every difference; reservations that a manager is at are left out."""
     pools, free = cloud.pools(), set(cloud.free_hosts())
+    told = expected()
+    registered, running, changing = told.registered, told.running, told.changing
     for holding in running:
         yield from _of_running(cloud, holding, pools.get(holding.reservation.id))
     known = {holding.reservation.id for holding in running} | set(changing)
@@ -100,6 +96,7 @@ def _stale(cloud: AuditedCloud, name: str, pool: Pool) -> Difference:
         f"pool {name} is of no running reservation, and has hosts {', '.join(pool.hosts) or 'none'}"
         f"{on_it}",
         None if servers else partial(_clear, cloud, name, pool),
+        reservation_id=name,
     )
 
 

@@ -3,7 +3,7 @@
 A registered host is always in an aggregate that closes it: the free pool, or that of the
 reservation that has it. It is put into the next before it is taken out of the last, so there is no
 moment at which everybody may land on it. Aggregates hold compute services, so a service with
-several nodes is handed over as a whole, and is one host here.
+several nodes is one host here; its single nodes are others (see nova_nodes).
 
 Nova never evicts: whoever is on a host at the end is removed by us.
 """
@@ -26,6 +26,7 @@ from climate.plugins.compute_host import NODES, find_hosts, parse_capabilities
 from climate.plugins.host_audit import Pool
 from climate.plugins.isolation import NOBODY, isolation
 from climate.plugins.nova_nodes import MICROVERSION, NovaNodes, is_node
+from climate.plugins.occupants import Occupants
 from climate.plugins.snapshots import keep_image
 
 # The oldest with hypervisors and services in one answer; its properties are gone from 2.88 on.
@@ -34,8 +35,6 @@ _VERSION = "2.53"
 MARK = "climate:reservation"
 NODES_MARK = "climate:nodes"
 _COMPUTE = "nova-compute"
-_NODE = "OS-EXT-SRV-ATTR:hypervisor_hostname"
-_TASK = "OS-EXT-STS:task_state"
 _PAUSE = 0.2
 
 
@@ -61,6 +60,7 @@ class NovaCloud:
         self._images = openstack.adapter(conf, self._session, "glance")
         placement = openstack.adapter(conf, self._session, "placement", MICROVERSION)
         self._nodes = NovaNodes(placement, self._nova)
+        self._occupants = Occupants(self._nova, placement)
         self._isolation = isolation(conf)
         self._free: str = conf.nova.aggregate_freepool_name
         self._patience: float = conf.nova.server_delete_wait
@@ -73,14 +73,14 @@ class NovaCloud:
         """Return a host for each compute service, and the nodes of those that have several."""
         with _answers():
             services = self._nova.services.list(binary=_COMPUTE)
-            nodes = [node.to_dict() for node in self._nova.hypervisors.list(detailed=True)]
-        zones = {service.host: self._own_zone(service.zone) for service in services}
+            nodes = [node.to_dict() for node in self._occupants.hypervisors()]
+        zones = {service.host: self._isolation.operators_zone(service.zone) for service in services}
         return find_hosts(nodes, zones, self._capabilities, alone=self._isolation.nodes)
 
     def servers(self, host: str) -> Sequence[str]:
         """Return the ids of the servers of all projects on a host."""
         with _answers():
-            return [server.id for server in self._servers(host)]
+            return [server.id for server in self._occupants.servers(host)]
 
     def pool_hosts(self, pool: str) -> Sequence[str]:
         """Return the hosts in the pool; none if there is no such pool."""
@@ -106,12 +106,15 @@ class NovaCloud:
     def enroll(self, host: str) -> None:
         """Close a host to everybody: put it into the free pool, unless a reservation has it."""
         if is_node(host):
-            self._enroll_node(host)
-            return
+            return self._enroll_node(host)
         aggregates = self._aggregates()
+        with _answers():
+            free = self._free_pool(aggregates)
         if not self._holders(aggregates, host):
+            zones = {one.availability_zone for one in aggregates.values() if host in one.hosts}
+            self._isolation.check_zones(host, zones)
             with _answers():
-                join(self._nova, self._free_pool(aggregates), host)
+                join(self._nova, free, host)
             if closed := [one for one in self._closed_nodes() if one.startswith(f"{host}/")]:
                 self.withdraw(host)
                 raise Conflict(f"{host} cannot be had as a whole: {', '.join(closed)} can alone")
@@ -161,13 +164,21 @@ class NovaCloud:
         if others := [name for name in holders if name not in {pool, self._free}]:
             raise Occupied(f"{host} is still in aggregate {', '.join(others)}")
         if pool not in holders:
-            if servers := self.servers(host):
-                raise Occupied(f"servers {', '.join(servers)} are on {host}, which should be free")
+            self._wait_until_empty(host)
             if pool not in aggregates:
                 raise Occupied(f"aggregate {pool} is gone, {host} cannot get into it")
             with _answers():
                 join(self._nova, aggregates[pool], host)
         self._leave(aggregates.get(self._free), host)
+
+    def _wait_until_empty(self, host: str) -> None:
+        """Raise Occupied unless everybody on the host is gone soon; a deletion takes its time."""
+        until = time.monotonic() + self._patience
+        with _answers():
+            while left := self._occupants.on(host):
+                if time.monotonic() > until:
+                    raise Occupied(f"servers {', '.join(left)} are on {host}, which should be free")
+                time.sleep(_PAUSE)
 
     def _enroll_node(self, host: str) -> None:
         with _answers():
@@ -220,24 +231,28 @@ class NovaCloud:
                     self._nodes.clear(pool)
                 aggregate.delete()
 
-    def delete_servers(self, host: str) -> None:
-        """Delete every server on the host; raises NotYet while some are still there."""
-        with _answers():
-            for server in self._servers(host):
-                if getattr(server, _TASK) != "deleting":
-                    with suppress(refusals.NotFound):
-                        server.delete()
+    def delete_servers(self, pool: str, host: str) -> None:
+        """Delete every server on a host of the pool; raises NotYet while something is there.
+
+        Whether the pool still has the host is asked each time: a manager that was frozen must not
+        delete the servers of whoever has it by now.
+        """
         until = time.monotonic() + self._patience
-        while left := self.servers(host):
+        while host in self.pool_hosts(pool):
+            with _answers():
+                left = self._occupants.on(host)
+                self._occupants.delete(left)
+            if not left:
+                return
             if time.monotonic() > until:
                 raise NotYet(f"servers {', '.join(left)} on {host} are still being deleted")
             time.sleep(_PAUSE)
 
-    def snapshot_servers(self, host: str) -> None:
+    def snapshot_servers(self, host: str, occasion: str) -> None:
         """Keep an image, ``reserved_<name>``, of every server on the host, for its project."""
         with _answers():
-            for server in self._servers(host):
-                keep_image(self._images, server)
+            for server in self._occupants.servers(host):
+                keep_image(self._images, server, occasion)
 
     # How.
 
@@ -257,26 +272,15 @@ class NovaCloud:
             with _answers(), suppress(refusals.NotFound):
                 aggregate.remove_host(host)
 
-    def _servers(self, host: str) -> Iterable[Any]:
-        service, _, node = host.partition("/")
-        options = {"host": service, "all_tenants": True}
-        found = self._nova.servers.list(search_opts=options, limit=-1)
-        return [server for server in found if not node or getattr(server, _NODE) == node]
-
     def _hosts_in(self, aggregate: Any) -> list[str]:  # noqa: ANN401 - novaclient's
         """Return a reservation's hosts: services in its aggregate, and single nodes."""
         nodes: list[str] = []
         if NODES_MARK in aggregate.metadata:
             with _answers():
-                found = self._nova.hypervisors.list(detailed=True)
+                found = self._occupants.hypervisors()
                 services = {node.hypervisor_hostname: node.service["host"] for node in found}
                 nodes = self._nodes.of_pool(aggregate.name, services)
         return sorted([*aggregate.hosts, *nodes])
-
-    def _own_zone(self, zone: str) -> str:
-        """Return a service's availability zone, unless it is one that a reservation brought."""
-        prefix = self._isolation.zone_prefix
-        return "" if prefix and zone.startswith(prefix) else zone
 
     def _holders(self, aggregates: Mapping[str, Any], host: str) -> list[str]:
         """Return the aggregates of ours that a host is in; operators may have others."""

@@ -22,10 +22,10 @@ from keystoneauth1.adapter import Adapter
 from novaclient import exceptions as refusals
 
 from climate.core.errors import Conflict
+from climate.plugins.occupants import HOLD
 
 # 1.38: allocations say what kind of consumer holds them.
 MICROVERSION = "1.38"
-_KIND = "RESERVATION"
 _SPACE = uuid.UUID("6d1c1a52-94a5-5f39-8f0a-0c0d6a5c9a11")
 _RACES = 5
 _PREFIX = "climate_"
@@ -56,7 +56,7 @@ class NovaNodes:
             "project_id": _holder(host),
             "user_id": _holder(host),
             "consumer_generation": None,
-            "consumer_type": _KIND,
+            "consumer_type": HOLD,
         }
         try:
             self._placement.put(f"/allocations/{_holder(host)}", json=claim)

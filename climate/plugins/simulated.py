@@ -123,15 +123,15 @@ class SimulatedCloud:
         """Let a host work again."""
         self._effect("mend_host", host=host)
 
-    def delete_servers(self, host: str) -> None:
-        """Delete all servers on the host."""
-        if self.servers(host):
+    def delete_servers(self, pool: str, host: str) -> None:
+        """Delete all servers on the host, if the pool has it."""
+        if self.servers(host) and host in self.pool_hosts(pool):
             self._effect("delete_servers", host=host)
 
-    def snapshot_servers(self, host: str) -> None:
+    def snapshot_servers(self, host: str, occasion: str) -> None:
         """Pretend to keep images of the servers."""
         for server in self.servers(host):
-            self._effect("snapshot", host=host, server=server)
+            self._effect("snapshot", host=host, server=server, occasion=occasion)
 
     def effects(self) -> list[dict[str, Any]]:
         """Return all that was done to this cloud by leases and users, in order."""
@@ -247,6 +247,7 @@ def _host(number: int, down: Collection[str]) -> Found:
     return Found(
         external_id=name,
         usable=name not in down,
+        lost=name in down,
         properties={
             "id": str(number),
             "hypervisor_hostname": name,

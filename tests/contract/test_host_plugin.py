@@ -73,7 +73,7 @@ class TestHostPlugin(PluginContract):
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         for host in cloud(plugin).pool_hosts(reservation.id):
-            cloud(plugin).delete_servers(host)
+            cloud(plugin).delete_servers(reservation.id, host)
             cloud(plugin).remove_host(reservation.id, host)
         cloud(plugin).delete_pool(reservation.id)
 

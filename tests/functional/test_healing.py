@@ -1,12 +1,15 @@
 """Hosts that fail and come back: who may book them, and what becomes of leases that have them."""
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from climate.core.errors import BackendUnavailable
+from climate.db.tables import ResourceRow
 from climate.manager import inventory
 from climate.plugins.base import Found
 from tests.conftest import MakeStory
@@ -17,8 +20,9 @@ ALL = 4
 
 
 def look(story: Story) -> None:
-    """Have a manager look at the cloud."""
-    inventory.synchronise(story.runtime)
+    """Have a manager look at the cloud, twice: what is lost at one look may be back."""
+    lost = inventory.synchronise(story.runtime)
+    inventory.synchronise(story.runtime, lost)
 
 
 def fail(story: Story, *ids: str) -> None:
@@ -196,6 +200,91 @@ def test_a_host_that_is_down_at_the_start_joins_when_it_works(story: Story) -> N
     story.run()
     assert handed_over(story, lease) == ["1", "2", "3", "4"]
     assert flags(story, lease) == (False, False, False)
+
+
+def test_of_two_hosts_that_are_down_at_the_start_the_first_to_work_joins_at_once(
+    story: Story,
+) -> None:
+    lease = story.reserve(30, 120, reservations=[host_reservation(ALL, ALL)])
+    fail(story, "3", "4")
+    story.at(30)
+    mend(story, "3")
+    story.run()
+    assert handed_over(story, lease) == ["1", "2", "3"]
+    assert flags(story, lease) == (True, True, False)
+
+
+def test_a_host_that_is_down_only_at_the_very_start_joins_at_the_next_look(story: Story) -> None:
+    lease = story.reserve(30, 120, reservations=[host_reservation(ALL, ALL)])
+    with story.runtime.database.engine.begin() as connection:
+        connection.execute(
+            sa.update(ResourceRow).where(ResourceRow.id == 3).values(reservable=False)
+        )
+    story.at(30)
+    assert handed_over(story, lease) == ["1", "2", "4"]
+    assert flags(story, lease) == (True, True, False)
+    look(story)
+    story.run()
+    assert handed_over(story, lease) == ["1", "2", "3", "4"]
+    assert flags(story, lease) == (False, False, False)
+
+
+def test_a_replacement_that_the_cloud_does_not_take_is_handed_over_when_it_does(
+    story: Story,
+) -> None:
+    lease = story.reserve(0, 600)
+    story.run()
+    fail(story, *story.hosts_of(lease["id"]))
+    break_cloud(story, "add_host")
+    story.until(story.clock.now() + timedelta(minutes=20))
+    look(story)
+    assert flags(story, lease) == (True, False, True)
+    break_cloud(story)
+    look(story)
+    story.run()
+    assert handed_over(story, lease) == story.hosts_of(lease["id"])
+    assert flags(story, lease) == (False, False, True)
+
+
+def test_a_running_lease_keeps_a_host_that_is_switched_off_for_maintenance(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = story.reserve(0, 120)
+    story.run()
+    held = story.hosts_of(lease["id"])
+    off = [replace(one, usable=False) for one in story.cloud.hosts()]
+    monkeypatch.setattr(story.cloud, "hosts", lambda: off)
+    look(story)
+    assert host(story, held[0])["reservable"] is False
+    assert story.hosts_of(lease["id"]) == held
+    assert flags(story, lease) == (False, False, False)
+
+
+def test_a_running_lease_keeps_a_host_that_is_away_for_one_look(story: Story) -> None:
+    lease = story.reserve(0, 120)
+    story.run()
+    held = story.hosts_of(lease["id"])
+    story.cloud.fail_host(f"sim-{held[0]}")
+    inventory.synchronise(story.runtime)
+    story.cloud.mend_host(f"sim-{held[0]}")
+    look(story)
+    assert story.hosts_of(lease["id"]) == held
+
+
+def test_one_host_that_cannot_be_followed_keeps_no_other_from_it(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail(story, "1", "2")
+    enroll = story.cloud.enroll
+
+    def fragile(name: str) -> None:
+        if name == "sim-1":
+            raise BackendUnavailable("Nova does not do it: 500")
+        enroll(name)
+
+    monkeypatch.setattr(story.cloud, "enroll", fragile)
+    mend(story, "1", "2")
+    assert [host(story, id_)["reservable"] for id_ in "12"] == [False, True]
 
 
 def test_one_of_two_is_replaced_when_there_is_one(story: Story) -> None:

@@ -12,6 +12,7 @@ from blazarclient import client as blazar_client
 from openstack.connection import Connection
 
 from climate import cli
+from tests.clients import OpenStack
 from tests.openstack import settings, traces
 from tests.openstack.accounts import Account
 from tests.process import Program, Service, date, eventually, free_port, running, write_config
@@ -61,6 +62,13 @@ class Deployment:
         """Return Blazar's own client, logged in as a user."""
         session = account.cloud.session
         return blazar_client.Client(1, session=session, endpoint_override=self.url)
+
+    def shell(self, account: Account, home: Path) -> OpenStack:
+        """Return the stock command, logged in as a user."""
+        made = OpenStack(home, self.url)
+        endpoint = ("--os-auth-type", "admin_token", "--os-endpoint", self.url)
+        made.options = [*endpoint, "--os-token", account.token]
+        return made
 
     def http(self, account: Account) -> Service:
         """Return the API by plain requests, with a user's token."""

@@ -69,6 +69,7 @@ def check_use(
         assert lander.can_get_onto(lab, host)
 
 
+@pytest.mark.timeout(240)
 @modes
 def test_a_lease_is_announced_started_used_by_its_owner_alone_and_ended(
     isolation: str,

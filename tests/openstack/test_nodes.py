@@ -6,7 +6,6 @@ import pytest
 from blazarclient.exception import BlazarClientException
 from openstack.connection import Connection
 
-from tests.clients import OpenStack
 from tests.openstack import settings, traces
 from tests.openstack.accounts import Project
 from tests.openstack.conftest import Deploy, MakeProject
@@ -56,19 +55,14 @@ def test_a_service_with_several_nodes_is_reserved_and_isolated_as_a_whole(
     assert climate.end(lab.member, lease["id"])["reservations"][0]["status"] == "deleted"
     assert traces.servers_on(climate.cloud, [SERVICE]) == []
     assert climate.are_free([SERVICE])
-    with OpenStack(tmp_path, climate.url) as shell:
-        auth = ("--os-auth-type", "admin_token", "--os-endpoint", climate.url)
-        shell.options = [*auth, "--os-token", lab.reader.token]
+    with climate.shell(lab.reader, tmp_path) as shell:
         assert shell.read("lease", "show", lease["id"])["status"] == "TERMINATED"
-        shell.options = [*auth, "--os-token", climate.administrator.token]
+    with climate.shell(climate.administrator, tmp_path) as shell:
         assert shell.read("host", "show", SERVICE)["reservable"] is True
 
 
-@pytest.mark.parametrize("isolation", ["blazar", "tenancy"])
-def test_a_node_that_cannot_be_isolated_alone_is_refused_with_the_reason(
-    isolation: str, deploy: Deploy
-) -> None:
-    climate = deploy(isolation)
+def test_a_node_that_cannot_be_isolated_alone_is_refused_with_the_reason(deploy: Deploy) -> None:
+    climate = deploy("blazar")
     with pytest.raises(BlazarClientException) as refusal:
         climate.register(NODES[0])
     assert refusal.value.kwargs["code"] == 409

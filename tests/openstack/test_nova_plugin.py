@@ -37,6 +37,7 @@ class FragileNova(NovaCloud):
     def __init__(self, conf: ConfigOpts, project_id: str, mine: Sequence[str]) -> None:
         super().__init__(conf)
         self.mine = mine
+        self.made: set[str] = set()
         self._project_id = project_id
         send = self._session.request
 
@@ -58,6 +59,7 @@ class FragileNova(NovaCloud):
 
     def ensure_pool(self, pool: str, project_id: str) -> None:
         """Make the pool for the one who boots servers in this test."""
+        self.made.add(pool)
         super().ensure_pool(pool, self._project_id)
 
 
@@ -73,7 +75,8 @@ def case(request: pytest.FixtureRequest) -> tuple[str, list[str]]:
 
 @pytest.fixture
 def conf(case: tuple[str, list[str]], administrator: Account, tmp_path: Path) -> ConfigOpts:
-    options = settings.options(administrator, case[0])
+    # A plugin may ask for more time; here it gets it at once.
+    options = {**settings.options(administrator, case[0]), "nova__server_delete_wait": "60"}
     path = write_config(tmp_path / "climate.conf", **options)
     made = config.new()
     config.load(made, "test", ["--config-file", str(path)])
@@ -100,14 +103,16 @@ class TestHostPluginOnNova(PluginContract):
         there = {found.external_id for found in made.cloud.hosts()}
         if missing := set(hosts) - there:
             pytest.skip(f"this cloud has no {', '.join(sorted(missing))}")
-        _tidy(made)
+        _tidy(made, administrator)
         for host in hosts:
             made.enroll(host)
         yield made
-        _tidy(made)
+        _tidy(made, administrator)
 
     def state(self, plugin: ResourcePlugin) -> Any:
-        cloud, mine = self.administrator.cloud, set(nova(plugin).mine)
+        """Return all that is about our hosts, and all that has the name of one of our pools."""
+        cloud, mine, pools = self.administrator.cloud, set(nova(plugin).mine), nova(plugin).made
+        classes = {f"CUSTOM_RESERVATION_{pool.upper().replace('-', '_')}" for pool in pools}
         return {
             "aggregates": {
                 found.name: {
@@ -118,20 +123,14 @@ class TestHostPluginOnNova(PluginContract):
                     },
                 }
                 for found in sorted(cloud.compute.aggregates(), key=lambda one: one.name)
-                if set(found.hosts) & mine or MARK in found.metadata
+                if set(found.hosts) & mine or found.name in pools
             },
-            "pools": {name: pool.hosts for name, pool in sorted(nova(plugin).pools().items())},
+            "pools": {
+                name: pool.hosts for name, pool in nova(plugin).pools().items() if name in pools
+            },
             "free": sorted(mine & set(nova(plugin).free_hosts())),
-            "flavors": sorted(
-                one.id
-                for one in cloud.compute.flavors(is_public=None)
-                if one.name.startswith("reservation:")
-            ),
-            "classes": sorted(
-                one.name
-                for one in cloud.placement.resource_classes()
-                if one.name.startswith("CUSTOM_RESERVATION_")
-            ),
+            "flavors": sorted({one.id for one in cloud.compute.flavors(is_public=None)} & pools),
+            "classes": sorted({one.name for one in cloud.placement.resource_classes()} & classes),
             "servers": {host: len(nova(plugin).servers(host)) for host in sorted(mine)},
         }
 
@@ -172,16 +171,16 @@ def nova(plugin: ResourcePlugin) -> FragileNova:
     return plugin.cloud
 
 
-def _tidy(plugin: HostPlugin) -> None:
+def _tidy(plugin: HostPlugin, administrator: Account) -> None:
     """Leave the hosts to everybody, whatever a failed test left on them."""
     cloud = nova(plugin)
     cloud.left = None
     for name, pool in cloud.pools().items():
         if set(pool.hosts) <= set(cloud.mine):
             for host in pool.hosts:
-                cloud.delete_servers(host)
+                cloud.delete_servers(name, host)
                 cloud.remove_host(name, host)
             cloud.delete_pool(name)
     for host in cloud.mine:
-        cloud.delete_servers(host)
+        guests.remove(administrator.cloud, *cloud.servers(host))
         cloud.withdraw(host)

@@ -120,7 +120,7 @@ def _body(host: Resource) -> dict[str, Any]:
     native: dict[str, Any] = {name: host.properties[name] for name in sorted(host.native)}
     for name in _NUMBERS:
         if name in native:
-            native[name] = int(native[name])
+            native[name] = int(native[name] or 0)
     extra = {name: host.properties[name] for name in host.properties if name not in host.native}
     return {
         "hypervisor_hostname": host.external_id,

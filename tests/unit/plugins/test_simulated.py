@@ -84,7 +84,7 @@ def test_what_is_so_already_takes_no_effect_and_cannot_fail(make: Make, tmp_path
     broken.add_host("pool", "sim-1")
     broken.remove_host("pool", "sim-2")
     broken.delete_pool("no such pool")
-    broken.delete_servers("sim-1")
+    broken.delete_servers("pool", "sim-1")
     assert broken.effects() == done
 
 
@@ -113,7 +113,7 @@ def test_two_clouds_with_one_journal_are_one_cloud(make: Make, tmp_path: Path) -
     assert other.servers("sim-1") == ["vm"]
     with pytest.raises(SimulatedFailure, match="pool pool still has sim-1"):
         one.delete_pool("pool")
-    other.delete_servers("sim-1")
+    other.delete_servers("pool", "sim-1")
     other.remove_host("pool", "sim-1")
     one.delete_pool("pool")
     assert one.servers("sim-1") == []

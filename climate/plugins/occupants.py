@@ -1,0 +1,67 @@
+"""Who is on a host: servers, and builds under way that no list of servers shows yet.
+
+Nova says that a server is on a host when the host has taken it over, which is some time after the
+scheduler chose it; its allocation in Placement is there from that choice on.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from keystoneauth1.adapter import Adapter
+from novaclient import exceptions as refusals
+
+# The kind of consumer that holds a closed node: nobody's server.
+HOLD = "RESERVATION"
+_NODE = "OS-EXT-SRV-ATTR:hypervisor_hostname"
+_PAGE = 500
+
+
+class Occupants:
+    """Looks for them, and removes them. Raises what the clients raise."""
+
+    def __init__(self, nova: Any, placement: Adapter) -> None:  # noqa: ANN401 - novaclient's
+        """Work with these two ways into the cloud."""
+        self._nova = nova
+        self._placement = placement
+
+    def hypervisors(self) -> list[Any]:
+        """Return all nodes; Nova answers with a thousand at most at a time."""
+        found: list[Any] = []
+        while page := self._nova.hypervisors.list(
+            detailed=True, marker=found[-1].id if found else None, limit=_PAGE
+        ):
+            found += page
+        return found
+
+    def servers(self, host: str) -> list[Any]:
+        """Return the servers of all projects on a service, or on one node of it."""
+        service, _, node = host.partition("/")
+        options = {"host": service, "all_tenants": True}
+        found = self._nova.servers.list(search_opts=options, limit=-1)
+        return [server for server in found if node in {"", getattr(server, _NODE)}]
+
+    def on(self, host: str) -> list[str]:
+        """Return the ids of the servers on a host, and of those that are on their way to it."""
+        service, _, node = host.partition("/")
+        found = {server.id for server in self.servers(host)}
+        for one in self.hypervisors():
+            if one.service["host"] == service and node in {"", one.hypervisor_hostname}:
+                found.update(self._consumers(one.id))
+        return sorted(found)
+
+    def delete(self, server_ids: Iterable[str]) -> None:
+        """Have servers deleted at once, also where deletion is put off or was asked for before."""
+        for server_id in server_ids:
+            with suppress(refusals.NotFound):
+                self._nova.servers.force_delete(server_id)
+
+    def _consumers(self, provider: str) -> list[str]:
+        """Return who has allocations on a node's provider."""
+        path = f"/resource_providers/{provider}/allocations"
+        found = self._placement.get(path, raise_exc=False).json().get("allocations", {})
+        return [
+            consumer
+            for consumer in found
+            if self._placement.get(f"/allocations/{consumer}").json().get("consumer_type") != HOLD
+        ]
