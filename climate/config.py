@@ -158,9 +158,9 @@ NOVA: list[cfg.Opt] = [
     ),
     cfg.FloatOpt(
         "server_delete_wait",
-        default=2.0,
+        default=0.0,
         min=0,
-        help="Seconds to wait for servers to be gone before others get the thread.",
+        help="Seconds to wait for servers to be gone before looking again a second later.",
     ),
     cfg.MultiStrOpt(
         "node_capabilities",

@@ -52,9 +52,11 @@ def still_free(
     query: expressions.Query,
     busy: Window,
     among: Collection[int],
+    *,
+    failing_too: bool = False,
 ) -> set[int]:
     """Return those of ``among`` that match ``query`` and are free over ``busy``."""
-    fitting = _fitting(resource_type, query, busy)
+    fitting = _fitting(resource_type, query, busy, failing_too=failing_too)
     return set(session.scalars(fitting.where(ResourceRow.id.in_(among))))
 
 
@@ -187,15 +189,19 @@ def count(session: Session, resource_type: str, query: expressions.Query) -> int
     return session.scalar(matching.where(*_matching(resource_type, query))) or 0
 
 
-def _matching(resource_type: str, query: expressions.Query) -> list[sa.ColumnElement[bool]]:
+def _matching(
+    resource_type: str, query: expressions.Query, *, failing_too: bool = False
+) -> list[sa.ColumnElement[bool]]:
     return [
         ResourceRow.type == resource_type,
-        ResourceRow.reservable.is_(True),
+        sa.true() if failing_too else ResourceRow.reservable.is_(True),
         clause(query, ResourceRow.id),
     ]
 
 
-def _fitting(resource_type: str, query: expressions.Query, busy: Window) -> sa.Select[int]:
+def _fitting(
+    resource_type: str, query: expressions.Query, busy: Window, *, failing_too: bool = False
+) -> sa.Select[int]:
     last_end = (
         sa.select(AllocationRow.busy_until)
         .where(AllocationRow.resource_id == ResourceRow.id, AllocationRow.start_at < busy.end)
@@ -207,4 +213,6 @@ def _fitting(resource_type: str, query: expressions.Query, busy: Window) -> sa.S
     # Not `coalesce(last_end, ...) <= start`: with a literal in it MariaDB compares as text, and
     # "12:00:00.000000" is not "12:00:00".
     is_free = ~sa.func.coalesce(last_end > busy.start, sa.false())
-    return sa.select(ResourceRow.id).where(*_matching(resource_type, query), is_free)
+    return sa.select(ResourceRow.id).where(
+        *_matching(resource_type, query, failing_too=failing_too), is_free
+    )

@@ -114,7 +114,10 @@ def _wanted(
     found = []
     for id_, ids in held.items():
         needs = requirements[id_]
-        fitting = allocations.still_free(session, needs.resource_type, needs.query, busy, ids)
+        # Who uses a host that fails keeps it until there is another.
+        fitting = allocations.still_free(
+            session, needs.resource_type, needs.query, busy, ids, failing_too=started
+        )
         kept = tuple(resource for resource in ids if resource in fitting)[: needs.maximum]
         if started and len(kept) < len(ids):
             raise _still_in_use(id_, len(ids), len(kept))

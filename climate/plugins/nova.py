@@ -36,6 +36,7 @@ MARK = "climate:reservation"
 NODES_MARK = "climate:nodes"
 _COMPUTE = "nova-compute"
 _PAUSE = 0.2
+_SETTLING = 2.0
 
 
 class Occupied(RuntimeError):
@@ -106,7 +107,11 @@ class NovaCloud:
     def enroll(self, host: str) -> None:
         """Close a host to everybody: put it into the free pool, unless a reservation has it."""
         if is_node(host):
-            return self._enroll_node(host)
+            self._enroll_node(host)
+        else:
+            self._enroll_service(host)
+
+    def _enroll_service(self, host: str) -> None:
         aggregates = self._aggregates()
         with _answers():
             free = self._free_pool(aggregates)
@@ -164,21 +169,15 @@ class NovaCloud:
         if others := [name for name in holders if name not in {pool, self._free}]:
             raise Occupied(f"{host} is still in aggregate {', '.join(others)}")
         if pool not in holders:
-            self._wait_until_empty(host)
+            with _answers():
+                others = self._occupants.after(_SETTLING, host)
+            if others:
+                raise Occupied(f"servers {', '.join(others)} are on {host}, which should be free")
             if pool not in aggregates:
                 raise Occupied(f"aggregate {pool} is gone, {host} cannot get into it")
             with _answers():
                 join(self._nova, aggregates[pool], host)
         self._leave(aggregates.get(self._free), host)
-
-    def _wait_until_empty(self, host: str) -> None:
-        """Raise Occupied unless everybody on the host is gone soon; a deletion takes its time."""
-        until = time.monotonic() + self._patience
-        with _answers():
-            while left := self._occupants.on(host):
-                if time.monotonic() > until:
-                    raise Occupied(f"servers {', '.join(left)} are on {host}, which should be free")
-                time.sleep(_PAUSE)
 
     def _enroll_node(self, host: str) -> None:
         with _answers():

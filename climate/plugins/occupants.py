@@ -4,6 +4,7 @@ Nova says that a server is on a host when the host has taken it over, which is s
 scheduler chose it; its allocation in Placement is there from that choice on.
 """
 
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -15,6 +16,7 @@ from novaclient import exceptions as refusals
 HOLD = "RESERVATION"
 _NODE = "OS-EXT-SRV-ATTR:hypervisor_hostname"
 _PAGE = 500
+_PAUSE = 0.2
 
 
 class Occupants:
@@ -49,6 +51,13 @@ class Occupants:
             if one.service["host"] == service and node in {"", one.hypervisor_hostname}:
                 found.update(self._consumers(one.id))
         return sorted(found)
+
+    def after(self, seconds: float, host: str) -> list[str]:
+        """Return who is still on a host after a while, sooner if nobody is: deletions take time."""
+        until = time.monotonic() + seconds
+        while (left := self.on(host)) and time.monotonic() < until:
+            time.sleep(_PAUSE)
+        return left
 
     def delete(self, server_ids: Iterable[str]) -> None:
         """Have servers deleted at once, also where deletion is put off or was asked for before."""

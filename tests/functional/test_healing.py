@@ -287,6 +287,16 @@ def test_one_host_that_cannot_be_followed_keeps_no_other_from_it(
     assert [host(story, id_)["reservable"] for id_ in "12"] == [False, True]
 
 
+def test_a_lease_with_a_host_that_fails_can_be_prolonged(story_everywhere: Story) -> None:
+    story = story_everywhere
+    wish = host_reservation(ALL, ALL)
+    lease = story.reserve(0, 120, reservations=[wish])
+    story.run()
+    fail(story, story.hosts_of(lease["id"])[0])
+    story.ok("PUT", f"/v1/leases/{lease['id']}", {"end_date": story.date(240)})
+    assert len(story.hosts_of(lease["id"])) == ALL
+
+
 def test_one_of_two_is_replaced_when_there_is_one(story: Story) -> None:
     lease = story.reserve(0, 120, reservations=[host_reservation(3, 3)])
     story.run()

@@ -48,7 +48,7 @@ class Lander:
     def eligible(self, account: Account) -> set[str]:
         """Return all hosts that a user's servers land on, who does not ask for any."""
         compute = account.cloud.compute
-        unlimited = {"instances": -1, "cores": -1, "ram": -1}
+        unlimited = dict.fromkeys(("instances", "cores", "ram", "server_group_members"), -1)
         self._cloud.compute.update_quota_set(account.project_id, **unlimited)
         group = compute.create_server_group(name="apart", policy="anti-affinity")
         found: set[str] = set()

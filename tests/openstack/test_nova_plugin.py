@@ -17,7 +17,7 @@ from climate import config
 from climate.core.lease import Reservation
 from climate.plugins.base import Found, ResourcePlugin
 from climate.plugins.host import HostPlugin
-from climate.plugins.nova import MARK, NovaCloud
+from climate.plugins.nova import NovaCloud
 from climate.plugins.nova_nodes import is_node
 from tests.contract.plugin import Interrupted, PluginContract
 from tests.openstack import guests, settings
