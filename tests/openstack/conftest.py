@@ -5,7 +5,7 @@ share one cloud: whatever a test makes there has a name of its own, and is remov
 """
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from openstack.compute.v2.server import Server
 from openstack.connection import Connection
 
 from tests import broker, servers
-from tests.openstack import guests
+from tests.openstack import guests, traces
 from tests.openstack.accounts import Account, Project, passing_project
 from tests.openstack.deployment import Deployment, deployed
 from tests.openstack.landing import Lander
@@ -75,12 +75,14 @@ def boot(cloud: Connection) -> Iterator[Boot]:
 
 @pytest.fixture
 def deploy(administrator: Account, sqlite_url: str, tmp_path: Path) -> Iterator[Deploy]:
-    """Return a maker of one deployment of climate, given the mode of isolation and options."""
+    """Return a maker of one deployment of climate, given isolation, hosts and options."""
     with ExitStack() as made:
 
-        def deploy(isolation: str, **options: object) -> Deployment:
+        def deploy(
+            isolation: str, hosts: Sequence[str] = traces.OURS, **options: object
+        ) -> Deployment:
             given = {"database__connection": sqlite_url, **options}
-            return made.enter_context(deployed(tmp_path, administrator, isolation, given))
+            return made.enter_context(deployed(tmp_path, administrator, isolation, hosts, given))
 
         yield deploy
 

@@ -3,7 +3,7 @@
 import contextlib
 import io
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,7 @@ class Deployment:
         with contextlib.redirect_stdout(output):
             cli.manage(["audit", f"--config-file={self._conf}"])
         found = output.getvalue().splitlines()
-        return [line for line in found if any(host in line for host in traces.MINE)]
+        return [line for line in found if any(host in line for host in settings.HOSTS)]
 
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """Look into the database."""
@@ -144,20 +144,24 @@ class Deployment:
 
 @contextmanager
 def deployed(
-    home: Path, administrator: Account, isolation: str, options: Mapping[str, object]
+    home: Path,
+    administrator: Account,
+    isolation: str,
+    hosts: Sequence[str],
+    options: Mapping[str, object],
 ) -> Iterator[Deployment]:
-    """Deploy climate; at the end nothing of it is left in the cloud, whatever went wrong."""
+    """Deploy climate; at the end ``hosts`` are as before, whatever went wrong."""
     cloud = administrator.cloud
+    if traces.aggregates(cloud, hosts):  # somebody pulled the plug on an earlier run
+        traces.sweep(cloud, hosts)
+    traces.until_empty(cloud, hosts)
     were_there = traces.aggregate_names(cloud)
-    if traces.aggregates(cloud):  # somebody pulled the plug on an earlier run
-        traces.sweep(cloud, [], were_there)
-    traces.until_empty(cloud)
     with ExitStack() as programs:
         made: Deployment | None = None
 
         def sweep() -> None:
             found = made.query("SELECT id FROM reservations") if made else []
-            traces.sweep(cloud, {id_ for (id_,) in found}, were_there)
+            traces.sweep(cloud, hosts, {id_ for (id_,) in found}, were_there)
 
         programs.callback(sweep)  # after the programs
         made = Deployment(home, administrator, isolation, programs, **options)

@@ -123,7 +123,7 @@ def test_a_manager_killed_at_any_step_leaves_the_same_behind_as_none_killed(
     climate.register(*HOSTS)
     story = Story(climate, nova, lab)
     undisturbed = story.live(lambda: pass_on)
-    assert all("'audit': []" in state for state in undisturbed)
+    assert all("'audit': []" in state for state in undisturbed), undisturbed
     longest = max(len(steps) for steps in story.steps)
     for starting_or_ending in story.steps:
         assert starting_or_ending.count("POST os-aggregates action add_host") == len(HOSTS)

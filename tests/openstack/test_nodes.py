@@ -38,7 +38,7 @@ def _service(cloud: Connection) -> None:
 def test_a_service_with_several_nodes_is_reserved_and_isolated_as_a_whole(
     isolation: str, deploy: Deploy, lander: Lander, lab: Project, others: Project, tmp_path: Path
 ) -> None:
-    climate = deploy(isolation)
+    climate = deploy(isolation, [SERVICE])
     climate.start_manager()
     [host] = climate.register(SERVICE)
     assert host["hypervisor_hostname"] == SERVICE
@@ -62,7 +62,7 @@ def test_a_service_with_several_nodes_is_reserved_and_isolated_as_a_whole(
 
 
 def test_a_node_that_cannot_be_isolated_alone_is_refused_with_the_reason(deploy: Deploy) -> None:
-    climate = deploy("blazar")
+    climate = deploy("blazar", [SERVICE])
     with pytest.raises(BlazarClientException) as refusal:
         climate.register(NODES[0])
     assert refusal.value.kwargs["code"] == 409

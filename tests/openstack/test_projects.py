@@ -90,3 +90,26 @@ def test_the_end_of_one_projects_lease_is_none_of_the_others(
     assert traces.servers_on(climate.cloud) == before
     assert traces.holders(climate.cloud, host) == [kept["reservations"][0]["id"]]
     climate.end(pair[0].member, kept["id"])
+
+
+@pytest.mark.parametrize("isolation", ["blazar", "tenancy"])
+def test_hosts_that_come_back_at_the_same_time_are_all_closed(
+    isolation: str, deploy: Deploy, lander: Lander, pair: tuple[Project, Project]
+) -> None:
+    mine, theirs = pair
+    climate = deploy(isolation)
+    climate.start_manager()
+    climate.register(*settings.HOSTS)
+    leases = [climate.reserve(mine.member) for _ in settings.HOSTS]
+    for lease in leases:
+        climate.until(mine.member, lease["id"], "ACTIVE")
+    for lease in leases:
+        [host] = climate.hosts_of(lease["id"])
+        assert lander.can_get_onto(mine, host, climate.hint(lease))
+    lander.remove()
+    for lease in leases:
+        climate.end_soon(mine.member, lease["id"])
+    climate.until_free(settings.HOSTS)
+    for project in (mine, theirs):
+        open_to_it = [host for host in settings.HOSTS if lander.can_get_onto(project, host)]
+        assert open_to_it == []

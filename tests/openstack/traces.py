@@ -11,10 +11,10 @@ from tests.openstack import guests, settings
 from tests.process import eventually
 
 MARK = "climate:reservation"
-MINE = frozenset({*settings.HOSTS, settings.SERVICE})
+OURS = tuple(settings.HOSTS)
 
 
-def aggregates(cloud: Connection, hosts: Collection[str] = MINE) -> dict[str, dict[str, Any]]:
+def aggregates(cloud: Connection, hosts: Collection[str] = OURS) -> dict[str, dict[str, Any]]:
     """Return the aggregates that have one of ``hosts``, by name, as far as these are concerned."""
     return {
         found.name: {
@@ -37,7 +37,7 @@ def holders(cloud: Connection, host: str) -> list[str]:
     return sorted(aggregates(cloud, [host]))
 
 
-def servers_on(cloud: Connection, hosts: Iterable[str] = MINE) -> list[str]:
+def servers_on(cloud: Connection, hosts: Iterable[str] = OURS) -> list[str]:
     """Return the ids of the servers of all projects on ``hosts``."""
     compute = cloud.compute
     return [
@@ -47,22 +47,29 @@ def servers_on(cloud: Connection, hosts: Iterable[str] = MINE) -> list[str]:
     ]
 
 
-def until_empty(cloud: Connection) -> None:
-    """Wait until nobody is on our hosts: others may have been there while they were open."""
-    eventually(lambda: not servers_on(cloud), "our hosts are empty")
+def until_empty(cloud: Connection, hosts: Iterable[str]) -> None:
+    """Wait until nobody is on the hosts: others may have been there while they were open."""
+    eventually(lambda: not servers_on(cloud, hosts), f"{hosts} are empty")
 
 
-def sweep(cloud: Connection, reservations: Collection[str], were_there: Collection[str]) -> None:
-    """Remove what a test left: servers on our hosts, reservations' aggregates, free pools."""
-    guests.remove(cloud, *servers_on(cloud))
-    free = set(settings.FREE_POOLS.values())
+def sweep(
+    cloud: Connection,
+    hosts: Iterable[str],
+    reservations: Collection[str] = (),
+    were_there: Collection[str] = tuple(settings.FREE_POOLS.values()),
+) -> None:
+    """Remove what a test left: servers on the hosts, reservations' aggregates, free pools.
+
+    Free pools that ``were_there`` before the test stay.
+    """
+    guests.remove(cloud, *servers_on(cloud, hosts))
     for found in cloud.compute.aggregates():
-        mine = set(found.hosts or ()) & MINE
-        is_ours = found.name in reservations or (mine and MARK in found.metadata)
-        if not is_ours and found.name not in free:
+        inside = set(found.hosts or ())
+        is_over = found.name in reservations or (inside & set(hosts) and MARK in found.metadata)
+        if not is_over and found.name not in settings.FREE_POOLS.values():
             continue
-        for host in mine:
+        for host in inside & set(hosts):
             cloud.compute.remove_host_from_aggregate(found, host)
-        if is_ours or (found.name not in were_there and not set(found.hosts or ()) - MINE):
+        if is_over or (found.name not in were_there and inside <= set(hosts)):
             with contextlib.suppress(HttpException):  # somebody else has begun to use the pool
                 cloud.compute.delete_aggregate(found)
