@@ -65,7 +65,7 @@ test-openstack: $(INSTALLED) ## Run the tests on that OpenStack, or on the one t
 		if test -z "$$OS_AUTH_URL$$OS_CLOUD" && test -f $(OPENSTACK_DIR)/openrc; then \
 			. $(abspath $(OPENSTACK_DIR))/openrc; \
 		fi; \
-		set -x; $(BIN)/pytest -m openstack tests/openstack $(ARGS)
+		set -x; $(BIN)/pytest -m 'openstack and not slow' tests/openstack $(ARGS)
 
 coverage: $(INSTALLED_DEV) ## Run the tests and show the lines that none of them reached
 	$(BIN)/coverage erase

@@ -2,12 +2,20 @@
 
 The API registers a host while a manager finds it unfinished; two requests need the free pool
 first. Whoever comes second must not take that for a failure.
+
+Two changes of one aggregate at the same time are worse (tried with Nova 34): each tells the
+scheduler the hosts that it knows of, so the scheduler misses one for good, and lets everybody onto
+a host that is in the free pool. Hence one at a time in a process.
 """
 
+import threading
+from contextlib import suppress
 from typing import Any
 
 from novaclient import exceptions as refusals
 from novaclient.v2.client import Client
+
+_TURN = threading.Lock()
 
 
 def make(nova: Client, name: str, zone: str | None) -> Any:  # noqa: ANN401 - novaclient's
@@ -24,7 +32,14 @@ def make(nova: Client, name: str, zone: str | None) -> Any:  # noqa: ANN401 - no
 def join(nova: Client, aggregate: Any, host: str) -> None:  # noqa: ANN401 - novaclient's
     """Put a host into an aggregate; fine if it is in it."""
     try:
-        aggregate.add_host(host)
+        with _TURN:
+            aggregate.add_host(host)
     except refusals.Conflict:
         if host not in nova.aggregates.get(aggregate.id).hosts:
             raise
+
+
+def leave(aggregate: Any, host: str) -> None:  # noqa: ANN401 - novaclient's
+    """Take a host out of an aggregate; fine if either is gone."""
+    with _TURN, suppress(refusals.NotFound):
+        aggregate.remove_host(host)

@@ -20,7 +20,7 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import BackendUnavailable, Conflict
 from climate.plugins import openstack
-from climate.plugins.aggregates import join, make
+from climate.plugins.aggregates import join, leave, make
 from climate.plugins.base import Found, NotYet
 from climate.plugins.compute_host import NODES, find_hosts, parse_capabilities
 from climate.plugins.host_audit import Pool
@@ -268,8 +268,8 @@ class NovaCloud:
 
     def _leave(self, aggregate: Any | None, host: str) -> None:  # noqa: ANN401 - novaclient's
         if aggregate is not None and host in aggregate.hosts:
-            with _answers(), suppress(refusals.NotFound):
-                aggregate.remove_host(host)
+            with _answers():
+                leave(aggregate, host)
 
     def _hosts_in(self, aggregate: Any) -> list[str]:  # noqa: ANN401 - novaclient's
         """Return a reservation's hosts: services in its aggregate, and single nodes."""

@@ -14,6 +14,8 @@ from tests.openstack.deployment import Deployment
 from tests.openstack.nova_proxy import Answer, Change, Fate, NovaProxy, refusal
 from tests.process import eventually
 
+pytestmark = pytest.mark.slow
+
 HOSTS = settings.HOSTS[:2]
 ADD = "POST os-aggregates action add_host"
 

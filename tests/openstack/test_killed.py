@@ -15,6 +15,8 @@ from tests.openstack.deployment import Deployment
 from tests.openstack.nova_proxy import Answer, Change, Fate, NovaProxy, pass_on
 from tests.process import eventually
 
+pytestmark = pytest.mark.slow
+
 HOSTS = settings.HOSTS[:3]
 
 

@@ -24,6 +24,8 @@ from tests.openstack import guests, settings
 from tests.openstack.accounts import Account
 from tests.process import write_config
 
+pytestmark = pytest.mark.slow
+
 # Nobody else touches these; a real cloud names three of its own, empty ones.
 HOSTS = os.environ.get("CLIMATE_TEST_HOSTS", "fake01,fake02,fake03").split(",")
 NODES = os.environ.get("CLIMATE_TEST_NODES", "multi01/bm-01,multi01/bm-02,multi01/bm-03").split(",")
@@ -112,7 +114,7 @@ class TestHostPluginOnNova(PluginContract):
     def state(self, plugin: ResourcePlugin) -> Any:
         """Return all that is about our hosts, and all that has the name of one of our pools."""
         cloud, mine, pools = self.administrator.cloud, set(nova(plugin).mine), nova(plugin).made
-        classes = {f"CUSTOM_RESERVATION_{pool.upper().replace('-', '_')}" for pool in pools}
+        classes = {one.name.lower().replace("_", "-") for one in cloud.placement.resource_classes()}
         return {
             "aggregates": {
                 found.name: {
@@ -130,7 +132,7 @@ class TestHostPluginOnNova(PluginContract):
             },
             "free": sorted(mine & set(nova(plugin).free_hosts())),
             "flavors": sorted({one.id for one in cloud.compute.flavors(is_public=None)} & pools),
-            "classes": sorted({one.name for one in cloud.placement.resource_classes()} & classes),
+            "classes": sorted(p for p in pools if f"custom-reservation-{p}" in classes),
             "servers": {host: len(nova(plugin).servers(host)) for host in sorted(mine)},
         }
 
