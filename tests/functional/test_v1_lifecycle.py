@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.conftest import MakeStory
 from tests.functional.fragile import break_cloud
 from tests.service import Story, host_reservation
 
@@ -264,3 +265,15 @@ def test_work_of_a_manager_that_died_is_taken_over(story_everywhere: Story) -> N
     assert story.run() >= 1
     assert status(story, lease) == "ACTIVE"
     assert len(effects(story, "add_host")) == 1
+
+
+def test_a_start_that_failed_for_good_says_why_to_those_who_listen(make_story: MakeStory) -> None:
+    story = make_story(manager__event_max_retries=0)
+    story.register(1)
+    lease = story.reserve(0, 60)
+    break_cloud(story, "add_host")
+    story.run()
+    last = story.published(lease["id"])[-1]
+    assert last["event_type"] == "lease.event.start_lease"
+    assert last["payload"]["status"] == "ERROR"
+    assert "add_host is broken" in last["payload"]["error"]
