@@ -9,6 +9,7 @@ a host that is in the free pool. Hence one at a time in a process.
 """
 
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -18,8 +19,25 @@ from novaclient.v2.client import Client
 _TURN = threading.Lock()
 
 
-def make(nova: Client, name: str, zone: str | None) -> Any:  # noqa: ANN401 - novaclient's
-    """Return the aggregate of this name, made if it is not there."""
+def ensure(
+    nova: Client,
+    present: Any | None,  # noqa: ANN401 - novaclient's
+    name: str,
+    zone: str | None,
+    metadata: Mapping[str, str],
+) -> Any:  # noqa: ANN401 - novaclient's
+    """Return the aggregate of this name, made and tagged if need be; ``present`` if it was seen.
+
+    Nova answers 500 to one of two who tag the same aggregate at the same time.
+    """
+    with _TURN:
+        found = present or _make(nova, name, zone)
+        if not metadata.items() <= found.metadata.items():
+            found.set_metadata(dict(metadata))
+    return found
+
+
+def _make(nova: Client, name: str, zone: str | None) -> Any:  # noqa: ANN401 - novaclient's
     try:
         return nova.aggregates.create(name, zone)
     except refusals.Conflict:

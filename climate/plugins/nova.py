@@ -20,7 +20,7 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import BackendUnavailable, Conflict
 from climate.plugins import openstack
-from climate.plugins.aggregates import join, leave, make
+from climate.plugins.aggregates import ensure, join, leave
 from climate.plugins.base import Found, NotYet
 from climate.plugins.compute_host import NODES, find_hosts, parse_capabilities
 from climate.plugins.host_audit import Pool
@@ -136,13 +136,10 @@ class NovaCloud:
         """Make the reservation's aggregate, which only its project gets past."""
         aggregate = self._aggregates().get(pool)
         mine = {self._isolation.owner_key: project_id, MARK: pool}
+        prefix = self._isolation.zone_prefix
+        zone = None if prefix is None else f"{prefix}{pool}"
         with _answers():
-            if aggregate is None:
-                prefix = self._isolation.zone_prefix
-                zone = None if prefix is None else f"{prefix}{pool}"
-                aggregate = make(self._nova, pool, zone)
-            if not mine.items() <= aggregate.metadata.items():
-                aggregate.set_metadata(mine)
+            ensure(self._nova, aggregate, pool, zone, mine)
 
     def close_pool(self, pool: str) -> None:
         """Let nobody land on the pool's hosts any more."""
@@ -261,10 +258,8 @@ class NovaCloud:
 
     def _free_pool(self, aggregates: Mapping[str, Any]) -> Any:  # noqa: ANN401 - novaclient's
         """Return the aggregate of the free hosts, made and tagged if need be."""
-        free = aggregates.get(self._free) or make(self._nova, self._free, None)
-        if not self._isolation.free.items() <= free.metadata.items():
-            free.set_metadata(dict(self._isolation.free))
-        return free
+        name = self._free
+        return ensure(self._nova, aggregates.get(name), name, None, self._isolation.free)
 
     def _leave(self, aggregate: Any | None, host: str) -> None:  # noqa: ANN401 - novaclient's
         if aggregate is not None and host in aggregate.hosts:
