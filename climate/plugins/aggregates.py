@@ -33,7 +33,11 @@ def ensure(
     with _TURN:
         found = present or _make(nova, name, zone)
         if not metadata.items() <= found.metadata.items():
-            found.set_metadata(dict(metadata))
+            try:
+                found.set_metadata(dict(metadata))
+            except refusals.ClientException:  # perhaps another process was first
+                if not metadata.items() <= nova.aggregates.get(found.id).metadata.items():
+                    raise
     return found
 
 
