@@ -139,7 +139,9 @@ def _is_called_for(lease: Lease, event: Event, now: datetime) -> bool:
     if event.kind == START:
         return lease.status in {LeaseStatus.PENDING, LeaseStatus.STARTING}
     if event.kind in {UPDATE, BEFORE_END}:
-        return lease.status is LeaseStatus.ACTIVE and now < lease.window.end
+        # Nothing is handed over any more that is taken back at once.
+        in_time = event.kind == BEFORE_END or now < lease.window.end
+        return lease.status is LeaseStatus.ACTIVE and in_time
     return lease.status is not LeaseStatus.TERMINATED
 
 
