@@ -16,6 +16,7 @@ from heatclient.exc import HTTPBadRequest
 from keystoneauth1.identity import v3
 from keystoneauth1.session import Session
 
+from tests import servers
 from tests.openstack import guests, settings, traces
 from tests.openstack.accounts import Account, Project
 from tests.openstack.conftest import Boot, MakeProject
@@ -49,13 +50,15 @@ def place(administrator: Account) -> tuple[str, int]:
     """Return the address and port at which the catalog says that reservations are made."""
     url = administrator.cloud.session.get_endpoint(service_type="reservation", interface="public")
     if url is None:
-        pytest.skip("the catalog has no endpoint of type reservation")
+        servers.absent("openstack", "the catalog has no endpoint of type reservation")
     found = urlsplit(url)
     host, port = found.hostname or "", found.port or 80
     try:
         socket.create_server((host, 0)).close()
     except OSError:
-        pytest.skip(f"the catalog has reservations at {url}, which is not on this machine")
+        servers.absent(
+            "openstack", f"the catalog has reservations at {url}, which is not on this machine"
+        )
     return host, port
 
 

@@ -6,6 +6,7 @@ import pytest
 from blazarclient.exception import BlazarClientException
 from openstack.connection import Connection
 
+from tests import servers
 from tests.openstack import settings, traces
 from tests.openstack.accounts import Project
 from tests.openstack.conftest import Deploy, MakeProject
@@ -31,7 +32,9 @@ def _service(cloud: Connection) -> None:
     """Skip the test on a cloud that has no such service."""
     found = {node.name: node.service_details["host"] for node in cloud.compute.hypervisors(True)}
     if any(found.get(node) != SERVICE for node in NODES):
-        pytest.skip(f"there is no compute service {SERVICE} with nodes {', '.join(NODES)}")
+        servers.absent(
+            "openstack", f"there is no compute service {SERVICE} with nodes {', '.join(NODES)}"
+        )
 
 
 @pytest.mark.parametrize("isolation", ["blazar", "tenancy"])

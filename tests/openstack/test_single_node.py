@@ -11,6 +11,7 @@ from openstack.exceptions import BadRequestException
 from climate import config
 from climate.core.errors import Conflict
 from climate.plugins.nova import NovaCloud
+from tests import servers
 from tests.openstack import guests, settings
 from tests.openstack.accounts import Account, Project
 from tests.process import write_config
@@ -28,7 +29,7 @@ def nova(administrator: Account, tmp_path: Path) -> NovaCloud:
     config.load(made, "test", ["--config-file", str(path)])
     nova = NovaCloud(made)
     if HOST not in {found.external_id for found in nova.hosts()}:
-        pytest.skip(f"this cloud has no {HOST}")
+        servers.absent("openstack", f"this cloud has no {HOST}")
     return nova
 
 
