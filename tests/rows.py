@@ -12,15 +12,17 @@ Rows = dict[str, list[dict[str, Any]]]
 
 
 def dump(database: Database) -> Rows:
-    """Return the rows of every table, in order of their keys."""
+    """Return the rows of every table, without computed columns, in order of their keys."""
     with database.read() as session:
         return {
-            table.name: [
-                dict(row)
-                for row in session.execute(sa.select(table).order_by(*table.primary_key)).mappings()
-            ]
+            table.name: [dict(row) for row in session.execute(_stored(table)).mappings()]
             for table in Base.metadata.sorted_tables
         }
+
+
+def _stored(table: sa.Table) -> sa.Select[Any]:
+    columns = [column for column in table.columns if column.computed is None]
+    return sa.select(*columns).order_by(*table.primary_key)
 
 
 def put_back(database: Database, rows: Rows) -> None:

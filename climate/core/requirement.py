@@ -1,15 +1,40 @@
 """What a reservation needs from admission, whatever its resource type."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 from climate.core.query import Query
 
 
+class Layout(StrEnum):
+    """Where the units of one reservation may be, relative to each other."""
+
+    ANYWHERE = "anywhere"
+    TOGETHER = "together"
+    APART = "apart"
+
+
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """``minimum``..``maximum`` resources of a type that match ``query``, each taken whole."""
+    """``minimum``..``maximum`` units on resources of a type that match ``query``.
+
+    A unit is a whole resource or, with ``amounts``, that much of each resource class (``VCPU``,
+    ``MEMORY_MB``, ``DISK_GB``, ``CUSTOM_...``) of one resource, which others may share.
+    """
 
     resource_type: str
     minimum: int
     maximum: int
     query: Query
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    layout: Layout = Layout.ANYWHERE
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a unit is a resource that nobody else has meanwhile."""
+        return not self.amounts
+
+    def units(self, amounts: Mapping[str, int]) -> int:
+        """Return how many units somebody has who took ``amounts`` of a resource (none: all)."""
+        return min((amounts[name] // self.amounts[name] for name in amounts), default=1)

@@ -1,44 +1,54 @@
 """Who has which resource when: finding free resources, locking them, taking and releasing them.
 
-The probe: allocations of one resource never overlap (the schema forbids it), so only the last
+The probe: whole bookings of one resource never overlap (the schema forbids it), so only the last
 one that starts before my end can be in my way. That is one index descent for each resource
-tried, however many bookings there are.
+tried, however many bookings there are. Shares of a resource do overlap; what is left of it is
+``climate.db.capacity``'s to say.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core import query as expressions
 from climate.core.lease import Allocation
 from climate.core.lifecycle import ReservationStatus
+from climate.core.requirement import Requirement
 from climate.core.window import Window
+from climate.db import capacity
 from climate.db.property_filter import clause
 from climate.db.tables import AllocationRow, LeaseRow, ReservationRow, ResourceRow
 
 
-def candidates(
-    session: Session,
-    resource_type: str,
-    query: expressions.Query,
-    busy: Window,
-    *,
-    limit: int,
-    rotation: float,
-) -> list[int]:
-    """Return up to ``limit`` ids of resources that match ``query`` and are free over ``busy``.
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A resource that a reservation has: since when, and how much of which classes of it.
 
-    The search starts ``rotation`` (0..1) of the way through the ids and wraps around, so that
-    parallel requests do not all try the same resources. One statement; it stops at ``limit``.
+    No amounts: it has the whole of it.
+    """
+
+    since: datetime
+    amounts: Mapping[str, int]
+
+
+def candidates(
+    session: Session, requirement: Requirement, busy: Window, *, limit: int | None, rotation: float
+) -> list[int]:
+    """Return up to ``limit`` ids of resources that match and may serve over ``busy``.
+
+    Those for whole bookings are free; those for shares nobody has as a whole, and they could hold
+    a unit if nobody shared them. The search starts ``rotation`` (0..1) of the way through the ids
+    and wraps around, so that parallel requests do not all try the same resources. One statement;
+    it stops at ``limit``.
     """
     first, last = sa.func.min(ResourceRow.id), sa.func.max(ResourceRow.id)
     pivot = sa.select(
         sa.cast(first - 1 + (last - first + 1) * rotation, sa.BigInteger)
     ).scalar_subquery()
-    fitting = _fitting(resource_type, query, busy).order_by(ResourceRow.id).limit(limit)
+    fitting = _fitting(requirement, busy).order_by(ResourceRow.id).limit(limit)
     arms = [
         sa.select(fitting.where(ResourceRow.id > pivot).subquery()),
         sa.select(fitting.where(ResourceRow.id <= pivot).subquery()),
@@ -48,15 +58,14 @@ def candidates(
 
 def still_free(
     session: Session,
-    resource_type: str,
-    query: expressions.Query,
+    requirement: Requirement,
     busy: Window,
     among: Collection[int],
     *,
     failing_too: bool = False,
 ) -> set[int]:
-    """Return those of ``among`` that match ``query`` and are free over ``busy``."""
-    fitting = _fitting(resource_type, query, busy, failing_too=failing_too)
+    """Return those of ``among`` that are what ``candidates`` would return."""
+    fitting = _fitting(requirement, busy, failing_too=failing_too)
     return set(session.scalars(fitting.where(ResourceRow.id.in_(among))))
 
 
@@ -76,21 +85,25 @@ def lock(session: Session, resource_ids: Collection[int], *, wait: bool) -> set[
 
 
 def take(session: Session, rows: Sequence[dict[str, Any]]) -> None:
-    """Store allocations: resource_id, reservation_id, start_at, busy_until each."""
+    """Store allocations, each a row of the table (without its id and ``whole_id``)."""
     if rows:
         session.execute(sa.insert(AllocationRow), rows)
 
 
-def held(session: Session, reservation_ids: Collection[str]) -> dict[str, dict[int, datetime]]:
-    """Return by reservation the ids of its resources and since when each is taken."""
+def held(session: Session, reservation_ids: Collection[str]) -> dict[str, dict[int, Held]]:
+    """Return by reservation the ids of its resources and what it has of each."""
     query = (
         sa.select(AllocationRow)
         .where(AllocationRow.reservation_id.in_(reservation_ids))
         .order_by(AllocationRow.resource_id)
     )
-    found: dict[str, dict[int, datetime]] = {id_: {} for id_ in reservation_ids}
+    found: dict[str, dict[int, Held]] = {id_: {} for id_ in reservation_ids}
     for row in session.scalars(query):
-        found[str(row.reservation_id)][row.resource_id] = row.start_at
+        mine = found[str(row.reservation_id)]
+        amounts = dict(mine[row.resource_id].amounts) if row.resource_id in mine else {}
+        if row.resource_class is not None and row.amount is not None:
+            amounts[row.resource_class] = row.amount
+        mine[row.resource_id] = Held(row.start_at, amounts)
     return found
 
 
@@ -109,6 +122,13 @@ def give_up(session: Session, reservation_id: str, resource_ids: Collection[int]
             AllocationRow.resource_id.in_(resource_ids),
         )
     )
+
+
+def shorten(session: Session, reservation_ids: Collection[str], busy_until: datetime) -> None:
+    """Have these reservations' resources until ``busy_until``, and none that starts after it."""
+    mine = AllocationRow.reservation_id.in_(reservation_ids)
+    session.execute(sa.delete(AllocationRow).where(mine, AllocationRow.start_at >= busy_until))
+    session.execute(sa.update(AllocationRow).where(mine).values(busy_until=busy_until))
 
 
 def detach(session: Session, reservation_ids: Collection[str], busy_until: datetime) -> None:
@@ -183,28 +203,39 @@ def params_on(session: Session, resource_id: int) -> list[dict[str, Any]]:
     return list(session.scalars(query))
 
 
-def count(session: Session, resource_type: str, query: expressions.Query) -> int:
-    """Return how many reservable resources match ``query``, free or not."""
+def count(session: Session, requirement: Requirement) -> int:
+    """Return how many reservable resources match and are large enough, free or not."""
     matching = sa.select(sa.func.count()).select_from(ResourceRow)
-    return session.scalar(matching.where(*_matching(resource_type, query))) or 0
+    return session.scalar(matching.where(*_matching(requirement))) or 0
 
 
 def _matching(
-    resource_type: str, query: expressions.Query, *, failing_too: bool = False
+    requirement: Requirement, *, failing_too: bool = False
 ) -> list[sa.ColumnElement[bool]]:
     return [
-        ResourceRow.type == resource_type,
+        ResourceRow.type == requirement.resource_type,
         sa.true() if failing_too else ResourceRow.reservable.is_(True),
-        clause(query, ResourceRow.id),
+        clause(requirement.query, ResourceRow.id),
+        *(
+            capacity.can_hold(ResourceRow.id, name, amount)
+            for name, amount in requirement.amounts.items()
+        ),
     ]
 
 
 def _fitting(
-    resource_type: str, query: expressions.Query, busy: Window, *, failing_too: bool = False
+    requirement: Requirement, busy: Window, *, failing_too: bool = False
 ) -> sa.Select[int]:
+    conditions = [*_matching(requirement, failing_too=failing_too), _nobody_has_it_all(busy)]
+    if requirement.is_whole:
+        conditions.append(_nobody_shares_it(busy))
+    return sa.select(ResourceRow.id).where(*conditions)
+
+
+def _nobody_has_it_all(busy: Window) -> sa.ColumnElement[bool]:
     last_end = (
         sa.select(AllocationRow.busy_until)
-        .where(AllocationRow.resource_id == ResourceRow.id, AllocationRow.start_at < busy.end)
+        .where(AllocationRow.whole_id == ResourceRow.id, AllocationRow.start_at < busy.end)
         .order_by(AllocationRow.start_at.desc())
         .limit(1)
         .correlate(ResourceRow)
@@ -212,7 +243,15 @@ def _fitting(
     )
     # Not `coalesce(last_end, ...) <= start`: with a literal in it MariaDB compares as text, and
     # "12:00:00.000000" is not "12:00:00".
-    is_free = ~sa.func.coalesce(last_end > busy.start, sa.false())
-    return sa.select(ResourceRow.id).where(
-        *_matching(resource_type, query, failing_too=failing_too), is_free
+    return ~sa.func.coalesce(last_end > busy.start, sa.false())
+
+
+def _nobody_shares_it(busy: Window) -> sa.ColumnElement[bool]:
+    sharing = sa.exists().where(
+        AllocationRow.resource_id == ResourceRow.id,
+        AllocationRow.busy_until > busy.start,
+        AllocationRow.start_at < busy.end,
+        AllocationRow.resource_class.is_not(None),
     )
+    # As the operand of IS it stays a subquery for each resource tried, and is no join over all.
+    return ~sharing.correlate(ResourceRow).is_(True)

@@ -152,17 +152,40 @@ class PropertyRow(Base):
     updated_at: Mapped[datetime | None]
 
 
-class AllocationRow(Base):
-    """A resource taken as a whole for ``[start_at, busy_until)``, cleaning time included.
+class InventoryRow(Base):
+    """How much of a resource class a resource has to share, as Placement counts it.
 
-    The row of a deleted lease stays, without a reservation, until its cleaning time is over.
+    ``(total - reserved) * allocation_ratio`` can be taken.
+    """
+
+    __tablename__ = "inventories"
+    __table_args__ = (_MARIADB,)
+
+    resource_id: Mapped[int] = mapped_column(
+        ForeignKey("resources.id", ondelete="CASCADE"), primary_key=True
+    )
+    resource_class: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
+    total: Mapped[int] = mapped_column(sa.BigInteger)
+    reserved: Mapped[int] = mapped_column(sa.BigInteger)
+    allocation_ratio: Mapped[float] = mapped_column(sa.Double)
+
+
+class AllocationRow(Base):
+    """A resource, or ``amount`` of one of its classes, taken for ``[start_at, busy_until)``.
+
+    Cleaning time is included. Without a class the resource is taken as a whole; ``whole_id`` is
+    its id then, and else NULL. The row of a deleted lease stays, without a reservation, until its
+    cleaning time is over.
     """
 
     __tablename__ = "allocations"
     __table_args__ = (
         sa.CheckConstraint("start_at < busy_until", name="allocations_window"),
+        sa.CheckConstraint("(resource_class IS NULL) = (amount IS NULL)", name="allocations_share"),
         # The probe "who was the last to start before my end?" is one descent of this index.
-        Index("allocations_probe", "resource_id", "start_at", "busy_until"),
+        Index("allocations_probe", "whole_id", "start_at", "busy_until"),
+        # Of what is shared, what was over long ago is not looked at.
+        Index("allocations_shares", "resource_id", "busy_until"),
         Index(None, "reservation_id"),
         _MARIADB,
     )
@@ -174,6 +197,12 @@ class AllocationRow(Base):
     )
     start_at: Mapped[datetime]
     busy_until: Mapped[datetime]
+    resource_class: Mapped[str | None] = mapped_column(sa.String(255))
+    amount: Mapped[int | None] = mapped_column(sa.BigInteger)
+    whole_id: Mapped[int | None] = mapped_column(
+        sa.BigInteger,
+        sa.Computed("CASE WHEN resource_class IS NULL THEN resource_id END", persisted=True),
+    )
 
 
 class EventRow(Base):

@@ -21,8 +21,11 @@ from climate.core import wire
 from climate.core.errors import ClimateError, NotFound
 from climate.core.lease import HANDED_OVER, Lease, Reservation
 from climate.core.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
+from climate.core.packing import first
 from climate.core.schedule import UPDATE, Planned
+from climate.core.window import Window
 from climate.db import allocations, leases, outbox, resources
+from climate.db.allocations import Held
 from climate.manager.admission import Wanted, admit, rows
 from climate.manager.leases import new_event, requirement_of, taken_window
 from climate.manager.runtime import Runtime
@@ -72,8 +75,11 @@ def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Sessio
         )
         for r in live
     }
+    busy = taken_window(lease.window, now, runtime.settings)
     gained = {
-        reservation.id: _replace(runtime, session, lease, reservation, failing[reservation.id], now)
+        reservation.id: _replace(
+            runtime, session, reservation, held[reservation.id], failing[reservation.id], busy
+        )
         for reservation in live
         if failing[reservation.id]
     }
@@ -83,21 +89,32 @@ def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Sessio
 def _replace(
     runtime: Runtime,
     session: Session,
-    lease: Lease,
     reservation: Reservation,
+    held: Mapping[int, Held],
     failing: Sequence[int],
-    now: datetime,
+    busy: Window,
 ) -> int:
-    """Give up failing resources for others; return how many there were."""
-    requirement = replace(requirement_of(runtime, reservation), minimum=0, maximum=len(failing))
-    wanted = [Wanted(reservation_id=reservation.id, requirement=requirement)]
-    busy = taken_window(lease.window, now, runtime.settings)
-    taken = admit(session, wanted, busy, runtime.rng.random())
-    found = taken[reservation.id]
-    if found:
-        allocations.give_up(session, reservation.id, failing[: len(found)])
-        allocations.take(session, rows(taken, busy))
-    return len(found)
+    """Give up failing resources for others; return how many there were.
+
+    A resource is given up when all that was taken of it is to be had elsewhere.
+    """
+    requirement = requirement_of(runtime, reservation)
+    short = {id_: requirement.units(held[id_].amounts) for id_ in failing}
+    wanted = Wanted(
+        reservation_id=reservation.id,
+        requirement=replace(requirement, minimum=0, maximum=sum(short.values())),
+        beside=held.keys() - short.keys(),
+    )
+    found = admit(session, [wanted], busy, runtime.rng.random())[reservation.id]
+    replaced: list[int] = []
+    for id_ in failing:
+        if sum(short[one] for one in (*replaced, id_)) <= sum(found.values()):
+            replaced.append(id_)
+    if replaced:
+        taken = {reservation.id: first(found, sum(short[id_] for id_ in replaced))}
+        allocations.give_up(session, reservation.id, replaced)
+        allocations.take(session, rows([wanted], taken, busy))
+    return len(replaced)
 
 
 def _flag(

@@ -84,7 +84,7 @@ def create(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Lease:
         check_properties(session, runtime, [want.requirement for want in wanted])
         taken = admit(session, wanted, busy, runtime.rng.random())
         leases.insert(session, lease)
-        allocations.take(session, rows(taken, busy))
+        allocations.take(session, rows(wanted, taken, busy))
         outbox.write(session, "lease.create", wire.payload(lease), now)
 
     runtime.database.write(work)

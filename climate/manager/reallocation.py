@@ -14,11 +14,13 @@ from climate.core.change import has_started
 from climate.core.errors import NotEnoughResources
 from climate.core.lease import Lease, Reservation
 from climate.core.lifecycle import ReservationStatus
+from climate.core.packing import Units, first, laid_out, room
 from climate.core.requirement import Requirement
 from climate.core.window import Window
-from climate.db import allocations
+from climate.db import allocations, capacity
+from climate.db.allocations import Held
 from climate.db.engine import LostRace, is_patient
-from climate.manager.admission import Wanted, admit, candidates, rows
+from climate.manager.admission import Search, Wanted, admit, allocation_rows, rows
 from climate.manager.leases import check_properties, requirement_of, taken_window
 from climate.manager.runtime import Runtime
 
@@ -45,29 +47,48 @@ def reallocate(
     rotation = runtime.rng.random()
     busy = taken_window(window, now, runtime.settings) if window.end > now else None
     locked = _lock(session, requirements, held, busy, rotation)
-    allocations.release(session, list(requirements))
     if busy is None:  # it ends now: nothing to look for, the rest is the manager's
-        _take_kept(session, runtime, held, window)
+        busy_until = window.busy(runtime.settings.cleaning_time).end
+        allocations.shorten(session, list(requirements), busy_until)
         return False
+    allocations.release(session, list(requirements))
+    before = {r.id: requirement_of(runtime, r) for r in lease.reservations}
+    units = {
+        id_: {resource: before[id_].units(one.amounts) for resource, one in held[id_].items()}
+        for id_ in requirements
+    }
     started = has_started(lease, now)
     growing = _growing(lease, live, window, now)
-    wanted = _wanted(session, requirements, held, busy, growing, started=started)
-    taken = admit(session, wanted, busy, rotation, locked)
-    allocations.take(session, rows(taken, busy))
-    since = {
-        want.reservation_id: {
-            id_: held[want.reservation_id][id_] if started else busy.start for id_ in want.kept
-        }
-        for want in wanted
-    }
-    _take_kept(session, runtime, since, window)
+    wanted = _wanted(session, requirements, units, busy, growing, started=started)
+    wanted, taken = _admit(session, wanted, busy, rotation, locked, started=started)
+    allocations.take(session, rows(wanted, taken, busy))
+    allocations.take(session, _kept_rows(wanted, held, busy, started=started))
     return any(taken.values())
+
+
+def _admit(
+    session: Session,
+    wanted: list[Wanted],
+    busy: Window,
+    rotation: float,
+    locked: set[int],
+    *,
+    started: bool,
+) -> tuple[list[Wanted], dict[str, Units]]:
+    """Admit what is wanted, of a pending lease elsewhere if need be: it is not in use yet."""
+    try:
+        return wanted, admit(session, wanted, busy, rotation, locked)
+    except NotEnoughResources:
+        if started or not any(want.kept for want in wanted):
+            raise
+    afresh = [replace(want, kept={}) for want in wanted]
+    return afresh, admit(session, afresh, busy, rotation, locked)
 
 
 def _lock(
     session: Session,
     requirements: Mapping[str, Requirement],
-    held: Mapping[str, Collection[int]],
+    held: Mapping[str, Mapping[int, Held]],
     busy: Window | None,
     rotation: float,
 ) -> set[int]:
@@ -81,7 +102,7 @@ def _lock(
     patient = is_patient(session)
     if patient and busy is not None:
         wants = [Wanted(reservation_id=id_, requirement=req) for id_, req in requirements.items()]
-        wanted.update(*candidates(session, wants, busy, rotation))
+        wanted.update(Search(session, wants, busy, rotation).ids)
     locked = allocations.lock(session, wanted, wait=patient)
     if not mine <= locked:
         raise LostRace
@@ -101,7 +122,7 @@ def _growing(lease: Lease, live: Sequence[Reservation], window: Window, now: dat
 def _wanted(
     session: Session,
     requirements: Mapping[str, Requirement],
-    held: Mapping[str, Collection[int]],
+    units: Mapping[str, Units],
     busy: Window,
     growing: Collection[str],
     *,
@@ -111,24 +132,38 @@ def _wanted(
 
     Raises NotEnoughResources if one that has started would lose any.
     """
+    classes = {name for requirement in requirements.values() for name in requirement.amounts}
+    mine = {id_ for has in units.values() for id_ in has}
+    left = capacity.free(session, mine, classes, busy) if classes else {}
     found = []
-    for id_, ids in held.items():
+    for id_, has in units.items():
         needs = requirements[id_]
         # Who uses a host that fails keeps it until there is another.
-        fitting = allocations.still_free(
-            session, needs.resource_type, needs.query, busy, ids, failing_too=started
-        )
-        kept = tuple(resource for resource in ids if resource in fitting)[: needs.maximum]
-        if started and len(kept) < len(ids):
-            raise _still_in_use(id_, len(ids), len(kept))
+        fitting = allocations.still_free(session, needs, busy, has, failing_too=started)
+        kept = _kept(needs, {one: count for one, count in has.items() if one in fitting}, left)
+        if started and sum(kept.values()) < sum(has.values()):
+            raise _still_in_use(id_, sum(has.values()), sum(kept.values()))
         want = Wanted(reservation_id=id_, requirement=needs, kept=kept)
         found.append(want if id_ in growing else _no_more(want))
     return found
 
 
+def _kept(needs: Requirement, has: Units, left: dict[int, dict[str, int]]) -> Units:
+    """Return what can be kept of what it has, and take that from what is left."""
+    if needs.is_whole:
+        return first(has, needs.maximum)
+    fitting = {id_: min(count, room(left[id_], needs.amounts)) for id_, count in has.items()}
+    there = {id_: count for id_, count in fitting.items() if count}
+    kept = first(laid_out(there, needs.layout), needs.maximum)
+    for id_, count in kept.items():
+        for name, amount in needs.amounts.items():
+            left[id_][name] -= amount * count
+    return kept
+
+
 def _no_more(want: Wanted) -> Wanted:
     """Return ``want`` content with its minimum, or with what it has."""
-    maximum = max(want.requirement.minimum, len(want.kept))
+    maximum = max(want.requirement.minimum, sum(want.kept.values()))
     return replace(want, requirement=replace(want.requirement, maximum=maximum))
 
 
@@ -140,25 +175,21 @@ def _still_in_use(reservation_id: str, held: int, kept: int) -> NotEnoughResourc
     )
 
 
-def _take_kept(
-    session: Session,
-    runtime: Runtime,
-    kept: Mapping[str, Mapping[int, datetime]],
-    window: Window,
-) -> None:
-    """Take what is kept; nothing of it if the clock was set back to before it was taken."""
-    busy_until = window.busy(runtime.settings.cleaning_time).end
-    allocations.take(
-        session,
-        [
-            {
-                "resource_id": resource_id,
-                "reservation_id": reservation_id,
-                "start_at": start_at,
-                "busy_until": busy_until,
-            }
-            for reservation_id, resources in kept.items()
-            for resource_id, start_at in resources.items()
-            if start_at < busy_until
-        ],
-    )
+def _kept_rows(
+    wanted: Sequence[Wanted],
+    held: Mapping[str, Mapping[int, Held]],
+    busy: Window,
+    *,
+    started: bool,
+) -> list[dict[str, object]]:
+    """Return the allocations of what is kept, of a started lease since it has it.
+
+    None of what it has since the future: the clock was set back.
+    """
+    found = []
+    for want in wanted:
+        for id_, count in want.kept.items():
+            since = held[want.reservation_id][id_].since if started else busy.start
+            if since < busy.end:
+                found += allocation_rows(want, id_, count, Window(since, busy.end))
+    return found

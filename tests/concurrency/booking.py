@@ -136,7 +136,7 @@ def _protection(*, is_there: bool) -> Iterator[None]:
     kept = allocations.lock, allocations.still_free, engine._sqlite_begin, leases.admit
     if not is_there:
         allocations.lock = lambda _session, ids, *, wait: set(ids)
-        allocations.still_free = lambda _session, _type, _query, _busy, among: set(among)
+        allocations.still_free = lambda _session, _requirement, _busy, among: set(among)
         engine._sqlite_begin = lambda connection: connection.exec_driver_sql("BEGIN")
         leases.admit = _admit_apart(leases.admit)
     try:

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from climate.core.query import Everything
+from climate.core.requirement import Requirement
 from climate.core.window import Window
 from climate.db import allocations
 from climate.db.engine import Database
@@ -15,7 +16,7 @@ from climate.db.tables import AllocationRow, ResourceRow
 from tests.conftest import NOON
 
 HOST = "physical:host"
-EVERY = Everything()
+HOSTS = Requirement(HOST, 1, 1, Everything())
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def _candidates(
     database: Database, busy: Window, limit: int = 100, rotation: float = 0.0
 ) -> list[int]:
     with database.read() as session:
-        return allocations.candidates(session, HOST, EVERY, busy, limit=limit, rotation=rotation)
+        return allocations.candidates(session, HOSTS, busy, limit=limit, rotation=rotation)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_the_probe_finds_exactly_the_hosts_without_a_booking_in_the_way(
     ]
     assert sorted(_candidates(database, asked, rotation=rotation)) == expected
     with database.read() as session:
-        assert allocations.still_free(session, HOST, EVERY, asked, hosts) == set(expected)
+        assert allocations.still_free(session, HOSTS, asked, hosts) == set(expected)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])

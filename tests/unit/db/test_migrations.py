@@ -94,6 +94,8 @@ def test_alembic_finds_nothing_to_migrate_from_the_schema_to_the_models(fresh: D
     schema.upgrade(fresh)
     with fresh.engine.connect() as connection, warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*PERIOD FOR .busy.", sa.exc.SAWarning)
+        # It cannot tell whether two spellings of an expression mean the same; the next test can.
+        warnings.filterwarnings("ignore", "Computed default on allocations.whole_id")
         options = {"compare_type": True, "compare_server_default": True}
         context = MigrationContext.configure(connection, opts=options)
         found = compare_metadata(context, Base.metadata)
@@ -118,20 +120,21 @@ def test_but_for_the_guard_the_migrated_schema_is_the_one_that_the_models_make(
             [
                 "TRIGGER allocations_no_overlap_insert BEFORE INSERT ON allocations",
                 "TRIGGER allocations_no_overlap_update BEFORE UPDATE OF",
+                "AND (NEW.resource_class IS NULL OR other.resource_class IS NULL)",
                 "CONSTRAINT allocations_window CHECK (start_at < busy_until)",
             ],
         ),
         (
             "postgresql",
             [
-                "allocations_no_overlap EXCLUDE USING gist (resource_id WITH =, tstzrange(",
+                "gist (resource_id WITH =, tstzrange(start_at, busy_until) WITH &&, (",
                 "allocations_window CHECK ((start_at < busy_until))",
             ],
         ),
         (
             "mariadb",
             [
-                "UNIQUE KEY `allocations_no_overlap` (`resource_id`,`busy` WITHOUT OVERLAPS)",
+                "UNIQUE KEY `allocations_no_overlap` (`whole_id`,`busy` WITHOUT OVERLAPS)",
                 "PERIOD FOR `busy` (`start_at`, `busy_until`)",
                 "CONSTRAINT `allocations_window` CHECK (`start_at` < `busy_until`)",
             ],

@@ -1,0 +1,193 @@
+"""Who gets how much of which resource when a lease's reservations are admitted together: pure.
+
+Whole resources are assigned exactly (``climate.core.assignment``). Shares are packed first-fit,
+largest first and then in other orders, which for one reservation finds a packing whenever there
+is one; several that take different shares may be refused though a cleverer packing would fit, as
+finding that is bin packing. What is found never conflicts.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from climate.core import assignment
+from climate.core.requirement import Layout
+
+# Orders of share demands that are tried; a lease rarely has more than three reservations.
+_ORDERS = 24
+
+Units = Mapping[int, int]
+Free = Mapping[int, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """``minimum``..``maximum`` units on ``candidates`` (resource ids, the preferred ones first).
+
+    With ``amounts`` a unit takes that much of each resource class, without it a whole resource.
+    ``kept`` units come on top, and count where units stay together or apart.
+    """
+
+    minimum: int
+    maximum: int
+    candidates: tuple[int, ...]
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    layout: Layout = Layout.ANYWHERE
+    kept: Units = field(default_factory=dict)
+
+
+def choose(demands: Sequence[Demand], free: Free) -> tuple[Units, ...] | None:
+    """Return how many units each demand gets on which resource; None if a minimum cannot be met.
+
+    ``free`` is what each resource has left of each class, for those who take shares. Every
+    minimum is met before any demand gets more.
+    """
+    shares = [index for index, demand in enumerate(demands) if demand.amounts]
+    if not shares:
+        return _whole(demands, range(len(demands)))
+    shares.sort(key=lambda index: sum(demands[index].amounts.values()), reverse=True)
+    for order in itertools.islice(itertools.permutations(shares), _ORDERS):
+        for wholes_first in (False, True) if len(shares) < len(demands) else (False,):
+            found = _pack(demands, free, order, wholes_first=wholes_first)
+            if found is not None:
+                return found
+    return None
+
+
+def room(free: Mapping[str, int], amounts: Mapping[str, int]) -> int:
+    """Return how many units of ``amounts`` fit into what is free."""
+    return max(0, min(free.get(name, 0) // amount for name, amount in amounts.items()))
+
+
+def first(units: Units, count: int) -> Units:
+    """Return the first ``count`` of ``units``."""
+    kept: dict[int, int] = {}
+    for id_, has in units.items():
+        if count > 0:
+            kept[id_] = min(has, count)
+            count -= has
+    return kept
+
+
+def laid_out(units: Units, layout: Layout) -> Units:
+    """Return those of ``units`` that are where the layout wants them, relative to each other."""
+    if layout is Layout.APART:
+        return dict.fromkeys(units, 1)
+    if layout is Layout.TOGETHER and units:
+        fullest = max(units, key=units.__getitem__)
+        return {fullest: units[fullest]}
+    return units
+
+
+def _pack(
+    demands: Sequence[Demand], free: Free, order: Sequence[int], *, wholes_first: bool
+) -> tuple[Units, ...] | None:
+    """Try one order; shares stay off what whole demands could take, or these off what they may."""
+    wholes = [index for index in range(len(demands)) if index not in order]
+    packing = _Packing(free)
+    taken: dict[int, Units] = {}
+    if wholes_first:
+        wanted = {id_ for index in order for id_ in demands[index].candidates}
+        found = _whole(demands, wholes, spared=wanted)
+        if found is None:
+            return None
+        taken.update(zip(wholes, found, strict=True))
+        packing.close(found)
+    spared = {id_ for index in wholes for id_ in demands[index].candidates}
+    for index in order:
+        if not packing.fill(index, _last(demands[index], spared), demands[index].minimum):
+            return None
+    if not wholes_first:
+        found = _whole(demands, wholes, closed=packing.used())
+        if found is None:
+            return None
+        taken.update(zip(wholes, found, strict=True))
+        packing.close(found)
+    for index in order:
+        packing.fill(index, demands[index], demands[index].maximum)
+        taken[index] = packing.units(index)
+    return tuple(taken[index] for index in range(len(demands)))
+
+
+def _whole(
+    demands: Sequence[Demand],
+    indexes: Sequence[int],
+    *,
+    spared: set[int] | frozenset[int] = frozenset(),
+    closed: set[int] | frozenset[int] = frozenset(),
+) -> tuple[Units, ...] | None:
+    """Assign whole resources, none of ``closed`` and those of ``spared`` last."""
+    found = assignment.assign(
+        [
+            assignment.Demand(
+                demand.minimum,
+                demand.maximum,
+                tuple(id_ for id_ in _last(demand, spared).candidates if id_ not in closed),
+            )
+            for demand in (demands[index] for index in indexes)
+        ]
+    )
+    return None if found is None else tuple(dict.fromkeys(ids, 1) for ids in found)
+
+
+def _last(demand: Demand, spared: set[int] | frozenset[int]) -> Demand:
+    """Return the demand with the candidates of ``spared`` at the end."""
+    if not spared:
+        return demand
+    return replace(demand, candidates=tuple(sorted(demand.candidates, key=spared.__contains__)))
+
+
+class _Packing:
+    """Shares under way: what is left of each resource, and who has what."""
+
+    def __init__(self, free: Free) -> None:
+        self._left = {id_: dict(amounts) for id_, amounts in free.items()}
+        self._taken: dict[int, dict[int, int]] = {}
+
+    def units(self, index: int) -> Units:
+        """Return what demand ``index`` has."""
+        return self._taken.get(index, {})
+
+    def used(self) -> set[int]:
+        """Return the resources that somebody has a share of."""
+        return {id_ for units in self._taken.values() for id_ in units}
+
+    def close(self, taken: Sequence[Units]) -> None:
+        """Leave no room on resources that somebody has as a whole."""
+        for id_ in itertools.chain(*taken):
+            self._left.pop(id_, None)
+
+    def fill(self, index: int, demand: Demand, wanted: int) -> bool:
+        """Give demand ``index`` units up to ``wanted``; tell whether it has that many."""
+        has = self._taken.setdefault(index, {})
+        for id_ in self._order(demand, has):
+            missing = wanted - sum(has.values())
+            if missing <= 0:
+                break
+            count = min(missing, self._room(demand, id_, has))
+            if count:
+                self._take(demand, id_, count)
+                has[id_] = has.get(id_, 0) + count
+        return sum(has.values()) >= wanted
+
+    def _order(self, demand: Demand, has: Units) -> Sequence[int]:
+        """Return the resources to try: for units that stay together the one that fits best."""
+        if demand.layout is not Layout.TOGETHER:
+            return demand.candidates
+        if has or demand.kept:
+            return tuple({**demand.kept, **has})
+        rooms = {
+            id_: min(self._room(demand, id_, has), demand.maximum) for id_ in demand.candidates
+        }
+        return sorted(demand.candidates, key=lambda id_: -rooms[id_])[:1]
+
+    def _room(self, demand: Demand, id_: int, has: Units) -> int:
+        if demand.layout is Layout.APART and (id_ in has or id_ in demand.kept):
+            return 0
+        fitting = room(self._left.get(id_, {}), demand.amounts)
+        return min(fitting, 1) if demand.layout is Layout.APART else fitting
+
+    def _take(self, demand: Demand, id_: int, count: int) -> None:
+        left = self._left[id_]
+        for name, amount in demand.amounts.items():
+            left[name] -= amount * count

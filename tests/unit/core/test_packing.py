@@ -1,0 +1,127 @@
+"""Packing against brute force: nothing conflicts, and one demand gets all there is."""
+
+import itertools
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from climate.core.packing import Demand, Free, Units, choose
+from climate.core.requirement import Layout
+
+SMALL = {"VCPU": 2, "MEMORY_MB": 1}
+LARGE = {"VCPU": 4, "MEMORY_MB": 8}
+
+amounts = st.sampled_from([{}, {"VCPU": 1}, {"VCPU": 2, "MEMORY_MB": 3}, {"MEMORY_MB": 4}])
+resources = st.dictionaries(
+    st.integers(1, 5),
+    st.fixed_dictionaries({"VCPU": st.integers(0, 8), "MEMORY_MB": st.integers(0, 8)}),
+    max_size=5,
+)
+
+
+@st.composite
+def demands(draw: st.DrawFn) -> Demand:
+    minimum = draw(st.integers(0, 3))
+    return Demand(
+        minimum,
+        minimum + draw(st.integers(0, 3)),
+        tuple(draw(st.permutations(range(1, 6)))[: draw(st.integers(0, 5))]),
+        draw(amounts),
+        draw(st.sampled_from(Layout)),
+    )
+
+
+def _fits(wanted: list[Demand], free: Free, chosen: tuple[Units, ...]) -> bool:
+    """Tell whether nobody gets what is not there or what somebody else has."""
+    left = {id_: Counter(has) for id_, has in free.items()}
+    users: Counter[int] = Counter()
+    for demand, units in zip(wanted, chosen, strict=True):
+        for id_, count in units.items():
+            users[id_] += 1
+            for name, amount in demand.amounts.items():
+                left[id_][name] -= amount * count
+    wholes = [
+        id_ for d, units in zip(wanted, chosen, strict=True) if not d.amounts for id_ in units
+    ]
+    alone = all(users[id_] == 1 for id_ in wholes)
+    return alone and all(amount >= 0 for has in left.values() for amount in has.values())
+
+
+def _is_laid_out(demand: Demand, units: Units) -> bool:
+    match demand.layout if demand.amounts else Layout.APART:
+        case Layout.TOGETHER:
+            return len(units) <= 1
+        case Layout.APART:
+            return all(count == 1 for count in units.values())
+    return True
+
+
+def _alone(demand: Demand, free: Free) -> int:
+    """Return how many units there are for a demand without rivals, by trying all there are."""
+    rooms = [
+        min((free[id_][name] // amount for name, amount in demand.amounts.items()), default=1)
+        for id_ in demand.candidates
+    ]
+    if not demand.amounts or demand.layout is Layout.ANYWHERE:
+        return sum(rooms)
+    if demand.layout is Layout.TOGETHER:
+        return max(rooms, default=0)
+    return sum(min(room, 1) for room in rooms)
+
+
+@given(wanted=st.lists(demands(), max_size=3), free=resources)
+def test_what_is_chosen_is_there_and_nobody_elses(wanted: list[Demand], free: Free) -> None:
+    chosen = choose(wanted, _all_five(free))
+    if chosen is None:
+        return
+    assert _fits(wanted, _all_five(free), chosen)
+    for demand, units in zip(wanted, chosen, strict=True):
+        assert units.keys() <= set(demand.candidates)
+        assert demand.minimum <= sum(units.values()) <= demand.maximum
+        assert _is_laid_out(demand, units)
+
+
+@given(demand=demands(), free=resources)
+def test_one_demand_gets_all_there_is(demand: Demand, free: Free) -> None:
+    there = _alone(demand, _all_five(free))
+    chosen = choose([demand], _all_five(free))
+    if there < demand.minimum:
+        assert chosen is None
+    else:
+        assert chosen is not None
+        assert sum(chosen[0].values()) == min(there, demand.maximum)
+
+
+def _all_five(free: Free) -> Free:
+    return {id_: free.get(id_, {"VCPU": 0, "MEMORY_MB": 0}) for id_ in range(1, 6)}
+
+
+def test_units_fill_a_resource_before_the_next() -> None:
+    free = {1: {"VCPU": 4, "MEMORY_MB": 9}, 2: {"VCPU": 4, "MEMORY_MB": 9}}
+    assert choose([Demand(3, 3, (2, 1), SMALL)], free) == ({2: 2, 1: 1},)
+
+
+def test_units_that_stay_together_go_where_most_of_them_fit() -> None:
+    free = {1: {"VCPU": 4, "MEMORY_MB": 9}, 2: {"VCPU": 8, "MEMORY_MB": 9}}
+    assert choose([Demand(1, 3, (1, 2), SMALL, Layout.TOGETHER)], free) == ({2: 3},)
+
+
+def test_units_apart_avoid_what_the_reservation_has_already() -> None:
+    free = {id_: {"VCPU": 4, "MEMORY_MB": 9} for id_ in (1, 2, 3)}
+    demand = Demand(2, 2, (1, 2, 3), SMALL, Layout.APART, kept={1: 1})
+    assert choose([demand], free) == ({2: 1, 3: 1},)
+
+
+def test_whole_resources_are_left_to_those_who_need_them_whole() -> None:
+    free = {id_: {"VCPU": 4, "MEMORY_MB": 9} for id_ in (1, 2)}
+    for order in itertools.permutations([Demand(1, 1, (1,)), Demand(1, 1, (1, 2), SMALL)]):
+        chosen = choose(order, free)
+        assert chosen is not None
+        assert sorted(chosen, key=str) == [{1: 1}, {2: 1}]
+
+
+def test_the_large_one_is_not_shut_out_by_small_ones() -> None:
+    free = {1: {"VCPU": 4, "MEMORY_MB": 8}, 2: {"VCPU": 2, "MEMORY_MB": 1}}
+    wanted = [Demand(1, 1, (1, 2), SMALL), Demand(1, 1, (1,), LARGE)]
+    assert choose(wanted, free) == ({2: 1}, {1: 1})

@@ -1,0 +1,167 @@
+"""What is left of shared resources: the sweep against a look at every instant."""
+
+import datetime as dt
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy.orm import Session
+
+from climate.core.query import Everything
+from climate.core.requirement import Requirement
+from climate.core.window import Window
+from climate.db import allocations, capacity
+from climate.db.capacity import Inventory
+from climate.db.engine import Database
+from climate.db.tables import AllocationRow, ResourceRow
+from tests.conftest import NOON
+
+HOST = "physical:host"
+HOUR = dt.timedelta(hours=1)
+CLASSES = ("VCPU", "MEMORY_MB")
+Share = tuple[int, str, int, int, int]
+
+
+@pytest.fixture
+def hosts(database: Database) -> list[int]:
+    """Return the ids of three hosts: 8 VCPU, 16 VCPU of which none is promised twice, nothing."""
+    rows = [
+        {"type": HOST, "external_id": f"host-{n}", "reservable": True, "created_at": NOON}
+        for n in range(3)
+    ]
+    with database.engine.begin() as connection:
+        connection.execute(sa.insert(ResourceRow), rows)
+        ids = list(connection.scalars(sa.select(ResourceRow.id).order_by(ResourceRow.id)))
+
+    def work(session: Session) -> None:
+        memory = Inventory(total=1024, reserved=24)
+        capacity.store(session, ids[0], {"VCPU": Inventory(4, 0, 2.0), "MEMORY_MB": memory})
+        capacity.store(session, ids[1], {"VCPU": Inventory(16), "MEMORY_MB": memory})
+
+    database.write(work)
+    return ids
+
+
+def _window(start: int, end: int) -> Window:
+    return Window(NOON + start * HOUR, NOON + end * HOUR)
+
+
+def _share(database: Database, *shares: Share) -> None:
+    """Replace all bookings: (resource, class, amount, start, end)."""
+    rows = [
+        {
+            "resource_id": resource,
+            "start_at": NOON + start * HOUR,
+            "busy_until": NOON + end * HOUR,
+            "resource_class": name or None,
+            "amount": amount if name else None,
+        }
+        for resource, name, amount, start, end in shares
+    ]
+    with database.engine.begin() as connection:
+        connection.execute(sa.delete(AllocationRow))
+        for row in rows:
+            connection.execute(sa.insert(AllocationRow), row)
+
+
+def _free(database: Database, hosts: list[int], window: Window) -> dict[int, dict[str, int]]:
+    with database.read() as session:
+        return capacity.free(session, hosts, CLASSES, window)
+
+
+def _candidates(database: Database, amounts: dict[str, int], window: Window) -> list[int]:
+    requirement = Requirement(HOST, 1, 1, Everything(), amounts)
+    with database.read() as session:
+        found = allocations.candidates(session, requirement, window, limit=None, rotation=0.5)
+        assert allocations.still_free(session, requirement, window, found) == set(found)
+        return sorted(found)
+
+
+def test_a_resource_has_what_the_ratio_makes_of_what_is_not_set_aside(
+    database: Database, hosts: list[int]
+) -> None:
+    assert _free(database, hosts, _window(0, 1)) == {
+        hosts[0]: {"VCPU": 8, "MEMORY_MB": 1000},
+        hosts[1]: {"VCPU": 16, "MEMORY_MB": 1000},
+        hosts[2]: {},
+    }
+
+
+def test_shares_that_touch_are_not_added_up(database: Database, hosts: list[int]) -> None:
+    _share(database, (hosts[0], "VCPU", 6, 0, 2), (hosts[0], "VCPU", 7, 2, 4))
+    assert _free(database, hosts, _window(0, 4))[hosts[0]]["VCPU"] == 1
+    assert _free(database, hosts, _window(0, 2))[hosts[0]]["VCPU"] == 2
+    assert _free(database, hosts, _window(4, 9))[hosts[0]]["VCPU"] == 8
+
+
+shares = st.lists(
+    st.tuples(
+        st.integers(0, 1),
+        st.sampled_from(CLASSES),
+        st.integers(1, 3),
+        st.integers(0, 8),
+        st.integers(1, 5),
+    ),
+    max_size=10,
+)
+
+
+@given(shares=shares, start=st.integers(0, 9), length=st.integers(1, 4))
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_the_sweep_finds_the_peak(
+    database: Database, hosts: list[int], shares: list[Share], start: int, length: int
+) -> None:
+    _share(database)
+    everything = _free(database, hosts, _window(0, 1))
+    booked = [(hosts[h], name, amount, at, at + hours) for h, name, amount, at, hours in shares]
+    _share(database, *booked)
+    found = _free(database, hosts, _window(start, start + length))
+    for host in hosts[:2]:
+        for name in CLASSES:
+            peak = max(
+                sum(a for h, n, a, s, e in booked if (h, n) == (host, name) and s <= hour < e)
+                for hour in range(start, start + length)
+            )
+            assert found[host][name] == everything[host][name] - peak
+
+
+def test_who_wants_a_share_is_kept_off_what_somebody_has_whole(
+    database: Database, hosts: list[int]
+) -> None:
+    _share(database, (hosts[1], "", 0, 0, 2))
+    assert _candidates(database, {"VCPU": 1}, _window(1, 3)) == [hosts[0]]
+    assert _candidates(database, {"VCPU": 1}, _window(2, 3)) == hosts[:2]
+
+
+def test_who_wants_it_whole_is_kept_off_what_is_shared(
+    database: Database, hosts: list[int]
+) -> None:
+    _share(database, (hosts[1], "VCPU", 1, 0, 2), (hosts[1], "MEMORY_MB", 1, 4, 6))
+    assert _candidates(database, {}, _window(1, 3)) == [hosts[0], hosts[2]]
+    assert _candidates(database, {}, _window(5, 6)) == [hosts[0], hosts[2]]
+    assert _candidates(database, {}, _window(2, 4)) == hosts
+
+
+def test_only_what_is_large_enough_is_a_candidate(database: Database, hosts: list[int]) -> None:
+    assert _candidates(database, {"VCPU": 9}, _window(0, 1)) == [hosts[1]]
+    assert _candidates(database, {"VCPU": 9, "MEMORY_MB": 1001}, _window(0, 1)) == []
+    assert _candidates(database, {"CUSTOM_GPU": 1}, _window(0, 1)) == []
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgresql"], indirect=True)
+@pytest.mark.parametrize("first", ["", "VCPU"])
+def test_the_schema_keeps_whole_bookings_and_shares_apart(
+    database: Database, hosts: list[int], first: str
+) -> None:
+    second = "" if first else "VCPU"
+    with pytest.raises(sa.exc.IntegrityError, match="allocations_no_overlap"):
+        _share(database, (hosts[0], first, 1, 0, 3), (hosts[0], second, 1, 2, 4))
+    _share(database, (hosts[0], first, 1, 0, 3), (hosts[0], second, 1, 3, 4))
+
+
+def test_the_schema_lets_shares_overlap(database: Database, hosts: list[int]) -> None:
+    _share(database, (hosts[0], "VCPU", 1, 0, 3), (hosts[0], "VCPU", 1, 0, 3))
+    assert _free(database, hosts, _window(0, 3))[hosts[0]]["VCPU"] == 6
