@@ -18,6 +18,7 @@ from climate.clock import Clock, SystemClock
 from climate.config import Misconfigured
 from climate.db import schema
 from climate.db.engine import Database
+from climate.db.turns import Turns
 from climate.manager.dispatcher import Dispatcher, owner_name
 from climate.manager.inventory import Watch
 from climate.manager.relay import Relay
@@ -87,7 +88,7 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
     return Runtime(
         database=database,
         clock=clock or SystemClock(),
-        plugins=load_plugins(conf, conf.manager.plugins),
+        plugins=load_plugins(conf, conf.manager.plugins, Turns(database).take),
         settings=config.settings(conf),
         wakeup=wakeup.for_database(database),
     )

@@ -8,6 +8,7 @@ after the effect and before it could say so, so each must look before it acts.
 
 import abc
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,6 +16,10 @@ from marshmallow import EXCLUDE, Schema
 
 from climate.core.lease import Lease, Reservation, Resource
 from climate.core.requirement import Requirement
+
+# ``with turn("what is shared"):`` is for one at a time, of all threads of all processes. Raises
+# Contention after a minute of waiting, and is lost after two minutes; not to be nested.
+Turn = Callable[[str], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from climate.plugins.base import (
     NotYet,
     RequestSchema,
     ResourcePlugin,
+    Turn,
 )
 from climate.plugins.host_audit import AuditedCloud, differences
 from climate.plugins.loader import load_host_cloud
@@ -154,10 +155,10 @@ class HostPlugin(ResourcePlugin):
         }
     )
 
-    def __init__(self, conf: ConfigOpts) -> None:
-        """Load the host cloud that ``conf`` names."""
+    def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
+        """Load the host cloud that ``conf`` names, which may need the turn."""
         settings = conf["physical:host"]
-        self.cloud: HostCloud = load_host_cloud(conf, settings.cloud)
+        self.cloud: HostCloud = load_host_cloud(conf, settings.cloud, turn)
         self.native_properties = self.properties | self.cloud.properties
         self._before_end: str = settings.before_end
 

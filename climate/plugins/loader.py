@@ -3,6 +3,7 @@
 A plugin that failed to load and was only logged would fail a lease later, at night.
 """
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from oslo_config.cfg import ConfigOpts
 from stevedore import DriverManager, NamedExtensionManager
 
-from climate.plugins.base import ResourcePlugin
+from climate.plugins.base import ResourcePlugin, Turn
 
 PLUGINS = "climate.resource_plugins"
 HOST_CLOUDS = "climate.host_clouds"
@@ -21,7 +22,9 @@ class BrokenPlugin(RuntimeError):
     """A plugin that the configuration names cannot be used."""
 
 
-def load_plugins(conf: ConfigOpts, names: Sequence[str]) -> Mapping[str, ResourcePlugin]:
+def load_plugins(
+    conf: ConfigOpts, names: Sequence[str], turn: Turn
+) -> Mapping[str, ResourcePlugin]:
     """Return the enabled plugins by resource type; raises BrokenPlugin."""
     manager: NamedExtensionManager[ResourcePlugin] = NamedExtensionManager(
         PLUGINS,
@@ -35,14 +38,14 @@ def load_plugins(conf: ConfigOpts, names: Sequence[str]) -> Mapping[str, Resourc
     for extension in manager:
         if offered.count(extension.name) > 1:
             raise BrokenPlugin(f"several packages offer a plugin {extension.name!r}: keep one")
-        plugin = _checked(extension.name, _made(extension.name, extension.plugin, conf))
+        plugin = _checked(extension.name, _made(extension.name, extension.plugin, conf, turn))
         if plugin.resource_type in plugins:
             raise BrokenPlugin(f"two enabled plugins serve {plugin.resource_type}: {names}")
         plugins[plugin.resource_type] = plugin
     return MappingProxyType(plugins)
 
 
-def load_host_cloud(conf: ConfigOpts, name: str) -> Any:  # noqa: ANN401 - a HostCloud, by name
+def load_host_cloud(conf: ConfigOpts, name: str, turn: Turn) -> Any:  # noqa: ANN401 - a HostCloud, by name
     """Return the driver that reaches the hosts; raises BrokenPlugin."""
     try:
         found: DriverManager[Any] = DriverManager(
@@ -50,7 +53,7 @@ def load_host_cloud(conf: ConfigOpts, name: str) -> Any:  # noqa: ANN401 - a Hos
         )
     except RuntimeError as error:
         raise BrokenPlugin(f"host cloud {name!r}: {error}") from error
-    return _made(name, found.driver, conf)
+    return _made(name, found.driver, conf, turn)
 
 
 def _checked(name: str, plugin: Any) -> ResourcePlugin:  # noqa: ANN401 - found by name
@@ -62,9 +65,11 @@ def _checked(name: str, plugin: Any) -> ResourcePlugin:  # noqa: ANN401 - found 
     return plugin
 
 
-def _made(name: str, factory: Any, conf: ConfigOpts) -> Any:  # noqa: ANN401 - found by name
+def _made(name: str, factory: Any, conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - as above
+    """Return what the factory makes; it is given the turn if it has a parameter of that name."""
     try:
-        return factory(conf)
+        wanted = "turn" in inspect.signature(factory).parameters
+        return factory(conf, turn=turn) if wanted else factory(conf)
     except BrokenPlugin:
         raise
     except Exception as error:

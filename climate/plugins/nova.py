@@ -20,8 +20,8 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import BackendUnavailable, Conflict
 from climate.plugins import openstack
-from climate.plugins.aggregates import ensure, join, leave
-from climate.plugins.base import Found, NotYet
+from climate.plugins.aggregates import AggregateChanges
+from climate.plugins.base import Found, NotYet, Turn
 from climate.plugins.compute_host import NODES, find_hosts, parse_capabilities
 from climate.plugins.host_audit import Pool
 from climate.plugins.isolation import NOBODY, isolation
@@ -46,7 +46,7 @@ class Occupied(RuntimeError):
 class NovaCloud:
     """The HostCloud of ``[nova]``; hosts are named by their compute service."""
 
-    def __init__(self, conf: ConfigOpts) -> None:
+    def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
         """Prepare the client; nothing is sent yet. Raises Misconfigured."""
         self._session = openstack.make_session(conf)
         way = openstack.adapter(conf, self._session, "nova")
@@ -58,6 +58,7 @@ class NovaCloud:
             endpoint_type=way.interface,
             endpoint_override=way.endpoint_override,
         )
+        self._changes = AggregateChanges(self._nova, turn)
         self._images = openstack.adapter(conf, self._session, "glance")
         placement = openstack.adapter(conf, self._session, "placement", MICROVERSION)
         self._nodes = NovaNodes(placement, self._nova)
@@ -119,7 +120,7 @@ class NovaCloud:
             zones = {one.availability_zone for one in aggregates.values() if host in one.hosts}
             self._isolation.check_zones(host, zones)
             with _answers():
-                join(self._nova, free, host)
+                self._changes.join(free, host)
             if closed := [one for one in self._closed_nodes() if one.startswith(f"{host}/")]:
                 self.withdraw(host)
                 raise Conflict(f"{host} cannot be had as a whole: {', '.join(closed)} can alone")
@@ -139,7 +140,7 @@ class NovaCloud:
         prefix = self._isolation.zone_prefix
         zone = None if prefix is None else f"{prefix}{pool}"
         with _answers():
-            ensure(self._nova, aggregate, pool, zone, mine)
+            self._changes.ensure(aggregate, pool, zone, mine)
 
     def close_pool(self, pool: str) -> None:
         """Let nobody land on the pool's hosts any more."""
@@ -150,8 +151,7 @@ class NovaCloud:
         with _answers():
             if NODES_MARK in aggregate.metadata:
                 self._nodes.close(pool)
-            if aggregate.metadata.get(key) != NOBODY:
-                aggregate.set_metadata({key: NOBODY})
+            self._changes.ensure(aggregate, pool, None, {key: NOBODY})
 
     def add_host(self, pool: str, host: str) -> None:
         """Move a host from the free pool into the reservation's.
@@ -173,7 +173,7 @@ class NovaCloud:
             if pool not in aggregates:
                 raise Occupied(f"aggregate {pool} is gone, {host} cannot get into it")
             with _answers():
-                join(self._nova, aggregates[pool], host)
+                self._changes.join(aggregates[pool], host)
         self._leave(aggregates.get(self._free), host)
 
     def _enroll_node(self, host: str) -> None:
@@ -200,8 +200,7 @@ class NovaCloud:
         told = {"vcpus": "vcpus", "ram": "memory_mb", "disk": "local_gb"}
         size = {name: int(node.properties[known]) for name, known in told.items()}
         with _answers():
-            if NODES_MARK not in aggregate.metadata:
-                aggregate.set_metadata({NODES_MARK: "true"})
+            self._changes.ensure(aggregate, pool, None, {NODES_MARK: "true"})
             owner = aggregate.metadata[self._isolation.owner_key]
             self._nodes.add(pool, host, owner, size)
 
@@ -215,7 +214,7 @@ class NovaCloud:
         if self._free not in self._holders(aggregates, host):
             # A host that Nova does not know any more need not be closed.
             with _answers(), suppress(refusals.NotFound):
-                join(self._nova, self._free_pool(aggregates), host)
+                self._changes.join(self._free_pool(aggregates), host)
         self._leave(aggregates.get(pool), host)
 
     def delete_pool(self, pool: str) -> None:
@@ -259,12 +258,12 @@ class NovaCloud:
     def _free_pool(self, aggregates: Mapping[str, Any]) -> Any:  # noqa: ANN401 - novaclient's
         """Return the aggregate of the free hosts, made and tagged if need be."""
         name = self._free
-        return ensure(self._nova, aggregates.get(name), name, None, self._isolation.free)
+        return self._changes.ensure(aggregates.get(name), name, None, self._isolation.free)
 
     def _leave(self, aggregate: Any | None, host: str) -> None:  # noqa: ANN401 - novaclient's
         if aggregate is not None and host in aggregate.hosts:
             with _answers():
-                leave(aggregate, host)
+                self._changes.leave(aggregate, host)
 
     def _hosts_in(self, aggregate: Any) -> list[str]:  # noqa: ANN401 - novaclient's
         """Return a reservation's hosts: services in its aggregate, and single nodes."""

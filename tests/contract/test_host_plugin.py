@@ -49,7 +49,7 @@ class TestHostPlugin(PluginContract):
 
     @pytest.fixture
     def plugin(self, conf: ConfigOpts) -> HostPlugin:
-        made = HostPlugin(conf)
+        made = HostPlugin(conf, contextlib.nullcontext)
         made.cloud = FragileCloud(conf)
         return made
 
@@ -86,7 +86,7 @@ def cloud(plugin: ResourcePlugin) -> FragileCloud:
 
 @pytest.fixture
 def plugin(conf: ConfigOpts) -> HostPlugin:
-    return HostPlugin(conf)
+    return HostPlugin(conf, contextlib.nullcontext)
 
 
 def reservation(plugin: HostPlugin, **params: Any) -> Reservation:
@@ -112,7 +112,7 @@ def test_servers_are_kept_as_images_if_that_was_asked_for(
     conf: ConfigOpts, configured: str, asked: str | None, kept: list[str]
 ) -> None:
     conf.set_override("before_end", configured, group="physical:host")
-    plugin = HostPlugin(conf)
+    plugin = HostPlugin(conf, contextlib.nullcontext)
     mine, given = reservation(plugin, before_end=asked), resources(plugin, 1)
     plugin.start(lease(mine), mine, given)
     plugin.cloud.boot_server(given[0].external_id, "vm")

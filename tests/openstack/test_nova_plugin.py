@@ -38,7 +38,7 @@ class FragileNova(NovaCloud):
     left: int | None = None
 
     def __init__(self, conf: ConfigOpts, project_id: str, mine: Sequence[str]) -> None:
-        super().__init__(conf)
+        super().__init__(conf, contextlib.nullcontext)
         self.mine = mine
         self.made: set[str] = set()
         self._project_id = project_id
@@ -101,7 +101,7 @@ class TestHostPluginOnNova(PluginContract):
     ) -> Iterator[HostPlugin]:
         self.administrator = administrator
         self.mode, hosts = case
-        made = HostPlugin(conf)
+        made = HostPlugin(conf, contextlib.nullcontext)
         made.cloud = FragileNova(conf, administrator.project_id, hosts)
         there = {found.external_id for found in made.cloud.hosts()}
         if missing := set(hosts) - there:

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def nova(administrator: Account, tmp_path: Path) -> NovaCloud:
     made = config.new()
     path = write_config(tmp_path / "climate.conf", **options)
     config.load(made, "test", ["--config-file", str(path)])
-    nova = NovaCloud(made)
+    nova = NovaCloud(made, nullcontext)
     if HOST not in {found.external_id for found in nova.hosts()}:
         servers.absent("openstack", f"this cloud has no {HOST}")
     return nova

@@ -2,7 +2,9 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from oslo_config.cfg import ConfigOpts
@@ -20,6 +22,22 @@ from climate.plugins.host import HostPlugin
 
 class OtherPlugin(HostPlugin):
     resource_type = "physical:other"
+"""
+PUNCTUAL = """
+from climate.plugins.host import HostPlugin
+
+class PunctualPlugin(HostPlugin):
+    resource_type = "physical:other"
+
+    def __init__(self, conf, turn):
+        super().__init__(conf, turn)
+        self.turn = turn
+
+class PunctualCloud:
+    properties = frozenset()
+
+    def __init__(self, conf, turn):
+        self.turn = turn
 """
 UNFINISHED = """
 from climate.plugins.base import ResourcePlugin
@@ -62,16 +80,24 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 def test_plugins_are_loaded_by_name_and_known_by_type(conf: ConfigOpts, install: Install) -> None:
     install("sound", GOOD, "other = sound:OtherPlugin")
-    loaded = load_plugins(conf, [HOST, "other"])
+    loaded = load_plugins(conf, [HOST, "other"], nullcontext)
     assert list(loaded) == ["physical:host", "physical:other"]
     assert isinstance(loaded["physical:host"], HostPlugin)
+
+
+def test_who_asks_for_the_turn_is_given_it(conf: ConfigOpts, install: Install) -> None:
+    install("punctual", PUNCTUAL, "other = punctual:PunctualPlugin")
+    install("cloudy", PUNCTUAL, "cloudy = cloudy:PunctualCloud", "climate.host_clouds")
+    conf.set_override("cloud", "cloudy", group="physical:host")
+    plugin: Any = load_plugins(conf, ["other"], nullcontext)["physical:other"]
+    assert (plugin.turn, plugin.cloud.turn) == (nullcontext, nullcontext)
 
 
 def test_plugins_that_are_not_enabled_are_not_even_imported(
     conf: ConfigOpts, install: Install
 ) -> None:
     install("unused", "raise RuntimeError", "unused = unused:Plugin")
-    assert list(load_plugins(conf, [HOST])) == ["physical:host"]
+    assert list(load_plugins(conf, [HOST], nullcontext)) == ["physical:host"]
 
 
 @pytest.mark.parametrize(
@@ -94,36 +120,36 @@ def test_a_broken_plugin_is_named_with_its_reason(
 ) -> None:
     install("broken", source, entry)
     with pytest.raises(BrokenPlugin) as refusal:
-        load_plugins(conf, [HOST, "b"])
+        load_plugins(conf, [HOST, "b"], nullcontext)
     assert "plugin 'b'" in str(refusal.value)
     assert reason in str(refusal.value)
 
 
 def test_a_missing_plugin_is_named(conf: ConfigOpts) -> None:
     with pytest.raises(BrokenPlugin, match=r"climate\.resource_plugins\): no\.such\.plugin"):
-        load_plugins(conf, [HOST, "no.such.plugin"])
+        load_plugins(conf, [HOST, "no.such.plugin"], nullcontext)
 
 
 def test_two_plugins_of_one_type_are_refused(conf: ConfigOpts, install: Install) -> None:
     install("twin", "from climate.plugins.host import HostPlugin", "twin = twin:HostPlugin")
     with pytest.raises(BrokenPlugin, match="two enabled plugins serve physical:host"):
-        load_plugins(conf, [HOST, "twin"])
+        load_plugins(conf, [HOST, "twin"], nullcontext)
 
 
 def test_two_packages_that_offer_one_name_are_refused(conf: ConfigOpts, install: Install) -> None:
     install("first", GOOD, "other = first:OtherPlugin")
     install("second", GOOD, "other = second:OtherPlugin")
     with pytest.raises(BrokenPlugin, match="several packages offer a plugin 'other'"):
-        load_plugins(conf, [HOST, "other"])
+        load_plugins(conf, [HOST, "other"], nullcontext)
 
 
 def test_the_simulated_cloud_is_a_host_cloud(conf: ConfigOpts) -> None:
-    assert isinstance(load_host_cloud(conf, "simulated"), SimulatedCloud)
+    assert isinstance(load_host_cloud(conf, "simulated", nullcontext), SimulatedCloud)
 
 
 def test_a_missing_host_cloud_is_named(conf: ConfigOpts) -> None:
     with pytest.raises(BrokenPlugin, match="no-such-cloud"):
-        load_host_cloud(conf, "no-such-cloud")
+        load_host_cloud(conf, "no-such-cloud", nullcontext)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +165,6 @@ def test_a_broken_host_cloud_stops_the_plugin_above_it(
     install("foggy", source, "foggy = foggy:Cloud", "climate.host_clouds")
     conf.set_override("cloud", "foggy", group="physical:host")
     with pytest.raises(BrokenPlugin) as refusal:
-        load_plugins(conf, [HOST])
+        load_plugins(conf, [HOST], nullcontext)
     assert "'foggy'" in str(refusal.value)
     assert reason in str(refusal.value)

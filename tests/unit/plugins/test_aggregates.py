@@ -1,0 +1,87 @@
+"""Every change of an aggregate is made in the turn of that aggregate, and nothing else is."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from climate.plugins.aggregates import AggregateChanges
+
+
+class Cloud:
+    """Has one aggregate of each name, and notes what was changed in whose turn."""
+
+    def __init__(self) -> None:
+        self.turn: str | None = None
+        self.changes: list[tuple[str | None, str]] = []
+        self.aggregates = self
+
+    @contextmanager
+    def take(self, name: str) -> Iterator[None]:
+        assert self.turn is None
+        self.turn = name
+        yield
+        self.turn = None
+
+    def note(self, change: str) -> None:
+        self.changes.append((self.turn, change))
+
+    def create(self, name: str, zone: str | None) -> "Aggregate":
+        self.note(f"create in {zone}")
+        return Aggregate(self, name)
+
+
+class Aggregate:
+    def __init__(self, cloud: Cloud, name: str) -> None:
+        self.name = name
+        self.metadata = {"of": "somebody"}
+        self._note = cloud.note
+
+    def set_metadata(self, metadata: dict[str, str]) -> None:
+        self._note(f"tag {metadata}")
+
+    def add_host(self, host: str) -> None:
+        self._note(f"add {host}")
+
+    def remove_host(self, host: str) -> None:
+        self._note(f"remove {host}")
+
+
+@pytest.fixture
+def cloud() -> Cloud:
+    return Cloud()
+
+
+@pytest.fixture
+def changes(cloud: Cloud) -> AggregateChanges:
+    nova: Any = cloud
+    return AggregateChanges(nova, cloud.take)
+
+
+def test_an_aggregate_is_made_and_tagged_in_its_turn(
+    cloud: Cloud, changes: AggregateChanges
+) -> None:
+    changes.ensure(None, "pool", "zone", {"of": "us"})
+    turn = "aggregate pool"
+    assert cloud.changes == [(turn, "create in zone"), (turn, "tag {'of': 'us'}")]
+
+
+def test_nobody_waits_for_a_turn_to_find_that_all_is_well(
+    cloud: Cloud, changes: AggregateChanges
+) -> None:
+    pool = Aggregate(cloud, "pool")
+    cloud.turn = "somebody else's"
+    assert changes.ensure(pool, "pool", None, {"of": "somebody"}) is pool
+    assert cloud.changes == []
+
+
+def test_hosts_come_and_go_in_the_turn_of_the_aggregate(
+    cloud: Cloud, changes: AggregateChanges
+) -> None:
+    changes.join(Aggregate(cloud, "pool"), "host")
+    changes.leave(Aggregate(cloud, "freepool"), "host")
+    assert cloud.changes == [
+        ("aggregate pool", "add host"),
+        ("aggregate freepool", "remove host"),
+    ]
