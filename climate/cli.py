@@ -32,6 +32,7 @@ LOG = logging.getLogger(__name__)
 
 Program = Callable[[ConfigOpts, argparse.Namespace], int | None]
 
+_EVERY_PLUGIN = ["physical.host.plugin", "virtual.instance.plugin"]
 _FIRST_HOSTS = 8
 
 # Whatever has one of these as its reason is mended by an operator, who needs no stack trace.
@@ -261,7 +262,9 @@ def _print(event_type: str, payload: dict[str, Any]) -> None:
 
 
 def _keep_simulated_cloud(conf: ConfigOpts) -> None:
-    """Let the made-up cloud outlive the process as its database does."""
+    """Let the made-up cloud have all it can, and outlive the process as its database does."""
+    if conf["physical:host"].cloud == "simulated":
+        conf.set_default("plugins", _EVERY_PLUGIN, group="manager")
     url = service.database_url(conf)
     if url.get_backend_name() == "sqlite" and url.database and not conf.simulated.journal:
         conf.set_override("journal", f"{Path(url.database)}.cloud", group="simulated")

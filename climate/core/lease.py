@@ -5,6 +5,7 @@ Times are aware UTC; ids of leases, reservations and events are UUID text, a res
 number that clients see as text.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +17,20 @@ from climate.core.window import Window
 
 # The key of a reservation's details under which are the ids of the resources handed over.
 HANDED_OVER = "handed_over"
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What a resource has of a class, as Placement counts it."""
+
+    total: int
+    reserved: int = 0
+    allocation_ratio: float = 1.0
+
+    @property
+    def capacity(self) -> int:
+        """How much of it can be taken."""
+        return math.floor((self.total - self.reserved) * self.allocation_ratio)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,31 +7,17 @@ starts and a step down when it is over, and the running total has its maximum at
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from climate.core.lease import Inventory
 from climate.core.window import Window
 from climate.db.tables import AllocationRow, InventoryRow
 
 # Stay below every database's limit of bound parameters (SQLite: 32,766).
 _CHUNK = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Inventory:
-    """What a resource has of a class, as Placement counts it."""
-
-    total: int
-    reserved: int = 0
-    allocation_ratio: float = 1.0
-
-    @property
-    def capacity(self) -> int:
-        """How much of it can be taken."""
-        return math.floor((self.total - self.reserved) * self.allocation_ratio)
 
 
 def store(session: Session, resource_id: int, inventories: Mapping[str, Inventory]) -> None:

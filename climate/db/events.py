@@ -234,7 +234,7 @@ def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
             theirs,
             sa.and_(
                 theirs.resource_id == mine.resource_id,
-                theirs.start_at < mine.start_at,
+                theirs.busy_until <= mine.start_at,  # those who share it now are not before us
             ),
         )
         .join(their_reservation, their_reservation.id == theirs.reservation_id)

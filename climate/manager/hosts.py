@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from climate.core import query as expressions
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease import Allocation, Resource
-from climate.db import allocations, resources
+from climate.db import allocations, capacity, resources
 from climate.db.resources import Property
 from climate.manager.runtime import Runtime
 
@@ -32,11 +32,13 @@ def register(
     taken = plugin.native_properties | found.properties.keys()
     own = {key: value for key, value in extra.items() if key not in taken}
     write, now = runtime.database.write, runtime.clock.now()
-    host = write(
-        lambda session: resources.insert(
-            session, HOST, found.external_id, found.properties, own, now
-        )
-    )
+
+    def insert(session: Session) -> Resource:
+        made = resources.insert(session, HOST, found.external_id, found.properties, own, now)
+        capacity.store(session, made.id, found.inventories)
+        return made
+
+    host = write(insert)
     try:
         plugin.enroll(found.external_id)
     except Exception:

@@ -8,13 +8,15 @@ lease that was short of it is whole again. Every manager looks; all of it may be
 import logging
 import threading
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy.orm import Session
 
 from climate.core.errors import ClimateError, NotFound
 from climate.core.lease import Resource
-from climate.db import resources
+from climate.db import capacity, resources
 from climate.db.engine import is_unavailable
 from climate.manager import healing
 from climate.manager.runtime import Runtime
@@ -35,12 +37,15 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
         there = {found.external_id: found for found in plugin.inventory()}
         with runtime.database.read() as session:
             registered = resources.find_all(session, resource_type)
+            shared = capacity.find_some(session, [resource.id for resource in registered])
         for resource in registered:
             found = there.get(resource.external_id)
             if found is None or found.lost:
                 lost.add(resource.id)
             try:
                 follow(runtime, plugin, resource, found)
+                if found is not None and found.inventories != shared[resource.id]:
+                    runtime.database.write(partial(_share, resource, found))
             except ClimateError as error:
                 LOG.warning("%s is not followed: %s", resource.external_id, error.message)
     healing.heal_all(runtime, lost.intersection(lost_before))
@@ -60,6 +65,13 @@ def follow(
     LOG.info("%s is %s", resource.external_id, "usable" if usable else "not usable (any more)")
     now = runtime.clock.now()
     runtime.database.write(lambda session: _store(session, resource, usable, native, now))
+
+
+def _share(resource: Resource, found: Found, session: Session) -> None:
+    """Have the resource share what the cloud says; leases keep what they have of it."""
+    with suppress(NotFound):  # removed meanwhile
+        resources.get(session, resource.type, resource.id, lock=True)
+        capacity.store(session, resource.id, found.inventories)
 
 
 def _native(resource: Resource) -> Mapping[str, str]:

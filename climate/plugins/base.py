@@ -9,12 +9,12 @@ after the effect and before it could say so, so each must look before it acts.
 import abc
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from marshmallow import EXCLUDE, Schema
 
-from climate.core.lease import Lease, Reservation, Resource
+from climate.core.lease import Inventory, Lease, Reservation, Resource
 from climate.core.requirement import Requirement
 
 # ``with turn("what is shared"):`` is for one at a time, of all threads of all processes. Raises
@@ -26,12 +26,15 @@ Turn = Callable[[str], AbstractContextManager[object]]
 class Found:
     """A resource as the cloud knows it, before (or whether or not) it is registered here.
 
-    ``usable`` is whether it can be booked now, ``lost`` whether it does not even run (one that
-    is switched off for maintenance may); a ``refusal`` says why it can never be reserved.
+    ``inventories`` is what it has to share, by resource class: ``VCPU``, ``MEMORY_MB`` (MiB),
+    ``DISK_GB`` (GiB), ``CUSTOM_...``. ``usable`` is whether it can be booked now, ``lost`` whether
+    it does not even run (one that is switched off for maintenance may); a ``refusal`` says why it
+    can never be reserved.
     """
 
     external_id: str
     properties: Mapping[str, str]
+    inventories: Mapping[str, Inventory] = field(default_factory=dict)
     usable: bool = True
     lost: bool = False
     refusal: str | None = None

@@ -158,7 +158,7 @@ class HostPlugin(ResourcePlugin):
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
         """Load the host cloud that ``conf`` names, which may need the turn."""
         settings = conf["physical:host"]
-        self.cloud: HostCloud = load_host_cloud(conf, settings.cloud, turn)
+        self.cloud: HostCloud = load_host_cloud(conf, turn)
         self.native_properties = self.properties | self.cloud.properties
         self._before_end: str = settings.before_end
 

@@ -15,6 +15,7 @@ from climate.plugins.base import ResourcePlugin, Turn
 
 PLUGINS = "climate.resource_plugins"
 HOST_CLOUDS = "climate.host_clouds"
+INSTANCE_CLOUDS = "climate.instance_clouds"
 _MEMBERS = ("resource_type", "schema", "native_properties")
 
 
@@ -45,14 +46,22 @@ def load_plugins(
     return MappingProxyType(plugins)
 
 
-def load_host_cloud(conf: ConfigOpts, name: str, turn: Turn) -> Any:  # noqa: ANN401 - a HostCloud, by name
+def load_host_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - a HostCloud, by name
     """Return the driver that reaches the hosts; raises BrokenPlugin."""
+    return _load_cloud("host cloud", HOST_CLOUDS, conf, turn)
+
+
+def load_instance_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - an InstanceCloud
+    """Return the driver for instances in the cloud that has the hosts; raises BrokenPlugin."""
+    return _load_cloud("instance cloud", INSTANCE_CLOUDS, conf, turn)
+
+
+def _load_cloud(what: str, namespace: str, conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401
+    name = conf["physical:host"].cloud
     try:
-        found: DriverManager[Any] = DriverManager(
-            HOST_CLOUDS, name, on_load_failure_callback=_broken
-        )
+        found: DriverManager[Any] = DriverManager(namespace, name, on_load_failure_callback=_broken)
     except RuntimeError as error:
-        raise BrokenPlugin(f"host cloud {name!r}: {error}") from error
+        raise BrokenPlugin(f"{what} {name!r}: {error}") from error
     return _made(name, found.driver, conf, turn)
 
 

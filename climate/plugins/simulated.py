@@ -18,6 +18,7 @@ from typing import Any
 
 from oslo_config.cfg import ConfigOpts
 
+from climate.core.lease import Inventory
 from climate.plugins.base import Found
 from climate.plugins.host_audit import Pool
 
@@ -68,7 +69,7 @@ class SimulatedCloud:
         with self._world.present() as world:
             exists = pool in world.pools
         if not exists:
-            self._effect("ensure_pool", pool=pool, project=project_id)
+            self.act("ensure_pool", pool=pool, project=project_id)
 
     def pool_hosts(self, pool: str) -> Sequence[str]:
         """Return the hosts in the pool."""
@@ -95,12 +96,12 @@ class SimulatedCloud:
         if holder not in {None, pool}:
             raise SimulatedFailure(f"{host} is still in pool {holder}")
         if holder is None:
-            self._effect("add_host", pool=pool, host=host)
+            self.act("add_host", pool=pool, host=host)
 
     def remove_host(self, pool: str, host: str) -> None:
         """Move a host out of the pool."""
         if host in self.pool_hosts(pool):
-            self._effect("remove_host", pool=pool, host=host)
+            self.act("remove_host", pool=pool, host=host)
 
     def delete_pool(self, pool: str) -> None:
         """Remove the pool, if it is there; fails while hosts are in it, as Nova would."""
@@ -109,36 +110,36 @@ class SimulatedCloud:
         if hosts:
             raise SimulatedFailure(f"pool {pool} still has {', '.join(sorted(hosts))}")
         if hosts is not None:
-            self._effect("delete_pool", pool=pool)
+            self.act("delete_pool", pool=pool)
 
     def boot_server(self, host: str, server: str) -> None:
         """Put a server on a host: what a user of the cloud would do."""
-        self._effect("boot_server", host=host, server=server)
+        self.act("boot_server", host=host, server=server)
 
     def fail_host(self, host: str) -> None:
         """Let a host fail: what happens to any cloud."""
-        self._effect("fail_host", host=host)
+        self.act("fail_host", host=host)
 
     def mend_host(self, host: str) -> None:
         """Let a host work again."""
-        self._effect("mend_host", host=host)
+        self.act("mend_host", host=host)
 
     def delete_servers(self, pool: str, host: str) -> None:
         """Delete all servers on the host, if the pool has it."""
         if self.servers(host) and host in self.pool_hosts(pool):
-            self._effect("delete_servers", host=host)
+            self.act("delete_servers", host=host)
 
     def snapshot_servers(self, host: str, occasion: str) -> None:
         """Pretend to keep images of the servers."""
         for server in self.servers(host):
-            self._effect("snapshot", host=host, server=server, occasion=occasion)
+            self.act("snapshot", host=host, server=server, occasion=occasion)
 
     def effects(self) -> list[dict[str, Any]]:
         """Return all that was done to this cloud by leases and users, in order."""
         with self._world.present() as world:
             return [one for one in world.effects if one["effect"] not in _REGISTRATION]
 
-    def _effect(self, name: str, **details: str) -> None:
+    def act(self, name: str, **details: str) -> None:
         """Take as long as told, fail as often as told, and else write the effect down."""
         time.sleep(self._delay)
         if self._random.random() < self._failure_rate:
@@ -248,6 +249,11 @@ def _host(number: int, down: Collection[str]) -> Found:
         external_id=name,
         usable=name not in down,
         lost=name in down,
+        inventories={
+            "VCPU": Inventory(vcpus),
+            "MEMORY_MB": Inventory(vcpus * 4096),
+            "DISK_GB": Inventory(1000),
+        },
         properties={
             "id": str(number),
             "hypervisor_hostname": name,

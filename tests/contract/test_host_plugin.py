@@ -22,12 +22,12 @@ class FragileCloud(SimulatedCloud):
 
     left: int | None = None
 
-    def _effect(self, name: str, **details: str) -> None:
+    def act(self, name: str, **details: str) -> None:
         if self.left == 0:
             raise Interrupted(name)
         if self.left is not None:
             self.left -= 1
-        super()._effect(name, **details)
+        super().act(name, **details)
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ class FragileCloud(SimulatedCloud):
 
     broken: set[str]
 
-    def _effect(self, name: str, **details: str) -> None:
+    def act(self, name: str, **details: str) -> None:
         if {name, details.get("host")} & self.broken:
             raise SimulatedFailure(f"{name} is broken")
-        super()._effect(name, **details)
+        super().act(name, **details)
 
 
 def break_cloud(story: Story, *what: str) -> None:

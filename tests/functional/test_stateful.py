@@ -42,13 +42,13 @@ class MoodyCloud(SimulatedCloud):
 
     moods: list[str]
 
-    def _effect(self, name: str, **details: str) -> None:
+    def act(self, name: str, **details: str) -> None:
         mood = self.moods.pop(0) if self.moods else "works"
         if mood == "fails":
             raise SimulatedFailure(f"{name} is broken")
         if mood == "dies before":
             raise Died
-        super()._effect(name, **details)
+        super().act(name, **details)
         if mood == "dies after":
             raise Died
 

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.orm import Session
 
+from climate.core.lease import Inventory
 from climate.core.query import Everything
 from climate.core.requirement import Requirement
 from climate.core.window import Window
 from climate.db import allocations, capacity
-from climate.db.capacity import Inventory
 from climate.db.engine import Database
 from climate.db.tables import AllocationRow, ResourceRow
 from tests.conftest import NOON

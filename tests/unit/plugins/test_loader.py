@@ -12,7 +12,12 @@ from stevedore import ExtensionManager
 
 from climate import config
 from climate.plugins.host import HostPlugin
-from climate.plugins.loader import BrokenPlugin, load_host_cloud, load_plugins
+from climate.plugins.loader import (
+    BrokenPlugin,
+    load_host_cloud,
+    load_instance_cloud,
+    load_plugins,
+)
 from climate.plugins.simulated import SimulatedCloud
 
 Install = Callable[..., None]
@@ -144,12 +149,15 @@ def test_two_packages_that_offer_one_name_are_refused(conf: ConfigOpts, install:
 
 
 def test_the_simulated_cloud_is_a_host_cloud(conf: ConfigOpts) -> None:
-    assert isinstance(load_host_cloud(conf, "simulated", nullcontext), SimulatedCloud)
+    assert isinstance(load_host_cloud(conf, nullcontext), SimulatedCloud)
 
 
-def test_a_missing_host_cloud_is_named(conf: ConfigOpts) -> None:
+def test_a_missing_cloud_is_named(conf: ConfigOpts) -> None:
+    conf.set_override("cloud", "no-such-cloud", group="physical:host")
     with pytest.raises(BrokenPlugin, match="no-such-cloud"):
-        load_host_cloud(conf, "no-such-cloud", nullcontext)
+        load_host_cloud(conf, nullcontext)
+    with pytest.raises(BrokenPlugin, match="instance cloud 'no-such-cloud'"):
+        load_instance_cloud(conf, nullcontext)
 
 
 @pytest.mark.parametrize(
