@@ -28,8 +28,9 @@ from climate.core.requirement import Requirement
 from climate.db import schema
 from climate.manager import leases
 from climate.manager.dispatcher import Dispatcher, owner_name
-from climate.manager.leases import LeaseRequest, Owner, ReservationRequest
+from climate.manager.leases import LeaseRequest, Owner
 from climate.manager.relay import Relay
+from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
 from climate.notifications.emit import LogEmitter
 from climate.plugins.base import Found, RequestSchema, ResourcePlugin

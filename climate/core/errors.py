@@ -5,6 +5,9 @@ and a sentence (for people) that the raiser writes. Whatever is not a ClimateErr
 ours and becomes a 500 without details.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class ClimateError(Exception):
     """A refusal with a reason; the base of all errors a caller can act on."""
@@ -12,10 +15,11 @@ class ClimateError(Exception):
     code = "error"
     status = 500
 
-    def __init__(self, message: str) -> None:
-        """Keep the sentence that is shown to the caller."""
+    def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
+        """Keep the sentence that is shown to the caller, and ``details`` for programs (JSON)."""
         super().__init__(message)
         self.message = message
+        self.details = dict(details or {})
 
 
 class InvalidInput(ClimateError):

@@ -54,6 +54,16 @@ def choose(demands: Sequence[Demand], free: Free) -> tuple[Units, ...] | None:
     return None
 
 
+def most(demand: Demand, free: Free) -> int:
+    """Return how many units a demand could get were it alone, were there no maximum."""
+    if not demand.amounts:
+        return len(demand.candidates)
+    rooms = [room(free[id_], demand.amounts) for id_ in demand.candidates]
+    if demand.layout is Layout.TOGETHER:
+        return max(rooms, default=0)
+    return sum(min(one, 1) if demand.layout is Layout.APART else one for one in rooms)
+
+
 def room(free: Mapping[str, int], amounts: Mapping[str, int]) -> int:
     """Return how many units of ``amounts`` fit into what is free."""
     return max(0, min(free.get(name, 0) // amount for name, amount in amounts.items()))

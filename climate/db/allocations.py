@@ -44,16 +44,15 @@ def candidates(
     and wraps around, so that parallel requests do not all try the same resources. One statement;
     it stops at ``limit``.
     """
-    first, last = sa.func.min(ResourceRow.id), sa.func.max(ResourceRow.id)
-    pivot = sa.select(
-        sa.cast(first - 1 + (last - first + 1) * rotation, sa.BigInteger)
-    ).scalar_subquery()
-    fitting = _fitting(requirement, busy).order_by(ResourceRow.id).limit(limit)
-    arms = [
-        sa.select(fitting.where(ResourceRow.id > pivot).subquery()),
-        sa.select(fitting.where(ResourceRow.id <= pivot).subquery()),
-    ]
-    return list(session.scalars(sa.union_all(*arms).limit(limit)))
+    return list(session.scalars(_rotated(_fitting(requirement, busy), limit, rotation)))
+
+
+def matching(
+    session: Session, requirement: Requirement, *, limit: int | None, rotation: float
+) -> list[int]:
+    """Return up to ``limit`` ids of resources that match and are large enough, free or not."""
+    found = sa.select(ResourceRow.id).where(*_matching(requirement))
+    return list(session.scalars(_rotated(found, limit, rotation)))
 
 
 def still_free(
@@ -207,6 +206,19 @@ def count(session: Session, requirement: Requirement) -> int:
     """Return how many reservable resources match and are large enough, free or not."""
     matching = sa.select(sa.func.count()).select_from(ResourceRow)
     return session.scalar(matching.where(*_matching(requirement))) or 0
+
+
+def _rotated(query: sa.Select[int], limit: int | None, rotation: float) -> sa.CompoundSelect[int]:
+    first, last = sa.func.min(ResourceRow.id), sa.func.max(ResourceRow.id)
+    pivot = sa.select(
+        sa.cast(first - 1 + (last - first + 1) * rotation, sa.BigInteger)
+    ).scalar_subquery()
+    ordered = query.order_by(ResourceRow.id).limit(limit)
+    arms = [
+        sa.select(ordered.where(ResourceRow.id > pivot).subquery()),
+        sa.select(ordered.where(ResourceRow.id <= pivot).subquery()),
+    ]
+    return sa.union_all(*arms).limit(limit)
 
 
 def _matching(

@@ -26,9 +26,11 @@ from climate.core.schedule import UPDATE, Planned
 from climate.core.window import Window
 from climate.db import allocations, leases, outbox, resources
 from climate.db.allocations import Held
-from climate.manager.admission import Wanted, admit, rows
-from climate.manager.leases import new_event, requirement_of, taken_window
+from climate.manager.admission import admit, rows
+from climate.manager.leases import new_event
+from climate.manager.requests import requirement_of, taken_window
 from climate.manager.runtime import Runtime
+from climate.manager.search import Wanted
 
 LOG = logging.getLogger(__name__)
 

@@ -6,19 +6,15 @@ are written together or not at all.
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core import query as expressions
 from climate.core import wire
 from climate.core.errors import InvalidDate
 from climate.core.lease import Event, Lease, Reservation
 from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
-from climate.core.requirement import Requirement
 from climate.core.schedule import (
     BEFORE_END,
     BEFORE_START,
@@ -31,9 +27,17 @@ from climate.core.schedule import (
 )
 from climate.core.settings import Settings
 from climate.core.window import Window
-from climate.db import allocations, events, leases, outbox, resources
-from climate.manager.admission import Wanted, admit, rows
+from climate.db import allocations, events, leases, outbox
+from climate.manager.admission import Shortage, admit, rows
+from climate.manager.refusal import explained
+from climate.manager.requests import (
+    ReservationRequest,
+    check_properties,
+    requirement_of,
+    taken_window,
+)
 from climate.manager.runtime import Runtime
+from climate.manager.search import Wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +46,6 @@ class Owner:
 
     user_id: str
     project_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservationRequest:
-    """One thing asked for; ``params`` were checked by the plugin's schema."""
-
-    resource_type: str
-    params: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +83,11 @@ def create(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Lease:
         allocations.take(session, rows(wanted, taken, busy))
         outbox.write(session, "lease.create", wire.payload(lease), now)
 
-    runtime.database.write(work)
+    try:
+        runtime.database.write(work)
+    except Shortage as shortage:
+        with runtime.database.read() as session:
+            raise explained(runtime, session, shortage, lease, can_move=True) from None
     runtime.wakeup.hint()
     return lease
 
@@ -141,29 +141,6 @@ def has_begun(lease: Lease) -> bool:
     start = lease.event(START)
     untouched = start is not None and start.status is EventStatus.UNDONE and start.attempt == 0
     return not (lease.status is LeaseStatus.PENDING and untouched)
-
-
-def requirement_of(runtime: Runtime, reservation: Reservation) -> Requirement:
-    """Return what admission must find for a reservation."""
-    return runtime.plugin(reservation.resource_type).requirement(reservation.params)
-
-
-def check_properties(
-    session: Session, runtime: Runtime, requirements: Sequence[Requirement]
-) -> None:
-    """Raise InvalidQuery if an expression names a property that no resource of its type has."""
-    for requirement in requirements:
-        if expressions.names(requirement.query):
-            known = {
-                found.name for found in resources.definitions(session, requirement.resource_type)
-            }
-            native = runtime.plugin(requirement.resource_type).native_properties
-            expressions.check_names(requirement.query, known | native)
-
-
-def taken_window(window: Window, now: datetime, settings: Settings) -> Window:
-    """Return the span resources are taken for: not the past, and with cleaning time."""
-    return Window(max(window.start, now), window.end).busy(settings.cleaning_time)
 
 
 def new_event(lease_id: str, planned: Planned, now: datetime) -> Event:

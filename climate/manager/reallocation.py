@@ -20,9 +20,10 @@ from climate.core.window import Window
 from climate.db import allocations, capacity
 from climate.db.allocations import Held
 from climate.db.engine import LostRace, is_patient
-from climate.manager.admission import Search, Wanted, admit, allocation_rows, rows
-from climate.manager.leases import check_properties, requirement_of, taken_window
+from climate.manager.admission import Shortage, admit, allocation_rows, rows
+from climate.manager.requests import check_properties, requirement_of, taken_window
 from climate.manager.runtime import Runtime
+from climate.manager.search import Search, Wanted
 
 
 def reallocate(
@@ -142,7 +143,7 @@ def _wanted(
         fitting = allocations.still_free(session, needs, busy, has, failing_too=started)
         kept = _kept(needs, {one: count for one, count in has.items() if one in fitting}, left)
         if started and sum(kept.values()) < sum(has.values()):
-            raise _still_in_use(id_, sum(has.values()), sum(kept.values()))
+            raise _still_in_use(id_, needs, has, sum(kept.values()))
         want = Wanted(reservation_id=id_, requirement=needs, kept=kept)
         found.append(want if id_ in growing else _no_more(want))
     return found
@@ -167,11 +168,17 @@ def _no_more(want: Wanted) -> Wanted:
     return replace(want, requirement=replace(want.requirement, maximum=maximum))
 
 
-def _still_in_use(reservation_id: str, held: int, kept: int) -> NotEnoughResources:
-    return NotEnoughResources(
-        f"Not enough hosts available: reservation {reservation_id} is in use with {held} hosts,"
+def _still_in_use(id_: str, needs: Requirement, has: Units, kept: int) -> Shortage:
+    held = sum(has.values())
+    in_use = replace(needs, minimum=held, maximum=held)
+    return Shortage(
+        f"Not enough hosts available: reservation {id_} is in use with {held} hosts,"
         f" of which it could keep only {kept} (the others are booked by somebody else then,"
-        " do not match, or are more than max)"
+        " do not match, or are more than max)",
+        [Wanted(reservation_id=id_, requirement=in_use)],
+        0,
+        {"asked": held, "matching": held, "free": kept},
+        has,
     )
 
 

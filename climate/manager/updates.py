@@ -19,6 +19,7 @@ from climate.core.change import (
     changed_window,
     check_changeable,
     check_resource_type,
+    has_started,
     moved,
 )
 from climate.core.errors import InvalidInput
@@ -34,8 +35,10 @@ from climate.core.schedule import (
     plan,
 )
 from climate.db import events, leases, outbox
+from climate.manager.admission import Shortage
 from climate.manager.leases import new_event
 from climate.manager.reallocation import reallocate
+from climate.manager.refusal import explained
 from climate.manager.runtime import Runtime
 
 
@@ -94,7 +97,11 @@ def _apply(
     window = changed_window(lease, change.dates, now)
     notices = changed_notices(lease, change.dates, window)
     reservations = _changed_reservations(runtime, lease, change.reservations)
-    grown = reallocate(runtime, session, lease, reservations, window, now)
+    try:
+        grown = reallocate(runtime, session, lease, reservations, window, now)
+    except Shortage as shortage:
+        wished, can_move = replace(lease, window=window), not has_started(lease, now)
+        raise explained(runtime, session, shortage, wished, can_move=can_move) from None
     for old, new in zip(lease.reservations, reservations, strict=True):
         if old.params != new.params:
             leases.set_reservation(session, new.id, now, params=dict(new.params))

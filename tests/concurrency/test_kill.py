@@ -17,7 +17,8 @@ from climate.core.schedule import END, START
 from climate.db.tables import EventRow, LeaseRow, OutboxRow, RelayRow
 from climate.manager import hosts, leases, updates
 from climate.manager.dispatcher import Dispatcher
-from climate.manager.leases import LeaseRequest, Owner, ReservationRequest
+from climate.manager.leases import LeaseRequest, Owner
+from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
 from climate.manager.updates import LeaseChange
 from tests.process import Program, eventually, running, write_config

@@ -11,7 +11,7 @@ from climate import service as parts
 from climate import serving
 from climate.db import schema
 from climate.service import Manager
-from tests.clients import moment
+from tests.clients import at, moment
 from tests.conftest import MakeStory
 from tests.process import Service, eventually, free_port
 from tests.service import Story
@@ -87,8 +87,9 @@ def test_every_name_of_the_loopback_can_be_listened_on(host: str, make_story: Ma
 def test_a_heads_up_tells_the_seconds_that_are_left(
     service: Service, lease: dict[str, Any]
 ) -> None:
-    soon = (dt.datetime.now(dt.UTC) + dt.timedelta(minutes=20)).strftime("%Y-%m-%d %H:%M")
-    service.ok("PUT", f"/v1/leases/{lease['id']}", {"start_date": soon})
+    now = dt.datetime.now(dt.UTC)
+    dates = {"start_date": at(now, 20), "end_date": at(now, 50)}
+    service.ok("PUT", f"/v1/leases/{lease['id']}", dates)
     eventually(lambda: len(service.told(lease["id"])) == 3, "the heads-up")
     [heads_up] = [
         found

@@ -18,7 +18,8 @@ from climate.core.change import Change
 from climate.core.errors import NotFound
 from climate.core.lease import Lease
 from climate.manager import leases, updates
-from climate.manager.leases import LeaseRequest, Owner, ReservationRequest
+from climate.manager.leases import LeaseRequest, Owner
+from climate.manager.requests import ReservationRequest
 from climate.manager.updates import LeaseChange, ReservationChange
 
 

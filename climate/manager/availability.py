@@ -1,0 +1,150 @@
+"""When could I have this? What is free over a span, and windows that would be admitted now.
+
+Nothing is locked or promised: an offer may be gone when it is asked for. Of a type with very many
+resources a sample is looked at, so that an answer costs about the same however many there are:
+what is offered would be admitted, but something sooner may exist.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from itertools import islice
+
+from sqlalchemy.orm import Session
+
+from climate.core import calendar
+from climate.core.calendar import Starts, Step
+from climate.core.errors import InvalidDate
+from climate.core.requirement import Requirement
+from climate.core.window import Window
+from climate.db import allocations
+from climate.db import calendar as bookings
+from climate.manager.admission import would_admit
+from climate.manager.requests import ReservationRequest, check_properties, requirement_of
+from climate.manager.runtime import Runtime
+from climate.manager.search import Wanted
+
+# The longest span that is looked at.
+MAX_SPAN = timedelta(days=366)
+# Resources of a type that are looked at when windows are searched.
+SAMPLE = 2_000
+# Most searches are over soon: later weeks are looked at only if the first have nothing.
+_CHUNKS = (timedelta(days=7), timedelta(days=28))
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A window that would be admitted now; it may start as late as ``latest_start``."""
+
+    window: Window
+    latest_start: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """What is needed at once, for how long, and between when."""
+
+    requirements: Sequence[Requirement]
+    length: timedelta
+    within: Window
+
+
+def free_over(runtime: Runtime, request: ReservationRequest, span: Window) -> list[Step]:
+    """Return how much of what is asked for is free at each instant of ``span``.
+
+    Counted in units of the request: hosts, instances. Each instant is looked at by itself: who
+    wants to stay must search. Raises InvalidDate, InvalidQuery, UnsupportedResourceType.
+    """
+    _check(span)
+    requirement = requirement_of(runtime, request)
+    with runtime.database.read() as session:
+        check_properties(session, runtime, [requirement])
+        ids = allocations.matching(session, requirement, limit=None, rotation=0.0)
+        return calendar.free_over(
+            requirement, bookings.timelines(session, requirement, ids, span), span
+        )
+
+
+def search(
+    runtime: Runtime,
+    requests: Sequence[ReservationRequest],
+    length: timedelta,
+    within: Window,
+    limit: int,
+) -> list[Offer]:
+    """Return up to ``limit`` windows in which all requests fit for ``length``, soonest first.
+
+    Raises InvalidDate, InvalidQuery, UnsupportedResourceType.
+    """
+    _check(within)
+    if not timedelta(0) < length <= within.end - within.start:
+        raise InvalidDate("The duration must be more than nothing and fit between start and end")
+    requirements = [requirement_of(runtime, request) for request in requests]
+    with runtime.database.read() as session:
+        check_properties(session, runtime, requirements)
+        sought = Sought(requirements, length, within)
+        return list(islice(offers(runtime, session, sought), limit))
+
+
+def offers(
+    runtime: Runtime, session: Session, sought: Sought, sample: int = SAMPLE
+) -> Iterator[Offer]:
+    """Yield windows in which what is sought would be admitted now, soonest first."""
+    begin = _ceil(max(sought.within.start, runtime.clock.now()))
+    rotation = runtime.rng.random()
+    ids = [
+        allocations.matching(session, requirement, limit=sample, rotation=rotation)
+        for requirement in sought.requirements
+    ]
+    wanted = [
+        Wanted(reservation_id=str(index), requirement=requirement)
+        for index, requirement in enumerate(sought.requirements)
+    ]
+    busy = sought.length + runtime.settings.cleaning_time
+    latest_before = None
+    for part in _parts(begin, sought.within.end - sought.length):
+        for first, latest in _starts(session, sought.requirements, ids, busy, part):
+            start = _ceil(first)
+            is_new = first != latest_before and start <= latest
+            latest_before = latest
+            if is_new and would_admit(session, wanted, Window(start, start + busy), rotation):
+                yield Offer(Window(start, start + sought.length), latest)
+
+
+def _starts(
+    session: Session,
+    requirements: Sequence[Requirement],
+    ids: Sequence[Sequence[int]],
+    busy: timedelta,
+    part: Starts,
+) -> list[Starts]:
+    """Return the starts in ``part`` that suit each requirement, were it alone."""
+    span = Window(part[0], part[1] + busy)
+    found = (
+        calendar.starts(
+            requirement, bookings.timelines(session, requirement, some, span), busy, part
+        )
+        for requirement, some in zip(requirements, ids, strict=True)
+    )
+    return reduce(calendar.both, found, [part])
+
+
+def _check(span: Window) -> None:
+    if span.end - span.start > MAX_SPAN:
+        raise InvalidDate(f"At most {MAX_SPAN.days} days can be looked at, ask for less")
+
+
+def _parts(begin: datetime, last: datetime) -> Iterator[Starts]:
+    """Cut the possible starts into spans to look at one after the other."""
+    for length in (*_CHUNKS, MAX_SPAN):
+        if begin > last:
+            return
+        yield begin, min(begin + length, last)
+        begin += length
+
+
+def _ceil(moment: datetime) -> datetime:
+    """Return the next whole second, which is what clients can say."""
+    return datetime.fromtimestamp(math.ceil(moment.timestamp()), UTC)

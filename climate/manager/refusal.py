@@ -1,0 +1,236 @@
+"""Why a lease was refused, and what would be admitted instead.
+
+Looked at after the refusal and outside its transaction, on a sample of the resources that match:
+the explanation must not cost more than the refusal. Own leases in the way are named, of others
+only the times are told.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from climate.core import calendar
+from climate.core.errors import NotEnoughResources
+from climate.core.lease import Lease
+from climate.core.query import Everything
+from climate.core.requirement import Requirement
+from climate.core.window import Window
+from climate.db import allocations
+from climate.db import calendar as bookings
+from climate.db.calendar import Blocker
+from climate.manager.admission import Shortage, would_admit
+from climate.manager.availability import Sought, offers
+from climate.manager.requests import taken_window
+from climate.manager.runtime import Runtime
+from climate.manager.search import Search, Wanted
+
+# Resources that are looked at, and how far ahead something later is looked for.
+_SAMPLE = 200
+_AHEAD = timedelta(days=28)
+_BLOCKERS = 5
+_ALTERNATIVES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A lease like the one refused that would be admitted now, and how it differs."""
+
+    differs: str
+    window: Window
+    units: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as clients see it."""
+        return {
+            "differs": self.differs,
+            "start": _utc(self.window.start),
+            "end": _utc(self.window.end),
+            "amount": self.units,
+        }
+
+    def sentence(self) -> str:
+        """Return it as part of a sentence."""
+        window = f"from {_minute(self.window.start)} to {_minute(self.window.end)}"
+        return {
+            "later": f"later, {window}",
+            "shorter": f"shorter, {window}",
+            "fewer": f"fewer, {self.units}",
+            "other": "with other properties",
+        }[self.differs]
+
+
+def explained(
+    runtime: Runtime, session: Session, shortage: Shortage, lease: Lease, *, can_move: bool
+) -> NotEnoughResources:
+    """Return the refusal with all that helps: numbers, what is in the way, alternatives.
+
+    ``lease`` is as it was to be. Its own bookings, if it has any, are not there in ``session``.
+    """
+    look = _Look(runtime, session, shortage, lease, can_move=can_move)
+    project_id = lease.project_id
+    in_the_way = look.blockers()
+    found = look.alternatives()
+    mine = [one for one in in_the_way if one.project_id == project_id]
+    others = [one for one in in_the_way if one.project_id != project_id]
+    parts = [shortage.message]
+    if mine:
+        parts.append(f"Taken by your own {', '.join(_named(one) for one in mine)}")
+    if others:
+        parts.append(f"Taken by others {', '.join(_span(one.window) for one in others)}")
+    if found:
+        parts.append(f"What would fit now: {'; '.join(one.sentence() for one in found)}")
+    details = {
+        **shortage.details,
+        "blocked_by": [_blocker(one, project_id) for one in in_the_way],
+        "alternatives": [one.as_json() for one in found],
+    }
+    return NotEnoughResources(". ".join(parts), details)
+
+
+class _Look:
+    """A look around after a refusal."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        session: Session,
+        shortage: Shortage,
+        lease: Lease,
+        *,
+        can_move: bool,
+    ) -> None:
+        self._runtime = runtime
+        self._session = session
+        self._wanted = shortage.wanted
+        self._short = shortage.index
+        self._held = shortage.held
+        self._window = lease.window
+        self._project_id = lease.project_id
+        now = runtime.clock.now()
+        self._can_move = can_move
+        self._busy = taken_window(lease.window, now, runtime.settings)
+        self._rotation = runtime.rng.random()
+
+    @property
+    def _requirement(self) -> Requirement:
+        """What there is too little of (the first of all, if only together there is)."""
+        return self._wanted[self._short or 0].requirement
+
+    def blockers(self) -> list[Blocker]:
+        """Return some of the leases that have what was asked for."""
+        ids = self._matching(self._requirement)
+        if not ids:
+            return []
+        return bookings.blockers(self._session, ids, self._busy, self._project_id, _BLOCKERS)
+
+    def alternatives(self) -> list[Alternative]:
+        """Return what would be admitted now."""
+        others = [] if self._held else [self._later(), self._fewer(), self._other()]
+        found = [*others[:1], self._shorter(), *others[1:]]
+        return [one for one in found if one is not None][:_ALTERNATIVES]
+
+    def _later(self) -> Alternative | None:
+        if not self._can_move or not _is_before_the_end_of_time(self._window, _AHEAD):
+            return None
+        start = max(self._window.start, self._runtime.clock.now())
+        length = self._window.end - start
+        requirements = [want.requirement for want in self._wanted]
+        within = Window(start, start + _AHEAD + length)
+        sought = Sought(requirements, length, within)
+        for offer in islice(offers(self._runtime, self._session, sought, _SAMPLE), 1):
+            return Alternative("later", offer.window, self._requirement.minimum)
+        return None
+
+    def _shorter(self) -> Alternative | None:
+        ends = [self._lasting(want.requirement) for want in self._wanted]
+        end = min((end for end in ends if end is not None), default=None)
+        if end is None or None in ends:
+            return None
+        end = _floor(end - self._runtime.settings.cleaning_time)
+        if end <= max(self._window.start, self._runtime.clock.now()):
+            return None
+        window = Window(self._window.start, end)
+        if self._held:
+            return Alternative("shorter", window, self._requirement.minimum)
+        return self._if_admitted("shorter", window, self._wanted)
+
+    def _fewer(self) -> Alternative | None:
+        if self._short is None:
+            return None
+        search = Search(self._session, self._wanted, self._busy, self._rotation)
+        while search.look():
+            pass
+        there = search.nearest(self._short)
+        if not 0 < there < self._requirement.minimum:
+            return None
+        fewer = replace(self._requirement, minimum=there, maximum=there)
+        return self._if_admitted("fewer", self._window, self._with(fewer))
+
+    def _other(self) -> Alternative | None:
+        if isinstance(self._requirement.query, Everything):
+            return None
+        other = replace(self._requirement, query=Everything())
+        return self._if_admitted("other", self._window, self._with(other))
+
+    def _with(self, requirement: Requirement) -> list[Wanted]:
+        changed = list(self._wanted)
+        changed[self._short or 0] = replace(changed[self._short or 0], requirement=requirement)
+        return changed
+
+    def _if_admitted(
+        self, differs: str, window: Window, wanted: Sequence[Wanted]
+    ) -> Alternative | None:
+        busy = taken_window(window, self._runtime.clock.now(), self._runtime.settings)
+        if not would_admit(self._session, wanted, busy, self._rotation):
+            return None
+        return Alternative(differs, window, wanted[self._short or 0].requirement.minimum)
+
+    def _lasting(self, requirement: Requirement) -> datetime | None:
+        there = bookings.timelines(
+            self._session, requirement, self._matching(requirement), self._busy
+        )
+        return calendar.lasting(requirement, there, self._busy.start, self._busy.end)
+
+    def _matching(self, requirement: Requirement) -> Sequence[int]:
+        if self._held:
+            return self._held
+        return allocations.matching(
+            self._session, requirement, limit=_SAMPLE, rotation=self._rotation
+        )
+
+
+def _is_before_the_end_of_time(window: Window, ahead: timedelta) -> bool:
+    """Tell whether a lease of that length could be so much later: calendars end in 9999."""
+    length = window.end - window.start
+    return window.end < datetime.max.replace(tzinfo=UTC) - length - 2 * ahead
+
+
+def _blocker(one: Blocker, project_id: str) -> dict[str, Any]:
+    window = {"start": _utc(one.window.start), "end": _utc(one.window.end)}
+    if one.project_id != project_id:
+        return window
+    return {"lease_id": one.lease_id, "lease_name": one.lease_name, **window}
+
+
+def _named(one: Blocker) -> str:
+    return f"lease {one.lease_name} ({one.lease_id}) {_span(one.window)}"
+
+
+def _span(window: Window) -> str:
+    return f"from {_minute(window.start)} to {_minute(window.end)}"
+
+
+def _minute(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M}"
+
+
+def _utc(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _floor(moment: datetime) -> datetime:
+    return moment.replace(second=0, microsecond=0)

@@ -1,0 +1,58 @@
+"""What is asked for, as admission needs it: requirements, checked, and the span they are for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from sqlalchemy.orm import Session
+
+from climate.core import query as expressions
+from climate.core.requirement import Requirement
+from climate.core.settings import Settings
+from climate.core.window import Window
+from climate.db import resources
+from climate.manager.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationRequest:
+    """One thing asked for; ``params`` were checked by the plugin's schema."""
+
+    resource_type: str
+    params: Mapping[str, Any]
+
+
+class Asked(Protocol):
+    """A reservation, made or asked for."""
+
+    @property
+    def resource_type(self) -> str:
+        """What kind of thing."""
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """Which and how many."""
+
+
+def requirement_of(runtime: Runtime, asked: Asked) -> Requirement:
+    """Return what admission must find; raises UnsupportedResourceType."""
+    return runtime.plugin(asked.resource_type).requirement(asked.params)
+
+
+def check_properties(
+    session: Session, runtime: Runtime, requirements: Sequence[Requirement]
+) -> None:
+    """Raise InvalidQuery if an expression names a property that no resource of its type has."""
+    for requirement in requirements:
+        if expressions.names(requirement.query):
+            known = {
+                found.name for found in resources.definitions(session, requirement.resource_type)
+            }
+            native = runtime.plugin(requirement.resource_type).native_properties
+            expressions.check_names(requirement.query, known | native)
+
+
+def taken_window(window: Window, now: datetime, settings: Settings) -> Window:
+    """Return the span resources are taken for: not the past, and with cleaning time."""
+    return Window(max(window.start, now), window.end).busy(settings.cleaning_time)

@@ -1,0 +1,118 @@
+"""When something is free, against a look at every hour."""
+
+import datetime as dt
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from climate.core.calendar import Booking, Starts, Timeline, both, free_over, lasting, starts
+from climate.core.query import Everything
+from climate.core.requirement import Layout, Requirement
+from climate.core.window import Window
+from tests.conftest import NOON
+
+HOUR = dt.timedelta(hours=1)
+LAST = 12
+
+
+def hour(number: float) -> dt.datetime:
+    return NOON + number * HOUR
+
+
+bookings = st.builds(
+    lambda start, length, share, amount: Booking(
+        hour(start), hour(start + length), "VCPU" if share else None, amount if share else 0
+    ),
+    st.integers(-3, LAST),
+    st.integers(1, 6),
+    st.booleans(),
+    st.integers(1, 3),
+)
+timelines = st.lists(
+    st.builds(
+        Timeline,
+        st.fixed_dictionaries({"VCPU": st.integers(0, 6)}),
+        st.lists(bookings, max_size=4),
+    ),
+    max_size=3,
+)
+requirements = st.builds(
+    lambda count, amount, layout: Requirement(
+        "host", count, count, Everything(), {"VCPU": amount} if amount else {}, layout
+    ),
+    st.integers(1, 4),
+    st.integers(0, 2),
+    st.sampled_from(Layout),
+)
+
+
+def _units(requirement: Requirement, timeline: Timeline, begin: int, end: int) -> int:
+    """Return how many units fit from hour to hour, looking at each hour in between."""
+    room = 100
+    for number in range(begin, end):
+        present = [b for b in timeline.bookings if b.start <= hour(number) < b.end]
+        if any(b.resource_class is None or requirement.is_whole for b in present):
+            return 0
+        for name, amount in requirement.amounts.items():
+            left = timeline.capacity[name] - sum(b.amount for b in present)
+            room = min(room, max(0, left) // amount)
+    apart = requirement.is_whole or requirement.layout is Layout.APART
+    return min(room, 1) if apart else room
+
+
+def _fits(requirement: Requirement, there: list[Timeline], begin: int, end: int) -> bool:
+    units = [_units(requirement, timeline, begin, end) for timeline in there]
+    together = requirement.layout is Layout.TOGETHER and not requirement.is_whole
+    return (max(units, default=0) if together else sum(units)) >= requirement.minimum
+
+
+@given(requirement=requirements, there=timelines, length=st.integers(1, 5))
+def test_starts_are_exactly_those_where_it_fits(
+    requirement: Requirement, there: list[Timeline], length: int
+) -> None:
+    found = starts(requirement, there, length * HOUR, (hour(0), hour(LAST)))
+    possible = {
+        number
+        for number in range(LAST + 1)
+        if any(begin <= hour(number) <= end for begin, end in found)
+    }
+    assert possible == {
+        number for number in range(LAST + 1) if _fits(requirement, there, number, number + length)
+    }
+    assert found == sorted(found)
+
+
+@given(requirement=requirements, there=timelines)
+def test_the_free_units_of_each_hour(requirement: Requirement, there: list[Timeline]) -> None:
+    steps = free_over(requirement, there, Window(hour(0), hour(LAST)))
+    assert steps[0].window.start == hour(0)
+    assert steps[-1].window.end == hour(LAST)
+    for number in range(LAST):
+        free = [one.free for one in steps if one.window.start <= hour(number) < one.window.end]
+        assert free == [sum(_units(requirement, one, number, number + 1) for one in there)]
+
+
+@given(requirement=requirements, there=timelines)
+def test_how_long_it_lasts_from_now(requirement: Requirement, there: list[Timeline]) -> None:
+    end = lasting(requirement, there, hour(0), hour(LAST))
+    lengths = [n for n in range(1, LAST + 1) if _fits(requirement, there, 0, n)]
+    assert end == (hour(max(lengths)) if lengths else None)
+
+
+def test_a_gap_just_long_enough_is_a_start() -> None:
+    there = [Timeline({}, [Booking(hour(0), hour(2)), Booking(hour(5), hour(6))])]
+    one = Requirement("host", 1, 1, Everything())
+    assert starts(one, there, 3 * HOUR, (hour(0), hour(4))) == [(hour(2), hour(2))]
+    assert starts(one, there, 2 * HOUR, (hour(0), hour(4))) == [(hour(2), hour(3))]
+    assert starts(one, there, 4 * HOUR, (hour(0), hour(4))) == []
+
+
+def test_who_needs_nothing_can_always_start() -> None:
+    nothing = Requirement("host", 0, 0, Everything())
+    assert starts(nothing, [], HOUR, (hour(0), hour(4))) == [(hour(0), hour(4))]
+
+
+def test_several_need_a_time_that_suits_all() -> None:
+    some: list[Starts] = [(hour(0), hour(2)), (hour(4), hour(6))]
+    assert both(some, [(hour(1), hour(5))]) == [(hour(1), hour(2)), (hour(4), hour(5))]
+    assert both(some, [(hour(3), hour(3))]) == []
