@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Protocol
 from marshmallow import ValidationError, fields, post_load, validate, validates_schema
 from oslo_config.cfg import ConfigOpts
 
-from climate.core import query as expressions
 from climate.core.errors import Conflict, InvalidQuery, NotFound
+from climate.core.expression import parse
 from climate.core.lease import Lease, Reservation, Resource
+from climate.core.query import both
 from climate.core.requirement import Requirement
 from climate.plugins.base import (
     Difference,
@@ -92,7 +93,7 @@ class Expression(fields.Field[str]):
 
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> str:  # noqa: ANN401
         try:
-            expressions.parse(value)
+            parse(value)
         except InvalidQuery as error:
             raise InvalidQuery(f"{error.message} (in {self.name})") from None
         if value is None:
@@ -164,9 +165,9 @@ class HostPlugin(ResourcePlugin):
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
         """Hosts that match both expressions; either may ask about either kind of property."""
-        query = expressions.both(
-            expressions.parse(params["hypervisor_properties"]),
-            expressions.parse(params["resource_properties"]),
+        query = both(
+            parse(params["hypervisor_properties"]),
+            parse(params["resource_properties"]),
         )
         return Requirement(self.resource_type, params["min"], params["max"], query)
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Protocol
 from marshmallow import ValidationError, fields, post_load, validates_schema
 from oslo_config.cfg import ConfigOpts
 
-from climate.core import query as expressions
 from climate.core.errors import Conflict
+from climate.core.expression import parse
 from climate.core.lease import Lease, Reservation, Resource
 from climate.core.requirement import Layout, Requirement
 from climate.plugins.base import Found, RequestSchema, ResourcePlugin, Turn
@@ -106,7 +106,7 @@ class InstancePlugin(ResourcePlugin):
             HostPlugin.resource_type,
             params["amount"],
             params["amount"],
-            expressions.parse(params["resource_properties"]),
+            parse(params["resource_properties"]),
             {name: amount for name, amount in sizes.items() if amount},
             _LAYOUTS[params["affinity"]],
         )

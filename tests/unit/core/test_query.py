@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from climate.core.errors import InvalidQuery
+from climate.core.expression import MAX_CONDITIONS, MAX_DEPTH, parse
 from climate.core.query import (
-    MAX_CONDITIONS,
-    MAX_DEPTH,
     And,
     Compare,
     Everything,
@@ -23,7 +22,6 @@ from climate.core.query import (
     check_names,
     matches,
     names,
-    parse,
 )
 
 HOST = {

@@ -8,9 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.orm import Session
 
+from climate.core.expression import MAX_CONDITIONS, MAX_DEPTH, parse
 from climate.core.query import (
-    MAX_CONDITIONS,
-    MAX_DEPTH,
     And,
     Compare,
     Everything,
@@ -22,7 +21,6 @@ from climate.core.query import (
     Query,
     as_number,
     matches,
-    parse,
 )
 from climate.db.engine import Database
 from climate.db.property_filter import clause
