@@ -18,6 +18,8 @@ from climate.core.quoting import cut
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 Op = Literal["==", "!=", ">=", "<=", ">", "<"]
+# What is compared: numbers if both are some and else text, or the one or the other alone.
+Kind = Literal["either", "text", "number"]
 
 # Also applied to SQL columns, so that both ways to evaluate an expression share one table.
 COMPARE: Mapping[Op, Callable[[Any, Any], Any]] = {
@@ -54,11 +56,17 @@ class Everything:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """One comparison; ``at`` says where in the expression the name stood."""
+    """One comparison; ``at`` says where in the expression the name stood.
+
+    Of kind "text" it is by code point whatever both look like; of kind "number", for which
+    ``value`` must be one, a property that is none never matches. ``value`` may stand for absence
+    only with "either".
+    """
 
     op: Op
     name: str
     value: Operand
+    kind: Kind = "either"
     at: str = field(default="", compare=False, repr=False)
 
 
@@ -68,6 +76,15 @@ class In:
 
     name: str
     values: tuple[Operand, ...]
+    at: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """The property is there, and ``text`` (not empty) is somewhere in it."""
+
+    name: str
+    text: str
     at: str = field(default="", compare=False, repr=False)
 
 
@@ -92,7 +109,7 @@ class Not:
     part: "Query"
 
 
-Query = Everything | Compare | In | And | Or | Not
+Query = Everything | Compare | In | Contains | And | Or | Not
 
 
 def matches(query: Query, properties: Mapping[str, str]) -> bool:
@@ -101,14 +118,15 @@ def matches(query: Query, properties: Mapping[str, str]) -> bool:
         case Everything():
             return True
         case Compare():
-            return _holds(query.op, properties.get(query.name), query.value)
+            return _holds(query, properties.get(query.name))
         case In():
             found = properties.get(query.name)
-            return any(_holds("==", found, value) for value in query.values)
-        case And():
-            return all(matches(part, properties) for part in query.parts)
-        case Or():
-            return any(matches(part, properties) for part in query.parts)
+            return any(_holds(Compare("==", query.name, value), found) for value in query.values)
+        case Contains():
+            return query.text in properties.get(query.name, "")
+        case And() | Or():
+            verdicts = (matches(part, properties) for part in query.parts)
+            return all(verdicts) if isinstance(query, And) else any(verdicts)
         case Not():
             return not matches(query.part, properties)
 
@@ -149,19 +167,20 @@ def as_number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _holds(op: Op, found: str | None, wanted: Operand) -> bool:
-    if wanted.is_null:
-        return (found is None) == (op == "==")
+def _holds(query: Compare, found: str | None) -> bool:
+    compare, wanted = COMPARE[query.op], query.value
+    if wanted.is_null and query.kind == "either":
+        return (found is None) == (query.op == "==")
     if found is None:
         return False
     here, there = as_number(found), wanted.number
-    if here is None or there is None:
-        return bool(COMPARE[op](found, wanted.text))
-    return bool(COMPARE[op](here, there))
+    if query.kind != "text" and here is not None and there is not None:
+        return bool(compare(here, there))
+    return query.kind != "number" and bool(compare(found, wanted.text))
 
 
-def _leaves(query: Query) -> Iterator[Everything | Compare | In]:
-    if isinstance(query, Everything | Compare | In):
+def _leaves(query: Query) -> Iterator[Everything | Compare | In | Contains]:
+    if isinstance(query, Everything | Compare | In | Contains):
         yield query
         return
     for part in (query.part,) if isinstance(query, Not) else query.parts:

@@ -6,14 +6,43 @@ compares by code point because of the collation of the column.
 """
 
 import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import aliased
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import GenericFunction
 
-from climate.core.query import COMPARE, And, Compare, Everything, In, Not, Op, Operand, Or, Query
+from climate.core.query import (
+    COMPARE,
+    And,
+    Compare,
+    Contains,
+    Everything,
+    In,
+    Not,
+    Operand,
+    Or,
+    Query,
+)
 from climate.db.tables import ResourceProperty
 
 ResourceId = sa.SQLColumnExpression[int]
 Condition = sa.ColumnElement[bool]
 Property = type[ResourceProperty]
+
+
+class _position(GenericFunction[int]):  # noqa: N801 - a function in SQL
+    """Where a text begins in another, from 1; 0 if it does not.
+
+    Not LIKE, which on SQLite does not tell upper from lower case.
+    """
+
+    inherit_cache = True
+    name = "instr"
+
+
+@compiles(_position, "postgresql")
+def _postgresql(element: _position, compiler: SQLCompiler, **kwargs: object) -> str:
+    return f"strpos{compiler.process(element.clause_expr, **kwargs)}"
 
 
 def clause(query: Query, resource_id: ResourceId) -> Condition:
@@ -25,20 +54,22 @@ def clause(query: Query, resource_id: ResourceId) -> Condition:
             return _compare(query, resource_id)
         case In():
             return _among(query, resource_id)
-        case And():
-            return sa.and_(*(clause(part, resource_id) for part in query.parts))
-        case Or():
-            return sa.or_(*(clause(part, resource_id) for part in query.parts))
+        case Contains():
+            found = aliased(ResourceProperty)
+            return _exists(found, query.name, resource_id, _position(found.value, query.text) > 0)
+        case And() | Or():
+            combine = sa.and_ if isinstance(query, And) else sa.or_
+            return combine(*(clause(part, resource_id) for part in query.parts))
         case Not():
             return sa.not_(clause(query.part, resource_id))
 
 
 def _compare(query: Compare, resource_id: ResourceId) -> Condition:
     found = aliased(ResourceProperty)
-    if query.value.is_null:
+    if query.value.is_null and query.kind == "either":
         present = _exists(found, query.name, resource_id, sa.true())
         return sa.not_(present) if query.op == "==" else present
-    return _exists(found, query.name, resource_id, _holds(found, query.op, query.value))
+    return _exists(found, query.name, resource_id, _holds(found, query))
 
 
 def _among(query: In, resource_id: ResourceId) -> Condition:
@@ -54,10 +85,13 @@ def _among(query: In, resource_id: ResourceId) -> Condition:
     return sa.or_(any_of, absent)
 
 
-def _holds(found: Property, op: Op, wanted: Operand) -> Condition:
-    compare = COMPARE[op]
+def _holds(found: Property, query: Compare) -> Condition:
+    compare, wanted = COMPARE[query.op], query.value
     as_text: Condition = compare(found.value, wanted.text)
-    if wanted.number is None:
+    if query.kind == "number":
+        by_number: Condition = compare(found.number, wanted.number)
+        return by_number
+    if query.kind == "text" or wanted.number is None:
         return as_text
     return sa.or_(compare(found.number, wanted.number), sa.and_(found.number.is_(None), as_text))
 

@@ -12,6 +12,7 @@ from climate.core.expression import MAX_CONDITIONS, MAX_DEPTH, parse
 from climate.core.query import (
     And,
     Compare,
+    Contains,
     Everything,
     In,
     Not,
@@ -46,6 +47,7 @@ _VALUES = st.one_of(
 )
 _HOSTS = st.lists(st.dictionaries(_NAMES, _VALUES), min_size=1, max_size=6)
 _OPERANDS = _VALUES.filter(bool).map(Operand)
+_NUMBERS = _OPERANDS.filter(lambda operand: operand.number is not None)
 _NULL = st.just(Operand("null"))
 _LEAVES = st.one_of(
     st.builds(Compare, st.sampled_from(get_args(Op)), _NAMES, _OPERANDS).filter(
@@ -53,6 +55,9 @@ _LEAVES = st.one_of(
     ),
     st.builds(Compare, st.sampled_from(["==", "!="]), _NAMES, _NULL),
     st.builds(In, _NAMES, st.lists(_OPERANDS | _NULL, min_size=1, max_size=4).map(tuple)),
+    st.builds(Compare, st.sampled_from(get_args(Op)), _NAMES, _OPERANDS, st.just("text")),
+    st.builds(Compare, st.sampled_from(get_args(Op)), _NAMES, _NUMBERS, st.just("number")),
+    st.builds(Contains, _NAMES, _VALUES.filter(bool)),
     st.just(Everything()),
 )
 _QUERIES: st.SearchStrategy[Query] = st.recursive(
@@ -119,6 +124,38 @@ def test_every_value_is_found_and_ordered_as_python_does(session: Session) -> No
             assert _selected(session, query) == {
                 id_ for id_, properties in stored.items() if matches(query, properties)
             }, (op, value)
+
+
+@pytest.mark.parametrize("part", ["a", "A", "á", " ", "%", "_", "\\", "'", "1", "ß", "\uffff"])
+def test_a_part_is_found_as_python_finds_it(session: Session, part: str) -> None:
+    values = [
+        "a",
+        "A b",
+        "xá",
+        "x a\u0301",
+        "50%",
+        "5_0",
+        "c:\\d",
+        "it's",
+        "16",
+        "ss ß",
+        "\uffff",
+        "",
+    ]
+    stored = _store(session, [{"x": value} for value in values] + [{"x": ""}, {}])
+    query = Contains("x", part)
+    expected = {id_ for id_, properties in stored.items() if matches(query, properties)}
+    assert _selected(session, query) == expected
+    assert _selected(session, Not(query)) == stored.keys() - expected
+
+
+def test_as_text_and_as_numbers_differ(session: Session) -> None:
+    _store(session, [{"x": "9"}, {"x": "16"}, {"x": "16.0"}, {"x": "many"}, {"x": "null"}, {}])
+    assert _selected(session, Compare("<", "x", Operand("9"), "text")) == {2, 3}
+    assert _selected(session, Compare(">=", "x", Operand("9"), "number")) == {1, 2, 3}
+    assert _selected(session, Compare("!=", "x", Operand("16"), "number")) == {1}
+    assert _selected(session, Compare("==", "x", Operand("16"), "text")) == {2}
+    assert _selected(session, Compare("==", "x", Operand("null"), "text")) == {5}
 
 
 def test_a_statement_about_properties_keeps_its_own(session: Session) -> None:
