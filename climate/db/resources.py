@@ -158,6 +158,23 @@ def definitions(session: Session, resource_type: str) -> list[Property]:
     return [_property(row) for row in session.scalars(query)]
 
 
+def names_in_use(session: Session, resource_type: str, among: Collection[str]) -> set[str]:
+    """Return those names that are of a property of any resource of the type."""
+    names = sorted(among)
+    if not names:
+        return set()
+    used = [
+        sa.exists().where(
+            ResourceProperty.name == name,
+            ResourceProperty.resource_id == ResourceRow.id,
+            ResourceRow.type == resource_type,
+        )
+        for name in names
+    ]
+    answers = session.execute(sa.select(*used)).one()
+    return {name for name, is_used in zip(names, answers, strict=True) if is_used}
+
+
 def set_private(
     session: Session, resource_type: str, name: str, *, private: bool, now: datetime
 ) -> Property:
@@ -208,14 +225,22 @@ def _store(
 def _resources(session: Session, rows: Sequence[ResourceRow]) -> list[Resource]:
     properties: dict[int, dict[str, str]] = {row.id: {} for row in rows}
     native: dict[int, set[str]] = {row.id: set() for row in rows}
-    query = sa.select(ResourceProperty).order_by(ResourceProperty.name)
+    # Columns, not entities, and each name and short value once: there may be half a million.
+    query = sa.select(
+        ResourceProperty.resource_id,
+        ResourceProperty.name,
+        ResourceProperty.value,
+        ResourceProperty.native,
+    ).order_by(ResourceProperty.name)
+    once: dict[str, str] = {}
     ids = list(properties)
     for at in range(0, len(ids), _CHUNK):
         mine = ResourceProperty.resource_id.in_(ids[at : at + _CHUNK])
-        for found in session.scalars(query.where(mine)):
-            properties[found.resource_id][found.name] = found.value
-            if found.native:
-                native[found.resource_id].add(found.name)
+        for resource_id, name, value, from_cloud in session.execute(query.where(mine)):
+            known = once.setdefault(name, name)
+            properties[resource_id][known] = once.setdefault(value, value)
+            if from_cloud:
+                native[resource_id].add(known)
     return [
         Resource(
             id=row.id,
