@@ -22,7 +22,7 @@ from climate.core.query import (
     as_number,
     size,
 )
-from climate.core.quoting import cut, show
+from climate.core.quoting import quoted, show
 
 # An expression comes from outside and becomes part of one SQL statement: SQLite's parser gives up
 # at about 25 nested levels, and planning takes a millisecond for each condition or value of "in".
@@ -50,8 +50,7 @@ def parse(source: object) -> Query:
         query = _query(_decode(source), ())
         _check_size(query)
     except _Malformed as error:
-        echo = cut(source) if isinstance(source, str) else show(source)
-        raise InvalidQuery(f"Malformed requirements {echo}: {error}") from None
+        raise InvalidQuery(f"Malformed requirements {quoted(source)}: {error}") from None
     return query
 
 

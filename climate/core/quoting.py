@@ -6,6 +6,11 @@ import json
 _ECHO = 200
 
 
+def quoted(source: object) -> str:
+    """Return what was sent, as JSON text or decoded, as JSON, cut."""
+    return cut(source) if isinstance(source, str) else show(source)
+
+
 def show(value: object) -> str:
     """Return ``value`` as JSON, cut."""
     # It may be huge and deep: no more is encoded than can be shown (no piece is empty).

@@ -45,12 +45,12 @@ def check_properties(
 ) -> None:
     """Raise InvalidQuery if an expression names a property that no resource of its type has."""
     for requirement in requirements:
-        if expressions.names(requirement.query):
-            known = {
-                found.name for found in resources.definitions(session, requirement.resource_type)
-            }
-            native = runtime.plugin(requirement.resource_type).native_properties
-            expressions.check_names(requirement.query, known | native)
+        if asked := expressions.names(requirement.query):
+            resource_type = requirement.resource_type
+            known = {found.name for found in resources.definitions(session, resource_type)}
+            known |= runtime.plugin(resource_type).native_properties
+            known |= resources.names_in_use(session, resource_type, asked - known)
+            expressions.check_names(requirement.query, known)
 
 
 def taken_window(window: Window, now: datetime, settings: Settings) -> Window:

@@ -13,9 +13,9 @@ from marshmallow import ValidationError, fields, post_load, validate, validates_
 from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import Conflict, InvalidQuery, NotFound
-from climate.core.expression import parse
+from climate.core.extra_specs import RESOURCES, read
 from climate.core.lease import Lease, Reservation, Resource
-from climate.core.query import both
+from climate.core.query import And, Compare, Operand, Query, both
 from climate.core.requirement import Requirement
 from climate.plugins.base import (
     Difference,
@@ -32,6 +32,8 @@ from climate.plugins.loader import load_host_cloud
 # Bounds one request: hosts are locked, stored and reported one by one.
 MAX_HOSTS = 10_000
 BEFORE_END = ("", "default", "snapshot")
+# The properties that tell how much a host has of a resource class.
+_TOTALS = {"VCPU": "vcpus", "MEMORY_MB": "memory_mb", "DISK_GB": "local_gb"}
 
 
 class HostCloud(AuditedCloud, Protocol):
@@ -89,11 +91,11 @@ class WholeNumber(fields.Integer):
 
 
 class Expression(fields.Field[str]):
-    """A property expression, as text or JSON; kept as the text it was sent as."""
+    """A property expression or extra specs, as text or JSON; kept as the text it was sent as."""
 
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> str:  # noqa: ANN401
         try:
-            parse(value)
+            read(value)
         except InvalidQuery as error:
             raise InvalidQuery(f"{error.message} (in {self.name})") from None
         if value is None:
@@ -166,8 +168,8 @@ class HostPlugin(ResourcePlugin):
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
         """Hosts that match both expressions; either may ask about either kind of property."""
         query = both(
-            parse(params["hypervisor_properties"]),
-            parse(params["resource_properties"]),
+            _query(params["hypervisor_properties"]),
+            _query(params["resource_properties"]),
         )
         return Requirement(self.resource_type, params["min"], params["max"], query)
 
@@ -245,6 +247,19 @@ class HostPlugin(ResourcePlugin):
     def inventory(self) -> Iterable[Found]:
         """Return all hosts of the cloud that can be reserved."""
         return [host for host in self.cloud.hosts() if not host.refusal]
+
+
+def _query(source: str) -> Query:
+    """Read an expression or extra specs: a host is taken whole, so amounts are what it has."""
+    selector = read(source)
+    enough = (_at_least(name, amount) for name, amount in selector.amounts.items())
+    return And((selector.query, *enough)) if selector.amounts else selector.query
+
+
+def _at_least(resource_class: str, amount: int) -> Query:
+    key = f"{RESOURCES}{resource_class}"
+    name = _TOTALS.get(resource_class, key)
+    return Compare(">=", name, Operand(str(amount)), "number", f'in "{key}"')
 
 
 def _all(*steps: Callable[[], None]) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 from oslo_config.cfg import ConfigOpts
 
+from climate.core.extra_specs import PRESENT, RESOURCES, TRAIT
 from climate.core.lease import Inventory
 from climate.plugins.base import Found
 from climate.plugins.host_audit import Pool
@@ -242,9 +243,10 @@ class _World:
 
 
 def _host(number: int, down: Collection[str]) -> Found:
-    """Return host ``number``: every fourth is large."""
+    """Return host ``number``: every fourth is large, and has GPUs."""
     name = f"sim-{number}"
     vcpus = 64 if number % 4 == 0 else 16
+    traits = ["HW_CPU_X86_AVX2", *(["CUSTOM_GPU_HOST"] if number % 4 == 0 else [])]
     return Found(
         external_id=name,
         usable=name not in down,
@@ -265,5 +267,7 @@ def _host(number: int, down: Collection[str]) -> Found:
             "local_gb": "1000",
             "cpu_info": json.dumps({"arch": "x86_64", "topology": {"cores": vcpus}}),
             "availability_zone": "sim",
+            **{f"{TRAIT}{trait}": PRESENT for trait in traits},
+            **({f"{RESOURCES}CUSTOM_GPU": "2"} if number % 4 == 0 else {}),
         },
     )

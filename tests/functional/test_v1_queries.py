@@ -129,7 +129,8 @@ def test_a_malformed_expression_is_refused_and_quoted(story: Story) -> None:
         "5",
         "null",
         "true",
-        "{}",
+        '{"capabilities:vcpus": ">=8"}',
+        '{"capabilities:vcpus"',
         '"x"',
         '["==", "$vcpus"]',
         '["==", "$vcpus", "1", "2"]',
@@ -157,9 +158,77 @@ def test_a_malformed_expression_is_refused_and_quoted(story: Story) -> None:
 
 
 def test_json_that_is_no_expression_is_refused(story: Story) -> None:
-    for value in [5, True, {}, ["==", "vcpus", "4"]]:
+    for value in [5, True, {"==": None}, ["==", "vcpus", "4"]]:
         body = story.lease_body(reservations=[host_reservation(hypervisor_properties=value)])
         assert "hypervisor_properties" in story.refused(400, "POST", "/v1/leases", body)
+
+
+def test_extra_specs_of_a_flavor_select_the_hosts_they_describe(fleet: Story) -> None:
+    cases: list[tuple[dict[str, Any], list[str]]] = [
+        ({}, ALL),
+        ({"hw:cpu_policy": "dedicated", "quota:disk_io": "9", "group_policy": "none"}, ALL),
+        ({"capabilities:vcpus": ">= 64"}, ["sim-4"]),
+        ({"capabilities:vcpus_total": "<= 16"}, ["sim-1", "sim-2", "sim-3"]),
+        ({"capabilities:hypervisor_type": "s!= simulated"}, []),
+        ({"capabilities:hypervisor_hostname": "<or> sim-1 <or> sim-3"}, ["sim-1", "sim-3"]),
+        ({"capabilities:cpu_info": "<all-in> arch 64}}"}, ["sim-4"]),
+        # an operator's own properties, however they are asked for
+        ({"capabilities:slots": "= 9"}, ["sim-1", "sim-2", "sim-4"]),
+        ({"aggregate_instance_extra_specs:gpu": "True"}, ["sim-1", "sim-4"]),
+        ({"rack": "<in> r"}, ["sim-1", "sim-2", "sim-4"]),
+        ({"rack": "r 1 "}, ["sim-4"]),
+        # what Placement tells
+        ({"trait:HW_CPU_X86_AVX2": "required"}, ALL),
+        ({"trait:CUSTOM_GPU_HOST": "required"}, ["sim-4"]),
+        ({"trait:CUSTOM_GPU_HOST": "forbidden"}, ["sim-1", "sim-2", "sim-3"]),
+        ({"resources:VCPU": "17", "resources:MEMORY_MB": 1}, ["sim-4"]),
+        ({"resources:CUSTOM_GPU": "2", "resources:VCPU": "0"}, ["sim-4"]),
+        ({"resources:CUSTOM_GPU": "3"}, []),
+        ({"resources:DISK_GB": "1001"}, []),
+    ]
+    for specs, expected in cases:
+        assert hosts(fleet, json.dumps(specs)) == expected, specs
+    assert hosts(fleet, specs := {"trait:CUSTOM_GPU_HOST": "required"}) == ["sim-4"], specs
+
+
+def test_expressions_know_what_placement_tells(fleet: Story) -> None:
+    gpus = json.dumps(["or", ["==", "$trait:CUSTOM_GPU_HOST", True], ["==", "$rack", "R 1"]])
+    assert hosts(fleet, gpus) == ["sim-3", "sim-4"]
+    assert hosts(fleet, json.dumps([">=", "$resources:CUSTOM_GPU", 1])) == ["sim-4"]
+
+
+def test_an_operator_may_give_a_host_a_trait(fleet: Story) -> None:
+    query = json.dumps({"trait:CUSTOM_QUIET": "required"})
+    second = next(host_id for host_id, name in names(fleet).items() if name == "sim-2")
+    fleet.ok("PUT", f"/v1/os-hosts/{second}", {"trait:CUSTOM_QUIET": True})
+    assert hosts(fleet, query) == ["sim-2"]
+    fleet.ok("PUT", f"/v1/os-hosts/{second}", {"trait:CUSTOM_QUIET": False})
+    assert hosts(fleet, query) == []
+
+
+@pytest.mark.parametrize(
+    ("specs", "reason"),
+    [
+        (
+            {"trait:CUSTOM_GPU_HOTS": "forbidden"},
+            'trait:CUSTOM_GPU_HOTS in "trait:CUSTOM_GPU_HOTS"',
+        ),
+        ({"resources:CUSTOM_FPGA": "1"}, 'resources:CUSTOM_FPGA in "resources:CUSTOM_FPGA"'),
+        ({"capabilities:vcpu": ">= 1"}, 'vcpu in "capabilities:vcpu"; did you mean vcpus?'),
+    ],
+)
+def test_specs_that_ask_for_what_no_host_has_are_refused(
+    story: Story, specs: dict[str, str], reason: str
+) -> None:
+    body = story.lease_body(reservations=[host_reservation(resource_properties=specs)])
+    assert reason in story.refused(400, "POST", "/v1/leases", body)
+
+
+def test_the_specs_of_a_running_lease_bind_what_is_changed(story: Story) -> None:
+    story.ok("PUT", "/v1/os-hosts/2", {"ssd": "4"})
+    specs = {"capabilities:ssd": ">= 2"}
+    story.reserve(reservations=[host_reservation(resource_properties=specs)])
+    assert "ssd" in story.refused(409, "PUT", "/v1/os-hosts/2", {"ssd": "1"})
 
 
 def test_an_unknown_property_is_refused_by_name(story: Story) -> None:
