@@ -10,6 +10,7 @@ from keystonemiddleware import auth_token
 from oslo_config import cfg, types
 from oslo_log import log
 
+from climate.cloud_options import HOST, NOVA, SIMULATED
 from climate.core.settings import Settings
 
 DEFAULT = [
@@ -120,61 +121,6 @@ NOTIFICATIONS = [
     ),
     cfg.ListOpt("topics", default=["notifications"], help="Topics to publish on."),
     cfg.StrOpt("publisher_id", default="climate.lease", help="Who we say that we are."),
-]
-HOST: list[cfg.Opt] = [
-    cfg.StrOpt("cloud", default="simulated", help="Driver that reaches the hosts."),
-    cfg.StrOpt(
-        "before_end",
-        default="",
-        choices=[("", "Nothing."), ("snapshot", "Images of all servers are kept.")],
-        help="What happens before the end of reservations that say 'default'.",
-    ),
-    cfg.IntOpt(
-        "healing_interval",
-        default=60,
-        min=0,
-        help="Leases that start within so many minutes get others for hosts that fail; 0: all.",
-    ),
-]
-NOVA: list[cfg.Opt] = [
-    cfg.StrOpt(
-        "isolation",
-        default="blazar",
-        choices=[
-            ("blazar", "The scheduler filter of the package blazar-nova; needs a hint to boot."),
-            ("tenancy", "Nova's own AggregateMultiTenancyIsolation; users just boot."),
-        ],
-        help="What keeps others off reserved and free hosts; docs/openstack.md compares them.",
-    ),
-    cfg.StrOpt(
-        "aggregate_freepool_name",
-        default="freepool",
-        help="Host aggregate of the hosts that nobody has reserved now; made if it is absent.",
-    ),
-    cfg.StrOpt(
-        "blazar_az_prefix",
-        default="blazar_",
-        help="What the availability zones of reservations begin with, in mode blazar.",
-    ),
-    cfg.FloatOpt(
-        "server_delete_wait",
-        default=0.0,
-        min=0,
-        help="Seconds to wait for servers to be gone before looking again a second later.",
-    ),
-    cfg.MultiStrOpt(
-        "node_capabilities",
-        default=[],
-        help="Properties of a node that Nova does not tell, such as those of a cluster:"
-        " 'domain-c7: ha=True, drs=False'. One line per node.",
-    ),
-]
-SIMULATED = [
-    cfg.IntOpt("hosts", default=16, min=0, help="Number of made-up hosts."),
-    cfg.IntOpt("seed", default=1, help="Seed of the made-up failures."),
-    cfg.FloatOpt("delay", default=0.0, min=0, help="Seconds that each effect takes."),
-    cfg.FloatOpt("failure_rate", default=0.0, min=0, max=1, help="Share of effects that fail."),
-    cfg.StrOpt("journal", help="File that keeps the effects, to be shared by processes."),
 ]
 USER: list[cfg.Opt] = [
     cfg.StrOpt("region_name", help="Region of the services whose own section names none."),

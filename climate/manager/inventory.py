@@ -57,7 +57,8 @@ def follow(
 ) -> None:
     """Make one resource what the cloud says (None: it is not there); nothing if it is so."""
     usable = found is not None and found.usable
-    native = {**found.properties, "id": str(resource.id)} if found else _native(resource)
+    before = _native(resource) if found is None or not found.complete else {}
+    native = {**before, **(found.properties if found else {}), "id": str(resource.id)}
     if usable == resource.reservable and native == _native(resource):
         return
     if usable and not resource.reservable:

@@ -29,7 +29,8 @@ class Found:
     ``inventories`` is what it has to share, by resource class: ``VCPU``, ``MEMORY_MB`` (MiB),
     ``DISK_GB`` (GiB), ``CUSTOM_...``. ``usable`` is whether it can be booked now, ``lost`` whether
     it does not even run (one that is switched off for maintenance may); a ``refusal`` says why it
-    can never be reserved.
+    can never be reserved. Unless it is ``complete``, properties that are not told are as they
+    were.
     """
 
     external_id: str
@@ -38,6 +39,7 @@ class Found:
     usable: bool = True
     lost: bool = False
     refusal: str | None = None
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)

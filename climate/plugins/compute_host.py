@@ -13,6 +13,11 @@ from climate.plugins.base import Found
 _TOLD = ("hypervisor_hostname", "hypervisor_type", "hypervisor_version", "cpu_info")
 _AMOUNTS = ("vcpus", "memory_mb", "local_gb")
 
+# The pieces of cpu_info that are properties, too, named like nested capabilities of a flavor.
+CPU_INFO = (
+    *("cpu_info:arch", "cpu_info:vendor", "cpu_info:model", "cpu_info:features"),
+    *(f"cpu_info:topology:{name}" for name in ("cells", "sockets", "cores", "threads")),
+)
 # The property that names the nodes of a service that has several.
 NODES = "nodes"
 
@@ -67,7 +72,16 @@ def parse_capabilities(lines: Iterable[str]) -> dict[str, dict[str, str]]:
 def _node(node: Node, capabilities: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     told = {name: _text(node.get(name)) for name in (*_TOLD, *_AMOUNTS)}
     ours = {"id": _text(node["id"]), "service_name": node["service"]["host"]}
-    return {**told, **ours, **capabilities.get(node["hypervisor_hostname"], {})}
+    pieces = {name: _text(value) for name in CPU_INFO if (value := _piece(node, name)) is not None}
+    return {**told, **pieces, **ours, **capabilities.get(node["hypervisor_hostname"], {})}
+
+
+def _piece(node: Node, name: str) -> Any:  # noqa: ANN401 - JSON
+    """Return what is at the end of ``a:b:c``, None if it is not there."""
+    found: Any = node
+    for key in name.split(":"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
 
 
 def _summed(service: str, nodes: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -48,6 +48,9 @@ class HostCloud(AuditedCloud, Protocol):
     def hosts(self) -> Iterable[Found]:
         """Return all hosts there are."""
 
+    def described(self, hosts: Sequence[Found]) -> Sequence[Found]:
+        """Return these hosts with all their properties, as far as they can be told now."""
+
     def enroll(self, host: str) -> None:
         """Put a host among the free ones, which nobody can use, unless a pool has it."""
 
@@ -238,7 +241,7 @@ class HostPlugin(ResourcePlugin):
         servers = self.cloud.servers(found[0].external_id)
         if servers:
             raise Conflict(f"Servers {list(servers)} found for host {wanted}")
-        return found[0]
+        return self.cloud.described(found)[0]
 
     def audit(self, expected: Callable[[], Expected]) -> Iterable[Difference]:
         """Compare pools and free hosts with what leases have."""
@@ -246,7 +249,7 @@ class HostPlugin(ResourcePlugin):
 
     def inventory(self) -> Iterable[Found]:
         """Return all hosts of the cloud that can be reserved."""
-        return [host for host in self.cloud.hosts() if not host.refusal]
+        return self.cloud.described([host for host in self.cloud.hosts() if not host.refusal])
 
 
 def _query(source: str) -> Query:

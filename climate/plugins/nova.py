@@ -9,24 +9,25 @@ Nova never evicts: whoever is on a host at the end is removed by us.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from keystoneauth1.exceptions import ClientException
 from novaclient import client
 from novaclient import exceptions as refusals
 from oslo_config.cfg import ConfigOpts
 
-from climate.core.errors import BackendUnavailable, Conflict
+from climate.core.errors import Conflict
 from climate.plugins import openstack
 from climate.plugins.aggregates import AggregateChanges
 from climate.plugins.base import Found, NotYet, Turn
-from climate.plugins.compute_host import NODES, find_hosts, parse_capabilities
+from climate.plugins.compute_host import CPU_INFO, NODES, find_hosts, parse_capabilities
 from climate.plugins.host_audit import Pool
 from climate.plugins.isolation import NOBODY, isolation
 from climate.plugins.nova_nodes import MICROVERSION, NovaNodes, is_node
 from climate.plugins.occupants import Occupants
+from climate.plugins.openstack import answers as _answers
+from climate.plugins.providers import Providers
 from climate.plugins.snapshots import keep_image
 
 # The oldest with hypervisors and services in one answer; its properties are gone from 2.88 on.
@@ -63,11 +64,12 @@ class NovaCloud:
         placement = openstack.adapter(conf, self._session, "placement", MICROVERSION)
         self._nodes = NovaNodes(placement, self._nova)
         self._occupants = Occupants(self._nova, placement)
+        self._providers = Providers(placement, conf.nova.traits, conf.nova.resource_classes)
         self._isolation = isolation(conf)
         self._free: str = conf.nova.aggregate_freepool_name
         self._patience: float = conf.nova.server_delete_wait
         self._capabilities = parse_capabilities(conf.nova.node_capabilities)
-        self.properties = frozenset({NODES}.union(*self._capabilities.values()))
+        self.properties = frozenset({NODES, *CPU_INFO}.union(*self._capabilities.values()))
 
     # What there is.
 
@@ -78,6 +80,14 @@ class NovaCloud:
             nodes = [node.to_dict() for node in self._occupants.hypervisors()]
         zones = {service.host: self._isolation.operators_zone(service.zone) for service in services}
         return find_hosts(nodes, zones, self._capabilities, alone=self._isolation.nodes)
+
+    def described(self, hosts: Sequence[Found]) -> list[Found]:
+        """Add what Placement says: of the only host, or else of those that are ours."""
+        names = {host.external_id for host in hosts}
+        if len(names) > 1:
+            found = self._aggregates()
+            names = {name for name in names if is_node(name) or self._holders(found, name)}
+        return self._providers.describe(hosts, names)
 
     def servers(self, host: str) -> Sequence[str]:
         """Return the ids of the servers of all projects on a host."""
@@ -282,12 +292,3 @@ class NovaCloud:
             for name, found in aggregates.items()
             if host in found.hosts and (name == self._free or MARK in found.metadata)
         ]
-
-
-@contextmanager
-def _answers() -> Iterator[None]:
-    """Turn what a client raises into an error that says who did not do what."""
-    try:
-        yield
-    except (ClientException, refusals.ClientException) as error:
-        raise BackendUnavailable(f"Nova does not do it: {error}") from error

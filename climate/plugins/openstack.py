@@ -4,15 +4,20 @@ Nothing waits for ever, and nothing is sent twice that may have arrived: a conne
 be made is tried again, a request that was sent is repeated only if it reads.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from keystoneauth1 import loading
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.exceptions import ClientException
 from keystoneauth1.session import Session
+from novaclient import exceptions as refusals
 from oslo_config.cfg import ConfigOpts
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
 from climate.config import SERVICE_USER, Misconfigured
+from climate.core.errors import BackendUnavailable
 
 # keystoneauth's own connect_retries would also repeat a POST whose answer timed out.
 _RETRY = Retry(
@@ -64,3 +69,12 @@ def adapter(
         endpoint_override=section.endpoint_override,
         default_microversion=default_microversion,
     )
+
+
+@contextmanager
+def answers() -> Iterator[None]:
+    """Turn what a client raises into an error that says who did not do what."""
+    try:
+        yield
+    except (ClientException, refusals.ClientException) as error:
+        raise BackendUnavailable(f"Nova does not do it: {error}") from error
