@@ -64,6 +64,17 @@ MANAGER = [
         default=["physical.host.plugin"],
         help="Resource plugins in use; one that is missing or broken stops the start.",
     ),
+    cfg.ListOpt(
+        "filters",
+        default=[],
+        help="Filters that a resource must pass to be booked, besides what was asked for.",
+    ),
+    cfg.ListOpt(
+        "weighers",
+        default=[],
+        help="Weighers that say which resources are taken first, each NAME or NAME=MULTIPLIER."
+        " Without any, requests are spread, so that parallel ones rarely meet.",
+    ),
     cfg.IntOpt(
         "minutes_before_end_lease",
         default=60,

@@ -25,6 +25,7 @@ from climate.manager.relay import Relay
 from climate.manager.runtime import Runtime
 from climate.notifications import emit
 from climate.plugins.loader import load_plugins
+from climate.plugins.selection_loader import load_selection
 
 LOG = logging.getLogger(__name__)
 _DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
@@ -91,6 +92,7 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
         plugins=load_plugins(conf, conf.manager.plugins, Turns(database).take),
         settings=config.settings(conf),
         wakeup=wakeup.for_database(database),
+        selection=load_selection(conf),
     )
 
 

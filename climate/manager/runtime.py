@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from climate.clock import Clock
 from climate.core.errors import UnsupportedResourceType
+from climate.core.selection import Selection
 from climate.core.settings import Settings
 from climate.db.engine import Database
 from climate.plugins.base import ResourcePlugin
@@ -21,6 +22,7 @@ class Runtime:
     plugins: Mapping[str, ResourcePlugin]
     settings: Settings
     wakeup: Wakeup
+    selection: Selection = field(default_factory=Selection)
     rng: random.Random = field(default_factory=random.Random)
 
     def plugin(self, resource_type: str) -> ResourcePlugin:

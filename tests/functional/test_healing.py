@@ -93,6 +93,27 @@ def test_what_the_cloud_says_of_a_host_is_followed(
     assert host(story, "1")["id"] == "1"
 
 
+def test_what_the_cloud_cannot_tell_now_stays(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [
+        replace(one, properties={**one.properties, "trait:CUSTOM_A": "True"})
+        for one in story.cloud.hosts()
+    ]
+    monkeypatch.setattr(story.cloud, "hosts", lambda: told)
+    look(story)
+    assert host(story, "1")["trait:CUSTOM_A"] == "True"
+    less = [replace(one, properties={"vcpus": "128"}, complete=False) for one in told]
+    monkeypatch.setattr(story.cloud, "hosts", lambda: less)
+    look(story)
+    assert host(story, "1")["trait:CUSTOM_A"] == "True"
+    assert host(story, "1")["vcpus"] == 128
+    gone = [replace(one, properties={"vcpus": "128"}) for one in told]
+    monkeypatch.setattr(story.cloud, "hosts", lambda: gone)
+    look(story)
+    assert "trait:CUSTOM_A" not in host(story, "1")
+
+
 def test_a_host_that_the_cloud_has_no_more_is_not_reservable(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:

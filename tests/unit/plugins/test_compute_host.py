@@ -57,6 +57,20 @@ class TestAServiceWithOneNode:
     def test_has_an_empty_text_for_what_nova_does_not_tell(self) -> None:
         assert hosts(node("n1", "n1", cpu_info=None))[0].properties["cpu_info"] == ""
 
+    def test_has_the_pieces_of_what_nova_says_of_its_cpus(self) -> None:
+        told = {"arch": "x86_64", "features": ["avx2"], "topology": {"cores": 8}, "extra": 1}
+        (host,) = hosts(node("n1", "n1", cpu_info=told))
+        assert {name: host.properties[name] for name in host.properties if ":" in name} == {
+            "cpu_info:arch": "x86_64",
+            "cpu_info:features": '["avx2"]',
+            "cpu_info:topology:cores": "8",
+        }
+
+    @pytest.mark.parametrize("told", [None, "x86_64", [], {"topology": None}])
+    def test_has_no_pieces_of_what_has_none(self, told: Any) -> None:
+        (host,) = hosts(node("n1", "n1", cpu_info=told))
+        assert not [name for name in host.properties if ":" in name]
+
 
 class TestAServiceWithSeveralNodes:
     NODES = (node("b2", "ironic", vcpus=8), node("b1", "ironic"), node("n1", "n1"))

@@ -1,0 +1,134 @@
+"""Filters and weighers: who is left, and in which order."""
+
+import datetime as dt
+import math
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from climate.core.extra_specs import read
+from climate.core.lease import Resource
+from climate.core.query import Everything
+from climate.core.requirement import Requirement
+from climate.core.selection import Candidate, Weigher, rank
+from climate.plugins import preferences
+
+ANY = Requirement("physical:host", 1, 1, Everything())
+
+
+def candidate(id_: int, free: dict[str, int] | None = None, **properties: str) -> Candidate:
+    resource = Resource(
+        id=id_,
+        type="physical:host",
+        external_id=f"host-{id_}",
+        reservable=True,
+        properties=properties,
+        native=frozenset(),
+        created_at=dt.datetime(2030, 1, 1, tzinfo=dt.UTC),
+        updated_at=None,
+    )
+    return Candidate(resource, free or {})
+
+
+def by(name: str) -> Weigher:
+    return lambda one, _requirement: float(one.resource.properties[name])
+
+
+def ids(
+    candidates: list[Candidate], *weighers: tuple[Weigher, float], requirement: Requirement = ANY
+) -> list[int]:
+    return [one.resource.id for one in rank(candidates, requirement, [], weighers)]
+
+
+class TestRank:
+    def test_all_filters_must_pass(self) -> None:
+        some = [candidate(id_) for id_ in range(12)]
+        even = lambda one, _: one.resource.id % 2 == 0  # noqa: E731
+        third = lambda one, _: one.resource.id % 3 == 0  # noqa: E731
+        assert [one.resource.id for one in rank(some, ANY, [even, third], [])] == [0, 6]
+
+    def test_without_weighers_the_order_stays(self) -> None:
+        assert ids([candidate(3), candidate(1), candidate(2)]) == [3, 1, 2]
+
+    def test_the_biggest_weight_is_first_and_ties_keep_their_order(self) -> None:
+        some = [candidate(1, w="1"), candidate(2, w="9"), candidate(3, w="1"), candidate(4, w="9")]
+        assert ids(some, (by("w"), 1.0)) == [2, 4, 1, 3]
+
+    def test_a_negative_multiplier_turns_it_round(self) -> None:
+        some = [candidate(1, w="1"), candidate(2, w="9"), candidate(3, w="5")]
+        assert ids(some, (by("w"), -1.0)) == [1, 3, 2]
+
+    def test_weighers_count_by_their_multipliers_whatever_they_measure(self) -> None:
+        some = [candidate(1, mib="1000000", score="0"), candidate(2, mib="0", score="0.1")]
+        assert ids(some, (by("mib"), 1.0), (by("score"), 2.0)) == [2, 1]
+        assert ids(some, (by("mib"), 2.0), (by("score"), 1.0)) == [1, 2]
+
+    def test_a_weigher_that_tells_nothing_apart_does_not_count(self) -> None:
+        some = [candidate(1, w="7", x="0"), candidate(2, w="7", x="1")]
+        assert ids(some, (by("w"), 100.0), (by("x"), 0.1)) == [2, 1]
+
+    def test_the_largest_distance_is_one(self) -> None:
+        most = repr(sys.float_info.max)
+        some = [candidate(1, w=f"-{most}"), candidate(2, w=most), candidate(3, w="0")]
+        assert ids(some, (by("w"), 1.0)) == [2, 3, 1]
+
+    @pytest.mark.parametrize("weight", [math.nan, math.inf])
+    def test_a_weight_is_a_finite_number(self, weight: float) -> None:
+        with pytest.raises(ValueError, match="gives host-1 the weight"):
+            ids([candidate(1)], (lambda *_: weight, 1.0))
+
+    def test_nothing_of_nothing(self) -> None:
+        assert ids([], (by("w"), 1.0)) == []
+
+    @given(
+        st.lists(st.tuples(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9)), max_size=8),
+        st.floats(-5, 5),
+    )
+    def test_who_is_best_in_all_is_first(
+        self, weights: list[tuple[float, float]], multiplier: float
+    ) -> None:
+        some = [candidate(at, a=repr(a), b=repr(b)) for at, (a, b) in enumerate(weights)]
+        found = ids(some, (by("a"), 1.0), (by("b"), multiplier))
+        assert sorted(found) == list(range(len(some)))
+        turned = [(a, math.copysign(1.0, multiplier) * b) for a, b in weights]
+        best = tuple(max(column) for column in zip(*turned, strict=True))
+        if multiplier and best in turned:
+            assert turned[found[0]] == best
+
+
+class TestWhatClimateBrings:
+    @pytest.mark.parametrize(
+        ("properties", "passes"),
+        [
+            ({}, True),
+            ({"maintenance": "False"}, True),
+            ({"maintenance": "True"}, False),
+            ({"maintenance": "yes"}, False),
+        ],
+    )
+    def test_no_maintenance(self, properties: dict[str, str], passes: bool) -> None:
+        assert preferences.no_maintenance(candidate(1, **properties), ANY) is passes
+
+    def test_fewest_properties_keeps_what_is_special(self) -> None:
+        plain, special = candidate(1, vcpus="1"), candidate(2, vcpus="1", gpu="1", ssd="1")
+        weigh = (preferences.fewest_properties, 1.0)
+        assert ids([special, plain], weigh) == [1, 2]
+        query = read({"capabilities:gpu": "1", "capabilities:ssd": "1"}).query
+        asked = Requirement("physical:host", 1, 1, query)
+        assert ids([special, plain], weigh, requirement=asked) == [2, 1]
+
+    def test_fewest_left_fills_what_is_begun(self) -> None:
+        some = [candidate(1, {"VCPU": 16}), candidate(2, {"VCPU": 4}), candidate(3, {"VCPU": 8})]
+        share = Requirement("virtual:instance", 1, 1, Everything(), {"VCPU": 4})
+        weigh = (preferences.fewest_left, 1.0)
+        assert ids(some, weigh, requirement=share) == [2, 3, 1]
+        assert ids(some, weigh) == [1, 2, 3]
+
+    def test_lowest_id_packs(self) -> None:
+        assert ids([candidate(3), candidate(1), candidate(2)], (preferences.lowest_id, 1.0)) == [
+            1,
+            2,
+            3,
+        ]

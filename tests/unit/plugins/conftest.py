@@ -1,0 +1,38 @@
+"""Packages that are as good as installed."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from oslo_config.cfg import ConfigOpts
+from stevedore import ExtensionManager
+
+from climate import config
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def conf() -> ConfigOpts:
+    made = config.new()
+    config.load(made, "test", [])
+    return made
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Return what installs a package with one module and one entry point to it."""
+    monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})
+    monkeypatch.setattr("stevedore._cache._c._disable_caching", True)
+
+    def run(package: str, source: str, entry: str, group: str = "climate.resource_plugins") -> None:
+        info = tmp_path / package / f"{package}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[{group}]\n{entry}\n")
+        (tmp_path / package / f"{package}.py").write_text(source)
+        monkeypatch.syspath_prepend(tmp_path / package)
+        monkeypatch.delitem(sys.modules, package, raising=False)
+
+    return run
