@@ -1,0 +1,84 @@
+"""What Placement says of hosts selects them: traits, custom resource classes, and CPUs' pieces."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from blazarclient.exception import BlazarClientException
+from openstack.connection import Connection
+
+from tests.openstack import settings
+from tests.openstack.accounts import Project
+from tests.openstack.conftest import Deploy, MakeProject
+from tests.process import eventually
+from tests.service import host_reservation
+
+HERE, OTHER = settings.HOSTS[:2]
+TRAIT = f"CUSTOM_CLIMATE_{uuid.uuid4().hex.upper()}"
+CLASS = f"CUSTOM_CLIMATE_{uuid.uuid4().hex.upper()[:16]}"
+
+
+@pytest.fixture(scope="module")
+def lab(project: MakeProject) -> Project:
+    """Return the project that reserves."""
+    return project("lab")
+
+
+@pytest.fixture
+def _provider(cloud: Connection) -> Iterator[None]:
+    """Give HERE a trait, and a child provider with two units of a resource class."""
+    placement = cloud.placement
+    nodes = cloud.compute.hypervisors(True)
+    [root] = [node.id for node in nodes if node.service_details["host"] == HERE]
+    path, child = f"/resource_providers/{root}/traits", str(uuid.uuid4())
+    put(placement, f"/traits/{TRAIT}")
+    put(placement, f"/resource_classes/{CLASS}")
+    change_traits(placement, path, add=TRAIT)
+    made = {"name": f"climate-test-{child}", "uuid": child, "parent_provider_uuid": root}
+    placement.post("/resource_providers", json=made, microversion="1.38").raise_for_status()
+    inventory = {"resource_provider_generation": 0, "inventories": {CLASS: {"total": 2}}}
+    put(placement, f"/resource_providers/{child}/inventories", inventory)
+    yield
+    change_traits(placement, path, remove=TRAIT)
+    for gone in (f"/resource_providers/{child}", f"/traits/{TRAIT}", f"/resource_classes/{CLASS}"):
+        placement.delete(gone, microversion="1.38").raise_for_status()
+
+
+def put(placement: Any, path: str, body: Any = None) -> None:
+    placement.put(path, json=body, microversion="1.38").raise_for_status()
+
+
+def change_traits(placement: Any, path: str, add: str = "", remove: str = "") -> None:
+    present = placement.get(path, microversion="1.38").json()
+    present["traits"] = sorted({*present["traits"], add} - {remove, ""})
+    put(placement, path, present)
+
+
+@pytest.mark.usefixtures("_provider")
+def test_hosts_are_selected_by_what_placement_says(deploy: Deploy, lab: Project) -> None:
+    climate = deploy("tenancy", [HERE, OTHER], manager__sync_interval="1")
+    climate.start_manager()
+    climate.register(HERE, OTHER)
+
+    def told() -> bool:
+        hosts = climate.by(climate.administrator).host.list()
+        [here] = [host for host in hosts if host["service_name"] == HERE]
+        return (here.get(f"trait:{TRAIT}"), here.get(f"resources:{CLASS}")) == ("True", "2")
+
+    eventually(told, "Placement is heard")
+    for specs, expected in [
+        ({f"trait:{TRAIT}": "required"}, HERE),
+        ({f"trait:{TRAIT}": "forbidden"}, OTHER),
+        ({f"resources:{CLASS}": "2"}, HERE),
+    ]:
+        wanted = host_reservation(1, 1, resource_properties=json.dumps(specs), before_end="")
+        lease = climate.reserve(lab.member, reservations=[wanted])
+        assert climate.hosts_of(lease["id"]) == [expected]
+        climate.until(lab.member, lease["id"], "ACTIVE")
+        climate.end(lab.member, lease["id"])
+    with pytest.raises(BlazarClientException, match="Not enough hosts"):
+        specs = {f"resources:{CLASS}": "3"}
+        wanted = host_reservation(1, 1, resource_properties=json.dumps(specs), before_end="")
+        climate.reserve(lab.member, reservations=[wanted])
