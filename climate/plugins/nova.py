@@ -85,8 +85,10 @@ class NovaCloud:
         """Add what Placement says: of the only host, or else of those that are ours."""
         names = {host.external_id for host in hosts}
         if len(names) > 1:
-            found = self._aggregates()
-            names = {name for name in names if is_node(name) or self._holders(found, name)}
+            found = self._aggregates().items()
+            pools = [one for name, one in found if name == self._free or MARK in one.metadata]
+            ours = {host for pool in pools for host in pool.hosts}
+            names = {name for name in names if is_node(name) or name in ours}
         return self._providers.describe(hosts, names)
 
     def servers(self, host: str) -> Sequence[str]:

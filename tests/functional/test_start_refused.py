@@ -93,6 +93,8 @@ def test_an_unknown_revision_is_named(sqlite_url: str, refusal: Callable[..., st
             "two enabled plugins serve physical:host",
         ),
         ({"physical:host__cloud": "no-such-cloud"}, "no-such-cloud"),
+        ({"manager__filters": "no_such"}, "[manager] filters: no_such"),
+        ({"manager__weighers": "lowest_id=2,no_such=1"}, "[manager] weighers: no_such"),
     ],
 )
 def test_a_plugin_that_is_missing_stops_the_start(

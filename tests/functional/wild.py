@@ -173,7 +173,14 @@ _trees = st.recursive(
     ),
     max_leaves=6,
 )
-expressions = st.one_of(_trees, _trees.map(json.dumps), json_values)
+_keys = st.sampled_from(
+    ["capabilities:vcpus", "gpu", "trait:HW_CPU_X86_AVX2", "resources:VCPU", "hw:x", "trait:A"]
+)
+_operations = st.sampled_from(
+    [">= 1", "<in> s", "<all-in> a b", "<or> a <or> b", "s< x", "required"]
+)
+_specs = st.dictionaries(_keys | texts, _operations | scalars, max_size=3)
+expressions = st.one_of(_trees, _trees.map(json.dumps), _specs, _specs.map(json.dumps), json_values)
 _EXPRESSIONS = ("hypervisor_properties", "resource_properties")
 
 NOISE = [

@@ -78,7 +78,7 @@ def test_hosts_are_selected_by_what_placement_says(deploy: Deploy, lab: Project)
         assert climate.hosts_of(lease["id"]) == [expected]
         climate.until(lab.member, lease["id"], "ACTIVE")
         climate.end(lab.member, lease["id"])
+    three = json.dumps({f"resources:{CLASS}": "3"})
+    wanted = host_reservation(1, 1, resource_properties=three, before_end="")
     with pytest.raises(BlazarClientException, match="Not enough hosts"):
-        specs = {f"resources:{CLASS}": "3"}
-        wanted = host_reservation(1, 1, resource_properties=json.dumps(specs), before_end="")
         climate.reserve(lab.member, reservations=[wanted])
