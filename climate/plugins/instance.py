@@ -12,7 +12,7 @@ from marshmallow import ValidationError, fields, post_load, validates_schema
 from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import Conflict
-from climate.core.expression import parse
+from climate.core.extra_specs import read
 from climate.core.lease import Lease, Reservation, Resource
 from climate.core.requirement import Layout, Requirement
 from climate.plugins.base import Found, RequestSchema, ResourcePlugin, Turn
@@ -96,7 +96,8 @@ class InstancePlugin(ResourcePlugin):
         self.cloud: InstanceCloud = load_instance_cloud(conf, turn)
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Shares of hosts that match the expression."""
+        """Shares of hosts that match; what extra specs ask of resource classes counts."""
+        selector = read(params["resource_properties"])
         sizes = {
             "VCPU": params["vcpus"],
             "MEMORY_MB": params["memory_mb"],
@@ -106,8 +107,8 @@ class InstancePlugin(ResourcePlugin):
             HostPlugin.resource_type,
             params["amount"],
             params["amount"],
-            parse(params["resource_properties"]),
-            {name: amount for name, amount in sizes.items() if amount},
+            selector.query,
+            {name: n for name, n in {**sizes, **selector.amounts}.items() if n},
             _LAYOUTS[params["affinity"]],
         )
 

@@ -51,6 +51,16 @@ def test_a_reservation_shows_what_was_asked_for(story: Story) -> None:
     assert shown["affinity"] is True
 
 
+def test_extra_specs_say_on_which_hosts_and_how_much_of_what_else(story: Story) -> None:
+    large = {"trait:CUSTOM_GPU_HOST": "required"}
+    assert ask(story, instances(16, resource_properties=large)) == 201
+    assert ask(story, instances(1, resource_properties=large)) == 409
+    double = {"resources:VCPU": "8", "trait:CUSTOM_GPU_HOST": "forbidden"}
+    assert ask(story, instances(6, resource_properties=double)) == 201
+    assert ask(story, instances(1, resource_properties=double)) == 409
+    assert ask(story, instances(1, resource_properties={"resources:CUSTOM_NONE": "1"})) == 409
+
+
 def test_a_host_is_shared_until_it_is_full(story: Story) -> None:
     there = 3 * (16 // 4) + 64 // 4
     for _ in range(there):
