@@ -36,6 +36,22 @@ class Selection:
     filters: tuple[Filter, ...] = ()
     weighers: tuple[tuple[Weigher, float], ...] = ()
 
+    def __bool__(self) -> bool:
+        """Tell whether there is anything to choose by."""
+        return bool(self.filters or self.weighers)
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Which candidates a request is to have rather than others.
+
+    ``rotation`` (0..1) is where in the order of ids it begins to look, so that parallel requests
+    do not all want the same; ``selection`` counts more.
+    """
+
+    rotation: float = 0.0
+    selection: Selection = field(default_factory=Selection)
+
 
 def rank(
     candidates: Sequence[Candidate],

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import NotEnoughResources
 from climate.core.packing import Units
+from climate.core.selection import Preference
 from climate.core.window import Window
 from climate.db import allocations
 from climate.db.engine import LostRace, is_patient
@@ -27,7 +28,7 @@ def admit(
     session: Session,
     wanted: Sequence[Wanted],
     busy: Window,
-    rotation: float,
+    preference: Preference,
     locked: Collection[int] = (),
 ) -> dict[str, Units]:
     """Choose and lock resources for all of ``wanted`` over ``busy``, or for none.
@@ -36,7 +37,7 @@ def admit(
     Returns the new units by reservation and resource id (``kept`` not included); nothing is
     stored yet. Raises NotEnoughResources.
     """
-    search = Search(session, wanted, busy, rotation)
+    search = Search(session, wanted, busy, preference)
     chosen = _lock_chosen(search, locked)
     for want, units in zip(wanted, chosen, strict=True):
         if units and not search.is_still_there(want, units):
@@ -68,9 +69,11 @@ class Shortage(NotEnoughResources):
         self.held = tuple(held)
 
 
-def would_admit(session: Session, wanted: Sequence[Wanted], busy: Window, rotation: float) -> bool:
+def would_admit(
+    session: Session, wanted: Sequence[Wanted], busy: Window, preference: Preference
+) -> bool:
     """Tell whether ``wanted`` could be had now; nothing is locked, so it may be gone at once."""
-    search = Search(session, wanted, busy, rotation)
+    search = Search(session, wanted, busy, preference)
     while search.choose() is None:
         if not search.look():
             return False

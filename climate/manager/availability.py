@@ -93,9 +93,9 @@ def offers(
 ) -> Iterator[Offer]:
     """Yield windows in which what is sought would be admitted now, soonest first."""
     begin = _ceil(max(sought.within.start, runtime.clock.now()))
-    rotation = runtime.rng.random()
+    preference = runtime.preference()
     ids = [
-        allocations.matching(session, requirement, limit=sample, rotation=rotation)
+        allocations.matching(session, requirement, limit=sample, rotation=preference.rotation)
         for requirement in sought.requirements
     ]
     wanted = [
@@ -109,7 +109,7 @@ def offers(
             start = _ceil(first)
             is_new = first != latest_before and start <= latest
             latest_before = latest
-            if is_new and would_admit(session, wanted, Window(start, start + busy), rotation):
+            if is_new and would_admit(session, wanted, Window(start, start + busy), preference):
                 yield Offer(Window(start, start + sought.length), latest)
 
 

@@ -107,7 +107,7 @@ def _replace(
         requirement=replace(requirement, minimum=0, maximum=sum(short.values())),
         beside=held.keys() - short.keys(),
     )
-    found = admit(session, [wanted], busy, runtime.rng.random())[reservation.id]
+    found = admit(session, [wanted], busy, runtime.preference())[reservation.id]
     replaced: list[int] = []
     for id_ in failing:
         if sum(short[one] for one in (*replaced, id_)) <= sum(found.values()):

@@ -78,7 +78,7 @@ def create(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Lease:
 
     def work(session: Session) -> None:
         check_properties(session, runtime, [want.requirement for want in wanted])
-        taken = admit(session, wanted, busy, runtime.rng.random())
+        taken = admit(session, wanted, busy, runtime.preference())
         leases.insert(session, lease)
         allocations.take(session, rows(wanted, taken, busy))
         outbox.write(session, "lease.create", wire.payload(lease), now)

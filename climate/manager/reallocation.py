@@ -16,6 +16,7 @@ from climate.core.lease import Lease, Reservation
 from climate.core.lifecycle import ReservationStatus
 from climate.core.packing import Units, first, laid_out, room
 from climate.core.requirement import Requirement
+from climate.core.selection import Preference
 from climate.core.window import Window
 from climate.db import allocations, capacity
 from climate.db.allocations import Held
@@ -45,9 +46,9 @@ def reallocate(
     requirements = {r.id: requirement_of(runtime, r) for r in live}
     check_properties(session, runtime, list(requirements.values()))
     held = allocations.held(session, list(requirements))
-    rotation = runtime.rng.random()
+    preference = runtime.preference()
     busy = taken_window(window, now, runtime.settings) if window.end > now else None
-    locked = _lock(session, requirements, held, busy, rotation)
+    locked = _lock(session, requirements, held, busy, preference)
     if busy is None:  # it ends now: nothing to look for, the rest is the manager's
         busy_until = window.busy(runtime.settings.cleaning_time).end
         allocations.shorten(session, list(requirements), busy_until)
@@ -61,7 +62,7 @@ def reallocate(
     started = has_started(lease, now)
     growing = _growing(lease, live, window, now)
     wanted = _wanted(session, requirements, units, busy, growing, started=started)
-    wanted, taken = _admit(session, wanted, busy, rotation, locked, started=started)
+    wanted, taken = _admit(session, wanted, busy, preference, locked, started=started)
     allocations.take(session, rows(wanted, taken, busy))
     allocations.take(session, _kept_rows(wanted, held, busy, started=started))
     return any(taken.values())
@@ -71,19 +72,19 @@ def _admit(
     session: Session,
     wanted: list[Wanted],
     busy: Window,
-    rotation: float,
+    preference: Preference,
     locked: set[int],
     *,
     started: bool,
 ) -> tuple[list[Wanted], dict[str, Units]]:
     """Admit what is wanted, of a pending lease elsewhere if need be: it is not in use yet."""
     try:
-        return wanted, admit(session, wanted, busy, rotation, locked)
+        return wanted, admit(session, wanted, busy, preference, locked)
     except NotEnoughResources:
         if started or not any(want.kept for want in wanted):
             raise
     afresh = [replace(want, kept={}) for want in wanted]
-    return afresh, admit(session, afresh, busy, rotation, locked)
+    return afresh, admit(session, afresh, busy, preference, locked)
 
 
 def _lock(
@@ -91,7 +92,7 @@ def _lock(
     requirements: Mapping[str, Requirement],
     held: Mapping[str, Mapping[int, Held]],
     busy: Window | None,
-    rotation: float,
+    preference: Preference,
 ) -> set[int]:
     """Lock what the lease has, at least; return all that is locked now. Raises LostRace.
 
@@ -103,7 +104,7 @@ def _lock(
     patient = is_patient(session)
     if patient and busy is not None:
         wants = [Wanted(reservation_id=id_, requirement=req) for id_, req in requirements.items()]
-        wanted.update(Search(session, wants, busy, rotation).ids)
+        wanted.update(Search(session, wants, busy, preference).ids)
     locked = allocations.lock(session, wanted, wait=patient)
     if not mine <= locked:
         raise LostRace

@@ -113,7 +113,7 @@ class _Look:
         now = runtime.clock.now()
         self._can_move = can_move
         self._busy = taken_window(lease.window, now, runtime.settings)
-        self._rotation = runtime.rng.random()
+        self._preference = runtime.preference()
 
     @property
     def _requirement(self) -> Requirement:
@@ -161,7 +161,7 @@ class _Look:
     def _fewer(self) -> Alternative | None:
         if self._short is None:
             return None
-        search = Search(self._session, self._wanted, self._busy, self._rotation)
+        search = Search(self._session, self._wanted, self._busy, self._preference)
         while search.look():
             pass
         there = search.nearest(self._short)
@@ -185,7 +185,7 @@ class _Look:
         self, differs: str, window: Window, wanted: Sequence[Wanted]
     ) -> Alternative | None:
         busy = taken_window(window, self._runtime.clock.now(), self._runtime.settings)
-        if not would_admit(self._session, wanted, busy, self._rotation):
+        if not would_admit(self._session, wanted, busy, self._preference):
             return None
         return Alternative(differs, window, wanted[self._short or 0].requirement.minimum)
 
@@ -199,7 +199,7 @@ class _Look:
         if self._held:
             return self._held
         return allocations.matching(
-            self._session, requirement, limit=_SAMPLE, rotation=self._rotation
+            self._session, requirement, limit=_SAMPLE, rotation=self._preference.rotation
         )
 
 

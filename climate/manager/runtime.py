@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from climate.clock import Clock
 from climate.core.errors import UnsupportedResourceType
-from climate.core.selection import Selection
+from climate.core.selection import Preference, Selection
 from climate.core.settings import Settings
 from climate.db.engine import Database
 from climate.plugins.base import ResourcePlugin
@@ -24,6 +24,10 @@ class Runtime:
     wakeup: Wakeup
     selection: Selection = field(default_factory=Selection)
     rng: random.Random = field(default_factory=random.Random)
+
+    def preference(self) -> Preference:
+        """Return what one request prefers."""
+        return Preference(self.rng.random(), self.selection)
 
     def plugin(self, resource_type: str) -> ResourcePlugin:
         """Return the plugin for a type; raises UnsupportedResourceType."""

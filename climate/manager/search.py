@@ -11,8 +11,9 @@ from sqlalchemy.orm import Session
 
 from climate.core.packing import Demand, Free, Units, choose, most
 from climate.core.requirement import Requirement
+from climate.core.selection import Candidate, Preference, Selection, rank
 from climate.core.window import Window
-from climate.db import allocations, capacity
+from climate.db import allocations, capacity, resources
 
 # Candidates beyond what is needed, to have others when some are locked. Of those to be shared
 # some may be full: then more are looked at, and at last all there are.
@@ -47,20 +48,23 @@ class Search:
     """A look at what could serve ``wanted`` over ``busy``: candidates, and what is left of each."""
 
     def __init__(
-        self, session: Session, wanted: Sequence[Wanted], busy: Window, rotation: float
+        self, session: Session, wanted: Sequence[Wanted], busy: Window, preference: Preference
     ) -> None:
         """Look at a handful of candidates."""
         self.session = session
         self.wanted = wanted
         self.busy = busy
-        self._rotation = rotation
+        self._preference = preference
         self._classes = {name for want in wanted for name in want.requirement.amounts}
         self._kept = {id_ for want in wanted for id_ in want.kept}
         needed = sum(want.maximum for want in wanted) + len(self._kept) + _SPARE
-        # More would be found for shares alone: of the others the first are as good as any.
-        more: list[int | None] = [needed + _MORE, None]
-        self._limits = [needed, *(more if self._classes else [])]
+        # Without shares or a selection the first that are found do, or nothing does.
+        choosy = self._classes or preference.selection
+        self._limits: list[int | None] = [needed, *((needed + _MORE, None) if choosy else ())]
+        if preference.selection.weighers:
+            del self._limits[0]  # the best of a handful is not much
         self._found: list[list[int]] = []
+        self._is_cut = True
         self.free: Free = {}
         self.look()
 
@@ -71,27 +75,38 @@ class Search:
 
     def look(self) -> bool:
         """Find candidates, more than before; tell whether there may be more than those before."""
-        if not self._limits or (self._found and not self._is_cut):
+        if not self._limits or not self._is_cut:
             return False
-        self._limit = self._limits.pop(0)
+        limit = self._limits.pop(0)
         self._found = [
             allocations.candidates(
                 self.session,
                 want.requirement,
                 self.busy,
-                limit=self._limit,
-                rotation=self._rotation,
+                limit=limit,
+                rotation=self._preference.rotation,
             )
             if want.maximum
             else []
             for want in self.wanted
         ]
+        self._is_cut = any(len(ids) == limit for ids in self._found)
         self.free = self._left(self.ids | self._kept)
+        if self._preference.selection:
+            self._select(self._preference.selection)
         return True
 
-    @property
-    def _is_cut(self) -> bool:
-        return any(len(ids) == self._limit for ids in self._found)
+    def _select(self, selection: Selection) -> None:
+        """Leave out what the operator's filters do, and order the rest by the weighers."""
+        known = resources.find_some(self.session, self.ids)
+        for index, want in enumerate(self.wanted):
+            there = [
+                Candidate(known[id_], self.free.get(id_, {}))
+                for id_ in self._found[index]
+                if id_ in known
+            ]
+            ranked = rank(there, want.requirement, selection.filters, selection.weighers)
+            self._found[index] = [one.resource.id for one in ranked]
 
     def choose(self, lost: Collection[int] = ()) -> tuple[Units, ...] | None:
         """Choose from the candidates but those that are ``lost``; None if they do not do."""
