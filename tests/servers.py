@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from climate.db import schema
 from climate.db.engine import Database
+from climate.db.tables import Base
 
 POSTGRESQL = os.environ.get(
     "CLIMATE_TEST_POSTGRESQL_URL", "postgresql+psycopg://postgres@127.0.0.1:5432/postgres"
@@ -23,16 +24,8 @@ _ADMIN_URLS = {"postgresql": POSTGRESQL, "mariadb": MARIADB}
 _CHOSEN = os.environ.get("CLIMATE_TEST_DATABASES", ",".join(BACKENDS)).split(",")
 _REQUIRED = os.environ.get("CLIMATE_TEST_REQUIRE", "").split(",")
 # Tables in an order in which rows can be removed.
-_TABLES = (
-    "allocations",
-    "events",
-    "reservations",
-    "leases",
-    "resource_properties",
-    "properties",
-    "resources",
-    "outbox",
-)
+# The relay has one row for ever, all others are emptied, those that refer to others first.
+_TABLES = [table for table in reversed(Base.metadata.sorted_tables) if table.name != "relay"]
 _made: dict[str, str] = {}
 
 
@@ -72,7 +65,7 @@ def clean(backend: str) -> str:
     engine = sa.create_engine(url)
     with engine.begin() as connection:
         for table in _TABLES:
-            connection.execute(sa.delete(sa.table(table)))
+            connection.execute(sa.delete(table))
         connection.exec_driver_sql(
             "UPDATE relay SET last_seq = 0, owner = NULL, claimed_until = NULL"
         )
