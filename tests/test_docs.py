@@ -146,6 +146,12 @@ def test_every_error_code_is_documented_with_its_status(code: str, status: int) 
     assert f"| `{code}` | {status} |" in text(API)
 
 
+def test_no_error_code_is_documented_that_does_not_exist() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\d{3}) \|", section(text(API), "Errors"), re.MULTILINE)
+    real = {(error.code, str(error.status)) for error in (ClimateError, *errors())}
+    assert set(rows) == real
+
+
 @pytest.mark.parametrize("route", routes())
 def test_every_route_is_documented(route: str) -> None:
     assert re.search(rf"{re.escape(route)}(?![\w/<-])", text(API))

@@ -12,13 +12,16 @@ from typing import Any
 
 from flask import Flask, Response, jsonify, request
 from marshmallow import ValidationError
-from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.exceptions import HTTPException
 
 from climate.core.errors import (
     BackendUnavailable,
     ClimateError,
+    ContentTooLarge,
     InvalidInput,
+    MethodNotAllowed,
     MissingParameter,
+    NotFound,
     UnsupportedVersion,
 )
 from climate.db.engine import is_unavailable
@@ -27,6 +30,8 @@ LOG = logging.getLogger(__name__)
 CODE_HEADER = "Climate-Error-Code"
 _RETRY_AFTER = "1"
 _REQUIRED = "Missing data for required field."
+# What the framework refuses, in our words: its own names change with its releases.
+_OURS = {error.status: error for error in (NotFound, MethodNotAllowed, ContentTooLarge)}
 
 
 def register(app: Flask) -> None:
@@ -40,7 +45,7 @@ def register(app: Flask) -> None:
 def answer(error: ClimateError) -> Response:
     """Return the answer for a refusal."""
     if request.path.startswith("/v2"):
-        return _problem(error.status, error.code, error.message)
+        return _problem(error)
     if isinstance(error, UnsupportedVersion):
         return _framework_body(error.status, error.message, error.code)
     response = jsonify(
@@ -78,12 +83,18 @@ def _framework(error: HTTPException) -> Response:
     status = error.code or HTTPStatus.INTERNAL_SERVER_ERROR
     text = error.description or HTTPStatus(status).phrase
     if request.path.startswith("/v2"):
-        response = _problem(status, error.name.lower().replace(" ", "_"), text)
+        response = _problem(_as_ours(status, text), status)
     else:
         response = _framework_body(status, text, None)
-    if isinstance(error, MethodNotAllowed):
-        response.headers["Allow"] = ", ".join(sorted(error.valid_methods or ()))
+    valid_methods = getattr(error, "valid_methods", None)
+    if valid_methods:
+        response.headers["Allow"] = ", ".join(sorted(valid_methods))
     return response
+
+
+def _as_ours(status: int, text: str) -> ClimateError:
+    other = InvalidInput if status < HTTPStatus.INTERNAL_SERVER_ERROR else ClimateError
+    return _OURS.get(status, other)(text)
 
 
 def _unexpected(error: Exception) -> Response:
@@ -100,16 +111,19 @@ def _unexpected(error: Exception) -> Response:
     return answer(ClimateError("Internal Server Error"))
 
 
-def _problem(status: int, code: str, detail: str) -> Response:
-    response = jsonify(
-        type="about:blank",
-        title=HTTPStatus(status).phrase,
-        status=status,
-        detail=detail,
-        code=code,
-    )
+def _problem(error: ClimateError, status: int | None = None) -> Response:
+    """Return an RFC 9457 problem; the error's details are its extension members."""
+    status = status or error.status
+    standard = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": error.message,
+        "code": error.code,
+    }
+    response = jsonify({**standard, **error.details, **standard})
     response.mimetype = "application/problem+json"
-    return _finished(response, status, code)
+    return _finished(response, status, error.code)
 
 
 def _framework_body(status: int, text: str, code: str | None) -> Response:

@@ -74,6 +74,13 @@ class NotFound(ClimateError):
     status = 404
 
 
+class MethodNotAllowed(ClimateError):
+    """The path is right, but cannot be used with this method."""
+
+    code = "method_not_allowed"
+    status = 405
+
+
 class UnsupportedVersion(ClimateError):
     """The microversion asked for is not served."""
 
@@ -104,6 +111,34 @@ class InvalidTransition(Conflict):
     """A state machine does not know this step."""
 
     code = "invalid_transition"
+
+
+class PreconditionFailed(ClimateError):
+    """What was to be changed is not any more what the caller saw."""
+
+    code = "precondition_failed"
+    status = 412
+
+
+class ContentTooLarge(ClimateError):
+    """The body is larger than any sound request."""
+
+    code = "content_too_large"
+    status = 413
+
+
+class UnsupportedMediaType(ClimateError):
+    """The body says that it is something else than JSON."""
+
+    code = "unsupported_media_type"
+    status = 415
+
+
+class IdempotencyKeyReused(ClimateError):
+    """The key stands for another request that was carried out before."""
+
+    code = "idempotency_key_reused"
+    status = 422
 
 
 class Contention(ClimateError):
