@@ -57,6 +57,9 @@ API = [
         help="Seconds a DELETE of a started lease waits for its end before it answers; the lease"
         " shows as DELETING until then.",
     ),
+    cfg.IntOpt(
+        "idempotency_hours", default=24, min=1, max=8760, help="Hours Idempotency-Keys are kept."
+    ),
 ]
 MANAGER = [
     cfg.ListOpt(
@@ -191,9 +194,8 @@ def library_options() -> list[tuple[str, list[cfg.Opt]]]:
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """Return all options by group, for oslo-config-generator."""
-    password = loading.get_auth_plugin_conf_options("password")
-    users = [(group, password) for group in (SERVICE_USER, TOKEN_CHECKER)]
-    return [*GROUPS.items(), *library_options(), *users]
+    user = loading.get_auth_plugin_conf_options("password")
+    return [*GROUPS.items(), *library_options(), (SERVICE_USER, user), (TOKEN_CHECKER, user)]
 
 
 def set_library_defaults() -> None:
@@ -251,4 +253,5 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         shutdown_timeout=manager.shutdown_timeout,
         sync_interval=manager.sync_interval,
         healing_interval=timedelta(minutes=healing) if healing else None,
+        idempotency_time=timedelta(hours=conf.api.idempotency_hours),
     )

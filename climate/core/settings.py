@@ -22,3 +22,4 @@ class Settings:
     shutdown_timeout: float
     sync_interval: float
     healing_interval: timedelta | None
+    idempotency_time: timedelta

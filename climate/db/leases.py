@@ -73,7 +73,7 @@ def get(session: Session, lease_id: str, *, lock: bool = False) -> Lease:
     row = session.scalars(query).one_or_none()
     if row is None:
         raise NotFound(f"Object with {{'lease_id': '{lease_id}'}} not found")
-    return _leases(session, [row])[0]
+    return complete(session, [row])[0]
 
 
 def find_all(session: Session, project_id: str | None) -> list[Lease]:
@@ -81,7 +81,7 @@ def find_all(session: Session, project_id: str | None) -> list[Lease]:
     query = sa.select(LeaseRow).order_by(LeaseRow.start_at, LeaseRow.id)
     if project_id is not None:
         query = query.where(LeaseRow.project_id == project_id)
-    return _leases(session, session.scalars(query).all())
+    return complete(session, session.scalars(query).all())
 
 
 def ailing(session: Session, now: datetime, until: datetime | None) -> list[str]:
@@ -154,7 +154,7 @@ def _lease_values(lease: Lease) -> dict[str, Any]:
     }
 
 
-def _leases(session: Session, rows: Sequence[LeaseRow]) -> list[Lease]:
+def complete(session: Session, rows: Sequence[LeaseRow]) -> list[Lease]:
     """Complete lease rows with their children, one statement per kind of child."""
     ids = [row.id for row in rows]
     reservations = _children(session, ReservationRow, ids, ReservationRow.position)

@@ -63,19 +63,19 @@ def get(session: Session, resource_type: str, resource_id: int, *, lock: bool = 
     row = session.scalars(query.with_for_update() if lock else query).one_or_none()
     if row is None:
         raise NotFound(f"Object with {{'host_id': '{resource_id}'}} not found")
-    return _resources(session, [row])[0]
+    return complete(session, [row])[0]
 
 
 def find_all(session: Session, resource_type: str) -> list[Resource]:
     """Return all resources of a type by id (two statements)."""
     query = sa.select(ResourceRow).where(ResourceRow.type == resource_type).order_by(ResourceRow.id)
-    return _resources(session, session.scalars(query).all())
+    return complete(session, session.scalars(query).all())
 
 
 def find_some(session: Session, resource_ids: Collection[int]) -> dict[int, Resource]:
     """Return resources by id."""
     query = sa.select(ResourceRow).where(ResourceRow.id.in_(resource_ids))
-    return {found.id: found for found in _resources(session, session.scalars(query).all())}
+    return {found.id: found for found in complete(session, session.scalars(query).all())}
 
 
 def set_properties(
@@ -148,11 +148,11 @@ def define(session: Session, resource_type: str, names: Collection[str], now: da
     session.flush()
 
 
-def definitions(session: Session, resource_type: str) -> list[Property]:
-    """Return the extra properties known for a type, by name."""
+def definitions(session: Session, *resource_types: str) -> list[Property]:
+    """Return the extra properties known for a type (or several), by name."""
     query = (
         sa.select(PropertyRow)
-        .where(PropertyRow.resource_type == resource_type)
+        .where(PropertyRow.resource_type.in_(resource_types))
         .order_by(PropertyRow.name)
     )
     return [_property(row) for row in session.scalars(query)]
@@ -222,7 +222,8 @@ def _store(
         session.execute(sa.insert(ResourceProperty), rows)
 
 
-def _resources(session: Session, rows: Sequence[ResourceRow]) -> list[Resource]:
+def complete(session: Session, rows: Sequence[ResourceRow]) -> list[Resource]:
+    """Complete resource rows with their properties (one statement)."""
     properties: dict[int, dict[str, str]] = {row.id: {} for row in rows}
     native: dict[int, set[str]] = {row.id: set() for row in rows}
     # Columns, not entities, and each name and short value once: there may be half a million.

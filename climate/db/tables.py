@@ -72,7 +72,12 @@ class LeaseRow(Base):
     """A window of time and its owner."""
 
     __tablename__ = "leases"
-    __table_args__ = (Index(None, "project_id", "start_at"), _MARIADB)
+    # The order of lists by default: a project's, and everybody's.
+    __table_args__ = (
+        Index(None, "project_id", "start_at", "id"),
+        Index(None, "start_at", "id"),
+        _MARIADB,
+    )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True)
     name: Mapped[str] = mapped_column(sa.String(80))
@@ -271,3 +276,17 @@ class RelayRow(Base):
     last_seq: Mapped[int] = mapped_column(sa.BigInteger)
     owner: Mapped[str | None] = mapped_column(sa.String(64))
     claimed_until: Mapped[datetime | None]
+
+
+class IdempotencyKeyRow(Base):
+    """A request that was carried out under a key of its sender's, and what was answered."""
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (Index(None, "created_at"), _MARIADB)
+
+    project_id: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
+    user_id: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
+    key: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(sa.String(64))
+    answer: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]

@@ -12,7 +12,7 @@ import threading
 import uuid
 from datetime import datetime, timedelta
 
-from climate.db import allocations, events
+from climate.db import allocations, events, idempotency
 from climate.db.engine import is_unavailable
 from climate.manager.claims import Claim
 from climate.manager.events import run
@@ -97,6 +97,8 @@ class Dispatcher:
             LOG.warning("took over %s event(s) of managers that stopped answering", reaped)
             self._wake.set()
         write(lambda session: allocations.forget_cleaned(session, now))
+        answered = now - self._runtime.settings.idempotency_time
+        write(lambda session: idempotency.forget(session, answered))
 
     def _keep(self) -> None:
         try:

@@ -6,6 +6,7 @@ are written together or not at all.
 
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -15,6 +16,7 @@ from climate.core import wire
 from climate.core.errors import InvalidDate
 from climate.core.lease import Event, Lease, Reservation
 from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
+from climate.core.once import Once
 from climate.core.schedule import (
     BEFORE_END,
     BEFORE_START,
@@ -27,7 +29,7 @@ from climate.core.schedule import (
 )
 from climate.core.settings import Settings
 from climate.core.window import Window
-from climate.db import allocations, events, leases, outbox
+from climate.db import allocations, events, idempotency, leases, outbox
 from climate.manager.admission import Shortage, admit, rows
 from climate.manager.refusal import explained
 from climate.manager.requests import (
@@ -38,6 +40,9 @@ from climate.manager.requests import (
 )
 from climate.manager.runtime import Runtime
 from climate.manager.search import Wanted
+
+# Raises a refusal if the lease, locked by then, is not what the caller takes it for.
+Precondition = Callable[[Lease], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +68,13 @@ class LeaseRequest:
     user_events: tuple[tuple[str, datetime], ...] = field(default=())
 
 
-def create(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Lease:
-    """Admit a lease and return it.
+def create(
+    runtime: Runtime, owner: Owner, request: LeaseRequest, once: Once | None = None
+) -> Lease:
+    """Admit a lease and return it; ``once`` however often it is asked for.
 
-    Raises InvalidDate, InvalidQuery, UnsupportedResourceType, NotEnoughResources, Contention.
+    Raises InvalidDate, InvalidQuery, UnsupportedResourceType, NotEnoughResources, Contention,
+    AlreadyAnswered, IdempotencyKeyReused.
     """
     now = runtime.clock.now()
     lease = _draft(owner, request, runtime.settings, now)
@@ -77,11 +85,15 @@ def create(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Lease:
     busy = taken_window(lease.window, now, runtime.settings)
 
     def work(session: Session) -> None:
+        if once is not None:
+            idempotency.claim(session, once, now)
         check_properties(session, runtime, [want.requirement for want in wanted])
         taken = admit(session, wanted, busy, runtime.preference())
         leases.insert(session, lease)
         allocations.take(session, rows(wanted, taken, busy))
         outbox.write(session, "lease.create", wire.payload(lease), now)
+        if once is not None:
+            idempotency.remember(session, once, lease)
 
     try:
         runtime.database.write(work)
@@ -90,6 +102,12 @@ def create(runtime: Runtime, owner: Owner, request: LeaseRequest) -> Lease:
             raise explained(runtime, session, shortage, lease, can_move=True) from None
     runtime.wakeup.hint()
     return lease
+
+
+def recall(runtime: Runtime, once: Once) -> None:
+    """Return if the request is new; raises AlreadyAnswered, IdempotencyKeyReused."""
+    with runtime.database.read() as session:
+        idempotency.look(session, once)
 
 
 def get(runtime: Runtime, lease_id: str) -> Lease:
@@ -104,16 +122,20 @@ def find_all(runtime: Runtime, project_id: str | None) -> list[Lease]:
         return leases.find_all(session, project_id)
 
 
-def delete(runtime: Runtime, lease_id: str, wait: float = 0.0) -> None:
+def delete(
+    runtime: Runtime, lease_id: str, wait: float = 0.0, precondition: Precondition | None = None
+) -> bool:
     """Remove a lease; one that was started is ended first, by a manager.
 
     The lease shows as DELETING meanwhile; up to ``wait`` seconds are spent waiting for its end.
-    Raises NotFound.
+    Returns whether it is gone. Raises NotFound, and what ``precondition`` raises.
     """
     now = runtime.clock.now()
 
     def work(session: Session) -> bool:
         lease = leases.get(session, lease_id, lock=True)
+        if precondition is not None:
+            precondition(lease)
         if not has_begun(lease) or lease.status is LeaseStatus.TERMINATED:
             remove(session, lease, now, runtime.settings)
             return True
@@ -122,8 +144,7 @@ def delete(runtime: Runtime, lease_id: str, wait: float = 0.0) -> None:
 
     gone = runtime.database.write(work)
     runtime.wakeup.hint()
-    if not gone:
-        _wait_until_gone(runtime, lease_id, wait)
+    return gone or _is_gone_within(runtime, lease_id, wait)
 
 
 def remove(session: Session, lease: Lease, now: datetime, settings: Settings) -> None:
@@ -241,12 +262,13 @@ def _end_now(session: Session, lease: Lease, now: datetime) -> None:
     events.remove(session, obsolete)
 
 
-def _wait_until_gone(runtime: Runtime, lease_id: str, wait: float) -> None:
+def _is_gone_within(runtime: Runtime, lease_id: str, wait: float) -> bool:
     deadline = time.monotonic() + wait
     pause = 0.02
     while time.monotonic() < deadline:
         time.sleep(pause)
         with runtime.database.read() as session:
             if not leases.exists(session, lease_id):
-                return
+                return True
         pause = min(pause * 1.5, 0.2)
+    return False

@@ -36,7 +36,7 @@ from climate.core.schedule import (
 )
 from climate.db import events, leases, outbox
 from climate.manager.admission import Shortage
-from climate.manager.leases import new_event
+from climate.manager.leases import Precondition, new_event
 from climate.manager.reallocation import reallocate
 from climate.manager.refusal import explained
 from climate.manager.runtime import Runtime
@@ -65,15 +65,20 @@ class LeaseChange:
         return self.dates == Change() and not self.reservations
 
 
-def update(runtime: Runtime, lease_id: str, change: LeaseChange) -> Lease:
+def update(
+    runtime: Runtime, lease_id: str, change: LeaseChange, precondition: Precondition | None = None
+) -> Lease:
     """Change a lease and return it as it is then.
 
-    Raises NotFound, LeaseBusy, InvalidInput, Conflict, NotEnoughResources, Contention.
+    Raises NotFound, LeaseBusy, InvalidInput, Conflict, NotEnoughResources, Contention, and what
+    ``precondition`` raises.
     """
     now = runtime.clock.now()
 
     def work(session: Session) -> Lease:
         lease = leases.get(session, lease_id, lock=True)
+        if precondition is not None:
+            precondition(lease)
         check_changeable(lease, only_name=change.only_name, wants_more=bool(change.reservations))
         if change == LeaseChange():
             return lease

@@ -28,7 +28,7 @@ COUNTS = {
     "simulated.seed",
     "simulated.failure_rate",
 }
-UNIT = re.compile(r"\b(seconds|minutes)\b", re.IGNORECASE)
+UNIT = re.compile(r"\b(seconds|minutes|hours)\b", re.IGNORECASE)
 
 
 @pytest.mark.parametrize(("group", "option"), OPTIONS)

@@ -32,6 +32,7 @@ FORBIDDEN = {
         "climate.notifications",
         *(f"climate.db.{noun}" for noun in ("allocations", "events", "leases", "outbox")),
         *(f"climate.db.{noun}" for noun in ("property_filter", "resources", "tables")),
+        *(f"climate.db.{noun}" for noun in ("idempotency", "listing")),
     ],
 }
 # What only these may import.

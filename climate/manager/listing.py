@@ -1,0 +1,55 @@
+"""The use cases of looking around: leases by the page, and what there is to be reserved."""
+
+from dataclasses import replace
+
+from climate.core import query as expressions
+from climate.core.errors import NotFound
+from climate.core.lease import Lease, Resource
+from climate.core.page import LeaseFilter, Page, Part, ResourceFilter
+from climate.db import listing, resources
+from climate.db.resources import Property
+from climate.manager.runtime import Runtime
+
+
+def find_leases(runtime: Runtime, wanted: LeaseFilter, page: Page) -> Part[Lease]:
+    """Return a page of leases."""
+    with runtime.database.read() as session:
+        return listing.find_leases(session, wanted, page)
+
+
+def find_resources(
+    runtime: Runtime, wanted: ResourceFilter, page: Page, *, private: bool
+) -> Part[Resource]:
+    """Return a page of resources; without ``private``, private properties do not exist.
+
+    Raises InvalidQuery if the expression names a property that there is not.
+    """
+    with runtime.database.read() as session:
+        extra = resources.definitions(session, *wanted.resource_types)
+        shown = {prop.name for prop in extra} - {prop.name for prop in _hidden(extra, private)}
+        native = (runtime.plugin(type_).native_properties for type_ in wanted.resource_types)
+        expressions.check_names(wanted.query, shown.union(*native))
+        found = listing.find_resources(session, wanted, page)
+    items = [_without(resource, _hidden(extra, private)) for resource in found.items]
+    return Part(items=items, more=found.more)
+
+
+def get_resource(runtime: Runtime, resource_id: int, *, private: bool) -> Resource:
+    """Return a resource of an enabled type, as ``find_resources`` shows it; raises NotFound."""
+    with runtime.database.read() as session:
+        found = resources.find_some(session, [resource_id]).get(resource_id)
+        if found is None or found.type not in runtime.plugins:
+            raise NotFound(f"There is no resource {resource_id}")
+        extra = resources.definitions(session, found.type)
+    return _without(found, _hidden(extra, private))
+
+
+def _hidden(extra: list[Property], private: bool) -> list[Property]:  # noqa: FBT001 - passed on
+    return [prop for prop in extra if prop.private and not private]
+
+
+def _without(resource: Resource, hidden: list[Property]) -> Resource:
+    """Return the resource without those of its extra properties that are hidden."""
+    names = {prop.name for prop in hidden if prop.resource_type == resource.type} - resource.native
+    shown = {name: text for name, text in resource.properties.items() if name not in names}
+    return replace(resource, properties=shown)
