@@ -1,7 +1,9 @@
 """A whole service without threads: HTTP by Flask's client, time by hand."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Any
 
 from flask.testing import FlaskClient
@@ -41,11 +43,17 @@ class Story:
         return self.runtime.plugins["physical:host"].cloud  # type: ignore[attr-defined]
 
     def call(
-        self, method: str, path: str, body: Any = None, *, token: str | None = None
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> TestResponse:
         """Send a request, as an admin unless ``token`` (user:project[:roles]) says otherwise."""
-        headers = {"X-Auth-Token": token} if token else {}
-        return self.http.open(path, method=method, json=body, headers=headers)
+        sent = {**({"X-Auth-Token": token} if token else {}), **(headers or {})}
+        return self.http.open(path, method=method, json=body, headers=sent)
 
     def ok(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> Any:
         """Send a request that must succeed, and return the JSON of the answer."""
@@ -61,6 +69,20 @@ class Story:
         text = response.get_data(as_text=True)
         assert response.status_code == status, f"{response.status_code} {text}"
         return str(response.get_json()["error_message"])
+
+    def problem(
+        self,
+        status: int,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Send a request to v2 that must be refused with ``status``; return the problem."""
+        response = self.call(method, path, body, token=token, headers=headers)
+        return problem(response, status)
 
     def register(self, count: int, **extra: str) -> None:
         """Make hosts sim-1 .. sim-``count`` reservable."""
@@ -79,6 +101,20 @@ class Story:
             "end_date": self.date(end),
             "reservations": [host_reservation()],
             "events": [],
+            **fields,
+        }
+
+    def moment(self, minutes: float = 0) -> str:
+        """Return the v2 time that is ``minutes`` from now."""
+        return f"{(self.clock.now() + timedelta(minutes=minutes)):%Y-%m-%dT%H:%M:%SZ}"
+
+    def asking(self, first: float = 60, last: float = 120, **fields: Any) -> dict[str, Any]:
+        """Return a request to v2 for one host from ``first`` to ``last`` minutes from now."""
+        return {
+            "name": "lease",
+            "start": self.moment(first),
+            "end": self.moment(last),
+            "reservations": [hosts()],
             **fields,
         }
 
@@ -124,6 +160,27 @@ class Story:
     def close(self) -> None:
         """Close connections."""
         self.runtime.database.dispose()
+
+
+def problem(response: TestResponse, status: int) -> dict[str, Any]:
+    """Check that an answer is an RFC 9457 problem with ``status``; return it."""
+    assert response.status_code == status, response.get_data(as_text=True)
+    assert response.mimetype == "application/problem+json"
+    found: dict[str, Any] = response.get_json()
+    assert found["type"] == "about:blank"
+    assert found["title"] == HTTPStatus(status).phrase
+    assert found["status"] == status
+    assert found["detail"]
+    assert found["code"] == response.headers["Climate-Error-Code"]
+    return found
+
+
+def hosts(minimum: Any = 1, maximum: Any = 1, **params: Any) -> dict[str, Any]:
+    """Return a request to v2 for whole hosts."""
+    return {
+        "resource_type": "physical:host",
+        "params": {"min": minimum, "max": maximum, **params},
+    }
 
 
 def host_reservation(minimum: Any = 1, maximum: Any = 1, **fields: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The WSGI application: every route on one screen, and what is done around each view."""
+"""The WSGI application: every route of v1 (v2 has its own table), and what is around each view."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from flask import Flask, Response, jsonify, request
@@ -9,28 +9,27 @@ from oslo_config.cfg import ConfigOpts
 from oslo_context.context import RequestContext
 
 from climate.api import auth, discovery, errors, health, keystone
-from climate.api.call import Api, Call, is_storable
+from climate.api.call import Answer, Api, Call, is_storable
 from climate.api.policy import Policy
 from climate.api.v1 import hosts, leases, microversion
-from climate.api.v2 import notifications
+from climate.api.v2 import routes as v2
 from climate.core.errors import InvalidInput, NotFound
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.runtime import Runtime
 
-View = Callable[..., tuple[Any, int]]
+View = Callable[..., Answer]
 
 _LARGEST_BODY = 1024 * 1024
 
 # Seen by anyone, identified or not.
-OPEN: list[tuple[str, str, Callable[[Api], tuple[Any, int]]]] = [
+OPEN: list[tuple[str, str, Callable[[Api], Answer]]] = [
     ("GET", "/", discovery.versions),
     ("GET", "/versions", discovery.versions),
     ("GET", "/v1", discovery.version_1),
     ("GET", "/v1/", discovery.version_1),
-    ("GET", "/v2", discovery.version_2),
-    ("GET", "/v2/", discovery.version_2),
     ("GET", "/healthz", health.healthz),
     ("GET", "/readyz", health.readyz),
+    *((route.method, route.path, route.view) for route in v2.ROUTES if route.rule is None),
 ]
 # For identified callers; the rule is checked first, for the caller's own project.
 ROUTES: list[tuple[str, str, str, View]] = [
@@ -54,13 +53,13 @@ ROUTES: list[tuple[str, str, str, View]] = [
     ("PUT", "/v1/os-hosts/<host_id>", "oshosts:put", hosts.update),
     ("DELETE", "/v1/os-hosts/<host_id>", "oshosts:delete", hosts.delete),
     ("GET", "/v1/os-hosts/<host_id>/allocation", "oshosts:get_allocations", hosts.allocation),
-    ("GET", "/v2/notifications", "notifications:get", notifications.index),
+    *((route.method, route.path, route.rule, route.view) for route in v2.ROUTES if route.rule),
 ]
 
 
 def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) -> Flask:
     """Return the application; ``dispatcher`` is this process's, for /readyz."""
-    app = Flask("climate", static_folder=None)
+    app = Flask("climate", static_folder=None, template_folder="api/v2/templates")
     app.config["MAX_CONTENT_LENGTH"] = _LARGEST_BODY
     app.json.sort_keys = False  # type: ignore[attr-defined]  # the default provider has it
     app.url_map.strict_slashes = True
@@ -85,7 +84,7 @@ def _strategy(app: Flask, conf: ConfigOpts) -> auth.Identify:
     return auth.without_authentication(conf)
 
 
-def _open(api: Api, view: Callable[[Api], tuple[Any, int]]) -> Callable[[], Response]:
+def _open(api: Api, view: Callable[[Api], Answer]) -> Callable[[], Response]:
     def handle() -> Response:
         return _response(*view(api))
 
@@ -112,11 +111,17 @@ def _guarded(api: Api, rule: str, view: View) -> Callable[..., Response]:
     return handle
 
 
-def _response(body: Any, status: int) -> Response:  # noqa: ANN401 - JSON
-    response = Response(status=status) if body is None else jsonify(body)
+def _response(body: Any, status: int, headers: Mapping[str, str] | None = None) -> Response:  # noqa: ANN401 - JSON
+    if isinstance(body, str):
+        response = Response(body, mimetype="text/html")
+    else:
+        response = Response() if body is None else jsonify(body)
     response.status_code = status
+    response.headers.update(headers or {})
     if body is None:
         del response.headers["Content-Type"]
+    if "ETag" in response.headers:
+        response.make_conditional(request)  # to who has it already, 304
     return response
 
 

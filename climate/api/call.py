@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,9 @@ from climate.api.policy import Policy
 from climate.core.errors import InvalidInput
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.runtime import Runtime
+
+# A body (None: none, text: a page), a status, and headers if there is something to say in them.
+Answer = tuple[Any, int] | tuple[Any, int, Mapping[str, str]]
 
 _DEEPEST = 64
 

@@ -27,7 +27,13 @@ def versions(_api: Api) -> tuple[Any, int]:
 
 def version_2(_api: Api) -> tuple[Any, int]:
     """Describe v2."""
-    return {"version": _version(2, "EXPERIMENTAL")}, 200
+    version = _version(2, "EXPERIMENTAL")
+    described = {
+        "href": f"{request.root_url}v2/openapi.json",
+        "rel": "describedby",
+        "type": "application/json",
+    }
+    return {"version": {**version, "links": [*version["links"], described]}}, 200
 
 
 def version_1(_api: Api) -> tuple[Any, int]:

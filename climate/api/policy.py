@@ -30,7 +30,7 @@ _ROLES = [
         "Those who may see what their project has.",
     ),
 ]
-# rule, default, method and path, what it allows
+# rule, default, method and path in v1 (or where there is none, v2), what it allows
 _TABLE = [
     ("leases:get", _READER, "GET", "/v1/leases", "See leases."),
     ("leases:get_all", _ADMIN, "GET", "/v1/leases", "See the leases of all projects."),
@@ -57,9 +57,21 @@ _TABLE = [
         "/v1/os-hosts/properties/{name}",
         "Hide or show a capability.",
     ),
+    ("resources:get", _READER, "GET", "/v2/resources", "See what can be reserved."),
+    ("resources:get_private", _ADMIN, "GET", "/v2/resources", "See private properties, too."),
     ("notifications:get", _READER, "GET", "/v2/notifications", "Read one's notifications."),
     ("notifications:get_all", _ADMIN, "GET", "/v2/notifications", "Read all notifications."),
 ]
+
+# What an operator forbids in v1 is forbidden in v2: both go by one rule.
+_ALSO = {
+    "leases:get": [("GET", "/v2/leases"), ("GET", "/v2/leases/{lease_id}")],
+    "leases:get_all": [("GET", "/v2/leases?all_projects=true")],
+    "leases:post": [("POST", "/v2/leases")],
+    "leases:put": [("PATCH", "/v2/leases/{lease_id}")],
+    "leases:delete": [("DELETE", "/v2/leases/{lease_id}")],
+    "resources:get": [("GET", "/v2/resources/{resource_id}")],
+}
 
 
 def list_rules() -> list[policy.RuleDefault]:
@@ -69,7 +81,10 @@ def list_rules() -> list[policy.RuleDefault]:
             f"climate:{name}",
             check,
             text,
-            [{"method": method, "path": path}],
+            [
+                {"method": method, "path": path}
+                for method, path in [(method, path), *_ALSO.get(name, [])]
+            ],
             scope_types=["project"],
         )
         for name, check, method, path, text in _TABLE

@@ -146,7 +146,7 @@ def test_a_listener_ends_when_told_although_the_service_is_away(
     ("path", "arguments", "reason"),
     [
         ("", ["--token", "nobody"], "X-Auth-Token must be"),
-        ("", ["--after=-1"], "after must be a whole number"),
+        ("", ["--after=-1"], "after: This must be a whole number"),
         ("/nowhere", [], "404"),
     ],
 )

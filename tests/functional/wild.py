@@ -4,6 +4,7 @@ Routes come from the application's own tables. Ids of things that exist are writ
 and are filled in when a request is sent, so that a request means the same each time.
 """
 
+import base64
 import copy
 import io
 import json
@@ -18,7 +19,7 @@ from werkzeug.datastructures import Headers
 from werkzeug.test import create_environ, run_wsgi_app
 
 from climate.api.app import OPEN, ROUTES
-from tests.service import host_reservation
+from tests.service import host_reservation, hosts
 
 Wsgi = Callable[..., Any]
 
@@ -118,11 +119,42 @@ SOUND: dict[tuple[str, str], list[dict[str, Any]]] = {
     ],
     ("PUT", "/v1/os-hosts/<host_id>"): [{"gpu": "h100"}, {"nics": 4, "ssd": False}],
     ("PATCH", "/v1/os-hosts/properties/<name>"): [{"private": True}, {"private": False}],
+    ("POST", "/v2/leases"): [
+        {
+            "name": "wild",
+            "start": "2030-01-16T12:00:00Z",
+            "end": "2030-01-16T15:00:30+01:00",
+            "before_end": "2030-01-16T13:00:00Z",
+            "reservations": [
+                hosts("1", 2, resource_properties=EXPRESSION, before_end="snapshot"),
+                hosts(hypervisor_properties=[">=", "$id", "1"]),
+            ],
+            "events": [
+                {"type": "before_start_lease", "at": "2030-01-16T11:50:00Z"},
+                {"type": "backup", "at": "2030-01-16 12:30:00Z"},
+            ],
+        },
+        {"name": "now", "start": "now", "end": "9999-12-31T23:59:59Z", "reservations": [hosts()]},
+    ],
+    ("PATCH", "/v2/leases/<lease_id>"): [
+        {"name": "renamed"},
+        {"end": "2030-01-15T18:00:00Z", "before_end": "2030-01-15T17:00:00Z"},
+        {"reservations": [{"id": "@pending reservation@", "params": {"min": 1, "max": 3}}]},
+        {
+            "start": "2030-01-15T14:00:00Z",
+            "end": "2030-01-15T15:00:00Z",
+            "reservations": [
+                {"id": "@pending reservation@", "params": {"resource_properties": EXPRESSION}}
+            ],
+        },
+        {"reservations": [{"id": "@active reservation@", "params": {"max": "2"}}]},
+    ],
 }
 # What exists, by the name of the parameter.
 IDS: dict[str, list[str]] = {
     "lease_id": ["@pending@", "@active@", "@over@", "@failed@"],
     "host_id": ["@host@", "@free host@"],
+    "resource_id": ["@host@", "@free host@"],
     "name": ["gpu"],
 }
 SPECIAL_TEXTS = [
@@ -143,6 +175,7 @@ SPECIAL_TEXTS = [
     *("", " ", "null", "None", "now", "NOW", "==", "!=", "<", "in", "not", "and", "or", "sim-1"),
     *("physical:host", "virtual:instance", "before_start_lease", "end_lease", "before_end_lease"),
     *("\x00", "a\x00b", "\ud800", "\udfff\ud800", "\uffff", "\U0001f600", "\u202e", "٣", "'", '"'),
+    *("2030-01-15T12:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-00:01"),
     *("%", "%s", "{0}", "../..", "2030-01-15 12:00", "0001-01-01 00:00", "9999-12-31 23:59"),
     *("1e308", "1e309", "-0", "5e-324", "nan", "inf", "1_000", '["==", "$gpu", "\\u0000"]'),
     *('["==", "$gpu", "\\ud800"]', '["==", "$\\u0000", "1"]', "5", "true", "{}", '["and"]'),
@@ -270,13 +303,34 @@ def quoted(text: str) -> str:
     return quote(text.encode("utf-8", "surrogatepass"), safe="@ ")
 
 
+# What is nearly right for a parameter.
+_orders = ["start", "-start", "end", "-created", "name", "-name", "id", "-id"]
+_keys = st.tuples(st.sampled_from(_orders) | scalars, scalars, scalars)
+VALUES: dict[str, st.SearchStrategy[str]] = {
+    "limit": st.integers(-1, 1001).map(str),
+    "after": st.integers().map(str),
+    "sort": st.sampled_from(_orders),
+    "status": st.sampled_from(["ACTIVE", "PENDING", "ERROR", "active"]),
+    "all_projects": st.sampled_from(["true", "false", "1"]),
+    "properties": expressions.map(json.dumps),
+    "marker": (_keys | values).map(
+        lambda key: base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
+    ),
+}
+
+
 @st.composite
 def queries(draw: st.DrawFn) -> str:
     """A query string: known names with strange values, unknown names, or noise."""
     if draw(st.integers(0, 9)) == 0:
         return draw(st.sampled_from(["&", "=", "a&&=b", "%", "%zz=%ff", "a=" * 2_000, "after=%00"]))
     names = ["after", "limit", "lease_id", "reservation_id", "detail", "all"]
-    pairs = st.tuples(st.sampled_from(names) | texts, texts | st.integers().map(str))
+    names += ["marker", "sort", "status", "starts_before", "ends_after", "all_projects", "name"]
+    names += ["resource_type", "properties", "properties", "marker"]
+    known = st.sampled_from(names).flatmap(
+        lambda name: st.tuples(st.just(name), VALUES.get(name, texts) | texts)
+    )
+    pairs = known | st.tuples(texts, texts | st.integers().map(str))
     found = draw(st.lists(pairs, max_size=3))
     return "&".join(f"{quoted(name)}={quoted(value)}" for name, value in found)
 
@@ -300,6 +354,11 @@ headers = st.fixed_dictionaries(
         )
         | header_values,
         "Content-Length": st.sampled_from(["", "0", "-1", "abc", "1e9", "9" * 30]),
+        "If-Match": st.sampled_from(["*", '""', 'W/"x"', '"', ","]) | header_values,
+        "If-None-Match": st.sampled_from(["*", '""', 'W/"x"', '"', ","]) | header_values,
+        "Idempotency-Key": st.sampled_from(["", "k", "k" * 255, "k" * 256]) | header_values,
+        "If-Modified-Since": header_values,
+        "Range": st.sampled_from(["bytes=0-1", "bytes=9-", "x"]) | header_values,
         "Accept": st.sampled_from(["*/*", "text/html", "application/xml;q=x"]) | header_values,
         "Host": st.sampled_from(["", "[", "a b", "x:99999", "host:abc"]) | header_values,
         "X-OpenStack-Request-ID": st.sampled_from(["req-1", "x" * 9_000]) | header_values,

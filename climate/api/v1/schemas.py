@@ -51,24 +51,27 @@ class _Lenient(Schema):
         unknown = EXCLUDE
 
 
+def check_event_kind(kind: str) -> None:
+    """Raise ValidationError unless users can have events of that kind."""
+    if not _KIND.fullmatch(kind):
+        raise ValidationError("lower case letters, digits, _ and . only")
+    if kind in _OURS:
+        raise ValidationError(f"{kind} events are made by the service")
+
+
 class EventSchema(_Lenient):
     """A user's own event; the command line calls its date ``event_date``, Heat ``time``."""
 
-    event_type = fields.String(required=True)
+    event_type = fields.String(required=True, validate=check_event_kind)
     event_date = OptionalDate(now=False, load_default=None)
     time = OptionalDate(now=False, load_default=None)
 
     @post_load
     def _pair(self, data: dict[str, Any], **_kwargs: Any) -> tuple[str, datetime]:
-        kind = data["event_type"]
-        if not _KIND.fullmatch(kind):
-            raise ValidationError("lower case letters, digits, _ and . only", "event_type")
-        if kind in _OURS:
-            raise ValidationError(f"{kind} events are made by the service", "event_type")
         moment = data["event_date"] or data["time"]
         if moment is None:
             raise ValidationError("Missing data for required field.", "event_date")
-        return kind, moment
+        return data["event_type"], moment
 
 
 class LeaseCreate(_Lenient):

@@ -13,7 +13,8 @@ from tests.process import write_config
 READER = Caller("bob", "lab", ("reader",))
 MEMBER = Caller("alice", "lab", ("member", "reader"))
 ADMIN = Caller("boss", "ops", ("admin", "member", "reader"))
-# Rule by rule, who may in lab; all but the last three are Blazar's.
+# Rule by rule, who may in lab; all but those about resources and notifications, and
+# leases:get_all, are Blazar's.
 WHO = {
     "leases:get": {READER, MEMBER, ADMIN},
     "leases:post": {MEMBER, ADMIN},
@@ -27,6 +28,8 @@ WHO = {
     "oshosts:get_allocations": {ADMIN},
     "oshosts:get_resource_properties": {ADMIN},
     "oshosts:update_resource_properties": {ADMIN},
+    "resources:get": {READER, MEMBER, ADMIN},
+    "resources:get_private": {ADMIN},
     "plugins:get": {READER, MEMBER, ADMIN},
     "notifications:get": {READER, MEMBER, ADMIN},
     "notifications:get_all": {ADMIN},

@@ -1,0 +1,116 @@
+"""Values as v2 writes them: times with a zone, counts, flags. What is ambiguous is refused."""
+
+import re
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from marshmallow import RAISE, Schema, ValidationError, fields
+
+from climate.core.errors import InvalidDate
+
+NOW = "now"
+UNKNOWN = "This is not known here."
+_FORM = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(?P<fraction>[.,]\d+)?)?(?P<zone>[Zz]|[+-]\d\d:?[0-5]\d)?",
+    re.ASCII,
+)
+_EXAMPLE = "2030-01-15T12:00:00Z or 2030-01-15T13:00:00+01:00"
+
+
+class Finding(str):
+    """A sentence about one value, with the stable code of what is wrong with it."""
+
+    __slots__ = ("code",)
+    code: str
+
+    def __new__(cls, text: str, code: str) -> Self:
+        """Keep the code beside the text."""
+        made = super().__new__(cls, text)
+        made.code = code
+        return made
+
+
+class Strict(Schema):
+    """An object that has no other keys than these."""
+
+    class Meta:
+        """What is not known is a mistake."""
+
+        unknown = RAISE
+
+    error_messages = {  # noqa: RUF012 - marshmallow's own declarative setting
+        "unknown": UNKNOWN,
+        "type": "This must be a JSON object.",
+    }
+
+
+class Moment(fields.Field[Any]):
+    """An instant to the second: ISO 8601 with a zone, shown in UTC.
+
+    Where ``words`` such as ``now`` may stand for it they are loaded as they are.
+    """
+
+    def __init__(self, *, words: tuple[str, ...] = (), **kwargs: Any) -> None:
+        """Allow words or none."""
+        text = {"type": "string", "format": "date-time", "examples": ["2030-01-15T12:00:00Z"]}
+        kwargs.setdefault("metadata", {"anyOf": [text, {"enum": [*words]}]} if words else text)
+        super().__init__(**kwargs)
+        self._words = words
+
+    def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> datetime | str:  # noqa: ANN401
+        return str(value) if value in self._words else moment(value)
+
+    def _serialize(self, value: Any, *_args: Any, **_kwargs: Any) -> str | None:  # noqa: ANN401
+        return None if value is None else show(value)
+
+
+def moment(value: object) -> datetime:
+    """Return the instant that a text says; raises ValidationError, which says what it lacks."""
+    form = _FORM.fullmatch(value) if isinstance(value, str) else None
+    if form is None:
+        raise _invalid(f"This is not a date and time such as {_EXAMPLE}.")
+    if form["zone"] is None:
+        raise _invalid(
+            "This has no zone: end it with Z for UTC, or with your distance from it, as in"
+            f" {_EXAMPLE}."
+        )
+    if form["fraction"] and form["fraction"].strip(".,0"):
+        raise _invalid("This has fractions of a second: leases are kept to the second.")
+    try:
+        return datetime.fromisoformat(form[0].upper()).replace(microsecond=0).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise _invalid("There is no such date and time.") from None
+
+
+def _invalid(text: str) -> ValidationError:
+    return ValidationError(Finding(text, InvalidDate.code))
+
+
+def show(instant: datetime) -> str:
+    """Return an instant as UTC to the second, with Z."""
+    utc = instant.astimezone(UTC).replace(tzinfo=None)
+    return f"{utc.isoformat(timespec='seconds')}Z"
+
+
+class Count(fields.Integer):
+    """A whole number of a query string, from ``minimum`` to ``maximum``."""
+
+    def __init__(self, *, minimum: int, maximum: int, **kwargs: Any) -> None:
+        """Bound it."""
+        kwargs.setdefault("metadata", {"minimum": minimum, "maximum": maximum})
+        super().__init__(**kwargs)
+        self._range = range(minimum, maximum + 1)
+
+    def _validated(self, value: Any) -> int:  # noqa: ANN401 - marshmallow's signature
+        text = str(value)
+        is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(self._range[-1]))
+        if not (is_number and int(text) in self._range):
+            raise ValidationError(
+                f"This must be a whole number from {self._range[0]} to {self._range[-1]}."
+            )
+        return int(text)
+
+
+def flag(**kwargs: Any) -> fields.Boolean:
+    """Return a field of a query string that is true or false."""
+    return fields.Boolean(truthy={"true", "True", "1"}, falsy={"false", "False", "0"}, **kwargs)

@@ -1,0 +1,189 @@
+"""``/v2/leases``."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from flask import request
+from marshmallow import Schema
+
+from climate.api.call import Answer, Call
+from climate.api.v2 import etags, paging, reading, schemas
+from climate.api.v2.fields import NOW
+from climate.api.v2.reading import Place
+from climate.core.change import Change
+from climate.core.errors import InvalidInput, NotFound, UnsupportedResourceType
+from climate.core.lease import Lease
+from climate.core.once import AlreadyAnswered, Once
+from climate.core.page import LEASE_SORTS, LeaseFilter
+from climate.manager import leases, listing, updates
+from climate.manager.leases import LeaseRequest, Owner, ReservationRequest
+from climate.manager.updates import LeaseChange, ReservationChange
+
+_LONGEST_KEY = 255
+_WINDOW = ("starts_before", "starts_after", "ends_before", "ends_after")
+Part = tuple[Schema, Mapping[str, Any], Place]
+
+
+def index(call: Call) -> Answer:
+    """List leases of the project, or of all projects to those who may see them."""
+    asked = reading.query(schemas.LEASE_QUERY)
+    page = paging.page(asked)
+    if asked["all_projects"]:
+        call.require("leases:get_all")
+    wanted = LeaseFilter(
+        project_id=None if asked["all_projects"] else call.caller.project_id,
+        statuses=tuple(asked["status"]),
+        **{name: asked.get(name) for name in ("name", "resource_type", *_WINDOW)},
+    )
+    part = listing.find_leases(call.runtime, wanted, page)
+    last = part.items[-1] if part.more else None
+    beyond = paging.link(page, LEASE_SORTS[page.sort](last), last.id) if last else None
+    return schemas.LEASE_PAGE.dump({"leases": part.items, "next": beyond}), 200
+
+
+def create(call: Call) -> Answer:
+    """Make a lease, once for each Idempotency-Key."""
+    body = reading.body(call)
+    once = _once(call, body)
+    try:
+        if once is not None:
+            # Before anything else: what could be asked for then may be refused now.
+            leases.recall(call.runtime, once)
+        asked = _request(call, body)
+        return _created(_body(leases.create(call.runtime, _owner(call), asked, once)))
+    except AlreadyAnswered as told:
+        return _created(told.answer)
+
+
+def show(call: Call, lease_id: str) -> Answer:
+    """Show a lease."""
+    return _shown(_visible(call, lease_id))
+
+
+def update(call: Call, lease_id: str) -> Answer:
+    """Change a lease."""
+    lease = _visible(call, lease_id)
+    call.require("leases:put", lease.project_id)
+    data = reading.load(schemas.LEASE_CHANGE, reading.body(call))
+    change = LeaseChange(
+        name=data.get("name"),
+        dates=Change(
+            start=_moment(call, data.get("start")),
+            end=_moment(call, data.get("end")),
+            before_end=data.get("before_end"),
+        ),
+        reservations=_reservation_changes(call, lease, data["reservations"]),
+    )
+    return _shown(updates.update(call.runtime, lease_id, change, etags.if_match()))
+
+
+def delete(call: Call, lease_id: str) -> Answer:
+    """Remove a lease; 202 if it is being ended first."""
+    call.require("leases:delete", _visible(call, lease_id).project_id)
+    wait = call.api.conf.api.delete_wait
+    gone = leases.delete(call.runtime, lease_id, wait, etags.if_match())
+    return None, 204 if gone else 202
+
+
+def _visible(call: Call, lease_id: str) -> Lease:
+    """Return the lease; one that the caller may not see does not exist for it."""
+    try:
+        lease = leases.get(call.runtime, lease_id)
+    except NotFound:
+        lease = None
+    if lease is None or not call.may("leases:get", lease.project_id):
+        raise NotFound(f"There is no lease {lease_id}")
+    return lease
+
+
+def _body(lease: Lease) -> dict[str, Any]:
+    body: dict[str, Any] = schemas.LEASE.dump(lease)
+    return body
+
+
+def _shown(lease: Lease) -> Answer:
+    body = _body(lease)
+    return body, 200, {"ETag": etags.etag(body)}
+
+
+def _created(body: Mapping[str, Any]) -> Answer:
+    location = f"{request.root_path}{request.path}/{body['id']}"
+    return body, 201, {"ETag": etags.etag(body), "Location": location}
+
+
+def _owner(call: Call) -> Owner:
+    return Owner(user_id=call.caller.user_id, project_id=call.caller.project_id)
+
+
+def _once(call: Call, body: Mapping[str, Any]) -> Once | None:
+    """Return which request this is, if the caller gave it a key; raises InvalidInput."""
+    key = request.headers.get("Idempotency-Key")
+    if key is None:
+        return None
+    if not (key.isascii() and key.isprintable() and 0 < len(key) <= _LONGEST_KEY):
+        text = f"This must be 1 to {_LONGEST_KEY} printable ASCII characters, such as a UUID."
+        errors = [{"header": "Idempotency-Key", "detail": text}]
+        raise InvalidInput(f"Idempotency-Key: {text}", {"errors": errors})
+    return Once(
+        project_id=call.caller.project_id,
+        user_id=call.caller.user_id,
+        key=key,
+        fingerprint=etags.fingerprint(json.dumps(body, sort_keys=True)),
+        answer=_body,
+    )
+
+
+def _request(call: Call, body: Mapping[str, Any]) -> LeaseRequest:
+    data = reading.load(schemas.LEASE_REQUEST, body)
+    asked = data["reservations"]
+    parts = [
+        _params(call, one["resource_type"], one["params"], ("reservations", number))
+        for number, one in enumerate(asked)
+    ]
+    return LeaseRequest(
+        name=data["name"],
+        start=_moment(call, data["start"]),
+        end=data["end"],
+        before_end=data.get("before_end"),
+        reservations=tuple(
+            ReservationRequest(resource_type=one["resource_type"], params=params)
+            for one, params in zip(asked, reading.load_all(parts), strict=True)
+        ),
+        user_events=tuple((event["type"], event["at"]) for event in data["events"]),
+    )
+
+
+def _reservation_changes(
+    call: Call, lease: Lease, asked: list[dict[str, Any]]
+) -> tuple[ReservationChange, ...]:
+    """Return the changes, each checked with what stays as it is."""
+    present = {reservation.id: reservation for reservation in lease.reservations}
+    parts = []
+    for number, one in enumerate(asked):
+        before = present.get(one["id"])
+        if before is None:
+            refusal = InvalidInput(f"Lease {lease.id} has no reservation {one['id']}")
+            raise reading.placed(refusal, ("reservations", number, "id"))
+        after = {**before.params, **one["params"]}
+        parts.append(_params(call, before.resource_type, after, ("reservations", number)))
+    reading.load_all(parts)
+    return tuple(
+        ReservationChange(id=one["id"], resource_type=None, params=one["params"]) for one in asked
+    )
+
+
+def _params(call: Call, resource_type: str, params: Mapping[str, Any], at: Place) -> Part:
+    """Return what the plugin of a type has to check."""
+    try:
+        schema = schemas.params(call.runtime.plugin(resource_type).schema)
+    except UnsupportedResourceType as error:
+        raise reading.placed(error, (*at, "resource_type")) from None
+    given = {**dict.fromkeys(schemas.may_be_left_out(schema)), **params}
+    return schema, given, (*at, "params")
+
+
+def _moment(call: Call, asked: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
+    """Return a moment; ``now`` is the present second."""
+    return call.runtime.clock.now().replace(microsecond=0) if asked == NOW else asked

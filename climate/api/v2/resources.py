@@ -1,0 +1,44 @@
+"""``/v2/resources``: what there is to be reserved, without a word about who has it."""
+
+from typing import Any
+
+from climate.api.call import Answer, Call
+from climate.api.v2 import paging, reading, schemas
+from climate.core import query
+from climate.core.errors import InvalidQuery, NotFound
+from climate.core.page import RESOURCE_SORTS, ResourceFilter
+from climate.manager import listing
+
+
+def index(call: Call) -> Answer:
+    """List resources of a type or of all, those that match a property expression or all."""
+    asked = reading.query(schemas.RESOURCE_QUERY)
+    page = paging.page(asked)
+    types = tuple(sorted(call.runtime.plugins))
+    if "resource_type" in asked:
+        types = (call.runtime.plugin(asked["resource_type"]).resource_type,)
+    private = call.may("resources:get_private")
+    try:
+        wanted = ResourceFilter(resource_types=types, query=query.parse(asked.get("properties")))
+        part = listing.find_resources(call.runtime, wanted, page, private=private)
+    except InvalidQuery as error:
+        errors = [{"parameter": "properties", "detail": error.message}]
+        raise InvalidQuery(error.message, {"errors": errors}) from None
+    last = part.items[-1] if part.more else None
+    beyond = paging.link(page, RESOURCE_SORTS[page.sort](last), last.id) if last else None
+    return schemas.RESOURCE_PAGE.dump({"resources": part.items, "next": beyond}), 200
+
+
+def show(call: Call, resource_id: str) -> Answer:
+    """Show a resource."""
+    private = call.may("resources:get_private")
+    found = listing.get_resource(call.runtime, _number(resource_id), private=private)
+    body: dict[str, Any] = schemas.RESOURCE.dump(found)
+    return body, 200
+
+
+def _number(resource_id: str) -> int:
+    """Return the number that a resource's id is; whatever else is no resource's id."""
+    if resource_id.isascii() and resource_id.isdecimal() and len(resource_id) < len(str(2**63)):
+        return int(resource_id)
+    raise NotFound(f"There is no resource {resource_id}")

@@ -1,0 +1,146 @@
+"""The routes of v2, each with what it takes, gives and refuses: served and documented from here."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from flask import render_template, request
+from marshmallow import Schema
+
+from climate.api import discovery
+from climate.api.call import Answer, Api
+from climate.api.v2 import leases, notifications, openapi, resources, schemas
+from climate.api.v2.openapi import Route
+from climate.core.errors import (
+    Conflict,
+    Contention,
+    Forbidden,
+    IdempotencyKeyReused,
+    InvalidInput,
+    NotFound,
+    PreconditionFailed,
+    Unauthenticated,
+    UnsupportedMediaType,
+)
+
+_CALLER = (Unauthenticated, Forbidden)
+_BODY = (InvalidInput, UnsupportedMediaType)
+# Nothing is loaded from anywhere, and no script runs.
+_PAGE_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+
+
+def document(api: Api) -> Answer:
+    """Describe v2, for programs: OpenAPI 3.1."""
+    return _described(_params(api), request.root_path), 200
+
+
+def page(api: Api) -> Answer:
+    """Describe v2, for people: the same document as a page."""
+    described = _described(_params(api), request.root_path)
+    return render_template("openapi.html", document=described), 200, _PAGE_HEADERS
+
+
+def _params(api: Api) -> tuple[tuple[str, type[Schema]], ...]:
+    """Return what can be asked of each resource type."""
+    return tuple((name, plugin.schema) for name, plugin in sorted(api.runtime.plugins.items()))
+
+
+@lru_cache(maxsize=4)
+def _described(params: tuple[tuple[str, type[Schema]], ...], root: str) -> dict[str, Any]:
+    return openapi.document(ROUTES, dict(params), root)
+
+
+def _open(path: str, view: Callable[[Api], Answer], summary: str, answer: str) -> Route:
+    return Route(method="GET", path=path, view=view, summary=summary, answers={200: answer})
+
+
+ROUTES = [
+    _open("/v2", discovery.version_2, "About v2", "application/json"),
+    _open("/v2/", discovery.version_2, "About v2", "application/json"),
+    _open("/v2/openapi.json", document, "This document", "application/json"),
+    _open("/v2/docs", page, "This document as a page", "text/html"),
+    Route(
+        method="GET",
+        path="/v2/leases",
+        rule="leases:get",
+        view=leases.index,
+        summary="List leases",
+        query=schemas.LeaseQuery,
+        answers={200: schemas.LeasePage},
+        refusals=(*_CALLER, InvalidInput),
+    ),
+    Route(
+        method="POST",
+        path="/v2/leases",
+        rule="leases:post",
+        view=leases.create,
+        summary="Make a lease",
+        body=schemas.LeaseRequest,
+        headers=("Idempotency-Key",),
+        gives=("ETag", "Location"),
+        answers={201: schemas.Lease},
+        refusals=(*_CALLER, *_BODY, Conflict, IdempotencyKeyReused, Contention),
+    ),
+    Route(
+        method="GET",
+        path="/v2/leases/<lease_id>",
+        rule="leases:get",
+        view=leases.show,
+        summary="Show a lease",
+        headers=("If-None-Match",),
+        gives=("ETag",),
+        answers={200: schemas.Lease, 304: None},
+        refusals=(*_CALLER, NotFound),
+    ),
+    Route(
+        method="PATCH",
+        path="/v2/leases/<lease_id>",
+        rule="leases:put",
+        view=leases.update,
+        summary="Change a lease",
+        body=schemas.LeaseChange,
+        headers=("If-Match",),
+        gives=("ETag",),
+        answers={200: schemas.Lease},
+        refusals=(*_CALLER, *_BODY, NotFound, Conflict, PreconditionFailed, Contention),
+    ),
+    Route(
+        method="DELETE",
+        path="/v2/leases/<lease_id>",
+        rule="leases:delete",
+        view=leases.delete,
+        summary="Remove a lease, ending it first if it has started",
+        headers=("If-Match",),
+        answers={202: None, 204: None},
+        refusals=(*_CALLER, NotFound, PreconditionFailed, Contention),
+    ),
+    Route(
+        method="GET",
+        path="/v2/resources",
+        rule="resources:get",
+        view=resources.index,
+        summary="List what can be reserved",
+        query=schemas.ResourceQuery,
+        answers={200: schemas.ResourcePage},
+        refusals=(*_CALLER, InvalidInput),
+    ),
+    Route(
+        method="GET",
+        path="/v2/resources/<resource_id>",
+        rule="resources:get",
+        view=resources.show,
+        summary="Show something that can be reserved",
+        answers={200: schemas.Resource},
+        refusals=(*_CALLER, NotFound),
+    ),
+    Route(
+        method="GET",
+        path="/v2/notifications",
+        rule="notifications:get",
+        view=notifications.index,
+        summary="List what has happened, from a cursor on",
+        query=schemas.NotificationQuery,
+        answers={200: schemas.NotificationPage},
+        refusals=(*_CALLER, InvalidInput),
+    ),
+]

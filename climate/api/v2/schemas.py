@@ -1,0 +1,254 @@
+"""What v2 takes and gives. The same schemas check requests, make answers and are documented."""
+
+from functools import cache
+from typing import Any
+
+from marshmallow import RAISE, Schema, fields, post_dump, validate
+
+from climate.api.v1.schemas import check_event_kind
+from climate.api.v2.fields import NOW, Count, Moment, Strict, flag
+from climate.core.lease import HANDED_OVER
+from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
+from climate.core.page import LEASE_SORTS, RESOURCE_SORTS
+
+_MOST = 100
+_NAME = validate.Length(1, 80)
+_ID = validate.Length(1, 36)
+_PARAMS = "What is asked for; what there is to be asked depends on the type."
+
+
+def _says(text: str) -> dict[str, str]:
+    """Return the metadata of a field that is described so."""
+    return {"description": text}
+
+
+def may_be_left_out(schema: Schema) -> set[str]:
+    """Return what a plugin's schema asks for although it may be null: v2 puts the null there."""
+    return {name for name, one in schema.fields.items() if one.required and one.allow_none}
+
+
+class EventRequest(Strict):
+    """An event of the user's own."""
+
+    type = fields.String(required=True, validate=check_event_kind)
+    at = Moment(required=True)
+
+
+class ReservationRequest(Strict):
+    """Resources of one type; what ``params`` there are depends on it."""
+
+    resource_type = fields.String(required=True, validate=validate.Length(1, 64))
+    params = fields.Dict(keys=fields.String(), load_default=dict, metadata=_says(_PARAMS))
+
+
+class LeaseRequest(Strict):
+    """A lease to be made."""
+
+    name = fields.String(required=True, validate=_NAME)
+    start = Moment(required=True, words=(NOW,))
+    end = Moment(required=True)
+    before_end = Moment()
+    reservations = fields.List(
+        fields.Nested(ReservationRequest), load_default=list, validate=validate.Length(max=_MOST)
+    )
+    events = fields.List(
+        fields.Nested(EventRequest), load_default=list, validate=validate.Length(max=_MOST)
+    )
+
+
+class ReservationChange(Strict):
+    """New parameters for a reservation of the lease; those that are not named stay."""
+
+    id = fields.String(required=True, validate=_ID)
+    params = fields.Dict(keys=fields.String(), required=True)
+
+
+class LeaseChange(Strict):
+    """What is to change; what is absent stays."""
+
+    name = fields.String(validate=_NAME)
+    start = Moment(words=(NOW,))
+    end = Moment(words=(NOW,))
+    before_end = Moment()
+    reservations = fields.List(
+        fields.Nested(ReservationChange), load_default=list, validate=validate.Length(max=_MOST)
+    )
+
+
+class Event(Schema):
+    """Something due in the life of a lease."""
+
+    id = fields.String()
+    type = fields.String(attribute="kind")
+    at = Moment(attribute="due_at")
+    status = fields.Enum(EventStatus, by_value=True)
+
+
+class Reservation(Schema):
+    """What a lease has of one type: ``params`` were asked for, ``details`` came of it."""
+
+    id = fields.String()
+    resource_type = fields.String()
+    status = fields.Enum(ReservationStatus, by_value=True)
+    params = fields.Dict(keys=fields.String())
+    details = fields.Dict(keys=fields.String())
+    missing_resources = fields.Boolean()
+    resources_changed = fields.Boolean()
+    created_at = Moment()
+    updated_at = Moment(allow_none=True)
+
+    @post_dump
+    def _told(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
+        told = {name: value for name, value in data["details"].items() if name != HANDED_OVER}
+        return {**data, "details": told}
+
+
+class Lease(Schema):
+    """A lease."""
+
+    id = fields.String()
+    name = fields.String()
+    user_id = fields.String()
+    project_id = fields.String()
+    start = Moment(attribute="window.start")
+    end = Moment(attribute="window.end")
+    status = fields.Enum(LeaseStatus, by_value=True)
+    degraded = fields.Boolean(metadata=_says("Whether some of its resources fail."))
+    reservations = fields.List(fields.Nested(Reservation))
+    events = fields.List(fields.Nested(Event))
+    created_at = Moment()
+    updated_at = Moment(allow_none=True)
+
+
+class Resource(Schema):
+    """Something that can be reserved."""
+
+    id = fields.String()
+    resource_type = fields.String(attribute="type")
+    name = fields.String(attribute="external_id")
+    reservable = fields.Boolean(metadata=_says("Whether it works and can be booked."))
+    properties = fields.Dict(keys=fields.String(), values=fields.String())
+    created_at = Moment()
+    updated_at = Moment(allow_none=True)
+
+
+def _next() -> fields.String:
+    """Return the link to the next page."""
+    return fields.String(
+        allow_none=True, metadata=_says("Where the next page is; null on the last.")
+    )
+
+
+class LeasePage(Schema):
+    """A page of leases."""
+
+    leases = fields.List(fields.Nested(Lease))
+    next = _next()
+
+
+class ResourcePage(Schema):
+    """A page of resources."""
+
+    resources = fields.List(fields.Nested(Resource))
+    next = _next()
+
+
+def _sort(names: Any, default: str) -> fields.String:  # noqa: ANN401 - any names
+    """Return the field that says what a list is sorted by, with ``-`` the other way round."""
+    both = [way + name for name in names for way in ("", "-")]
+    return fields.String(load_default=default, validate=validate.OneOf(both))
+
+
+class PageQuery(Strict):
+    """Which part of a list."""
+
+    limit = Count(minimum=1, maximum=1000, load_default=100)
+    marker = fields.String(metadata=_says("Where to go on, from the link to the next page."))
+
+
+class LeaseQuery(PageQuery):
+    """Which leases, in which order."""
+
+    sort = _sort(LEASE_SORTS, "-start")
+    status = fields.List(
+        fields.String(validate=validate.OneOf([status.value for status in LeaseStatus])),
+        load_default=list,
+        validate=validate.Length(max=len(LeaseStatus)),
+    )
+    name = fields.String()
+    resource_type = fields.String()
+    starts_before = Moment()
+    starts_after = Moment()
+    ends_before = Moment()
+    ends_after = Moment()
+    all_projects = flag(
+        load_default=False,
+        metadata=_says("Of all projects, to those with the policy climate:leases:get_all."),
+    )
+
+
+class ResourceQuery(PageQuery):
+    """Which resources, in which order."""
+
+    sort = _sort(RESOURCE_SORTS, "id")
+    resource_type = fields.String()
+    properties = fields.String(
+        metadata=_says('A property expression as JSON, such as ["==", "$vcpus", 64].')
+    )
+
+
+class NotificationQuery(Strict):
+    """Which notifications."""
+
+    after = Count(minimum=0, maximum=2**63 - 1, load_default=0)
+    limit = Count(minimum=0, maximum=1000, load_default=100)
+
+
+class Notification(Schema):
+    """Something that happened to a lease; ``payload`` is the lease as v1 shows it."""
+
+    seq = fields.Integer()
+    message_id = fields.String()
+    event_type = fields.String()
+    lease_id = fields.String()
+    created_at = fields.DateTime()
+    payload = fields.Dict(keys=fields.String())
+
+
+class NotificationPage(Schema):
+    """Notifications, the oldest first."""
+
+    notifications = fields.List(fields.Nested(Notification))
+
+
+class BadValue(Schema):
+    """One bad value: where it is in the body (a JSON pointer) or which parameter of the query."""
+
+    pointer = fields.String()
+    parameter = fields.String()
+    header = fields.String()
+    detail = fields.String(required=True)
+
+
+class Problem(Schema):
+    """A refusal (RFC 9457). There may be more members, which depend on the code."""
+
+    type = fields.String(required=True)
+    title = fields.String(required=True)
+    status = fields.Integer(required=True)
+    detail = fields.String(required=True)
+    code = fields.String(required=True)
+    errors = fields.List(fields.Nested(BadValue))
+
+
+# Making a schema takes longer than using it, and any number of threads may use one.
+LEASE_REQUEST, LEASE_CHANGE, LEASE_QUERY = LeaseRequest(), LeaseChange(), LeaseQuery()
+LEASE, LEASE_PAGE = Lease(), LeasePage()
+RESOURCE_QUERY, RESOURCE, RESOURCE_PAGE = ResourceQuery(), Resource(), ResourcePage()
+NOTIFICATION_QUERY = NotificationQuery()
+
+
+@cache
+def params(schema: type[Schema]) -> Schema:
+    """Return the schema of what a resource type can be asked, and nothing else."""
+    return schema(unknown=RAISE)
