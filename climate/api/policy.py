@@ -59,6 +59,7 @@ _TABLE = [
     ),
     ("resources:get", _READER, "GET", "/v2/resources", "See what can be reserved."),
     ("resources:get_private", _ADMIN, "GET", "/v2/resources", "See private properties, too."),
+    ("availability:get", _READER, "GET", "/v2/availability", "See how much is free when."),
     ("notifications:get", _READER, "GET", "/v2/notifications", "Read one's notifications."),
     ("notifications:get_all", _ADMIN, "GET", "/v2/notifications", "Read all notifications."),
 ]
@@ -71,6 +72,7 @@ _ALSO = {
     "leases:put": [("PATCH", "/v2/leases/{lease_id}")],
     "leases:delete": [("DELETE", "/v2/leases/{lease_id}")],
     "resources:get": [("GET", "/v2/resources/{resource_id}")],
+    "availability:get": [("POST", "/v2/availability/search")],
 }
 
 

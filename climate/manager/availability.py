@@ -30,6 +30,8 @@ from climate.manager.search import Wanted
 MAX_SPAN = timedelta(days=366)
 # Resources of a type that are looked at when windows are searched.
 SAMPLE = 2_000
+# Moments at which several requirements are tried together, in each part of the span.
+_TRIES = 100
 # Most searches are over soon: later weeks are looked at only if the first have nothing.
 _CHUNKS = (timedelta(days=7), timedelta(days=28))
 
@@ -120,15 +122,27 @@ def _starts(
     busy: timedelta,
     part: Starts,
 ) -> list[Starts]:
-    """Return the starts in ``part`` that suit each requirement, were it alone."""
+    """Return the starts in ``part`` that suit each requirement, were it alone.
+
+    Of several they are single moments: there is more room when a booking ends, and only then.
+    """
     span = Window(part[0], part[1] + busy)
-    found = (
-        calendar.starts(
-            requirement, bookings.timelines(session, requirement, some, span), busy, part
-        )
+    there = [
+        bookings.timelines(session, requirement, some, span)
         for requirement, some in zip(requirements, ids, strict=True)
+    ]
+    found = (
+        calendar.starts(requirement, timelines, busy, part)
+        for requirement, timelines in zip(requirements, there, strict=True)
     )
-    return reduce(calendar.both, found, [part])
+    suiting = reduce(calendar.both, found, [part])
+    if len(requirements) == 1:
+        return suiting
+    ends = {one.end for timelines in there for timeline in timelines for one in timeline.bookings}
+    moments = {first for first, _ in suiting}.union(
+        end for first, latest in suiting for end in ends if first <= end <= latest
+    )
+    return [(moment, moment) for moment in sorted(moments)][:_TRIES]
 
 
 def _check(span: Window) -> None:

@@ -97,6 +97,8 @@ class ResourcePlugin(abc.ABC):
     resource_type: ClassVar[str]
     #: The plugin's part of a reservation request; loads to what is stored as ``params``.
     schema: ClassVar[type[RequestSchema]]
+    #: What is asked of ``schema`` for one unit of the type by who does not say more.
+    unit: ClassVar[Mapping[str, Any]] = {}
     #: Properties that resources of the type may have from the cloud.
     native_properties: frozenset[str]
 

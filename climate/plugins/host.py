@@ -145,6 +145,7 @@ class HostPlugin(ResourcePlugin):
 
     resource_type: ClassVar[str] = "physical:host"
     schema: ClassVar[type[RequestSchema]] = HostSchema
+    unit: ClassVar[Mapping[str, Any]] = {"min": 1, "max": 1}
     #: Those that every host has; a cloud may tell others.
     properties: ClassVar[frozenset[str]] = frozenset(
         {

@@ -2,28 +2,24 @@
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from flask import request
-from marshmallow import Schema
 
 from climate.api.call import Answer, Call
-from climate.api.v2 import etags, paging, reading, schemas
-from climate.api.v2.fields import NOW
-from climate.api.v2.reading import Place
+from climate.api.v2 import asking, etags, paging, reading, schemas
+from climate.api.v2.asking import moment
 from climate.core.change import Change
-from climate.core.errors import InvalidInput, NotFound, UnsupportedResourceType
+from climate.core.errors import InvalidInput, NotFound
 from climate.core.lease import Lease
 from climate.core.once import AlreadyAnswered, Once
 from climate.core.page import LEASE_SORTS, LeaseFilter
 from climate.manager import leases, listing, updates
-from climate.manager.leases import LeaseRequest, Owner, ReservationRequest
+from climate.manager.leases import LeaseRequest, Owner
 from climate.manager.updates import LeaseChange, ReservationChange
 
 _LONGEST_KEY = 255
 _WINDOW = ("starts_before", "starts_after", "ends_before", "ends_after")
-Part = tuple[Schema, Mapping[str, Any], Place]
 
 
 def index(call: Call) -> Answer:
@@ -70,8 +66,8 @@ def update(call: Call, lease_id: str) -> Answer:
     change = LeaseChange(
         name=data.get("name"),
         dates=Change(
-            start=_moment(call, data.get("start")),
-            end=_moment(call, data.get("end")),
+            start=moment(call, data.get("start")),
+            end=moment(call, data.get("end")),
             before_end=data.get("before_end"),
         ),
         reservations=_reservation_changes(call, lease, data["reservations"]),
@@ -137,20 +133,12 @@ def _once(call: Call, body: Mapping[str, Any]) -> Once | None:
 
 def _request(call: Call, body: Mapping[str, Any]) -> LeaseRequest:
     data = reading.load(schemas.LEASE_REQUEST, body)
-    asked = data["reservations"]
-    parts = [
-        _params(call, one["resource_type"], one["params"], ("reservations", number))
-        for number, one in enumerate(asked)
-    ]
     return LeaseRequest(
         name=data["name"],
-        start=_moment(call, data["start"]),
+        start=moment(call, data["start"]),
         end=data["end"],
         before_end=data.get("before_end"),
-        reservations=tuple(
-            ReservationRequest(resource_type=one["resource_type"], params=params)
-            for one, params in zip(asked, reading.load_all(parts), strict=True)
-        ),
+        reservations=asking.requests(call, data["reservations"]),
         user_events=tuple((event["type"], event["at"]) for event in data["events"]),
     )
 
@@ -167,23 +155,8 @@ def _reservation_changes(
             refusal = InvalidInput(f"Lease {lease.id} has no reservation {one['id']}")
             raise reading.placed(refusal, ("reservations", number, "id"))
         after = {**before.params, **one["params"]}
-        parts.append(_params(call, before.resource_type, after, ("reservations", number)))
+        parts.append(asking.params(call, before.resource_type, after, ("reservations", number)))
     reading.load_all(parts)
     return tuple(
         ReservationChange(id=one["id"], resource_type=None, params=one["params"]) for one in asked
     )
-
-
-def _params(call: Call, resource_type: str, params: Mapping[str, Any], at: Place) -> Part:
-    """Return what the plugin of a type has to check."""
-    try:
-        schema = schemas.params(call.runtime.plugin(resource_type).schema)
-    except UnsupportedResourceType as error:
-        raise reading.placed(error, (*at, "resource_type")) from None
-    given = {**dict.fromkeys(schemas.may_be_left_out(schema)), **params}
-    return schema, given, (*at, "params")
-
-
-def _moment(call: Call, asked: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
-    """Return a moment; ``now`` is the present second."""
-    return call.runtime.clock.now().replace(microsecond=0) if asked == NOW else asked

@@ -4,7 +4,7 @@ from typing import Any
 
 from climate.api.call import Answer, Call
 from climate.api.v2 import paging, reading, schemas
-from climate.core import query
+from climate.core import expression
 from climate.core.errors import InvalidQuery, NotFound
 from climate.core.page import RESOURCE_SORTS, ResourceFilter
 from climate.manager import listing
@@ -19,7 +19,9 @@ def index(call: Call) -> Answer:
         types = (call.runtime.plugin(asked["resource_type"]).resource_type,)
     private = call.may("resources:get_private")
     try:
-        wanted = ResourceFilter(resource_types=types, query=query.parse(asked.get("properties")))
+        wanted = ResourceFilter(
+            resource_types=types, query=expression.parse(asked.get("properties"))
+        )
         part = listing.find_resources(call.runtime, wanted, page, private=private)
     except InvalidQuery as error:
         errors = [{"parameter": "properties", "detail": error.message}]

@@ -9,7 +9,7 @@ from marshmallow import Schema
 
 from climate.api import discovery
 from climate.api.call import Answer, Api
-from climate.api.v2 import leases, notifications, openapi, resources, schemas
+from climate.api.v2 import availability, leases, notifications, openapi, resources, schemas
 from climate.api.v2.openapi import Route
 from climate.core.errors import (
     Conflict,
@@ -132,6 +132,26 @@ ROUTES = [
         summary="Show something that can be reserved",
         answers={200: schemas.Resource},
         refusals=(*_CALLER, NotFound),
+    ),
+    Route(
+        method="GET",
+        path="/v2/availability",
+        rule="availability:get",
+        view=availability.show,
+        summary="See how much is free when",
+        query=schemas.AvailabilityQuery,
+        answers={200: schemas.Availability},
+        refusals=(*_CALLER, InvalidInput),
+    ),
+    Route(
+        method="POST",
+        path="/v2/availability/search",
+        rule="availability:get",
+        view=availability.search,
+        summary="Find windows in which there is enough",
+        body=schemas.WindowSearch,
+        answers={200: schemas.Offers},
+        refusals=(*_CALLER, *_BODY),
     ),
     Route(
         method="GET",

@@ -197,6 +197,60 @@ class ResourceQuery(PageQuery):
     )
 
 
+class AvailabilityQuery(Strict):
+    """What shall be free, and between when one wants to know."""
+
+    resource_type = fields.String(required=True)
+    params = fields.String(metadata=_says("What is asked for, as JSON; one unit of it counts."))
+    start = Moment(words=(NOW,))
+    end = Moment(required=True)
+
+
+class FreeStep(Schema):
+    """How many units of what was asked for are free at any instant of a window."""
+
+    start = Moment(attribute="window.start")
+    end = Moment(attribute="window.end")
+    free = fields.Integer()
+
+
+class Availability(Schema):
+    """What is free when, without gaps."""
+
+    steps = fields.List(fields.Nested(FreeStep))
+
+
+class WindowSearch(Strict):
+    """A lease that may begin whenever there is enough for it."""
+
+    reservations = fields.List(
+        fields.Nested(ReservationRequest), required=True, validate=validate.Length(1, _MOST)
+    )
+    duration = fields.Integer(
+        required=True,
+        strict=True,
+        validate=validate.Range(min=1, max=366 * 86400),
+        metadata=_says("Seconds."),
+    )
+    start_after = Moment(words=(NOW,))
+    end_by = Moment(required=True)
+    limit = fields.Integer(load_default=5, strict=True, validate=validate.Range(1, 20))
+
+
+class Offer(Schema):
+    """A window that would be admitted now; it may be moved to begin at ``latest_start``."""
+
+    start = Moment(attribute="window.start")
+    end = Moment(attribute="window.end")
+    latest_start = Moment()
+
+
+class Offers(Schema):
+    """Windows that would be admitted now, the soonest first. Nothing is held."""
+
+    windows = fields.List(fields.Nested(Offer))
+
+
 class NotificationQuery(Strict):
     """Which notifications."""
 
@@ -246,6 +300,8 @@ LEASE_REQUEST, LEASE_CHANGE, LEASE_QUERY = LeaseRequest(), LeaseChange(), LeaseQ
 LEASE, LEASE_PAGE = Lease(), LeasePage()
 RESOURCE_QUERY, RESOURCE, RESOURCE_PAGE = ResourceQuery(), Resource(), ResourcePage()
 NOTIFICATION_QUERY = NotificationQuery()
+AVAILABILITY_QUERY, AVAILABILITY = AvailabilityQuery(), Availability()
+WINDOW_SEARCH, OFFERS = WindowSearch(), Offers()
 
 
 @cache

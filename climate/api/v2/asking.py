@@ -1,0 +1,43 @@
+"""What is asked for, from a body: reservations checked by the plugins of their types, moments."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from marshmallow import Schema
+
+from climate.api.call import Call
+from climate.api.v2 import reading, schemas
+from climate.api.v2.fields import NOW
+from climate.api.v2.reading import Place
+from climate.core.errors import UnsupportedResourceType
+from climate.manager.requests import ReservationRequest
+
+Part = tuple[Schema, Mapping[str, Any], Place]
+
+
+def requests(call: Call, asked: Sequence[Mapping[str, Any]]) -> tuple[ReservationRequest, ...]:
+    """Return the reservations asked for; raises InvalidInput for all that is wrong with them."""
+    parts = [
+        params(call, one["resource_type"], one["params"], ("reservations", number))
+        for number, one in enumerate(asked)
+    ]
+    return tuple(
+        ReservationRequest(resource_type=one["resource_type"], params=loaded)
+        for one, loaded in zip(asked, reading.load_all(parts), strict=True)
+    )
+
+
+def params(call: Call, resource_type: str, params: Mapping[str, Any], at: Place) -> Part:
+    """Return what the plugin of a type has to check."""
+    try:
+        schema = schemas.params(call.runtime.plugin(resource_type).schema)
+    except UnsupportedResourceType as error:
+        raise reading.placed(error, (*at, "resource_type")) from None
+    given = {**dict.fromkeys(schemas.may_be_left_out(schema)), **params}
+    return schema, given, (*at, "params")
+
+
+def moment(call: Call, asked: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
+    """Return a moment; ``now`` is the present second."""
+    return call.runtime.clock.now().replace(microsecond=0) if asked == NOW else asked

@@ -1,0 +1,52 @@
+"""``/v2/availability``: what is free when, without a word about who has the rest."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+from climate.api.call import Answer, Call
+from climate.api.v2 import asking, reading, schemas
+from climate.api.v2.fields import NOW
+from climate.core.errors import InvalidInput
+from climate.core.window import Window
+from climate.manager import availability
+
+# More would be a large answer that nobody reads: steps begin and end with bookings.
+_MOST_STEPS = 10_000
+
+
+def show(call: Call) -> Answer:
+    """Tell how many units are free at each instant of a span."""
+    asked = reading.query(schemas.AVAILABILITY_QUERY)
+    plugin = call.runtime.plugin(asked["resource_type"])
+    params = {**plugin.unit, **_json(asked.get("params"))}
+    one = {"resource_type": plugin.resource_type, "params": params}
+    [request] = asking.requests(call, [one])
+    span = Window(asking.moment(call, asked.get("start", NOW)), asked["end"])
+    steps = availability.free_over(call.runtime, request, span)
+    if len(steps) > _MOST_STEPS:
+        raise InvalidInput(f"There are {len(steps)} changes in that time: ask for less of it")
+    return schemas.AVAILABILITY.dump({"steps": steps}), 200
+
+
+def search(call: Call) -> Answer:
+    """Find windows in which all of the reservations would be admitted."""
+    data = reading.load(schemas.WINDOW_SEARCH, reading.body(call))
+    found = availability.search(
+        call.runtime,
+        asking.requests(call, data["reservations"]),
+        timedelta(seconds=data["duration"]),
+        Window(asking.moment(call, data.get("start_after", NOW)), data["end_by"]),
+        data["limit"],
+    )
+    return schemas.OFFERS.dump({"windows": found}), 200
+
+
+def _json(text: str | None) -> dict[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError as error:
+        raise InvalidInput(f"params: not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidInput('params: this must be a JSON object, such as {"min": 1}')
+    return found
