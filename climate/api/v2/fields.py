@@ -9,6 +9,7 @@ from marshmallow import RAISE, Schema, ValidationError, fields
 from climate.core.errors import InvalidDate
 
 NOW = "now"
+ASAP = "asap"
 UNKNOWN = "This is not known here."
 _FORM = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(?P<fraction>[.,]\d+)?)?(?P<zone>[Zz]|[+-]\d\d:?[0-5]\d)?",

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from flask import request
@@ -9,12 +10,13 @@ from flask import request
 from climate.api.call import Answer, Call
 from climate.api.v2 import asking, etags, paging, reading, schemas
 from climate.api.v2.asking import moment
+from climate.api.v2.fields import ASAP, NOW
 from climate.core.change import Change
 from climate.core.errors import InvalidInput, NotFound
 from climate.core.lease import Lease
 from climate.core.once import AlreadyAnswered, Once
 from climate.core.page import LEASE_SORTS, LeaseFilter
-from climate.manager import leases, listing, updates
+from climate.manager import leases, listing, soonest, updates
 from climate.manager.leases import LeaseRequest, Owner
 from climate.manager.updates import LeaseChange, ReservationChange
 
@@ -47,8 +49,7 @@ def create(call: Call) -> Answer:
         if once is not None:
             # Before anything else: what could be asked for then may be refused now.
             leases.recall(call.runtime, once)
-        asked = _request(call, body)
-        return _created(_body(leases.create(call.runtime, _owner(call), asked, once)))
+        return _created(_body(_make(call, body, once)))
     except AlreadyAnswered as told:
         return _created(told.answer)
 
@@ -131,12 +132,21 @@ def _once(call: Call, body: Mapping[str, Any]) -> Once | None:
     )
 
 
-def _request(call: Call, body: Mapping[str, Any]) -> LeaseRequest:
+def _make(call: Call, body: Mapping[str, Any], once: Once | None) -> Lease:
     data = reading.load(schemas.LEASE_REQUEST, body)
+    if data["start"] == ASAP:
+        asked = _request(call, {**data, "start": NOW, "end": data["end_by"]})
+        length = timedelta(seconds=data["duration"])
+        return soonest.create(call.runtime, _owner(call), asked, length, once)
+    return leases.create(call.runtime, _owner(call), _request(call, data), once)
+
+
+def _request(call: Call, data: Mapping[str, Any]) -> LeaseRequest:
+    start = moment(call, data["start"])
     return LeaseRequest(
         name=data["name"],
-        start=moment(call, data["start"]),
-        end=data["end"],
+        start=start,
+        end=data["end"] if "end" in data else start + timedelta(seconds=data["duration"]),
         before_end=data.get("before_end"),
         reservations=asking.requests(call, data["reservations"]),
         user_events=tuple((event["type"], event["at"]) for event in data["events"]),

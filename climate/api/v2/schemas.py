@@ -3,10 +3,18 @@
 from functools import cache
 from typing import Any
 
-from marshmallow import RAISE, Schema, fields, post_dump, validate
+from marshmallow import (
+    RAISE,
+    Schema,
+    ValidationError,
+    fields,
+    post_dump,
+    validate,
+    validates_schema,
+)
 
 from climate.api.v1.schemas import check_event_kind
-from climate.api.v2.fields import NOW, Count, Moment, Strict, flag
+from climate.api.v2.fields import ASAP, NOW, Count, Moment, Strict, flag
 from climate.core.lease import HANDED_OVER
 from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 from climate.core.page import LEASE_SORTS, RESOURCE_SORTS
@@ -45,8 +53,12 @@ class LeaseRequest(Strict):
     """A lease to be made."""
 
     name = fields.String(required=True, validate=_NAME)
-    start = Moment(required=True, words=(NOW,))
-    end = Moment(required=True)
+    start = Moment(required=True, words=(NOW, ASAP))
+    end = Moment(metadata=_says("When it ends, or how long it lasts: one of both."))
+    duration = fields.Integer(
+        strict=True, validate=validate.Range(1, 366 * 86400), metadata=_says("Seconds.")
+    )
+    end_by = Moment(metadata=_says("With the start asap: when it must have ended."))
     before_end = Moment()
     reservations = fields.List(
         fields.Nested(ReservationRequest), load_default=list, validate=validate.Length(max=_MOST)
@@ -54,6 +66,22 @@ class LeaseRequest(Strict):
     events = fields.List(
         fields.Nested(EventRequest), load_default=list, validate=validate.Length(max=_MOST)
     )
+
+    @validates_schema(skip_on_field_errors=False, pass_original=True)
+    def _end(self, data: dict[str, Any], sent: Any, **_kwargs: Any) -> None:  # noqa: ANN401
+        if not isinstance(sent, dict):
+            return
+        if not ("end" in sent or "duration" in sent):
+            raise ValidationError(fields.Field.default_error_messages["required"], "end")
+        if "end" in sent and "duration" in sent:
+            raise ValidationError("Give the end or the duration, and not both.", "end")
+        is_asap = data.get("start") == ASAP
+        if is_asap and not ("duration" in data and "end_by" in data):
+            raise ValidationError("This needs a duration and end_by.", "start")
+        if is_asap and (data.get("events") or "before_end" in data):
+            raise ValidationError("Nobody knows yet when that is: leave out its events.", "start")
+        if "end_by" in data and "start" in data and not is_asap:
+            raise ValidationError("This goes with the start asap.", "end_by")
 
 
 class ReservationChange(Strict):

@@ -1,0 +1,55 @@
+"""A lease that begins as soon as there is enough for it."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import islice
+
+from climate.core.errors import Contention, NotEnoughResources
+from climate.core.lease import Lease
+from climate.core.once import Once
+from climate.core.window import Window
+from climate.manager import availability, leases
+from climate.manager.leases import LeaseRequest, Owner
+from climate.manager.runtime import Runtime
+
+# What was found may be gone when it is asked for; then the next is looked for.
+_ATTEMPTS = 5
+
+
+def create(
+    runtime: Runtime,
+    owner: Owner,
+    request: LeaseRequest,
+    length: timedelta,
+    once: Once | None = None,
+) -> Lease:
+    """Admit a lease for ``length`` that begins as soon as it can and ends by ``request.end``.
+
+    Raises what ``leases.create`` does.
+    """
+    if not request.reservations:
+        start = request.start
+        return leases.create(runtime, owner, replace(request, end=start + length), once)
+    for _ in range(_ATTEMPTS):
+        window = _soonest(runtime, request, length)
+        there = replace(request, start=window.start, end=window.end)
+        try:
+            return leases.create(runtime, owner, there, once)
+        except NotEnoughResources:
+            continue
+    raise Contention("What becomes free is taken by others at once: try again shortly")
+
+
+def _soonest(runtime: Runtime, request: LeaseRequest, length: timedelta) -> Window:
+    within = Window(request.start, request.end)
+    found = availability.search(runtime, request.reservations, length, within, 1)
+    for offer in islice(found, 1):
+        return offer.window
+    raise NotEnoughResources(
+        f"Not enough resources for {length} in a row between {_text(within.start)} and"
+        f" {_text(within.end)} UTC (cleaning time included)"
+    )
+
+
+def _text(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S}"
