@@ -16,9 +16,9 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_config.cfg import ConfigOpts
 
-from climate import config, service, serving
+from climate import config, limit_commands, service, serving
 from climate.config import Misconfigured
-from climate.core.errors import ClimateError, Conflict
+from climate.core.errors import ClimateError, Conflict, InvalidInput
 from climate.db import schema
 from climate.manager import audit as auditing
 from climate.manager import hosts
@@ -86,11 +86,14 @@ def manage(arguments: Sequence[str] | None = None) -> int:
     """Look after a running service.
 
     audit compares leases with the cloud and names every difference; exit code 2 if any is left.
+    limits shows, sets and unsets what projects and users may have: a line for each limit, with
+    whose it is, its name, the number (-1: unlimited), what is used, and where it comes from.
     """
     parser = argparse.ArgumentParser("climate-manage", description=manage.__doc__)
-    parser.add_argument("command", choices=["audit"])
-    parser.add_argument("--repair", action="store_true", help="repair what is safe to repair")
-    return _run(parser, arguments, lambda conf, given: _audit(conf, with_repair=given.repair))
+    parser.add_argument("command", choices=["audit", "limits"])
+    parser.add_argument("--repair", action="store_true", help="audit: repair what is safe")
+    limit_commands.add_arguments(parser)
+    return _run(parser, arguments, _manage)
 
 
 def listen(arguments: Sequence[str] | None = None) -> int:
@@ -220,15 +223,24 @@ def _db_manage(conf: ConfigOpts, command: str, revision: str | None) -> None:
         database.dispose()
 
 
-def _audit(conf: ConfigOpts, *, with_repair: bool) -> int:
-    """Print a line for each difference: what is, and what was done about it."""
-    left = 0
+def _manage(conf: ConfigOpts, given: argparse.Namespace) -> int:
     with service.open_runtime(conf) as runtime:
         schema.check(runtime.database)
-        for difference in auditing.audit(runtime):
-            repaired = with_repair and _repaired(runtime, difference)
-            left += not repaired
-            print(f"{'repaired' if repaired else 'found'}: {difference.what}")
+        if given.command == "audit":
+            return _audit(runtime, with_repair=given.repair)
+        try:
+            return limit_commands.run(runtime, given)
+        except InvalidInput as error:
+            raise Misconfigured(error.message) from error
+
+
+def _audit(runtime: Runtime, *, with_repair: bool) -> int:
+    """Print a line for each difference: what is, and what was done about it."""
+    left = 0
+    for difference in auditing.audit(runtime):
+        repaired = with_repair and _repaired(runtime, difference)
+        left += not repaired
+        print(f"{'repaired' if repaired else 'found'}: {difference.what}")
     return 2 if left else 0
 
 

@@ -12,6 +12,8 @@ from oslo_log import log
 
 from climate.cloud_options import HOST, NOVA, SIMULATED
 from climate.core.settings import Settings
+from climate.limit_options import ENFORCEMENT, LIMITS, rules
+from climate.service_options import ways
 
 DEFAULT = [
     cfg.HostAddressOpt("host", default="127.0.0.1", help="Address the API listens on."),
@@ -142,8 +144,6 @@ USER: list[cfg.Opt] = [
 # The sections that say who we are in the cloud: where we act, and where we check tokens.
 SERVICE_USER = "service_user"
 TOKEN_CHECKER = "keystone_authtoken"  # noqa: S105 - not a secret; keystonemiddleware names it
-# Services of the cloud, by the section that says how to reach each, with their catalog types.
-SERVICES = {"nova": "compute", "placement": "placement", "glance": "image"}
 # Left alone, keystonemiddleware would wait for ever.
 _TOKEN_CHECKS = {"http_connect_timeout": 10, "http_request_max_retries": 1}
 GROUPS: dict[str, list[cfg.Opt]] = {
@@ -152,6 +152,8 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "api": API,
     "manager": MANAGER,
     "notifications": NOTIFICATIONS,
+    "limits": LIMITS,
+    "enforcement": ENFORCEMENT,
     "physical:host": HOST,
     "nova": NOVA,
     "simulated": SIMULATED,
@@ -163,33 +165,12 @@ class Misconfigured(RuntimeError):
     """The configuration asks for something that cannot be, or that we will not do."""
 
 
-def _way(service_type: str) -> list[cfg.Opt]:
-    """Return how a service is reached, by those of keystoneauth's names that we go by."""
-    return [
-        cfg.StrOpt(
-            "service_type", default=service_type, help="Type of the service in the catalog."
-        ),
-        cfg.StrOpt("service_name", help="Name of the service, if several have that type."),
-        cfg.ListOpt(
-            "valid_interfaces",
-            item_type=types.String(choices=["internal", "public", "admin"]),
-            default=["internal", "public"],
-            help="Which addresses in the catalog to use, the best first.",
-        ),
-        cfg.StrOpt("region_name", help="Region of the service, if not that of [service_user]."),
-        cfg.StrOpt(
-            "endpoint_override",
-            help="Address instead of that in the catalog, with the version as there.",
-        ),
-    ]
-
-
 def library_options() -> list[tuple[str, list[cfg.Opt]]]:
     """Return keystoneauth's options by group: our user's, and one group for each service."""
     connection = loading.get_session_conf_options()
     cfg.set_defaults(connection, timeout=60)
     user = (SERVICE_USER, [*loading.get_auth_common_conf_options(), *connection])
-    return [user, *((group, _way(service_type)) for group, service_type in SERVICES.items())]
+    return [user, *ways()]
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
@@ -254,4 +235,6 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         sync_interval=manager.sync_interval,
         healing_interval=timedelta(minutes=healing) if healing else None,
         idempotency_time=timedelta(hours=conf.api.idempotency_hours),
+        limits=rules(conf),
+        hold_timeout=timedelta(seconds=conf.enforcement.hold_timeout),
     )

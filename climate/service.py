@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from flask import Flask
 from oslo_config.cfg import ConfigOpts
 
-from climate import config, wakeup
+from climate import config, enforcement, wakeup
 from climate.api.app import make_app
 from climate.clock import Clock, SystemClock
 from climate.config import Misconfigured
@@ -93,6 +93,7 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
         settings=config.settings(conf),
         wakeup=wakeup.for_database(database),
         selection=load_selection(conf),
+        enforcer=enforcement.for_config(conf),
     )
 
 

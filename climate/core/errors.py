@@ -67,6 +67,18 @@ class Forbidden(ClimateError):
     status = 403
 
 
+class LimitExceeded(Forbidden):
+    """The project or user would have more than it may; the details say of what."""
+
+    code = "limit_exceeded"
+
+
+class EnforcementDenied(Forbidden):
+    """The operator's enforcement service said no."""
+
+    code = "enforcement_denied"
+
+
 class NotFound(ClimateError):
     """The thing named does not exist, or the caller may not know that it does."""
 
@@ -159,4 +171,11 @@ class IdentityUnavailable(ClimateError):
     """Whoever knows the callers does not answer; nothing was done."""
 
     code = "identity_unavailable"
+    status = 503
+
+
+class EnforcementUnavailable(ClimateError):
+    """The operator's enforcement service gives no answer that can be used; nothing was done."""
+
+    code = "enforcement_unavailable"
     status = 503

@@ -17,6 +17,11 @@ UPDATE = "update_lease"
 BEFORE_END = "before_end_lease"
 END = "end_lease"
 
+# Upkeep of our own: a lease that is still asked for is given up, the end of one is told to an
+# enforcement service.
+RELEASE = "release_lease"
+TELL_END = "tell_end"
+
 # Events that act on the cloud; all others only tell.
 ACTIONS = (START, UPDATE, BEFORE_END, END)
 # At the same instant, in this order; a user's own events come between start and end.

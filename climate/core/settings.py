@@ -3,13 +3,16 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from climate.core.limits import NO_RULES, Rules
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The decisions of the operator that use cases and managers depend on.
 
     ``before_start_leads``, ``poll_interval``, ``shutdown_timeout`` and ``sync_interval`` are
-    seconds; without a ``healing_interval`` leases are healed however far ahead.
+    seconds; without a ``healing_interval`` leases are healed however far ahead. ``hold_timeout``
+    is how long an enforcement service may think about a lease.
     """
 
     cleaning_time: timedelta
@@ -23,3 +26,5 @@ class Settings:
     sync_interval: float
     healing_interval: timedelta | None
     idempotency_time: timedelta
+    limits: Rules = NO_RULES
+    hold_timeout: timedelta = timedelta(minutes=1)

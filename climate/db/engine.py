@@ -53,6 +53,14 @@ class LostRace(Contention):
         super().__init__("Others are booking the same resources right now: try again shortly")
 
 
+class _Undo(Exception):
+    """Takes the result of a rehearsal out of its transaction, which this rolls back."""
+
+    def __init__(self, result: Any) -> None:  # noqa: ANN401 - whatever work returns
+        super().__init__()
+        self.result = result
+
+
 class Database:
     """An engine for one of SQLite, PostgreSQL or MariaDB."""
 
@@ -89,6 +97,18 @@ class Database:
             with attempt:
                 return self._write_once(work, attempt.retry_state.attempt_number)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def rehearse(self, work: Callable[[Session], T]) -> T:
+        """Run ``work(session)`` as ``write`` does, undo all of it, and return what it returned."""
+
+        def undone(session: Session) -> None:
+            raise _Undo(work(session))
+
+        try:
+            self.write(undone)
+        except _Undo as found:
+            return found.result  # type: ignore[no-any-return]  # what work returned
+        raise AssertionError("unreachable: the rehearsal always ends in _Undo")
 
     def _write_once(self, work: Callable[[Session], T], attempt: int) -> T:
         writer = self.engine.execution_options(climate_write=True)

@@ -9,7 +9,7 @@ whoever had one of its resources before. Once the end of a lease is due, actions
 before give way to it. Heads-ups and users' events never block.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session, aliased
 
 from climate.core.lifecycle import OPEN_EVENT, EventStatus
-from climate.core.schedule import ACTIONS, END, START, UPDATE
+from climate.core.schedule import ACTIONS, END, START, TELL_END, UPDATE, rank
 from climate.db.tables import AllocationRow, EventRow, ReservationRow
 
 UNDONE, IN_PROGRESS = EventStatus.UNDONE.value, EventStatus.IN_PROGRESS.value
@@ -40,8 +40,11 @@ def is_due(session: Session, now: datetime) -> bool:
 
 def claim(
     session: Session, owner: str, now: datetime, until: datetime, limit: int
-) -> list[tuple[str, str, int]]:
-    """Claim up to ``limit`` due events; return (id, lease id, attempt) of each, in order."""
+) -> list[tuple[str, str | None, int]]:
+    """Claim up to ``limit`` due events; return (id, lease id, attempt) of each, in order.
+
+    An event that outlives its lease has no lease id.
+    """
     due = session.execute(_CLAIMABLE, {"now": now, "limit": limit})
     found = [(row.id, row.lease_id, row.attempt + 1) for row in due]
     if found:
@@ -147,6 +150,31 @@ def rearm(session: Session, event_id: str, due_at: datetime, now: datetime) -> N
     )
 
 
+def insert_farewell(
+    session: Session, event_id: str, payload: Mapping[str, Any], now: datetime
+) -> None:
+    """Store that an end is to be told, from now on; the event outlives its lease."""
+    session.execute(
+        sa.insert(EventRow).values(
+            id=event_id,
+            kind=TELL_END,
+            rank=rank(TELL_END),
+            due_at=now,
+            run_at=now,
+            status=UNDONE,
+            attempt=0,
+            created_at=now,
+            payload=dict(payload),
+        )
+    )
+
+
+def farewell(session: Session, event_id: str) -> tuple[dict[str, Any], datetime] | None:
+    """Return what is to be told and since when; None if it was."""
+    row = session.get(EventRow, event_id)
+    return None if row is None else (row.payload or {}, row.due_at)
+
+
 def _mine(event_id: str, owner: str, attempt: int) -> list[sa.ColumnElement[bool]]:
     return [
         EventRow.id == event_id,
@@ -156,7 +184,7 @@ def _mine(event_id: str, owner: str, attempt: int) -> list[sa.ColumnElement[bool
     ]
 
 
-def _claimable() -> sa.Select[str, str, int]:
+def _claimable() -> sa.Select[str, str | None, int]:
     """Select up to ``limit`` events that may run at ``now``, both given when it is executed."""
     now = sa.bindparam("now", type_=EventRow.run_at.type)
     return (

@@ -77,8 +77,12 @@ def get(session: Session, lease_id: str, *, lock: bool = False) -> Lease:
 
 
 def find_all(session: Session, project_id: str | None) -> list[Lease]:
-    """Return the leases of a project (None: of all), by start time (three statements)."""
+    """Return the leases of a project (None: of all), by start time (three statements).
+
+    What is only held while somebody is asked about it is no lease yet.
+    """
     query = sa.select(LeaseRow).order_by(LeaseRow.start_at, LeaseRow.id)
+    query = query.where(LeaseRow.status != LeaseStatus.CREATING.value)
     if project_id is not None:
         query = query.where(LeaseRow.project_id == project_id)
     return complete(session, session.scalars(query).all())
@@ -173,7 +177,7 @@ def complete(session: Session, rows: Sequence[LeaseRow]) -> list[Lease]:
                 for notice in row.notices
             ),
             reservations=tuple(_reservation(r) for r in reservations.get(row.id, ())),
-            events=tuple(_event(e) for e in events.get(row.id, ())),
+            events=tuple(_event(row.id, e) for e in events.get(row.id, ())),
             created_at=row.created_at,
             updated_at=row.updated_at,
         )
@@ -216,10 +220,10 @@ def _reservation(row: ReservationRow) -> Reservation:
     )
 
 
-def _event(row: EventRow) -> Event:
+def _event(lease_id: str, row: EventRow) -> Event:
     return Event(
         id=row.id,
-        lease_id=row.lease_id,
+        lease_id=lease_id,
         kind=row.kind,
         due_at=row.due_at,
         status=EventStatus(row.status),

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lease import Lease, Resource
+from climate.core.lifecycle import LeaseStatus
 from climate.core.page import LeaseFilter, Page, Part, ResourceFilter
 from climate.db import leases, property_filter, resources
 from climate.db.tables import LeaseRow, ReservationRow, ResourceRow
@@ -54,6 +55,7 @@ def _conditions(wanted: LeaseFilter) -> list[sa.ColumnElement[bool]]:
         (LeaseRow.end_at, operator.gt, wanted.ends_after),
     ]
     found = [compare(column, value) for column, compare, value in compared if value is not None]
+    found.append(LeaseRow.status != LeaseStatus.CREATING.value)  # held so far, and nobody's yet
     if wanted.statuses:
         found.append(LeaseRow.status.in_(wanted.statuses))
     if wanted.resource_type is not None:

@@ -1,14 +1,13 @@
 """The tables, typed. The double-booking guard is added by the migrations, per database."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import ForeignKey, Index, UniqueConstraint
-from sqlalchemy.dialects import mysql
-from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
-from sqlalchemy.types import TypeEngine
+
+from climate.db.types import UtcDateTime
 
 # Compares text by code point, trailing spaces included, as Python, PostgreSQL "C" and SQLite do.
 _MARIADB = {
@@ -22,34 +21,6 @@ _NAMING = {
     "fk": "%(table_name)s_%(column_0_N_name)s_fkey",
     "pk": "%(table_name)s_pkey",
 }
-
-
-class UtcDateTime(sa.types.TypeDecorator[datetime]):
-    """Aware UTC times with microseconds on every database."""
-
-    impl = sa.DateTime
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[datetime]:
-        """Choose the column type that keeps microseconds."""
-        if dialect.name == "postgresql":
-            return dialect.type_descriptor(sa.DateTime(timezone=True))
-        if dialect.name in {"mysql", "mariadb"}:
-            return dialect.type_descriptor(mysql.DATETIME(fsp=6))
-        return dialect.type_descriptor(sa.DateTime())
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Store UTC; only PostgreSQL's type knows a zone."""
-        if value is None:
-            return None
-        value = value.astimezone(UTC)
-        return value if dialect.name == "postgresql" else value.replace(tzinfo=None)
-
-    def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
-        """Return aware UTC."""
-        if value is None:
-            return None
-        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
 
 
 Id = sa.String(36)
@@ -72,10 +43,13 @@ class LeaseRow(Base):
     """A window of time and its owner."""
 
     __tablename__ = "leases"
-    # The order of lists by default: a project's, and everybody's.
     __table_args__ = (
+        # The order of lists by default: a project's, and everybody's.
         Index(None, "project_id", "start_at", "id"),
         Index(None, "start_at", "id"),
+        # What an owner has and had, for its limits.
+        Index(None, "project_id", "end_at"),
+        Index(None, "user_id", "end_at"),
         _MARIADB,
     )
 
@@ -214,7 +188,8 @@ class EventRow(Base):
     """Something due in a lease's life; this table is the managers' queue.
 
     ``due_at`` is the promise, ``run_at`` when it may next be tried; ``owner``, ``attempt`` and
-    ``claimed_until`` fence whoever is at it.
+    ``claimed_until`` fence whoever is at it. One without a lease outlives it, and has in its
+    ``payload`` all that it needs.
     """
 
     __tablename__ = "events"
@@ -227,7 +202,7 @@ class EventRow(Base):
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True)
-    lease_id: Mapped[str] = mapped_column(ForeignKey("leases.id", ondelete="CASCADE"))
+    lease_id: Mapped[str | None] = mapped_column(ForeignKey("leases.id", ondelete="CASCADE"))
     kind: Mapped[str] = mapped_column(sa.String(64))
     rank: Mapped[int]
     due_at: Mapped[datetime]
@@ -239,6 +214,37 @@ class EventRow(Base):
     last_error: Mapped[str | None] = mapped_column(sa.Text)
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime | None]
+    payload: Mapped[dict[str, Any] | None]
+
+
+class LimitRow(Base):
+    """The limits of a project's or a user's own, by name; locked while its use is counted."""
+
+    __tablename__ = "limits"
+    __table_args__ = (_MARIADB,)
+
+    scope: Mapped[str] = mapped_column(sa.String(16), primary_key=True)
+    owner_id: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
+    overrides: Mapped[dict[str, Any]]
+
+
+class PastUseRow(Base):
+    """What a lease that was deleted had used, kept for as long as host-hours are counted."""
+
+    __tablename__ = "past_use"
+    __table_args__ = (
+        Index(None, "project_id", "end_at"),
+        Index(None, "user_id", "end_at"),
+        Index(None, "end_at"),
+        _MARIADB,
+    )
+
+    id: Mapped[int] = mapped_column(Serial, primary_key=True)
+    project_id: Mapped[str] = mapped_column(sa.String(255))
+    user_id: Mapped[str] = mapped_column(sa.String(255))
+    start_at: Mapped[datetime]
+    end_at: Mapped[datetime]
+    hosts: Mapped[int]
 
 
 class OutboxRow(Base):

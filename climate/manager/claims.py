@@ -14,19 +14,27 @@ from climate.db import events, leases
 
 LOG = logging.getLogger(__name__)
 
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 300.0
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """An event that this manager may run, as long as owner and attempt are still in its row."""
+    """An event that this manager may run, as long as owner and attempt are still in its row.
+
+    One that outlives its lease has no lease id.
+    """
 
     event_id: str
-    lease_id: str
+    lease_id: str | None
     owner: str
     attempt: int
 
 
 def lease_of(session: Session, claim: Claim) -> Lease | None:
     """Lock and return the lease of a claim; None if the claim is not ours any more."""
+    if claim.lease_id is None:
+        return None
     try:
         lease = leases.get(session, claim.lease_id, lock=True)
     except NotFound:
@@ -53,3 +61,8 @@ def close(
 def give_way(session: Session, claim: Claim, **again: datetime) -> None:
     """Undo the claim as if it had not been made, perhaps to a later ``run_at``."""
     events.give_way(session, claim.event_id, claim.owner, claim.attempt, **again)
+
+
+def pause_before(attempt: int) -> float:
+    """Return the seconds between attempt ``attempt`` (from 1) and the next: 1, 2, 4 ... 300."""
+    return float(min(_FIRST_PAUSE * 2 ** min(attempt - 1, 16), _LONGEST_PAUSE))

@@ -14,6 +14,8 @@ from datetime import datetime, timedelta
 
 from climate.db import allocations, events, idempotency
 from climate.db.engine import is_unavailable
+from climate.db.limits import forget_past_use
+from climate.manager import farewells
 from climate.manager.claims import Claim
 from climate.manager.events import run
 from climate.manager.runtime import Runtime
@@ -81,7 +83,7 @@ class Dispatcher:
         """
         count = 0
         while claims := self._claim(1):
-            run(self._runtime, claims[0])
+            self._do(claims[0])
             count += 1
         return count
 
@@ -99,6 +101,8 @@ class Dispatcher:
         write(lambda session: allocations.forget_cleaned(session, now))
         answered = now - self._runtime.settings.idempotency_time
         write(lambda session: idempotency.forget(session, answered))
+        if (rules := self._runtime.settings.limits).enabled:
+            write(lambda session: forget_past_use(session, now - rules.period))
 
     def _keep(self) -> None:
         try:
@@ -149,9 +153,15 @@ class Dispatcher:
             self._running[claim.event_id] = claim
         threading.Thread(target=self._run, args=(claim,), name="event", daemon=True).start()
 
+    def _do(self, claim: Claim) -> None:
+        if claim.lease_id is None:
+            farewells.tell(self._runtime, claim)
+        else:
+            run(self._runtime, claim)
+
     def _run(self, claim: Claim) -> None:
         try:
-            run(self._runtime, claim)
+            self._do(claim)
         except Exception as error:  # noqa: BLE001 - others go on
             _report(f"event {claim.event_id} was not finished, its claim will expire", error)
         finally:

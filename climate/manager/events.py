@@ -24,10 +24,12 @@ from climate.core.lifecycle import (
     ReservationStatus,
     step,
 )
-from climate.core.schedule import ACTIONS, BEFORE_END, BEFORE_START, END, START, UPDATE
+from climate.core.schedule import ACTIONS, BEFORE_END, BEFORE_START, END, RELEASE, START, UPDATE
 from climate.db import events, leases
+from climate.manager import holds
 from climate.manager.announcements import announce, resources_of
-from climate.manager.claims import Claim, close, give_way, lease_of
+from climate.manager.claims import Claim, close, give_way, lease_of, pause_before
+from climate.manager.farewells import note_end
 from climate.manager.leases import remove
 from climate.manager.runtime import Runtime
 from climate.plugins.base import NotYet
@@ -38,8 +40,6 @@ LOG = logging.getLogger(__name__)
 _SHORTLY = timedelta(seconds=1)
 _PATIENCE = timedelta(minutes=10)
 _LONGEST_REASON = 4000
-_FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,9 @@ def _begin(runtime: Runtime, session: Session, claim: Claim) -> Work | None:
     if lease is None:
         return None
     event = next(event for event in lease.events if event.id == claim.event_id)
+    if event.kind == RELEASE:
+        holds.expire(runtime, session, claim, lease, now)
+        return None
     if event.kind not in ACTIONS:
         _tell(session, claim, lease, event, now)
         return None
@@ -181,10 +184,11 @@ def _succeed(
         leases.update(session, replace(lease, degraded=short, updated_at=now))
     if work.event.kind == END:
         _drop_open(session, lease)
+        note_end(runtime, session, lease, now)
     if lease.status is not LeaseStatus.DELETING:
         after = _LEASE_AFTER.get(work.event.kind, lease.status)
         leases.set_status(session, lease.id, step(LEASE, lease.status, after), now)
-    announce(session, claim.lease_id, work.event.kind, now)
+    announce(session, lease.id, work.event.kind, now)
     if lease.status is LeaseStatus.DELETING and work.event.kind == END:
         remove(session, leases.get(session, lease.id), now, runtime.settings)
 
@@ -240,11 +244,6 @@ def _fail(
     known = any(r.id in failed and r.status is ReservationStatus.ERROR for r in lease.reservations)
     if status is EventStatus.ERROR or (exhausted and not known):
         announce(session, lease.id, work.event.kind, now, error=error[:_LONGEST_REASON])
-
-
-def pause_before(attempt: int) -> float:
-    """Return the seconds between attempt ``attempt`` (from 1) and the next: 1, 2, 4 ... 300."""
-    return float(min(_FIRST_PAUSE * 2 ** min(attempt - 1, 16), _LONGEST_PAUSE))
 
 
 def _show_failure(

@@ -21,6 +21,7 @@ from climate.core.schedule import (
     BEFORE_END,
     BEFORE_START,
     END,
+    RELEASE,
     START,
     Anchor,
     Notice,
@@ -30,7 +31,10 @@ from climate.core.schedule import (
 from climate.core.settings import Settings
 from climate.core.window import Window
 from climate.db import allocations, events, idempotency, leases, outbox
+from climate.db.limits import keep_past_use
+from climate.manager import holds, limits
 from climate.manager.admission import Shortage, admit, rows
+from climate.manager.farewells import note_end
 from climate.manager.refusal import explained
 from climate.manager.requests import (
     ReservationRequest,
@@ -47,10 +51,11 @@ Precondition = Callable[[Lease], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Who asks: the user and the project of the token."""
+    """Who asks: the user and the project of the token, and the user's roles there."""
 
     user_id: str
     project_id: str
+    roles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +78,14 @@ def create(
 ) -> Lease:
     """Admit a lease and return it; ``once`` however often it is asked for.
 
-    Raises InvalidDate, InvalidQuery, UnsupportedResourceType, NotEnoughResources, Contention,
-    AlreadyAnswered, IdempotencyKeyReused.
+    Raises InvalidDate, InvalidQuery, UnsupportedResourceType, NotEnoughResources, LimitExceeded,
+    Contention, EnforcementDenied, EnforcementUnavailable, AlreadyAnswered, IdempotencyKeyReused.
     """
     now = runtime.clock.now()
     lease = _draft(owner, request, runtime.settings, now)
+    enforcer = runtime.enforcer if runtime.enforcer and runtime.enforcer.checks_create else None
+    release = new_event(lease.id, Planned(RELEASE, now + runtime.settings.hold_timeout), now)
+    stored = holds.held(lease, release) if enforcer else lease
     wanted = [
         Wanted(reservation_id=made.id, requirement=requirement_of(runtime, made))
         for made in lease.reservations
@@ -85,21 +93,27 @@ def create(
     busy = taken_window(lease.window, now, runtime.settings)
 
     def work(session: Session) -> None:
-        if once is not None:
+        if once is not None and enforcer is None:
             idempotency.claim(session, once, now)
+        limit = limits.guard(session, runtime.settings.limits, lease, owner.roles)
+        limit.check_dates(None, lease.window, now)
         check_properties(session, runtime, [want.requirement for want in wanted])
         taken = admit(session, wanted, busy, runtime.preference())
-        leases.insert(session, lease)
+        leases.insert(session, stored)
         allocations.take(session, rows(wanted, taken, busy))
-        outbox.write(session, "lease.create", wire.payload(lease), now)
-        if once is not None:
-            idempotency.remember(session, once, lease)
+        limit.check_new(session, lease, now)
+        if enforcer is None:
+            outbox.write(session, "lease.create", wire.payload(lease), now)
+            if once is not None:
+                idempotency.remember(session, once, lease)
 
     try:
         runtime.database.write(work)
     except Shortage as shortage:
         with runtime.database.read() as session:
             raise explained(runtime, session, shortage, lease, can_move=True) from None
+    if enforcer is not None:
+        holds.settle(runtime, enforcer, lease, once)
     runtime.wakeup.hint()
     return lease
 
@@ -113,7 +127,7 @@ def recall(runtime: Runtime, once: Once) -> None:
 def get(runtime: Runtime, lease_id: str) -> Lease:
     """Return a lease; raises NotFound."""
     with runtime.database.read() as session:
-        return leases.get(session, lease_id)
+        return holds.shown(leases.get(session, lease_id))
 
 
 def find_all(runtime: Runtime, project_id: str | None) -> list[Lease]:
@@ -133,14 +147,16 @@ def delete(
     now = runtime.clock.now()
 
     def work(session: Session) -> bool:
-        lease = leases.get(session, lease_id, lock=True)
+        lease = holds.shown(leases.get(session, lease_id, lock=True))
         if precondition is not None:
             precondition(lease)
-        if not has_begun(lease) or lease.status is LeaseStatus.TERMINATED:
-            remove(session, lease, now, runtime.settings)
-            return True
-        _end_now(session, lease, now)
-        return False
+        if not has_begun(lease):
+            note_end(runtime, session, lease, now)
+        elif lease.status is not LeaseStatus.TERMINATED:
+            _end_now(session, lease, now)
+            return False
+        remove(session, lease, now, runtime.settings)
+        return True
 
     gone = runtime.database.write(work)
     runtime.wakeup.hint()
@@ -151,6 +167,8 @@ def remove(session: Session, lease: Lease, now: datetime, settings: Settings) ->
     """Remove the lease's rows, and tell. Resources that were used get their cleaning time."""
     ids = [reservation.id for reservation in lease.reservations]
     if ids and has_begun(lease):
+        if settings.limits.enabled:
+            keep_past_use(session, lease, now)
         allocations.detach(session, ids, now + settings.cleaning_time)
     gone = replace(lease, status=LeaseStatus.DELETING, updated_at=now)
     leases.delete(session, lease.id)

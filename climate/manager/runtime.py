@@ -9,13 +9,17 @@ from climate.core.errors import UnsupportedResourceType
 from climate.core.selection import Preference, Selection
 from climate.core.settings import Settings
 from climate.db.engine import Database
+from climate.enforcement import Enforcer
 from climate.plugins.base import ResourcePlugin
 from climate.wakeup import Wakeup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """The collaborators of the use cases; ``rng`` only spreads parallel requests."""
+    """The collaborators of the use cases; ``rng`` only spreads parallel requests.
+
+    Without an ``enforcer`` nobody outside is asked about leases.
+    """
 
     database: Database
     clock: Clock
@@ -23,6 +27,7 @@ class Runtime:
     settings: Settings
     wakeup: Wakeup
     selection: Selection = field(default_factory=Selection)
+    enforcer: Enforcer | None = None
     rng: random.Random = field(default_factory=random.Random)
 
     def preference(self) -> Preference:

@@ -5,9 +5,11 @@ then keeps those of its resources that still fit. A running lease keeps all it h
 is refused; what it gains is handed over by an ``update_lease`` event that is due at once.
 """
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -22,6 +24,7 @@ from climate.core.change import (
     has_started,
     moved,
 )
+from climate.core.enforcement import lease_body
 from climate.core.errors import InvalidInput
 from climate.core.lease import Event, Lease, Reservation
 from climate.core.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus
@@ -35,11 +38,19 @@ from climate.core.schedule import (
     plan,
 )
 from climate.db import events, leases, outbox
+from climate.db.engine import LostRace
+from climate.enforcement import Enforcer
+from climate.manager import limits
 from climate.manager.admission import Shortage
+from climate.manager.announcements import resources_of
 from climate.manager.leases import Precondition, new_event
+from climate.manager.limits import Guard
 from climate.manager.reallocation import reallocate
 from climate.manager.refusal import explained
 from climate.manager.runtime import Runtime
+
+# How often an enforcement service is asked about a change, if others change what it would be.
+_PROPOSALS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,41 +76,121 @@ class LeaseChange:
         return self.dates == Change() and not self.reservations
 
 
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a change comes to, and what an enforcement service is told about it."""
+
+    lease: Lease
+    current: Mapping[str, Any]
+    new: Mapping[str, Any]
+
+
+class _Different(Exception):
+    """What would be stored is not what was asked about."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """A change of a lease, and who asks for it on what condition."""
+
+    lease_id: str
+    change: LeaseChange
+    roles: Collection[str]
+    precondition: Precondition | None
+
+
 def update(
-    runtime: Runtime, lease_id: str, change: LeaseChange, precondition: Precondition | None = None
+    runtime: Runtime,
+    lease_id: str,
+    change: LeaseChange,
+    roles: Collection[str] = (),
+    precondition: Precondition | None = None,
 ) -> Lease:
-    """Change a lease and return it as it is then.
+    """Change a lease and return it as it is then; ``roles`` are those of whoever asks.
 
-    Raises NotFound, LeaseBusy, InvalidInput, Conflict, NotEnoughResources, Contention, and what
-    ``precondition`` raises.
+    Raises NotFound, LeaseBusy, InvalidInput, Conflict, NotEnoughResources, LimitExceeded,
+    Contention, EnforcementDenied, EnforcementUnavailable, and what ``precondition`` raises.
     """
-    now = runtime.clock.now()
-
-    def work(session: Session) -> Lease:
-        lease = leases.get(session, lease_id, lock=True)
-        if precondition is not None:
-            precondition(lease)
-        check_changeable(lease, only_name=change.only_name, wants_more=bool(change.reservations))
-        if change == LeaseChange():
-            return lease
-        renamed = replace(lease, name=change.name or lease.name, updated_at=now)
-        if change.only_name:
-            leases.update(session, renamed)
-        else:
-            _apply(runtime, session, renamed, change, now)
-        after = leases.get(session, lease_id)
-        outbox.write(session, "lease.update", wire.payload(after), now)
-        return after
-
-    lease = runtime.database.write(work)
+    wish = _Wish(lease_id, change, roles, precondition)
+    if runtime.enforcer and runtime.enforcer.checks_update and not change.only_name:
+        lease = _agreed(runtime, runtime.enforcer, wish)
+    else:
+        now = runtime.clock.now()
+        lease = runtime.database.write(lambda session: _change(runtime, session, wish, now))
     runtime.wakeup.hint()
     return lease
 
 
+def _change(runtime: Runtime, session: Session, wish: _Wish, now: datetime) -> Lease:
+    change = wish.change
+    lease = leases.get(session, wish.lease_id, lock=True)
+    if wish.precondition is not None:
+        wish.precondition(lease)
+    check_changeable(lease, only_name=change.only_name, wants_more=bool(change.reservations))
+    if change == LeaseChange():
+        return lease
+    renamed = replace(lease, name=change.name or lease.name, updated_at=now)
+    if change.only_name:
+        leases.update(session, renamed)
+    else:
+        limit = limits.guard(session, runtime.settings.limits, lease, wish.roles)
+        _apply(runtime, session, renamed, change, now, limit)
+    after = leases.get(session, lease.id)
+    outbox.write(session, "lease.update", wire.payload(after), now)
+    return after
+
+
+def _agreed(runtime: Runtime, enforcer: Enforcer, wish: _Wish) -> Lease:
+    """Change a lease as an enforcement service agrees to, and no other way.
+
+    The change is rehearsed and undone; the service is asked about the outcome, with no
+    transaction open; then the change is made with the same choices. If others have been there
+    meanwhile, so that the outcome is another, that is asked about, a few times at most. What the
+    lease has is never given up for this, what it would gain may be lost to others meanwhile.
+    """
+    for _ in range(_PROPOSALS):
+        now, seed = runtime.clock.now(), runtime.rng.random()
+
+        def work(session: Session, now: datetime = now, seed: float = seed) -> _Outcome:
+            same = replace(runtime, rng=random.Random(seed))  # noqa: S311 - not a secret
+            current = _told(session, leases.get(session, wish.lease_id, lock=True))
+            lease = _change(same, session, wish, now)
+            return _Outcome(lease, current, _told(session, lease))
+
+        proposed = runtime.database.rehearse(work)
+        enforcer.check_update(proposed.current, proposed.new)
+        try:
+            return runtime.database.write(partial(_as_proposed, work, proposed))
+        except _Different:
+            continue
+    raise LostRace
+
+
+def _as_proposed(
+    work: Callable[[Session], "_Outcome"], proposed: "_Outcome", session: Session
+) -> Lease:
+    made = work(session)
+    if (made.current, made.new) != (proposed.current, proposed.new):
+        raise _Different
+    return made.lease
+
+
+def _told(session: Session, lease: Lease) -> dict[str, Any]:
+    """Return what an enforcement service is told about a lease as it is stored."""
+    return lease_body(lease, resources_of(session, [one.id for one in lease.reservations]))
+
+
 def _apply(
-    runtime: Runtime, session: Session, lease: Lease, change: LeaseChange, now: datetime
+    runtime: Runtime,
+    session: Session,
+    lease: Lease,
+    change: LeaseChange,
+    now: datetime,
+    limit: Guard,
 ) -> None:
     window = changed_window(lease, change.dates, now)
+    limit.check_dates(lease, window, now)
+    used = limit.uses_of(session, lease)
     notices = changed_notices(lease, change.dates, window)
     reservations = _changed_reservations(runtime, lease, change.reservations)
     try:
@@ -112,6 +203,7 @@ def _apply(
             leases.set_reservation(session, new.id, now, params=dict(new.params))
     after = moved(lease, window, notices, now)
     leases.update(session, after)
+    limit.check_use(session, after, used)
     _reschedule(session, lease, after, now)
     unfinished = lease.degraded and bool(change.reservations)
     if (grown or unfinished) and lease.status is LeaseStatus.ACTIVE:

@@ -24,10 +24,16 @@ COUNTS = {
     "api.threads",
     "manager.event_max_retries",
     "manager.workers",
+    *(
+        f"limits.{scope}_{what}"
+        for scope in ("project", "user")
+        for what in ("leases", "hosts", "vcpus", "host_hours")
+    ),
     "simulated.hosts",
     "simulated.seed",
     "simulated.failure_rate",
 }
+SECRETS = {"connection", "transport_url", "external_service_token"}
 UNIT = re.compile(r"\b(seconds|minutes|hours)\b", re.IGNORECASE)
 
 
@@ -50,7 +56,7 @@ def test_lists_of_times_have_a_unit() -> None:
 
 @pytest.mark.parametrize(("group", "option"), OPTIONS)
 def test_passwords_are_not_logged(group: str, option: cfg.Opt) -> None:
-    assert option.secret == (option.dest in {"connection", "transport_url"})
+    assert option.secret == (option.dest in SECRETS)
 
 
 @pytest.mark.parametrize(("group", "option"), OPTIONS)

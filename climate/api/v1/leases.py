@@ -43,7 +43,8 @@ def create(call: Call) -> tuple[Any, int]:
         ),
         user_events=tuple(data["events"]),
     )
-    owner = Owner(user_id=call.caller.user_id, project_id=call.caller.project_id)
+    caller = call.caller
+    owner = Owner(user_id=caller.user_id, project_id=caller.project_id, roles=caller.roles)
     return {"lease": wire.lease_body(leases.create(call.runtime, owner, request))}, 201
 
 
@@ -67,7 +68,8 @@ def update(call: Call, lease_id: str) -> tuple[Any, int]:
             _reservation_change(asked, number) for number, asked in enumerate(data["reservations"])
         ),
     )
-    return {"lease": wire.lease_body(updates.update(call.runtime, lease_id, change))}, 200
+    changed = updates.update(call.runtime, lease_id, change, call.caller.roles)
+    return {"lease": wire.lease_body(changed)}, 200
 
 
 def delete(call: Call, lease_id: str) -> tuple[Any, int]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, post_load, validate
 
 from climate.core.errors import InvalidDate, InvalidInput
-from climate.core.schedule import BEFORE_END, END, START, UPDATE
+from climate.core.schedule import BEFORE_END, END, RELEASE, START, TELL_END, UPDATE
 
 FORMAT = "%Y-%m-%d %H:%M"
 NOW = "now"
@@ -18,7 +18,7 @@ _VALUE = 10_000
 _KIND = re.compile(r"[a-z][a-z0-9_.]{0,63}", re.ASCII)
 _EMPTY = (None, "")
 # Events and notifications that only the service makes.
-_OURS = {START, END, UPDATE, f"{BEFORE_END}.stop"}
+_OURS = {START, END, UPDATE, f"{BEFORE_END}.stop", RELEASE, TELL_END}
 
 
 class Date(fields.Field[Any]):

@@ -73,7 +73,9 @@ def update(call: Call, lease_id: str) -> Answer:
         ),
         reservations=_reservation_changes(call, lease, data["reservations"]),
     )
-    return _shown(updates.update(call.runtime, lease_id, change, etags.if_match()))
+    return _shown(
+        updates.update(call.runtime, lease_id, change, call.caller.roles, etags.if_match())
+    )
 
 
 def delete(call: Call, lease_id: str) -> Answer:
@@ -111,7 +113,8 @@ def _created(body: Mapping[str, Any]) -> Answer:
 
 
 def _owner(call: Call) -> Owner:
-    return Owner(user_id=call.caller.user_id, project_id=call.caller.project_id)
+    caller = call.caller
+    return Owner(user_id=caller.user_id, project_id=caller.project_id, roles=caller.roles)
 
 
 def _once(call: Call, body: Mapping[str, Any]) -> Once | None:

@@ -1,6 +1,7 @@
 """How many statements a request takes must not depend on how much there is."""
 
 import datetime as dt
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from climate.db.tables import (
     ResourceProperty,
     ResourceRow,
 )
+from tests.conftest import MakeStory
 from tests.service import Story, host_reservation
 
 HOST = "physical:host"
@@ -167,3 +169,70 @@ def test_fifty_bookings_of_each_host_take_no_more_statements_than_one(small: Sto
     before = _count(small)
     _add_bookings(small, 1, 50)
     _assert_same(before, _count(small))
+
+
+def _sent_for_a_lease(story: Story) -> list[str]:
+    """Make, change, start, end and delete leases; return what went to the database."""
+    with _statements(story.runtime.database) as found:
+        lease = story.reserve(60, 120)
+        story.ok("PUT", f"/v1/leases/{lease['id']}", {"end_date": story.date(180)})
+        story.ok("DELETE", f"/v1/leases/{lease['id']}")
+        lease = story.reserve(0, 60)
+        story.run()
+        story.ok("PUT", f"/v1/leases/{lease['id']}", {"end_date": story.date(90)})
+        story.at(90)
+        story.ok("DELETE", f"/v1/leases/{lease['id']}")
+        story.dispatcher.keep()
+    return found
+
+
+def test_limits_and_enforcement_that_are_not_configured_take_no_statement(
+    story: Story,
+) -> None:
+    sent = _sent_for_a_lease(story)
+    assert len(sent) > 50
+    assert [one for one in sent if re.search(r"\b(limits|past_use)\b", one)] == []
+    # Events that outlive their lease are written without it.
+    assert [one for one in sent if one.startswith("INSERT INTO events (id, kind")] == []
+    with _statements(story.runtime.database) as reserving:
+        story.reserve(60, 120)
+    # A search, a lock, a second look, and what is stored.
+    assert [one.split()[0] for one in reserving] == [
+        "BEGIN",
+        *["SELECT"] * 3,
+        *["INSERT"] * 5,
+    ]
+
+
+def _sent_to_reserve(story: Story, token: str) -> list[str]:
+    with _statements(story.runtime.database) as found:
+        story.ok("POST", "/v1/leases", story.lease_body(), token=token)
+    return found
+
+
+def test_who_has_no_limits_pays_one_look_at_them_and_who_is_exempt_not_even_that(
+    make_story: MakeStory,
+) -> None:
+    story = make_story(limits__enabled=True, limits__exempt_users=["root"])
+    story.register(4)
+    exempt, unlimited = (_sent_to_reserve(story, user) for user in ("root:a", "alice:a"))
+    assert [one for one in exempt if "limits" in one] == []
+    [looked] = [one for one in unlimited if "limits" in one]
+    assert looked.startswith("SELECT")
+    assert len(unlimited) == len(exempt) + 1
+
+
+def test_counting_takes_as_many_statements_however_much_there_is(make_story: MakeStory) -> None:
+    everything = {"leases": 99, "hosts": 99, "vcpus": 9999, "host_hours": 9999}
+    options = {f"limits__project_{name}": value for name, value in everything.items()}
+    story = make_story(limits__enabled=True, **options)
+    story.register(4)
+    _sent_to_reserve(story, "admin:admin")  # makes the row that is locked from then on
+    before = _sent_to_reserve(story, "admin:admin")
+    _add_hosts(story, 20)
+    _add_bookings(story, 0, 30)
+    after = _sent_to_reserve(story, "admin:admin")
+    assert len(before) == len(after)
+    # A look, a lock, how many leases, and all that they use.
+    exempt = _sent_to_reserve(make_story(), "admin:admin")
+    assert len(after) == len(exempt) + 4

@@ -1,0 +1,217 @@
+"""What projects and users may have (their own limits), and what they have and had."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from climate.core.lease import Lease
+from climate.core.lifecycle import LeaseStatus
+from climate.core.limits import Scope, Use
+from climate.db.tables import (
+    AllocationRow,
+    LeaseRow,
+    LimitRow,
+    PastUseRow,
+    ReservationRow,
+    ResourceProperty,
+    ResourceRow,
+)
+
+_HOST = "physical:host"
+_VCPUS = "vcpus"
+_VCPU_CLASS = "VCPU"
+_OVER = [LeaseStatus.TERMINATED.value, LeaseStatus.DELETING.value]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Party:
+    """A project or a user."""
+
+    scope: Scope
+    owner_id: str
+
+
+Overrides = dict[Party, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseOf:
+    """What a lease (None: one that is gone) uses, and whose it is."""
+
+    lease_id: str | None
+    project_id: str
+    user_id: str
+    use: Use
+
+    def is_of(self, party: Party) -> bool:
+        """Tell whether it counts for ``party``."""
+        owner = self.project_id if party.scope is Scope.PROJECT else self.user_id
+        return owner == party.owner_id
+
+
+def overrides(session: Session, parties: Collection[Party]) -> Overrides:
+    """Return the limits of their own that parties have; none for those that have no row."""
+    query = sa.select(LimitRow).where(sa.or_(*(_is(party) for party in parties)))
+    return _by_party(session.scalars(query).all())
+
+
+def all_overrides(session: Session) -> Overrides:
+    """Return the limits of all who have limits of their own."""
+    query = sa.select(LimitRow).order_by(LimitRow.scope, LimitRow.owner_id)
+    found = _by_party(session.scalars(query).all())
+    return {party: values for party, values in found.items() if values}
+
+
+def _by_party(rows: Sequence[LimitRow]) -> Overrides:
+    return {Party(Scope(row.scope), row.owner_id): dict(row.overrides) for row in rows}
+
+
+def lock(session: Session, parties: Collection[Party]) -> Overrides:
+    """Lock the rows of parties, made if there are none yet; return their own limits.
+
+    Whoever counts what a party has holds its lock, so of two requests one counts the other. One
+    statement for each, by its key: InnoDB would wait for what it only looks at in passing.
+    """
+    found: Overrides = {}
+    for party in sorted(parties):
+        query = sa.select(LimitRow).where(_is(party)).with_for_update()
+        row = session.scalars(query.execution_options(populate_existing=True)).one_or_none()
+        if row is None:  # if somebody else makes it at this moment, we run again
+            made = sa.insert(LimitRow)
+            session.execute(
+                made.values(scope=party.scope.value, owner_id=party.owner_id, overrides={})
+            )
+        found[party] = dict(row.overrides) if row else {}
+    return found
+
+
+def _is(party: Party) -> sa.ColumnElement[bool]:
+    return sa.and_(LimitRow.scope == party.scope.value, LimitRow.owner_id == party.owner_id)
+
+
+def replace(session: Session, party: Party, values: Mapping[str, int]) -> None:
+    """Store the limits of a party's own instead of those it has; its row is there."""
+    session.execute(sa.update(LimitRow).where(_is(party)).values(overrides=dict(values)))
+
+
+def count_leases(session: Session, party: Party, now: datetime, besides: str | None = None) -> int:
+    """Return how many leases of a party are not over, ``besides`` one of them not counted."""
+    mine = _mine(party, LeaseRow)
+    query = sa.select(sa.func.count()).select_from(LeaseRow)
+    query = query.where(mine, LeaseRow.end_at > now, LeaseRow.status.not_in(_OVER))
+    if besides is not None:
+        query = query.where(LeaseRow.id != besides)
+    return session.scalar(query) or 0
+
+
+def uses(
+    session: Session,
+    parties: Collection[Party],
+    since: datetime,
+    until: datetime | None = None,
+    *,
+    past_too: bool = False,
+) -> list[UseOf]:
+    """Return what parties use between ``since`` and ``until`` (one statement).
+
+    Cleaning time is not theirs. Of a lease that is being deleted, what it had until then; with
+    ``past_too`` what deleted leases had.
+    """
+    mine = sa.or_(*(_mine(party, LeaseRow) for party in parties))
+    query = _uses().where(mine, LeaseRow.end_at > since)
+    gone = sa.select(
+        sa.null(),
+        PastUseRow.project_id,
+        PastUseRow.user_id,
+        PastUseRow.start_at,
+        PastUseRow.end_at,
+        PastUseRow.hosts,
+        sa.literal(0.0),
+    ).where(sa.or_(*(_mine(party, PastUseRow) for party in parties)), PastUseRow.end_at > since)
+    if until is not None:
+        query = query.where(AllocationRow.start_at < until)
+        gone = gone.where(PastUseRow.start_at < until)
+    return _use_of(session, sa.union_all(query, gone) if past_too else query)
+
+
+def uses_of(session: Session, lease_id: str) -> list[Use]:
+    """Return what one lease uses (one statement)."""
+    return [found.use for found in _use_of(session, _uses().where(LeaseRow.id == lease_id))]
+
+
+def _mine(party: Party, table: type[LeaseRow | PastUseRow]) -> sa.ColumnElement[bool]:
+    column = table.project_id if party.scope is Scope.PROJECT else table.user_id
+    return column == party.owner_id
+
+
+def _uses() -> sa.Select[str, str, str, datetime, datetime, int, float]:
+    """Select what leases have of hosts, what of a lease came together in one row.
+
+    A host that is taken as a whole counts with the vcpus that it has, a share with its own.
+    """
+    deleted_at = sa.func.coalesce(LeaseRow.updated_at, LeaseRow.end_at)
+    is_going = LeaseRow.status == LeaseStatus.DELETING.value
+    end_at = sa.case((is_going, deleted_at), else_=LeaseRow.end_at)
+    is_vcpus = AllocationRow.resource_class == _VCPU_CLASS
+    share = sa.cast(AllocationRow.amount, sa.Double)
+    size = sa.case(
+        (AllocationRow.whole_id.is_not(None), ResourceProperty.number), (is_vcpus, share)
+    )
+    hosts = sa.func.count(AllocationRow.whole_id)
+    vcpus = sa.func.coalesce(sa.func.sum(size), 0.0)
+    whose = (LeaseRow.id, LeaseRow.project_id, LeaseRow.user_id, AllocationRow.start_at)
+    its_vcpus = sa.and_(
+        ResourceProperty.resource_id == AllocationRow.resource_id, ResourceProperty.name == _VCPUS
+    )
+    return (
+        sa.select(*whose, sa.type_coerce(end_at, LeaseRow.end_at.type), hosts, vcpus)
+        .join(ReservationRow, ReservationRow.lease_id == LeaseRow.id)
+        .join(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
+        .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
+        .outerjoin(ResourceProperty, its_vcpus)
+        .where(ResourceRow.type == _HOST)
+        .group_by(*whose, LeaseRow.end_at, LeaseRow.status, LeaseRow.updated_at)
+    )
+
+
+def _use_of(
+    session: Session,
+    query: sa.Select[str, str, str, datetime, datetime, int, float]
+    | sa.CompoundSelect[str, str, str, datetime, datetime, int, float],
+) -> list[UseOf]:
+    return [
+        UseOf(
+            lease_id=lease_id,
+            project_id=project_id,
+            user_id=user_id,
+            use=Use(start=start, end=end, hosts=int(hosts), vcpus=float(vcpus)),
+        )
+        for lease_id, project_id, user_id, start, end, hosts, vcpus in session.execute(query)
+    ]
+
+
+def keep_past_use(session: Session, lease: Lease, now: datetime) -> None:
+    """Write down what a lease used until it was deleted, which it is about to be."""
+    deleted = lease.updated_at if lease.status is LeaseStatus.DELETING else None
+    end = min(lease.window.end, deleted or now)
+    rows = [
+        {
+            "project_id": lease.project_id,
+            "user_id": lease.user_id,
+            "start_at": use.start,
+            "end_at": end,
+            "hosts": use.hosts,
+        }
+        for use in uses_of(session, lease.id)
+        if use.hosts and use.start < end
+    ]
+    if rows:
+        session.execute(sa.insert(PastUseRow), rows)
+
+
+def forget_past_use(session: Session, before: datetime) -> None:
+    """Remove what ended before host-hours are counted any more."""
+    session.execute(sa.delete(PastUseRow).where(PastUseRow.end_at <= before))

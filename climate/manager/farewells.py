@@ -1,0 +1,70 @@
+"""Telling an enforcement service that leases are over, at best: no end ever waits for it.
+
+What is to be told is an event without a lease, written with the end itself, so that it is told
+though the lease was deleted. A manager runs it as any other; a service that is away is tried
+again for a day, after growing pauses.
+"""
+
+import logging
+import uuid
+from datetime import datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from climate.core.enforcement import lease_body
+from climate.core.errors import EnforcementUnavailable
+from climate.core.lease import Lease
+from climate.core.lifecycle import EventStatus
+from climate.db import events
+from climate.enforcement import Busy
+from climate.manager.announcements import resources_of
+from climate.manager.claims import Claim, close, give_way, pause_before
+from climate.manager.runtime import Runtime
+
+LOG = logging.getLogger(__name__)
+
+_PATIENCE = timedelta(days=1)
+_WHEN_BUSY = timedelta(seconds=5)
+
+
+def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
+    """Write down that the end of a lease is to be told, if anyone wants to know."""
+    if runtime.enforcer is None or not runtime.enforcer.hears_of_ends:
+        return
+    held = resources_of(session, [reservation.id for reservation in lease.reservations])
+    events.insert_farewell(session, str(uuid.uuid4()), lease_body(lease, held), now)
+
+
+def tell(runtime: Runtime, claim: Claim) -> None:
+    """Tell what a claimed event is about, or see to it that it is tried again."""
+    with runtime.database.read() as session:
+        found = events.farewell(session, claim.event_id)
+    if found is None:
+        return
+    body, since = found
+    try:
+        if runtime.enforcer is not None and runtime.enforcer.hears_of_ends:
+            runtime.enforcer.on_end(body)
+    except Busy:
+        again = runtime.clock.now() + _WHEN_BUSY
+        runtime.database.write(lambda session: give_way(session, claim, run_at=again))
+    except EnforcementUnavailable as error:
+        if runtime.clock.now() - since < _PATIENCE:
+            reason = error.message
+            runtime.database.write(lambda session: _again(runtime, session, claim, reason))
+            return
+        LOG.error("the end of lease %s is not told: %s", body["id"], error.message)  # noqa: TRY400
+        runtime.database.write(lambda session: _forget(session, claim))
+    else:
+        runtime.database.write(lambda session: _forget(session, claim))
+
+
+def _again(runtime: Runtime, session: Session, claim: Claim, reason: str) -> None:
+    now = runtime.clock.now()
+    run_at = now + timedelta(seconds=pause_before(claim.attempt))
+    close(session, claim, now, EventStatus.UNDONE, last_error=reason, run_at=run_at)
+
+
+def _forget(session: Session, claim: Claim) -> None:
+    if events.is_mine(session, claim.event_id, claim.owner, claim.attempt):
+        events.remove(session, [claim.event_id])

@@ -1,0 +1,224 @@
+"""Limits of projects and users, decided in the transaction of the admission itself.
+
+Whoever counts holds a lock on a row of each party that is limited, the project's before the
+user's, and before any lock on a resource: of two requests of one project the second counts what
+the first has got. A party without limits is not locked, and nothing of it is counted; where
+limits are not enabled, or the asker is exempt, there is not even a statement.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from sqlalchemy.orm import Session
+
+from climate.core import limits as rules
+from climate.core.change import has_started
+from climate.core.errors import InvalidInput
+from climate.core.lease import Lease
+from climate.core.limits import NAMES, Excess, Limits, Rules, Scope, Use
+from climate.core.window import Window
+from climate.db import limits as rows
+from climate.db.limits import Overrides, Party
+from climate.manager.runtime import Runtime
+
+_MOST = 2**31 - 1
+
+
+class Owner(Protocol):
+    """Whoever asks, or a lease: what belongs to a project and to a user."""
+
+    @property
+    def project_id(self) -> str:
+        """Return the project."""
+
+    @property
+    def user_id(self) -> str:
+        """Return the user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a party has: leases, the most hosts and vcpus from now on, the most host-hours."""
+
+    leases: int
+    hosts: int
+    vcpus: float
+    host_hours: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What a party may have, which of it are limits of its own, and what it has."""
+
+    scope: Scope
+    owner_id: str
+    limits: Limits
+    overrides: Mapping[str, int]
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """The limits that hold for one request, and the locks that keep what is counted as it is."""
+
+    period: timedelta = timedelta(0)
+    limits: Mapping[Party, Limits] = field(default_factory=dict)
+
+    def check_dates(self, lease: Lease | None, window: Window, now: datetime) -> None:
+        """Raise LimitExceeded for dates that a (new, if None) lease may not have."""
+        before = lease.window if lease else None
+        started = lease is not None and has_started(lease, now)
+        for party, limits in self.limits.items():
+            excess = rules.excess_of_dates(limits, before, window, now, started=started)
+            self._refuse(party, excess)
+
+    def check_new(self, session: Session, lease: Lease, now: datetime) -> None:
+        """Raise LimitExceeded if a lease that was just stored is too much."""
+        for party, limits in self.limits.items():
+            if limits.leases is not None:
+                others = rows.count_leases(session, party, now, besides=lease.id)
+                self._refuse(party, rules.excess_of_leases(limits, others))
+        self.check_use(session, lease, [])
+
+    def uses_of(self, session: Session, lease: Lease) -> list[Use]:
+        """Return what a lease uses before a change, if that matters."""
+        return rows.uses_of(session, lease.id) if self._counted else []
+
+    def check_use(self, session: Session, lease: Lease, before: Sequence[Use]) -> None:
+        """Raise LimitExceeded if what is stored for a lease now, not ``before``, is too much."""
+        if not self._counted:
+            return
+        hours = any(limits.host_hours is not None for limits in self._counted.values())
+        span = _around(lease.window, self.period if hours else timedelta(0))
+        found = rows.uses(session, list(self._counted), span.start, span.end, past_too=hours)
+        after = [one.use for one in found if one.lease_id == lease.id]
+        for party, limits in self._counted.items():
+            others = [one.use for one in found if one.lease_id != lease.id and one.is_of(party)]
+            excess = rules.excess_of_use(limits, self.period, others, before, after)
+            self._refuse(party, excess)
+
+    @property
+    def _counted(self) -> dict[Party, Limits]:
+        return {party: limits for party, limits in self.limits.items() if limits.counts_use}
+
+    def _refuse(self, party: Party, excess: Excess | None) -> None:
+        if excess is not None:
+            raise rules.refusal(party.scope, party.owner_id, self.period, excess)
+
+
+def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str]) -> Guard:
+    """Return what limits a lease that somebody with ``roles`` makes or changes, and lock it."""
+    if not settings.apply_to(lease.project_id, lease.user_id, roles):
+        return Guard()
+    parties = _parties(lease)
+    limited = _limited(settings, parties, rows.overrides(session, parties))
+    counted = [party for party, limits in limited.items() if limits.counts]
+    if counted:  # what was read before the lock may have changed
+        others = {party: limits for party, limits in limited.items() if not limits.counts}
+        limited = others | _limited(settings, counted, rows.lock(session, counted))
+    return Guard(period=settings.period, limits=limited)
+
+
+def _parties(owner: Owner) -> list[Party]:
+    return [Party(Scope.PROJECT, owner.project_id), Party(Scope.USER, owner.user_id)]
+
+
+def _limited(
+    settings: Rules, parties: Sequence[Party], overrides: Overrides
+) -> dict[Party, Limits]:
+    found = {
+        party: settings.defaults[party.scope].overridden(overrides.get(party, {}))
+        for party in parties
+    }
+    return {party: limits for party, limits in found.items() if not limits.is_none}
+
+
+def _around(window: Window, period: timedelta) -> Window:
+    """Return all that windows of the period's length reach that overlap ``window``."""
+    return Window(window.start - period, window.busy(period).end)
+
+
+def show(runtime: Runtime, owner: Owner) -> list[Account]:
+    """Return what the owner's project and the user may have and have, in this order."""
+    parties = _parties(owner)
+    with runtime.database.read() as session:
+        return _accounts(runtime, session, rows.overrides(session, parties), parties)
+
+
+def show_party(runtime: Runtime, party: Party) -> Account:
+    """Return what a project or a user may have and has."""
+    with runtime.database.read() as session:
+        return _accounts(runtime, session, rows.overrides(session, [party]), [party])[0]
+
+
+def show_all(runtime: Runtime) -> list[Account]:
+    """Return the same for all who have limits of their own."""
+    with runtime.database.read() as session:
+        found = rows.all_overrides(session)
+        return _accounts(runtime, session, found, list(found))
+
+
+def _accounts(
+    runtime: Runtime, session: Session, overrides: Overrides, parties: Sequence[Party]
+) -> list[Account]:
+    settings = runtime.settings.limits
+    return [
+        Account(
+            scope=party.scope,
+            owner_id=party.owner_id,
+            limits=settings.defaults[party.scope].overridden(overrides.get(party, {})),
+            overrides=overrides.get(party, {}),
+            usage=_usage(runtime, session, party),
+        )
+        for party in parties
+    ]
+
+
+def _usage(runtime: Runtime, session: Session, party: Party) -> Usage:
+    now, period = runtime.clock.now(), runtime.settings.limits.period
+    found = [one.use for one in rows.uses(session, [party], now - period, past_too=True)]
+    ahead = [
+        Use(start=max(use.start, now), end=use.end, hosts=use.hosts, vcpus=use.vcpus)
+        for use in found
+    ]
+    return Usage(
+        leases=rows.count_leases(session, party, now),
+        hosts=int(rules.peak([], [], ahead, "hosts")[0]),
+        vcpus=rules.peak([], [], ahead, "vcpus")[0],
+        host_hours=rules.most_hours(found, now, period),
+    )
+
+
+def set_own(runtime: Runtime, party: Party, values: Mapping[str, int]) -> None:
+    """Give a party limits of its own (-1: none), besides those it has. Raises InvalidInput."""
+    _check_names(values)
+    for name, value in values.items():
+        if not -1 <= value <= _MOST:
+            raise InvalidInput(f"Limit {name} must be -1 (unlimited) or from 0 to {_MOST}")
+    _change(runtime, party, lambda present: {**present, **values})
+
+
+def unset_own(runtime: Runtime, party: Party, names: Collection[str] = ()) -> None:
+    """Give a party the default again, for these limits or for all. Raises InvalidInput."""
+    _check_names(names)
+    gone = set(names or NAMES)
+    _change(runtime, party, lambda now: {key: now[key] for key in now if key not in gone})
+
+
+def _check_names(names: Collection[str]) -> None:
+    unknown = sorted(set(names) - set(NAMES))
+    if unknown:
+        known = ", ".join(NAMES)
+        raise InvalidInput(f"There is no limit {', '.join(unknown)} (there are: {known})")
+
+
+def _change(
+    runtime: Runtime, party: Party, change: Callable[[Mapping[str, int]], Mapping[str, int]]
+) -> None:
+    def work(session: Session) -> None:
+        present = rows.lock(session, [party]).get(party, {})
+        rows.replace(session, party, change(present))
+
+    runtime.database.write(work)

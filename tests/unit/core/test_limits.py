@@ -1,0 +1,203 @@
+import datetime as dt
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from climate.core import limits
+from climate.core.limits import Excess, Limits, Rules, Scope, Use, excess_of_dates, excess_of_use
+from climate.core.window import Window
+
+NOON = dt.datetime(2030, 1, 15, 12, tzinfo=dt.UTC)
+HOUR = dt.timedelta(hours=1)
+LAST = 24
+
+
+def use(start: int, end: int, hosts: int = 1, vcpus: int = 0) -> Use:
+    return Use(start=NOON + start * HOUR, end=NOON + end * HOUR, hosts=hosts, vcpus=vcpus)
+
+
+@st.composite
+def _use(draw: st.DrawFn) -> Use:
+    start = draw(st.integers(0, LAST - 1))
+    end = draw(st.integers(start, LAST))
+    return use(start, end, draw(st.integers(0, 4)), draw(st.integers(0, 9)))
+
+
+several = st.lists(_use(), max_size=5)
+
+
+def at(uses: Sequence[Use], hour: int, amount: str) -> int:
+    """What is in use during the hour that begins so long after noon."""
+    now = NOON + hour * HOUR
+    return sum(getattr(one, amount) for one in uses if one.start <= now < one.end)
+
+
+def added(before: Sequence[Use], after: Sequence[Use], amount: str) -> list[int]:
+    """The hours in which a change adds something."""
+    return [h for h in range(LAST) if at(after, h, amount) > at(before, h, amount)]
+
+
+def hours_in(uses: Sequence[Use], first: int, length: int) -> int:
+    return sum(at(uses, hour, "hosts") for hour in range(first, first + length))
+
+
+class TestPeak:
+    @given(several, several, several, st.sampled_from(["hosts", "vcpus"]))
+    def test_it_is_what_one_finds_hour_by_hour(
+        self, others: list[Use], before: list[Use], after: list[Use], amount: str
+    ) -> None:
+        everything = [*others, *after]
+        found = [at(everything, hour, amount) for hour in added(before, after, amount)]
+        assert limits.peak(others, before, after, amount)[0] == max(found, default=0)
+
+    def test_it_is_not_the_sum_of_what_is_used_at_different_times(self) -> None:
+        assert limits.peak([use(0, 1), use(1, 2)], [], [use(0, 2)], "hosts") == (2, 1)
+
+    def test_leases_that_touch_are_not_there_at_one_time(self) -> None:
+        assert limits.peak([use(0, 1)], [], [use(1, 2)], "hosts") == (1, 1)
+
+
+class TestHostHours:
+    @given(several, several, several, st.integers(1, LAST))
+    def test_it_is_what_one_finds_window_by_window(
+        self, others: list[Use], before: list[Use], after: list[Use], length: int
+    ) -> None:
+        windows = {
+            first
+            for hour in added(before, after, "hosts")
+            for first in range(hour - length, hour + 2)
+        }
+        everything = [*others, *after]
+        worst = max((hours_in(everything, first, length) for first in windows), default=0)
+        assert limits.host_hours(others, before, after, length * HOUR)[0] == worst
+
+    @given(several, st.integers(1, LAST), st.integers(0, LAST))
+    def test_what_is_shown_is_the_most_of_any_window_that_is_not_over(
+        self, uses: list[Use], length: int, now: int
+    ) -> None:
+        worst = max(hours_in(uses, first, length) for first in range(now - length, LAST + 1))
+        assert limits.most_hours(uses, NOON + now * HOUR, length * HOUR) == worst
+
+    def test_what_is_added_may_begin_where_nothing_else_has_an_edge(self) -> None:
+        # From the fifth hour on a window reaches what is added in the tenth.
+        others, before, after = [use(0, 6)], [use(0, 10)], [use(0, 20)]
+        assert limits.host_hours(others, before, after, 5 * HOUR) == (6, 5)
+
+    def test_a_window_may_begin_anywhere(self) -> None:
+        # Half of each lease is in the window from 00:30 to 02:30 only.
+        uses = [use(0, 1, 2), use(2, 3, 2)]
+        assert limits.host_hours([], [], uses, 2 * HOUR) == (2, 2)
+        assert limits.host_hours([], [], [*uses, use(1, 2, 1)], 2 * HOUR) == (3, 3)
+
+
+class TestExcessOfUse:
+    @given(several, several, st.integers(1, LAST))
+    def test_what_adds_nothing_is_never_refused(
+        self, others: list[Use], before: list[Use], length: int
+    ) -> None:
+        nothing = Limits(hosts=0, vcpus=0, host_hours=0)
+        assert excess_of_use(nothing, length * HOUR, others, before, before[1:]) is None
+        assert excess_of_use(nothing, length * HOUR, others, before, before) is None
+
+    def test_it_says_what_is_used_and_what_is_asked(self) -> None:
+        found = excess_of_use(Limits(hosts=4), HOUR, [use(0, 2, 3)], [], [use(1, 3, 2)])
+        assert found == Excess(limit="hosts", allowed=4, used=3, asked=2)
+
+    def test_what_is_allowed_may_be_used_up(self) -> None:
+        allowed = Limits(hosts=5, vcpus=50, host_hours=10)
+        others, mine = [use(0, 2, 3, 30)], [use(0, 2, 2, 20)]
+        assert excess_of_use(allowed, 24 * HOUR, others, [], mine) is None
+
+    @pytest.mark.parametrize("name", ["hosts", "vcpus", "host_hours"])
+    def test_each_limit_is_looked_at(self, name: str) -> None:
+        found = excess_of_use(Limits(**{name: 1}), 24 * HOUR, [], [], [use(0, 2, 2, 2)])
+        assert found is not None
+        assert found.limit == name
+
+
+class TestExcessOfDates:
+    LIMITS = Limits(duration=7200, horizon=36_000, extension_window=1800, extension=3600)
+    NOW = NOON + HOUR / 2
+
+    def excess(
+        self, before: tuple[float, float] | None, after: tuple[float, float], started: bool = False
+    ) -> str | None:
+        windows = [Window(NOON + s * HOUR, NOON + e * HOUR) for s, e in (before or after, after)]
+        was = windows[0] if before else None
+        found = excess_of_dates(self.LIMITS, was, windows[1], self.NOW, started=started)
+        return found.limit if found else None
+
+    def test_a_new_lease_has_a_length_and_an_end(self) -> None:
+        assert self.excess(None, (1, 3)) is None
+        assert self.excess(None, (1, 3.01)) == "duration"
+        assert self.excess(None, (9, 10.5)) is None
+        assert self.excess(None, (9, 10.6)) == "horizon"
+
+    def test_what_is_beyond_a_limit_already_may_come_nearer(self) -> None:
+        assert self.excess((0, 20), (0, 19)) is None
+        assert self.excess((0, 20), (0, 20)) is None
+        assert self.excess((0, 20), (0, 21)) == "duration"
+        assert self.excess((19, 20), (18, 19)) is None
+        assert self.excess((19, 20), (20, 21)) == "horizon"
+
+    def test_a_running_lease_is_prolonged_shortly_before_its_end(self) -> None:
+        assert self.excess((0, 1), (0, 1.5), started=True) is None
+        assert self.excess((0, 1.01), (0, 1.5), started=True) == "extension_window"
+        assert self.excess((0, 1.01), (0, 0.9), started=True) is None
+        assert self.excess((0, 1.01), (0, 1.5), started=False) is None
+
+    def test_and_only_by_so_much(self) -> None:
+        assert self.excess((0, 0.9), (0, 1.9), started=True) is None
+        assert self.excess((0, 0.9), (0, 1.91), started=True) == "extension"
+
+
+class TestOverrides:
+    def test_they_win_over_defaults_and_may_lift_them(self) -> None:
+        defaults = Limits(hosts=4, leases=2)
+        assert defaults.overridden({"hosts": -1, "vcpus": 8}) == Limits(leases=2, vcpus=8)
+
+    def test_negative_values_are_no_limits(self) -> None:
+        assert Limits.of({"hosts": -1, "leases": 0}) == Limits(leases=0)
+
+
+class TestRules:
+    RULES = Rules(
+        enabled=True,
+        defaults={scope: Limits() for scope in Scope},
+        exempt_projects=frozenset({"ops"}),
+        exempt_users=frozenset({"root"}),
+        exempt_roles=frozenset({"admin"}),
+    )
+
+    def test_who_is_exempt(self) -> None:
+        assert self.RULES.apply_to("lab", "alice", ["member"])
+        assert not self.RULES.apply_to("ops", "alice", ["member"])
+        assert not self.RULES.apply_to("lab", "root", ["member"])
+        assert not self.RULES.apply_to("lab", "alice", ["member", "admin"])
+
+    def test_without_being_enabled_they_hold_for_nobody(self) -> None:
+        assert not limits.NO_RULES.apply_to("lab", "alice", [])
+
+
+def test_a_refusal_says_it_to_people_and_to_programs() -> None:
+    excess = Excess(limit="hosts", allowed=4, used=3, asked=2)
+    error = limits.refusal(Scope.PROJECT, "lab", HOUR, excess)
+    assert "4 hosts at any one time are allowed, 3 are taken, this asks for 2" in error.message
+    assert (error.code, error.status) == ("limit_exceeded", 403)
+    assert error.details == {
+        "limit": "hosts",
+        "scope": "project",
+        "owner_id": "lab",
+        "unit": "hosts",
+        "allowed": 4,
+        "used": 3,
+        "asked": 2,
+    }
+
+
+@pytest.mark.parametrize("limit", limits.NAMES)
+def test_there_is_a_sentence_for_each_limit(limit: str) -> None:
+    error = limits.refusal(Scope.USER, "eve", HOUR, Excess(limit=limit, allowed=1, used=2, asked=3))
+    assert error.message.startswith(f"Limit {limit} of user eve: ")
