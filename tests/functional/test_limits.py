@@ -315,3 +315,37 @@ def test_every_database_counts_alike(database_url: str, tmp_path: Path) -> None:
         story.clock.advance(24 * 3600)
         story.dispatcher.keep()
         assert dump(story.runtime.database)["past_use"] == []
+
+
+def test_instances_count_with_their_own_vcpus_and_as_no_host(
+    database_url: str, tmp_path: Path
+) -> None:
+    options = {
+        "manager__plugins": ["physical.host.plugin", "virtual.instance.plugin"],
+        "simulated__journal": str(tmp_path / "cloud"),
+        "limits__enabled": True,
+        "limits__project_vcpus": 24,
+        "limits__project_hosts": 1,
+    }
+    with at_work(database_url, **options) as story:
+        story.register(4)
+        size = {"vcpus": 4, "memory_mb": 1024, "disk_gb": 10, "affinity": "None"}
+        asked = {"resource_type": "virtual:instance", "resource_properties": "", **size}
+
+        def body(amount: int) -> dict[str, Any]:
+            return story.lease_body(60, 120, reservations=[{**asked, "amount": amount}])
+
+        assert "this asks for 28" in _refused(story, "POST", "/v1/leases", body(7), ALICE)
+        story.ok("POST", "/v1/leases", body(2), token=ALICE)
+        assert "8 are taken, this asks for 20" in _refused(
+            story, "POST", "/v1/leases", body(5), ALICE
+        )
+        small = host_reservation(hypervisor_properties='["==", "$vcpus", "16"]')
+        lease = story.ok(
+            "POST", "/v1/leases", story.lease_body(60, 120, reservations=[small]), token=ALICE
+        )["lease"]
+        usage = limits.show(story.runtime, OWNER)[0].usage
+        assert usage == limits.Usage(leases=2, hosts=1, vcpus=24, host_hours=1)
+        _refused(story, "POST", "/v1/leases", body(1), ALICE)
+        story.ok("DELETE", f"/v1/leases/{lease['id']}", token=ALICE)
+        story.ok("POST", "/v1/leases", body(4), token=ALICE)
