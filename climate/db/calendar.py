@@ -53,18 +53,19 @@ def blockers(
     session: Session, resource_ids: Collection[int], span: Window, project_id: str, limit: int
 ) -> list[Blocker]:
     """Return up to ``limit`` leases that have any of these resources then, own ones first."""
+    columns = (
+        LeaseRow.id,
+        LeaseRow.name,
+        LeaseRow.project_id,
+        AllocationRow.start_at,
+        AllocationRow.busy_until,
+    )
     query = (
-        sa.select(
-            LeaseRow.id,
-            LeaseRow.name,
-            LeaseRow.project_id,
-            AllocationRow.start_at,
-            AllocationRow.busy_until,
-        )
+        sa.select(*columns)
         .join(ReservationRow, ReservationRow.id == AllocationRow.reservation_id)
         .join(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
         .where(*_during(resource_ids, span))
-        .distinct()
+        .group_by(*columns)  # and not DISTINCT, with which PostgreSQL orders by columns only
         .order_by(LeaseRow.project_id != project_id, AllocationRow.start_at, LeaseRow.id)
         .limit(limit)
     )

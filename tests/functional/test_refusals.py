@@ -124,3 +124,10 @@ def _prolong(story: Story, lease_id: str) -> dict[str, Any]:
     with pytest.raises(NotEnoughResources) as refusal:
         updates.update(story.runtime, lease_id, updates.LeaseChange(dates=change))
     return refusal.value.details
+
+
+def test_every_database_says_what_is_in_the_way_own_leases_first(story_everywhere: Story) -> None:
+    reserve(story_everywhere, 60, 120, 2)
+    mine = reserve(story_everywhere, 90, 120, 2, token=ME)
+    told = ask(story_everywhere, 60, 120, host_reservation(4, 4))
+    assert told.index(mine) < told.index("by others from 2030-01-15 13:00")
