@@ -97,8 +97,8 @@ MANAGER = [
         default=5,
         min=0,
         max=50,
-        help="Times a failed start is tried again before the lease shows ERROR; an end is tried"
-        " for ever.",
+        help="Times a failed start or end is soon tried again before the lease shows ERROR; after"
+        " that it is tried on at a slow pace.",
     ),
     cfg.FloatOpt(
         "poll_interval",

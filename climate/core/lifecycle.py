@@ -2,7 +2,8 @@
 
 Statuses and transitions are Blazar's v1 contract. climate writes a lease and all it consists of
 in one transaction, so nobody ever sees CREATING or UPDATING; they stay in the table because
-they are part of the contract.
+they are part of the contract. The contract has no way from ERROR to active but by a change; climate
+tries a start that failed again.
 """
 
 from collections.abc import Mapping
@@ -59,17 +60,17 @@ LEASE: Mapping[LeaseStatus, frozenset[LeaseStatus]] = {
     _L.UPDATING: STABLE_LEASE | {_L.DELETING},
     _L.TERMINATING: frozenset({_L.TERMINATED, _L.ERROR, _L.DELETING}),
     _L.TERMINATED: frozenset({_L.UPDATING, _L.DELETING}),
-    _L.ERROR: frozenset({_L.TERMINATING, _L.UPDATING, _L.DELETING}),
+    _L.ERROR: frozenset({_L.ACTIVE, _L.TERMINATING, _L.UPDATING, _L.DELETING}),
     _L.DELETING: frozenset({_L.ERROR}),
 }
 RESERVATION: Mapping[ReservationStatus, frozenset[ReservationStatus]] = {
     _R.PENDING: frozenset({_R.ACTIVE, _R.DELETED, _R.ERROR}),
     _R.ACTIVE: frozenset({_R.DELETED, _R.ERROR}),
-    _R.ERROR: frozenset({_R.DELETED}),
+    _R.ERROR: frozenset({_R.ACTIVE, _R.DELETED}),
     _R.DELETED: frozenset(),
 }
 EVENT: Mapping[EventStatus, frozenset[EventStatus]] = {
-    _E.UNDONE: frozenset({_E.IN_PROGRESS}),
+    _E.UNDONE: frozenset({_E.IN_PROGRESS, _E.ERROR}),  # a start in retry, when the end begins
     _E.IN_PROGRESS: frozenset({_E.DONE, _E.ERROR, _E.UNDONE}),
     _E.DONE: frozenset({_E.UNDONE}),  # a before_end whose lease was prolonged is armed again
     _E.ERROR: frozenset(),

@@ -24,6 +24,10 @@ TELL_END = "tell_end"
 
 # Events that act on the cloud; all others only tell.
 ACTIONS = (START, UPDATE, BEFORE_END, END)
+# Tried until they succeed: what could not be started is still wanted, and resources must come back.
+RELENTLESS = frozenset({START, END})
+# What a manager has been at for so long past its time counts as failed.
+PATIENCE = timedelta(minutes=10)
 # At the same instant, in this order; a user's own events come between start and end.
 _RANKS = {BEFORE_START: 0, START: 1, UPDATE: 2, BEFORE_END: 4, END: 5}
 _USER_RANK = 3

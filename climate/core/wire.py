@@ -6,10 +6,12 @@ timestamps have a space instead of the ``T``.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from climate.core.lease import HANDED_OVER, Event, Lease, Reservation
+from climate.core.lifecycle import EventStatus, LeaseStatus
 
 
 def date(moment: datetime) -> str:
@@ -41,7 +43,7 @@ def lease_body(lease: Lease) -> dict[str, Any]:
         "created_at": stamp(lease.created_at),
         "updated_at": stamp(lease.updated_at),
         "reservations": [reservation_body(reservation) for reservation in lease.reservations],
-        "events": [event_body(event) for event in lease.events],
+        "events": [event_body(_shown(lease, event)) for event in lease.events],
     }
 
 
@@ -73,6 +75,14 @@ def event_body(event: Event) -> dict[str, Any]:
         "created_at": stamp(event.created_at),
         "updated_at": stamp(event.updated_at),
     }
+
+
+def _shown(lease: Lease, event: Event) -> Event:
+    """Return the event as v1 has it: one that failed for good shows that while it waits."""
+    waits = event.status is EventStatus.UNDONE and event.last_error is not None
+    if waits and lease.status is LeaseStatus.ERROR:
+        return replace(event, status=EventStatus.ERROR)
+    return event
 
 
 def payload(lease: Lease, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:

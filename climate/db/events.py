@@ -1,12 +1,8 @@
 """The events table as a queue: what is due, who claims it, who is done with it.
 
 A claim has an owner, an attempt number and an expiry. Whoever finishes names owner and attempt;
-if the row says otherwise, somebody else took over and the result is dropped.
-
-Order is a rule in the data. An action (start, update, before-end, end) waits while another
-action of its lease is running or is due earlier; a start or update also waits for the end of
-whoever had one of its resources before. Once the end of a lease is due, actions that failed
-before give way to it. Heads-ups and users' events never block.
+if the row says otherwise, somebody else took over and the result is dropped. What has to wait for
+what is in ``order``.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,13 +10,12 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
-from climate.core.lifecycle import OPEN_EVENT, EventStatus
-from climate.core.schedule import ACTIONS, END, START, TELL_END, UPDATE, rank
-from climate.db.tables import AllocationRow, EventRow, ReservationRow
-
-UNDONE, IN_PROGRESS = EventStatus.UNDONE.value, EventStatus.IN_PROGRESS.value
+from climate.core.lifecycle import EventStatus
+from climate.core.schedule import TELL_END, rank
+from climate.db.order import IN_PROGRESS, UNDONE, blocked
+from climate.db.tables import EventRow
 
 
 def next_run(session: Session, after: datetime) -> datetime | None:
@@ -127,6 +122,31 @@ def _return(session: Session, whose: sa.ColumnElement[bool]) -> int:
     return int(result.rowcount)  # type: ignore[attr-defined]
 
 
+def hurry(session: Session, lease_id: str, kinds: Collection[str], now: datetime) -> None:
+    """Have what has failed of a lease tried again at once."""
+    session.execute(
+        sa.update(EventRow)
+        .where(
+            EventRow.lease_id == lease_id,
+            EventRow.kind.in_(kinds),
+            EventRow.status == UNDONE,
+            EventRow.attempt > 0,
+            EventRow.due_at <= now,
+            EventRow.run_at > now,
+        )
+        .values(run_at=now)
+    )
+
+
+def give_up(session: Session, lease_id: str, kind: str, now: datetime) -> None:
+    """Try this event of a lease no more, unless somebody is at it."""
+    session.execute(
+        sa.update(EventRow)
+        .where(EventRow.lease_id == lease_id, EventRow.kind == kind, EventRow.status == UNDONE)
+        .values(status=EventStatus.ERROR.value, updated_at=now)
+    )
+
+
 def remove(session: Session, event_ids: Sequence[str]) -> None:
     """Remove events that their lease does not have any more."""
     if event_ids:
@@ -189,93 +209,10 @@ def _claimable() -> sa.Select[str, str | None, int]:
     now = sa.bindparam("now", type_=EventRow.run_at.type)
     return (
         sa.select(EventRow.id, EventRow.lease_id, EventRow.attempt)
-        .where(EventRow.status == UNDONE, EventRow.run_at <= now, ~_blocked(now))
+        .where(EventRow.status == UNDONE, EventRow.run_at <= now, ~blocked(now))
         .order_by(EventRow.run_at, EventRow.rank, EventRow.id)
         .limit(sa.bindparam("limit", type_=sa.Integer))
         .with_for_update(of=EventRow, skip_locked=True)
-    )
-
-
-def _blocked(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
-    is_action = EventRow.kind.in_(ACTIONS)
-    acquires = EventRow.kind.in_([START, UPDATE])
-    return sa.or_(sa.and_(is_action, _sibling(now)), sa.and_(acquires, _previous_holder()))
-
-
-def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
-    """An action of the same lease that is running or goes before this one.
-
-    Of two actions that are due, one always goes before the other: never are both claimed.
-    """
-    other, end = aliased(EventRow), aliased(EventRow)
-    earlier = sa.tuple_(other.due_at, other.rank, other.id) < sa.tuple_(
-        EventRow.due_at, EventRow.rank, EventRow.id
-    )
-    end_is_due = (
-        sa.select(end.id)
-        .where(
-            end.lease_id == EventRow.lease_id,
-            end.kind == END,
-            end.status == UNDONE,
-            end.run_at <= now,
-        )
-        .correlate(EventRow)
-        .exists()
-    )
-    # Once the end is due, it waits only for what was not tried yet and will get its turn.
-    can_run = sa.or_(other.kind.not_in([START, UPDATE]), ~_previous_holder(stuck=True))
-    before = sa.and_(
-        other.status == UNDONE,
-        earlier,
-        sa.or_(~end_is_due, sa.and_(other.attempt == 0, can_run)),
-    )
-    waits = (
-        sa.select(other.id)
-        .where(
-            other.lease_id == EventRow.lease_id,
-            other.id != EventRow.id,
-            other.kind.in_(ACTIONS),
-            sa.or_(other.status == IN_PROGRESS, before),
-        )
-        .correlate(EventRow)
-        .exists()
-    )
-    return sa.or_(waits, sa.and_(EventRow.kind != END, EventRow.attempt > 0, end_is_due))
-
-
-def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
-    """An open end (a failing one, if ``stuck``) of a lease that had a resource of this one before.
-
-    A lease that is over need not wait for a resource that nobody can take back.
-    """
-    my_reservation, mine = aliased(ReservationRow), aliased(AllocationRow)
-    theirs, their_reservation = aliased(AllocationRow), aliased(ReservationRow)
-    their_end = aliased(EventRow)
-    failed = sa.or_(
-        sa.and_(their_end.status == UNDONE, their_end.attempt > 0), their_end.attempt > 1
-    )
-    return (
-        sa.select(their_end.id)
-        .select_from(my_reservation)
-        .join(mine, mine.reservation_id == my_reservation.id)
-        .join(
-            theirs,
-            sa.and_(
-                theirs.resource_id == mine.resource_id,
-                theirs.busy_until <= mine.start_at,  # those who share it now are not before us
-            ),
-        )
-        .join(their_reservation, their_reservation.id == theirs.reservation_id)
-        .join(their_end, their_end.lease_id == their_reservation.lease_id)
-        .where(
-            my_reservation.lease_id == EventRow.lease_id,
-            their_reservation.lease_id != EventRow.lease_id,
-            their_end.kind == END,
-            their_end.status.in_([status.value for status in OPEN_EVENT]),
-            failed if stuck else sa.true(),
-        )
-        .correlate(EventRow)
-        .exists()
     )
 
 

@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 from climate.core.errors import NotFound
 from climate.core.lease import Lease
 from climate.core.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
-from climate.core.schedule import START, UPDATE, Planned
-from climate.db import leases, resources
+from climate.core.schedule import RELENTLESS, START, UPDATE, Planned
+from climate.db import events, leases, resources
 from climate.manager.announcements import resources_of
 from climate.manager.leases import new_event
 from climate.manager.runtime import Runtime
@@ -24,7 +24,7 @@ def audit(runtime: Runtime) -> list[Difference]:
         for difference in plugin.audit(partial(_expected, runtime, resource_type))
     ]
     with runtime.database.read() as session:
-        return found + [Difference(what) for what in _failures(session)]
+        return [*found, *_failures(session)]
 
 
 def repair(runtime: Runtime, difference: Difference) -> bool:
@@ -48,12 +48,20 @@ def _expected(runtime: Runtime, resource_type: str) -> Expected:
     return Expected(registered, running, changing)
 
 
-def _failures(session: Session) -> Iterator[str]:
-    """Say which events of leases that are not over failed for good or keep failing, and why."""
+def _failures(session: Session) -> Iterator[Difference]:
+    """Say which events of leases that are not over failed for good or keep failing, and why.
+
+    Those that are tried for ever can be tried at once.
+    """
     for lease in leases.find_all(session, None):
         for event in lease.events:
-            if event.last_error and lease.status is not LeaseStatus.TERMINATED:
-                yield f"{event.kind} of lease {lease.id} failed: {event.last_error}"
+            over = lease.status is LeaseStatus.TERMINATED or event.status is EventStatus.DONE
+            if event.last_error and not over:
+                goes_on = event.kind in RELENTLESS and event.status in OPEN_EVENT
+                yield Difference(
+                    f"{event.kind} of lease {lease.id} failed: {event.last_error}",
+                    lease_id=lease.id if goes_on else None,
+                )
 
 
 def _is_in_cloud(lease: Lease) -> bool:
@@ -95,7 +103,10 @@ def _holdings(session: Session, settled: Sequence[Lease], resource_type: str) ->
 
 
 def _do_again(runtime: Runtime, lease_id: str) -> None:
-    """Have a manager hand the lease's resources over again, if it still runs by then."""
+    """Have a manager hand the lease's resources over again, if it still runs by then.
+
+    If its start or end has failed, that is tried again.
+    """
     now = runtime.clock.now()
 
     def work(session: Session) -> None:
@@ -105,6 +116,8 @@ def _do_again(runtime: Runtime, lease_id: str) -> None:
             return
         if _is_settled(lease):
             leases.insert_events(session, [new_event(lease_id, Planned(UPDATE, now), now)])
+        else:
+            events.hurry(session, lease_id, RELENTLESS, now)
 
     runtime.database.write(work)
     runtime.wakeup.hint()

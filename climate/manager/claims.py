@@ -1,6 +1,7 @@
 """A claim on an event, and its fence: what is stored in its name only while it holds."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -8,14 +9,11 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
-from climate.core.lease import Lease
+from climate.core.lease import Event, Lease, Reservation, Resource
 from climate.core.lifecycle import EventStatus
 from climate.db import events, leases
 
 LOG = logging.getLogger(__name__)
-
-_FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +27,20 @@ class Claim:
     lease_id: str | None
     owner: str
     attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an action event needs: the lease, and the resources of each live reservation."""
+
+    event: Event
+    lease: Lease
+    resources: Mapping[str, tuple[Resource, ...]]
+
+    @property
+    def reservations(self) -> list[Reservation]:
+        """Return the reservations that are to be acted on."""
+        return [r for r in self.lease.reservations if r.id in self.resources]
 
 
 def lease_of(session: Session, claim: Claim) -> Lease | None:
@@ -61,8 +73,3 @@ def close(
 def give_way(session: Session, claim: Claim, **again: datetime) -> None:
     """Undo the claim as if it had not been made, perhaps to a later ``run_at``."""
     events.give_way(session, claim.event_id, claim.owner, claim.attempt, **again)
-
-
-def pause_before(attempt: int) -> float:
-    """Return the seconds between attempt ``attempt`` (from 1) and the next: 1, 2, 4 ... 300."""
-    return float(min(_FIRST_PAUSE * 2 ** min(attempt - 1, 16), _LONGEST_PAUSE))

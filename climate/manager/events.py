@@ -3,18 +3,18 @@
 An event is claimed (transaction 1), begun (2: the lease is looked at again, under its lock), acted
 on through the plugins (no transaction), and finished (3: fenced on owner and attempt, with the
 lease's new state and the notification). Events that only tell need one transaction after the
-claim. A failure is tried again after a growing pause; an end never gives up.
+claim. What becomes of failures is in ``failures``.
 """
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core.lease import HANDED_OVER, Event, Lease, Reservation, Resource
+from climate.core.lease import HANDED_OVER, Event, Lease, Reservation
 from climate.core.lifecycle import (
     LEASE,
     OPEN_EVENT,
@@ -24,11 +24,21 @@ from climate.core.lifecycle import (
     ReservationStatus,
     step,
 )
-from climate.core.schedule import ACTIONS, BEFORE_END, BEFORE_START, END, RELEASE, START, UPDATE
+from climate.core.schedule import (
+    ACTIONS,
+    BEFORE_END,
+    BEFORE_START,
+    END,
+    PATIENCE,
+    RELEASE,
+    START,
+    UPDATE,
+)
 from climate.db import events, leases
 from climate.manager import holds
 from climate.manager.announcements import announce, resources_of
-from climate.manager.claims import Claim, close, give_way, lease_of, pause_before
+from climate.manager.claims import Claim, Work, close, give_way, lease_of
+from climate.manager.failures import fail
 from climate.manager.farewells import note_end
 from climate.manager.leases import remove
 from climate.manager.runtime import Runtime
@@ -36,24 +46,8 @@ from climate.plugins.base import NotYet
 
 LOG = logging.getLogger(__name__)
 
-# What the cloud is still at is looked at again so soon, and is a failure when it is so late.
+# What the cloud is still at is looked at again so soon.
 _SHORTLY = timedelta(seconds=1)
-_PATIENCE = timedelta(minutes=10)
-_LONGEST_REASON = 4000
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What an action event needs: the lease, and the resources of each live reservation."""
-
-    event: Event
-    lease: Lease
-    resources: Mapping[str, tuple[Resource, ...]]
-
-    @property
-    def reservations(self) -> list[Reservation]:
-        """Return the reservations that are to be acted on."""
-        return [r for r in self.lease.reservations if r.id in self.resources]
 
 
 def run(runtime: Runtime, claim: Claim) -> None:
@@ -69,18 +63,24 @@ def run(runtime: Runtime, claim: Claim) -> None:
             details[reservation.id] = _act(runtime, work, reservation)
         except NotYet as reason:
             waiting[reservation.id] = str(reason)
-        except Exception as error:  # whatever a plugin raises is a failed attempt
-            LOG.exception("event %s of lease %s failed", work.event.kind, work.lease.id)
+        except Exception as error:  # noqa: BLE001 - whatever a plugin raises is a failed attempt
             failed[reservation.id] = f"{type(error).__name__}: {error}"
-    if runtime.clock.now() - work.event.due_at > _PATIENCE:
+            _log(work, error, known=claim.attempt > runtime.settings.max_retries + 1)
+    if runtime.clock.now() - work.event.due_at > PATIENCE:
         failed |= waiting
     if failed:
-        runtime.database.write(lambda session: _fail(runtime, session, claim, work, failed))
+        runtime.database.write(lambda session: fail(runtime, session, claim, work, failed))
     elif waiting:
         again = runtime.clock.now() + _SHORTLY
         runtime.database.write(lambda session: give_way(session, claim, run_at=again))
     else:
         runtime.database.write(lambda session: _succeed(runtime, session, claim, work, details))
+
+
+def _log(work: Work, error: Exception, *, known: bool) -> None:
+    """Log a failure: in a line if it was logged often before, as it will be tried for ever."""
+    what = "event %s of lease %s failed: %s"
+    LOG.error(what, work.event.kind, work.lease.id, error, exc_info=None if known else error)
 
 
 def _begin(runtime: Runtime, session: Session, claim: Claim) -> Work | None:
@@ -100,11 +100,14 @@ def _begin(runtime: Runtime, session: Session, claim: Claim) -> Work | None:
         give_way(session, claim)
         return None
     if not _is_called_for(lease, event, now):
-        close(session, claim, now, EventStatus.DONE)
+        # A start that comes too late has failed; of the others nothing is missing.
+        close(session, claim, now, EventStatus.ERROR if event.kind == START else EventStatus.DONE)
         return None
     status = _status_while(lease, event)
     if status is not lease.status:
         leases.set_status(session, lease.id, status, now)
+    if event.kind == END:
+        events.give_up(session, lease.id, START, now)
     live = [r.id for r in lease.reservations if r.status is not ReservationStatus.DELETED]
     return Work(event, lease, resources_of(session, live))
 
@@ -114,6 +117,8 @@ def _status_while(lease: Lease, event: Event) -> LeaseStatus:
     if lease.status is LeaseStatus.DELETING:
         return lease.status
     if event.kind == START:
+        if lease.status is LeaseStatus.ERROR:  # tried again: no news before it has succeeded
+            return lease.status
         return step(LEASE, lease.status, LeaseStatus.STARTING)
     if event.kind == END:
         present: LeaseStatus = lease.status
@@ -140,7 +145,8 @@ def _is_at_work(lease: Lease, event: Event) -> bool:
 def _is_called_for(lease: Lease, event: Event, now: datetime) -> bool:
     """Tell whether an action still makes sense in the lease's present state."""
     if event.kind == START:
-        return lease.status in {LeaseStatus.PENDING, LeaseStatus.STARTING}
+        late = lease.status is LeaseStatus.ERROR and now < lease.window.end
+        return late or lease.status in {LeaseStatus.PENDING, LeaseStatus.STARTING}
     if event.kind in {UPDATE, BEFORE_END}:
         # Nothing is handed over any more that is taken back at once.
         in_time = event.kind == BEFORE_END or now < lease.window.end
@@ -214,51 +220,6 @@ def _handed_over(
 
 _RESERVATION_AFTER = {START: ReservationStatus.ACTIVE, END: ReservationStatus.DELETED}
 _LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}
-
-
-def _fail(
-    runtime: Runtime,
-    session: Session,
-    claim: Claim,
-    work: Work,
-    failed: Mapping[str, str],
-) -> None:
-    """Store the failure and when to try again; after too many the lease shows ERROR.
-
-    An end is tried for ever, with long pauses: resources must come back.
-    """
-    now = runtime.clock.now()
-    lease = lease_of(session, claim)
-    if lease is None:
-        return
-    unwanted = lease.status is LeaseStatus.DELETING and work.event.kind != END
-    exhausted = unwanted or claim.attempt > runtime.settings.max_retries
-    status = EventStatus.ERROR if exhausted and work.event.kind != END else EventStatus.UNDONE
-    run_at = now + timedelta(seconds=pause_before(claim.attempt))
-    error = "; ".join(f"reservation {id_}: {reason}" for id_, reason in failed.items())
-    if not close(session, claim, now, status, last_error=error[:_LONGEST_REASON], run_at=run_at):
-        return
-    if exhausted:
-        _show_failure(session, lease, work.event.kind, failed, now)
-    # Once: an end goes on failing, but its reservations are in ERROR from the first time on.
-    known = any(r.id in failed and r.status is ReservationStatus.ERROR for r in lease.reservations)
-    if status is EventStatus.ERROR or (exhausted and not known):
-        announce(session, lease.id, work.event.kind, now, error=error[:_LONGEST_REASON])
-
-
-def _show_failure(
-    session: Session, lease: Lease, kind: str, failed: Mapping[str, str], now: datetime
-) -> None:
-    """Mark what failed: the lease for a start or end, only ``degraded`` for the others."""
-    if kind == UPDATE:
-        leases.update(session, replace(lease, degraded=True, updated_at=now))
-    elif kind in {START, END}:
-        for reservation in lease.reservations:
-            if reservation.id in failed and reservation.status is not ReservationStatus.ERROR:
-                status = step(RESERVATION, reservation.status, ReservationStatus.ERROR)
-                leases.set_reservation(session, reservation.id, now, status=status.value)
-        if lease.status is not LeaseStatus.DELETING:
-            leases.set_status(session, lease.id, step(LEASE, lease.status, LeaseStatus.ERROR), now)
 
 
 def _tell(session: Session, claim: Claim, lease: Lease, event: Event, now: datetime) -> None:

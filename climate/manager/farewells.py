@@ -18,7 +18,8 @@ from climate.core.lifecycle import EventStatus
 from climate.db import events
 from climate.enforcement import Busy
 from climate.manager.announcements import resources_of
-from climate.manager.claims import Claim, close, give_way, pause_before
+from climate.manager.claims import Claim, close, give_way
+from climate.manager.failures import pause_before
 from climate.manager.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
@@ -61,7 +62,8 @@ def tell(runtime: Runtime, claim: Claim) -> None:
 
 def _again(runtime: Runtime, session: Session, claim: Claim, reason: str) -> None:
     now = runtime.clock.now()
-    run_at = now + timedelta(seconds=pause_before(claim.attempt))
+    pause = pause_before(claim.attempt, runtime.settings.max_retries, runtime.rng)
+    run_at = now + timedelta(seconds=pause)
     close(session, claim, now, EventStatus.UNDONE, last_error=reason, run_at=run_at)
 
 

@@ -16,7 +16,7 @@ from climate.wakeup import Wakeup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """The collaborators of the use cases; ``rng`` only spreads parallel requests.
+    """The collaborators of the use cases; ``rng`` only spreads parallel requests and retries.
 
     Without an ``enforcer`` nobody outside is asked about leases.
     """

@@ -19,7 +19,7 @@ STARTS = {
     "STARTING": OPEN,
     "ACTIVE": {"DONE"},
     "TERMINATING": {"UNDONE", "DONE", "ERROR"},
-    "ERROR": {"UNDONE", "DONE", "ERROR"},
+    "ERROR": {"UNDONE", "IN_PROGRESS", "DONE", "ERROR"},
     "DELETING": {"IN_PROGRESS", "UNDONE", "DONE", "ERROR"},
     "TERMINATED": {"DONE", "ERROR"},
 }

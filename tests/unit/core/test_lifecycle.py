@@ -1,4 +1,8 @@
-"""The tables below are written by hand from Blazar's v1 contract, not derived from the code."""
+"""The tables below are written by hand from Blazar's v1 contract, not derived from the code.
+
+Ours are the steps of a start that failed: from ERROR to active, when it succeeds at last, and its
+event's from UNDONE to ERROR.
+"""
 
 from enum import StrEnum
 
@@ -26,16 +30,17 @@ LEASES = {
     "TERMINATING": {"TERMINATED", "ERROR", "DELETING"},
     "TERMINATED": {"UPDATING", "DELETING"},
     "DELETING": {"ERROR"},
-    "ERROR": {"TERMINATING", "UPDATING", "DELETING"},
+    "ERROR": {"ACTIVE", "TERMINATING", "UPDATING", "DELETING"},
 }
 RESERVATIONS = {
     "pending": {"active", "deleted", "error"},
     "active": {"deleted", "error"},
-    "error": {"deleted"},
+    "error": {"active", "deleted"},
     "deleted": set(),
 }
 EVENTS = {
-    "UNDONE": {"IN_PROGRESS"},
+    # A start that failed is given up, between two tries, when the end begins.
+    "UNDONE": {"IN_PROGRESS", "ERROR"},
     "IN_PROGRESS": {"DONE", "ERROR", "UNDONE"},
     # A before-end that fired is armed again when its lease is prolonged.
     "DONE": {"UNDONE"},
