@@ -12,10 +12,21 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.lifecycle import EventStatus
-from climate.core.schedule import TELL_END, rank
-from climate.db.order import IN_PROGRESS, UNDONE, blocked
-from climate.db.tables import EventRow
+from climate.core.lifecycle import EventStatus, LeaseStatus
+from climate.core.schedule import END, TELL_END, rank
+from climate.db.order import IN_PROGRESS, OPEN, UNDONE, blocked, has_failed
+from climate.db.tables import AllocationRow, EventRow, LeaseRow, ReservationRow
+
+# Where a lease stands from the moment a manager is at its start or end until that is done.
+_UNDER_WAY = [
+    status.value
+    for status in (
+        LeaseStatus.STARTING,
+        LeaseStatus.TERMINATING,
+        LeaseStatus.DELETING,
+        LeaseStatus.ERROR,
+    )
+]
 
 
 def next_run(session: Session, after: datetime) -> datetime | None:
@@ -120,6 +131,29 @@ def _return(session: Session, whose: sa.ColumnElement[bool]) -> int:
         .values(status=UNDONE, owner=None, claimed_until=None)
     )
     return int(result.rowcount)  # type: ignore[attr-defined]
+
+
+def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> set[int]:
+    """Return the ids of resources that a lease which is over does not give back.
+
+    Its end has failed and so have ``max_retries`` more tries, or it was due, and a manager was at
+    it, before ``late``. (What nobody was at yet is no failure: all managers may have been away.)
+    """
+    too_long = sa.and_(EventRow.due_at < late, LeaseRow.updated_at < late)
+    query = (
+        sa.select(AllocationRow.resource_id)
+        .join(ReservationRow, ReservationRow.id == AllocationRow.reservation_id)
+        .join(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
+        .join(EventRow, EventRow.lease_id == LeaseRow.id)
+        .where(
+            LeaseRow.status.in_(_UNDER_WAY),
+            EventRow.kind == END,
+            EventRow.status.in_(OPEN),
+            EventRow.due_at <= now,
+            sa.or_(has_failed(EventRow, max_retries), too_long),
+        )
+    )
+    return set(session.scalars(query))
 
 
 def hurry(session: Session, lease_id: str, kinds: Collection[str], now: datetime) -> None:

@@ -2,8 +2,9 @@
 
 Order is a rule in the data. An action (start, update, before-end, end) waits while another
 action of its lease is running or is due earlier; a start or update also waits for the end of
-whoever had one of its resources before. Once the end of a lease is due, actions that failed
-before give way to it. Heads-ups and users' events never block.
+whoever had one of its resources before, unless the resource fails (then it goes without). Once the
+end of a lease is due, actions that failed before give way to it. Heads-ups and users' events never
+block.
 """
 
 from datetime import datetime
@@ -13,7 +14,7 @@ from sqlalchemy.orm import aliased
 
 from climate.core.lifecycle import OPEN_EVENT, EventStatus
 from climate.core.schedule import ACTIONS, END, START, UPDATE
-from climate.db.tables import AllocationRow, EventRow, ReservationRow
+from climate.db.tables import AllocationRow, EventRow, ReservationRow, ResourceRow
 
 UNDONE, IN_PROGRESS = EventStatus.UNDONE.value, EventStatus.IN_PROGRESS.value
 OPEN = [status.value for status in OPEN_EVENT]
@@ -70,7 +71,8 @@ def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
 def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
     """An open end (a failing one, if ``stuck``) of a lease that had a resource of this one before.
 
-    A lease that is over need not wait for a resource that nobody can take back.
+    A lease that is over need not wait for a resource that nobody can take back. Nor is one that
+    fails waited for: it is not handed over, but missing.
     """
     my_reservation, mine = aliased(ReservationRow), aliased(AllocationRow)
     theirs, their_reservation = aliased(AllocationRow), aliased(ReservationRow)
@@ -79,6 +81,7 @@ def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
         sa.select(their_end.id)
         .select_from(my_reservation)
         .join(mine, mine.reservation_id == my_reservation.id)
+        .join(ResourceRow, ResourceRow.id == mine.resource_id)
         .join(
             theirs,
             sa.and_(
@@ -94,6 +97,7 @@ def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
             their_end.kind == END,
             their_end.status.in_(OPEN),
             has_failed(their_end, 0) if stuck else sa.true(),
+            ResourceRow.reservable.is_(True),
         )
         .correlate(EventRow)
         .exists()

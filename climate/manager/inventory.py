@@ -3,6 +3,9 @@
 A look at the cloud tells which registered resources work: those that do not are booked no more,
 and what booked them soon or now gets others (healing). What comes back is bookable again, and a
 lease that was short of it is whole again. Every manager looks; all of it may be done twice.
+
+A resource that the lease which had it last does not give back, as its end fails, works for nobody
+else: it counts as failing until that end is done.
 """
 
 import logging
@@ -16,7 +19,8 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import ClimateError, NotFound
 from climate.core.lease import Resource
-from climate.db import capacity, resources
+from climate.core.schedule import PATIENCE
+from climate.db import capacity, events, resources
 from climate.db.engine import is_unavailable
 from climate.manager import healing
 from climate.manager.runtime import Runtime
@@ -35,15 +39,17 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
     lost: set[int] = set()
     for resource_type, plugin in runtime.plugins.items():
         there = {found.external_id: found for found in plugin.inventory()}
+        now = runtime.clock.now()
         with runtime.database.read() as session:
             registered = resources.find_all(session, resource_type)
             shared = capacity.find_some(session, [resource.id for resource in registered])
+            stuck = events.stuck(session, now, now - PATIENCE, runtime.settings.max_retries)
         for resource in registered:
             found = there.get(resource.external_id)
             if found is None or found.lost:
                 lost.add(resource.id)
             try:
-                follow(runtime, plugin, resource, found)
+                follow(runtime, plugin, resource, found, stuck=resource.id in stuck)
                 if found is not None and found.inventories != shared[resource.id]:
                     runtime.database.write(partial(_share, resource, found))
             except ClimateError as error:
@@ -53,17 +59,26 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
 
 
 def follow(
-    runtime: Runtime, plugin: ResourcePlugin, resource: Resource, found: Found | None
+    runtime: Runtime,
+    plugin: ResourcePlugin,
+    resource: Resource,
+    found: Found | None,
+    *,
+    stuck: bool = False,
 ) -> None:
-    """Make one resource what the cloud says (None: it is not there); nothing if it is so."""
-    usable = found is not None and found.usable
+    """Make one resource what the cloud says (None: it is not there); nothing if it is so.
+
+    One that is ``stuck`` is not usable, whatever the cloud says.
+    """
+    usable = found is not None and found.usable and not stuck
     before = _native(resource) if found is None or not found.complete else {}
     native = {**before, **(found.properties if found else {}), "id": str(resource.id)}
     if usable == resource.reservable and native == _native(resource):
         return
     if usable and not resource.reservable:
         plugin.enroll(resource.external_id)
-    LOG.info("%s is %s", resource.external_id, "usable" if usable else "not usable (any more)")
+    why = "usable" if usable else "not given back by its last lease" if stuck else "not usable"
+    LOG.info("%s is %s", resource.external_id, why)
     now = runtime.clock.now()
     runtime.database.write(lambda session: _store(session, resource, usable, native, now))
 
