@@ -1,6 +1,9 @@
 """The use cases of looking around: leases by the page, and what there is to be reserved."""
 
+from collections.abc import Collection
 from dataclasses import replace
+
+from sqlalchemy.orm import Session
 
 from climate.core import query as expressions
 from climate.core.errors import NotFound
@@ -26,11 +29,10 @@ def find_resources(
     """
     with runtime.database.read() as session:
         extra = resources.definitions(session, *wanted.resource_types)
-        shown = {prop.name for prop in extra} - {prop.name for prop in _hidden(extra, private)}
-        native = (runtime.plugin(type_).native_properties for type_ in wanted.resource_types)
-        expressions.check_names(wanted.query, shown.union(*native))
+        hidden = _hidden(extra, private)
+        _check_names(session, runtime, wanted, extra, {prop.name for prop in hidden})
         found = listing.find_resources(session, wanted, page)
-    items = [_without(resource, _hidden(extra, private)) for resource in found.items]
+    items = [_without(resource, hidden) for resource in found.items]
     return Part(items=items, more=found.more)
 
 
@@ -42,6 +44,22 @@ def get_resource(runtime: Runtime, resource_id: int, *, private: bool) -> Resour
             raise NotFound(f"There is no resource {resource_id}")
         extra = resources.definitions(session, found.type)
     return _without(found, _hidden(extra, private))
+
+
+def _check_names(
+    session: Session,
+    runtime: Runtime,
+    wanted: ResourceFilter,
+    extra: list[Property],
+    hidden: Collection[str],
+) -> None:
+    """Raise InvalidQuery if the expression asks about what no resource has, or what is hidden."""
+    asked = expressions.names(wanted.query).difference(hidden)
+    known = {prop.name for prop in extra}
+    for type_ in wanted.resource_types if asked else ():
+        known |= runtime.plugin(type_).native_properties
+        known |= resources.names_in_use(session, type_, asked - known)
+    expressions.check_names(wanted.query, known.difference(hidden))
 
 
 def _hidden(extra: list[Property], private: bool) -> list[Property]:  # noqa: FBT001 - passed on

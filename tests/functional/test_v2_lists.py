@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from climate.core.page import LEASE_SORTS
+from climate.db import resources
 from tests.service import Story, hosts
 
 LEASES, RESOURCES = "/v2/leases", "/v2/resources"
@@ -253,6 +254,19 @@ class TestResources:
         for asked, expected in cases:
             for limit in (1, 100):
                 assert names(walk(lab, RESOURCES, ALICE, limit=limit, **asked)) == expected
+
+    def test_what_only_some_have_can_be_asked_about(self, lab: Story) -> None:
+        """Clouds may tell of some hosts what they do not tell of all, such as traits."""
+        database = lab.runtime.database
+        with database.read() as session:
+            host = resources.find_all(session, "physical:host")[2]
+        native = {name: host.properties[name] for name in host.native}
+        now = lab.clock.now()
+        database.write(
+            lambda session: resources.set_native(session, host, {**native, "rare": "yes"}, now)
+        )
+        found = walk(lab, RESOURCES, ALICE, properties='["==", "$rare", "yes"]')
+        assert names(found) == ["sim-3"]
 
     def test_private_properties_cannot_be_guessed_by_asking(self, lab: Story) -> None:
         path = f"{RESOURCES}?properties={quote(json.dumps(['==', '$secret', 'yes']))}"
