@@ -86,21 +86,13 @@ def create(
     enforcer = runtime.enforcer if runtime.enforcer and runtime.enforcer.checks_create else None
     release = new_event(lease.id, Planned(RELEASE, now + runtime.settings.hold_timeout), now)
     stored = holds.held(lease, release) if enforcer else lease
-    wanted = [
-        Wanted(reservation_id=made.id, requirement=requirement_of(runtime, made))
-        for made in lease.reservations
-    ]
-    busy = taken_window(lease.window, now, runtime.settings)
 
     def work(session: Session) -> None:
         if once is not None and enforcer is None:
             idempotency.claim(session, once, now)
         limit = limits.guard(session, runtime.settings.limits, lease, owner.roles)
         limit.check_dates(None, lease.window, now)
-        check_properties(session, runtime, [want.requirement for want in wanted])
-        taken = admit(session, wanted, busy, runtime.preference())
-        leases.insert(session, stored)
-        allocations.take(session, rows(wanted, taken, busy))
+        _book(runtime, session, stored, now)
         limit.check_new(session, lease, now)
         if enforcer is None:
             outbox.write(session, "lease.create", wire.payload(lease), now)
@@ -116,6 +108,19 @@ def create(
         holds.settle(runtime, enforcer, lease, once)
     runtime.wakeup.hint()
     return lease
+
+
+def _book(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
+    """Store the lease with all that it asks for; raises Shortage, InvalidQuery."""
+    wanted = [
+        Wanted(reservation_id=made.id, requirement=requirement_of(runtime, made))
+        for made in lease.reservations
+    ]
+    busy = taken_window(lease.window, now, runtime.settings)
+    check_properties(session, runtime, [want.requirement for want in wanted])
+    taken = admit(session, wanted, busy, runtime.preference())
+    leases.insert(session, lease)
+    allocations.take(session, rows(wanted, taken, busy))
 
 
 def recall(runtime: Runtime, once: Once) -> None:

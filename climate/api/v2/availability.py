@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from climate.api.call import Answer, Call
-from climate.api.v2 import asking, reading, schemas
+from climate.api.v2 import asking, queries, reading, schemas
 from climate.api.v2.fields import NOW
 from climate.core.errors import InvalidInput
 from climate.core.window import Window
@@ -17,7 +17,7 @@ _MOST_STEPS = 10_000
 
 def show(call: Call) -> Answer:
     """Tell how many units are free at each instant of a span."""
-    asked = reading.query(schemas.AVAILABILITY_QUERY)
+    asked = reading.query(queries.AVAILABILITY_QUERY)
     plugin = call.runtime.plugin(asked["resource_type"])
     params = {**plugin.unit, **_json(asked.get("params"))}
     one = {"resource_type": plugin.resource_type, "params": params}

@@ -8,7 +8,7 @@ from typing import Any
 from flask import request
 
 from climate.api.call import Answer, Call
-from climate.api.v2 import asking, etags, paging, reading, schemas
+from climate.api.v2 import asking, etags, paging, queries, reading, schemas
 from climate.api.v2.asking import moment
 from climate.api.v2.fields import ASAP, NOW
 from climate.core.change import Change
@@ -26,7 +26,7 @@ _WINDOW = ("starts_before", "starts_after", "ends_before", "ends_after")
 
 def index(call: Call) -> Answer:
     """List leases of the project, or of all projects to those who may see them."""
-    asked = reading.query(schemas.LEASE_QUERY)
+    asked = reading.query(queries.LEASE_QUERY)
     page = paging.page(asked)
     if asked["all_projects"]:
         call.require("leases:get_all")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from climate.api.call import Answer, Call
-from climate.api.v2 import reading, schemas
+from climate.api.v2 import queries, reading
 from climate.core.notification import Notification
 from climate.manager import notifications
 
@@ -11,7 +11,7 @@ from climate.manager import notifications
 def index(call: Call) -> Answer:
     """List notifications later than ``after``; an admin sees those of all projects."""
     project_id = None if call.may("notifications:get_all") else call.caller.project_id
-    asked = reading.query(schemas.NOTIFICATION_QUERY)
+    asked = reading.query(queries.NOTIFICATION_QUERY)
     found = notifications.find_after(call.runtime, asked["after"], asked["limit"], project_id)
     return {"notifications": [_body(notification) for notification in found]}, 200
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from climate.api.call import Answer, Call
-from climate.api.v2 import paging, reading, schemas
+from climate.api.v2 import paging, queries, reading, schemas
 from climate.core import expression
 from climate.core.errors import InvalidQuery, NotFound
 from climate.core.page import RESOURCE_SORTS, ResourceFilter
@@ -12,7 +12,7 @@ from climate.manager import listing
 
 def index(call: Call) -> Answer:
     """List resources of a type or of all, those that match a property expression or all."""
-    asked = reading.query(schemas.RESOURCE_QUERY)
+    asked = reading.query(queries.RESOURCE_QUERY)
     page = paging.page(asked)
     types = tuple(sorted(call.runtime.plugins))
     if "resource_type" in asked:

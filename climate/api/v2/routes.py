@@ -9,7 +9,7 @@ from marshmallow import Schema
 
 from climate.api import discovery
 from climate.api.call import Answer, Api
-from climate.api.v2 import availability, leases, notifications, openapi, resources, schemas
+from climate.api.v2 import availability, leases, notifications, openapi, queries, resources, schemas
 from climate.api.v2.openapi import Route
 from climate.core.errors import (
     Conflict,
@@ -65,7 +65,7 @@ ROUTES = [
         rule="leases:get",
         view=leases.index,
         summary="List leases",
-        query=schemas.LeaseQuery,
+        query=queries.LeaseQuery,
         answers={200: schemas.LeasePage},
         refusals=(*_CALLER, InvalidInput),
     ),
@@ -120,7 +120,7 @@ ROUTES = [
         rule="resources:get",
         view=resources.index,
         summary="List what can be reserved",
-        query=schemas.ResourceQuery,
+        query=queries.ResourceQuery,
         answers={200: schemas.ResourcePage},
         refusals=(*_CALLER, InvalidInput),
     ),
@@ -139,7 +139,7 @@ ROUTES = [
         rule="availability:get",
         view=availability.show,
         summary="See how much is free when",
-        query=schemas.AvailabilityQuery,
+        query=queries.AvailabilityQuery,
         answers={200: schemas.Availability},
         refusals=(*_CALLER, InvalidInput),
     ),
@@ -159,7 +159,7 @@ ROUTES = [
         rule="notifications:get",
         view=notifications.index,
         summary="List what has happened, from a cursor on",
-        query=schemas.NotificationQuery,
+        query=queries.NotificationQuery,
         answers={200: schemas.NotificationPage},
         refusals=(*_CALLER, InvalidInput),
     ),

@@ -14,10 +14,9 @@ from marshmallow import (
 )
 
 from climate.api.v1.schemas import check_event_kind
-from climate.api.v2.fields import ASAP, NOW, Count, Moment, Strict, flag
+from climate.api.v2.fields import ASAP, NOW, Moment, Strict
 from climate.core.lease import HANDED_OVER
 from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
-from climate.core.page import LEASE_SORTS, RESOURCE_SORTS
 
 _MOST = 100
 _NAME = validate.Length(1, 80)
@@ -25,7 +24,7 @@ _ID = validate.Length(1, 36)
 _PARAMS = "What is asked for; what there is to be asked depends on the type."
 
 
-def _says(text: str) -> dict[str, str]:
+def says(text: str) -> dict[str, str]:
     """Return the metadata of a field that is described so."""
     return {"description": text}
 
@@ -46,7 +45,7 @@ class ReservationRequest(Strict):
     """Resources of one type; what ``params`` there are depends on it."""
 
     resource_type = fields.String(required=True, validate=validate.Length(1, 64))
-    params = fields.Dict(keys=fields.String(), load_default=dict, metadata=_says(_PARAMS))
+    params = fields.Dict(keys=fields.String(), load_default=dict, metadata=says(_PARAMS))
 
 
 class LeaseRequest(Strict):
@@ -54,11 +53,11 @@ class LeaseRequest(Strict):
 
     name = fields.String(required=True, validate=_NAME)
     start = Moment(required=True, words=(NOW, ASAP))
-    end = Moment(metadata=_says("When it ends, or how long it lasts: one of both."))
+    end = Moment(metadata=says("When it ends, or how long it lasts: one of both."))
     duration = fields.Integer(
-        strict=True, validate=validate.Range(1, 366 * 86400), metadata=_says("Seconds.")
+        strict=True, validate=validate.Range(1, 366 * 86400), metadata=says("Seconds.")
     )
-    end_by = Moment(metadata=_says("With the start asap: when it must have ended."))
+    end_by = Moment(metadata=says("With the start asap: when it must have ended."))
     before_end = Moment()
     reservations = fields.List(
         fields.Nested(ReservationRequest), load_default=list, validate=validate.Length(max=_MOST)
@@ -141,7 +140,7 @@ class Lease(Schema):
     start = Moment(attribute="window.start")
     end = Moment(attribute="window.end")
     status = fields.Enum(LeaseStatus, by_value=True)
-    degraded = fields.Boolean(metadata=_says("Whether some of its resources fail."))
+    degraded = fields.Boolean(metadata=says("Whether some of its resources fail."))
     reservations = fields.List(fields.Nested(Reservation))
     events = fields.List(fields.Nested(Event))
     created_at = Moment()
@@ -154,7 +153,7 @@ class Resource(Schema):
     id = fields.String()
     resource_type = fields.String(attribute="type")
     name = fields.String(attribute="external_id")
-    reservable = fields.Boolean(metadata=_says("Whether it works and can be booked."))
+    reservable = fields.Boolean(metadata=says("Whether it works and can be booked."))
     properties = fields.Dict(keys=fields.String(), values=fields.String())
     created_at = Moment()
     updated_at = Moment(allow_none=True)
@@ -163,7 +162,7 @@ class Resource(Schema):
 def _next() -> fields.String:
     """Return the link to the next page."""
     return fields.String(
-        allow_none=True, metadata=_says("Where the next page is; null on the last.")
+        allow_none=True, metadata=says("Where the next page is; null on the last.")
     )
 
 
@@ -179,59 +178,6 @@ class ResourcePage(Schema):
 
     resources = fields.List(fields.Nested(Resource))
     next = _next()
-
-
-def _sort(names: Any, default: str) -> fields.String:  # noqa: ANN401 - any names
-    """Return the field that says what a list is sorted by, with ``-`` the other way round."""
-    both = [way + name for name in names for way in ("", "-")]
-    return fields.String(load_default=default, validate=validate.OneOf(both))
-
-
-class PageQuery(Strict):
-    """Which part of a list."""
-
-    limit = Count(minimum=1, maximum=1000, load_default=100)
-    marker = fields.String(metadata=_says("Where to go on, from the link to the next page."))
-
-
-class LeaseQuery(PageQuery):
-    """Which leases, in which order."""
-
-    sort = _sort(LEASE_SORTS, "-start")
-    status = fields.List(
-        fields.String(validate=validate.OneOf([status.value for status in LeaseStatus])),
-        load_default=list,
-        validate=validate.Length(max=len(LeaseStatus)),
-    )
-    name = fields.String()
-    resource_type = fields.String()
-    starts_before = Moment()
-    starts_after = Moment()
-    ends_before = Moment()
-    ends_after = Moment()
-    all_projects = flag(
-        load_default=False,
-        metadata=_says("Of all projects, to those with the policy climate:leases:get_all."),
-    )
-
-
-class ResourceQuery(PageQuery):
-    """Which resources, in which order."""
-
-    sort = _sort(RESOURCE_SORTS, "id")
-    resource_type = fields.String()
-    properties = fields.String(
-        metadata=_says('A property expression as JSON, such as ["==", "$vcpus", 64].')
-    )
-
-
-class AvailabilityQuery(Strict):
-    """What shall be free, and between when one wants to know."""
-
-    resource_type = fields.String(required=True)
-    params = fields.String(metadata=_says("What is asked for, as JSON; one unit of it counts."))
-    start = Moment(words=(NOW,))
-    end = Moment(required=True)
 
 
 class FreeStep(Schema):
@@ -258,7 +204,7 @@ class WindowSearch(Strict):
         required=True,
         strict=True,
         validate=validate.Range(min=1, max=366 * 86400),
-        metadata=_says("Seconds."),
+        metadata=says("Seconds."),
     )
     start_after = Moment(words=(NOW,))
     end_by = Moment(required=True)
@@ -277,13 +223,6 @@ class Offers(Schema):
     """Windows that would be admitted now, the soonest first. Nothing is held."""
 
     windows = fields.List(fields.Nested(Offer))
-
-
-class NotificationQuery(Strict):
-    """Which notifications."""
-
-    after = Count(minimum=0, maximum=2**63 - 1, load_default=0)
-    limit = Count(minimum=0, maximum=1000, load_default=100)
 
 
 class Notification(Schema):
@@ -324,11 +263,10 @@ class Problem(Schema):
 
 
 # Making a schema takes longer than using it, and any number of threads may use one.
-LEASE_REQUEST, LEASE_CHANGE, LEASE_QUERY = LeaseRequest(), LeaseChange(), LeaseQuery()
+LEASE_REQUEST, LEASE_CHANGE = LeaseRequest(), LeaseChange()
 LEASE, LEASE_PAGE = Lease(), LeasePage()
-RESOURCE_QUERY, RESOURCE, RESOURCE_PAGE = ResourceQuery(), Resource(), ResourcePage()
-NOTIFICATION_QUERY = NotificationQuery()
-AVAILABILITY_QUERY, AVAILABILITY = AvailabilityQuery(), Availability()
+RESOURCE, RESOURCE_PAGE = Resource(), ResourcePage()
+AVAILABILITY = Availability()
 WINDOW_SEARCH, OFFERS = WindowSearch(), Offers()
 
 

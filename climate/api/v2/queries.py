@@ -1,0 +1,77 @@
+"""What v2 takes in query strings."""
+
+from typing import Any
+
+from marshmallow import fields, validate
+
+from climate.api.v2.fields import NOW, Count, Moment, Strict, flag
+from climate.api.v2.schemas import says
+from climate.core.lifecycle import LeaseStatus
+from climate.core.page import LEASE_SORTS, RESOURCE_SORTS
+
+
+def _sort(names: Any, default: str) -> fields.String:  # noqa: ANN401 - any names
+    """Return the field that says what a list is sorted by, with ``-`` the other way round."""
+    both = [way + name for name in names for way in ("", "-")]
+    return fields.String(load_default=default, validate=validate.OneOf(both))
+
+
+class PageQuery(Strict):
+    """Which part of a list."""
+
+    limit = Count(minimum=1, maximum=1000, load_default=100)
+    marker = fields.String(metadata=says("Where to go on, from the link to the next page."))
+
+
+class LeaseQuery(PageQuery):
+    """Which leases, in which order."""
+
+    sort = _sort(LEASE_SORTS, "-start")
+    status = fields.List(
+        fields.String(validate=validate.OneOf([status.value for status in LeaseStatus])),
+        load_default=list,
+        validate=validate.Length(max=len(LeaseStatus)),
+    )
+    name = fields.String()
+    resource_type = fields.String()
+    starts_before = Moment()
+    starts_after = Moment()
+    ends_before = Moment()
+    ends_after = Moment()
+    all_projects = flag(
+        load_default=False,
+        metadata=says("Of all projects, to those with the policy climate:leases:get_all."),
+    )
+
+
+class ResourceQuery(PageQuery):
+    """Which resources, in which order."""
+
+    sort = _sort(RESOURCE_SORTS, "id")
+    resource_type = fields.String()
+    properties = fields.String(
+        metadata=says('A property expression as JSON, such as ["==", "$vcpus", 64].')
+    )
+
+
+class AvailabilityQuery(Strict):
+    """What shall be free, and between when one wants to know."""
+
+    resource_type = fields.String(required=True)
+    params = fields.String(metadata=says("What is asked for, as JSON; one unit of it counts."))
+    start = Moment(words=(NOW,))
+    end = Moment(required=True)
+
+
+class NotificationQuery(Strict):
+    """Which notifications."""
+
+    after = Count(minimum=0, maximum=2**63 - 1, load_default=0)
+    limit = Count(minimum=0, maximum=1000, load_default=100)
+
+
+# Made once: making a schema takes longer than using it.
+LEASE_QUERY = LeaseQuery()
+RESOURCE_QUERY = ResourceQuery()
+NOTIFICATION_QUERY = NotificationQuery()
+AVAILABILITY_QUERY = AvailabilityQuery()
