@@ -60,6 +60,7 @@ _TABLE = [
     ("resources:get", _READER, "GET", "/v2/resources", "See what can be reserved."),
     ("resources:get_private", _ADMIN, "GET", "/v2/resources", "See private properties, too."),
     ("availability:get", _READER, "GET", "/v2/availability", "See how much is free when."),
+    ("limits:get", _READER, "GET", "/v2/limits", "See one's limits."),
     ("notifications:get", _READER, "GET", "/v2/notifications", "Read one's notifications."),
     ("notifications:get_all", _ADMIN, "GET", "/v2/notifications", "Read all notifications."),
 ]

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from climate.api.call import Answer, Call
-from climate.api.v2 import asking, queries, reading, schemas
+from climate.api.v2 import asking, capacity_schemas, queries, reading
 from climate.api.v2.fields import NOW
 from climate.core.errors import InvalidInput
 from climate.core.window import Window
@@ -26,12 +26,12 @@ def show(call: Call) -> Answer:
     steps = availability.free_over(call.runtime, request, span)
     if len(steps) > _MOST_STEPS:
         raise InvalidInput(f"There are {len(steps)} changes in that time: ask for less of it")
-    return schemas.AVAILABILITY.dump({"steps": steps}), 200
+    return capacity_schemas.AVAILABILITY.dump({"steps": steps}), 200
 
 
 def search(call: Call) -> Answer:
     """Find windows in which all of the reservations would be admitted."""
-    data = reading.load(schemas.WINDOW_SEARCH, reading.body(call))
+    data = reading.load(capacity_schemas.WINDOW_SEARCH, reading.body(call))
     found = availability.search(
         call.runtime,
         asking.requests(call, data["reservations"]),
@@ -39,7 +39,7 @@ def search(call: Call) -> Answer:
         Window(asking.moment(call, data.get("start_after", NOW)), data["end_by"]),
         data["limit"],
     )
-    return schemas.OFFERS.dump({"windows": found}), 200
+    return capacity_schemas.OFFERS.dump({"windows": found}), 200
 
 
 def _json(text: str | None) -> dict[str, Any]:

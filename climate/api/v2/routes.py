@@ -9,7 +9,17 @@ from marshmallow import Schema
 
 from climate.api import discovery
 from climate.api.call import Answer, Api
-from climate.api.v2 import availability, leases, notifications, openapi, queries, resources, schemas
+from climate.api.v2 import (
+    availability,
+    capacity_schemas,
+    leases,
+    limits,
+    notifications,
+    openapi,
+    queries,
+    resources,
+    schemas,
+)
 from climate.api.v2.openapi import Route
 from climate.core.errors import (
     Conflict,
@@ -140,7 +150,7 @@ ROUTES = [
         view=availability.show,
         summary="See how much is free when",
         query=queries.AvailabilityQuery,
-        answers={200: schemas.Availability},
+        answers={200: capacity_schemas.Availability},
         refusals=(*_CALLER, InvalidInput),
     ),
     Route(
@@ -149,9 +159,18 @@ ROUTES = [
         rule="availability:get",
         view=availability.search,
         summary="Find windows in which there is enough",
-        body=schemas.WindowSearch,
-        answers={200: schemas.Offers},
+        body=capacity_schemas.WindowSearch,
+        answers={200: capacity_schemas.Offers},
         refusals=(*_CALLER, *_BODY),
+    ),
+    Route(
+        method="GET",
+        path="/v2/limits",
+        rule="limits:get",
+        view=limits.show,
+        summary="See what you may have, and have",
+        answers={200: capacity_schemas.Limits},
+        refusals=_CALLER,
     ),
     Route(
         method="GET",

@@ -18,7 +18,7 @@ from climate.api.v2.fields import ASAP, NOW, Moment, Strict
 from climate.core.lease import HANDED_OVER
 from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 
-_MOST = 100
+MOST = 100
 _NAME = validate.Length(1, 80)
 _ID = validate.Length(1, 36)
 _PARAMS = "What is asked for; what there is to be asked depends on the type."
@@ -60,10 +60,10 @@ class LeaseRequest(Strict):
     end_by = Moment(metadata=says("With the start asap: when it must have ended."))
     before_end = Moment()
     reservations = fields.List(
-        fields.Nested(ReservationRequest), load_default=list, validate=validate.Length(max=_MOST)
+        fields.Nested(ReservationRequest), load_default=list, validate=validate.Length(max=MOST)
     )
     events = fields.List(
-        fields.Nested(EventRequest), load_default=list, validate=validate.Length(max=_MOST)
+        fields.Nested(EventRequest), load_default=list, validate=validate.Length(max=MOST)
     )
 
     @validates_schema(skip_on_field_errors=False, pass_original=True)
@@ -98,7 +98,7 @@ class LeaseChange(Strict):
     end = Moment(words=(NOW,))
     before_end = Moment()
     reservations = fields.List(
-        fields.Nested(ReservationChange), load_default=list, validate=validate.Length(max=_MOST)
+        fields.Nested(ReservationChange), load_default=list, validate=validate.Length(max=MOST)
     )
 
 
@@ -180,51 +180,6 @@ class ResourcePage(Schema):
     next = _next()
 
 
-class FreeStep(Schema):
-    """How many units of what was asked for are free at any instant of a window."""
-
-    start = Moment(attribute="window.start")
-    end = Moment(attribute="window.end")
-    free = fields.Integer()
-
-
-class Availability(Schema):
-    """What is free when, without gaps."""
-
-    steps = fields.List(fields.Nested(FreeStep))
-
-
-class WindowSearch(Strict):
-    """A lease that may begin whenever there is enough for it."""
-
-    reservations = fields.List(
-        fields.Nested(ReservationRequest), required=True, validate=validate.Length(1, _MOST)
-    )
-    duration = fields.Integer(
-        required=True,
-        strict=True,
-        validate=validate.Range(min=1, max=366 * 86400),
-        metadata=says("Seconds."),
-    )
-    start_after = Moment(words=(NOW,))
-    end_by = Moment(required=True)
-    limit = fields.Integer(load_default=5, strict=True, validate=validate.Range(1, 20))
-
-
-class Offer(Schema):
-    """A window that would be admitted now; it may be moved to begin at ``latest_start``."""
-
-    start = Moment(attribute="window.start")
-    end = Moment(attribute="window.end")
-    latest_start = Moment()
-
-
-class Offers(Schema):
-    """Windows that would be admitted now, the soonest first. Nothing is held."""
-
-    windows = fields.List(fields.Nested(Offer))
-
-
 class Notification(Schema):
     """Something that happened to a lease; ``payload`` is the lease as v1 shows it."""
 
@@ -266,8 +221,6 @@ class Problem(Schema):
 LEASE_REQUEST, LEASE_CHANGE = LeaseRequest(), LeaseChange()
 LEASE, LEASE_PAGE = Lease(), LeasePage()
 RESOURCE, RESOURCE_PAGE = Resource(), ResourcePage()
-AVAILABILITY = Availability()
-WINDOW_SEARCH, OFFERS = WindowSearch(), Offers()
 
 
 @cache

@@ -29,6 +29,7 @@ WHO = {
     "oshosts:get_resource_properties": {ADMIN},
     "oshosts:update_resource_properties": {ADMIN},
     "resources:get": {READER, MEMBER, ADMIN},
+    "limits:get": {READER, MEMBER, ADMIN},
     "availability:get": {READER, MEMBER, ADMIN},
     "resources:get_private": {ADMIN},
     "plugins:get": {READER, MEMBER, ADMIN},
