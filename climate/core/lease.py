@@ -17,6 +17,8 @@ from climate.core.window import Window
 
 # The key of a reservation's details under which are the ids of the resources handed over.
 HANDED_OVER = "handed_over"
+# The key that says that the reservation is no more part of its lease, but not taken back yet.
+LEAVING = "leaving"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,11 @@ class Reservation:
     resources_changed: bool = False
     created_at: datetime
     updated_at: datetime | None
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is part of its lease, and neither over nor being taken back early."""
+        return self.status is not ReservationStatus.DELETED and LEAVING not in self.details
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Leases with their reservations and events: rows to records and back."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -19,25 +19,38 @@ from climate.db.tables import AllocationRow, EventRow, LeaseRow, ReservationRow,
 def insert(session: Session, lease: Lease) -> None:
     """Store a lease with its reservations and events (three statements)."""
     session.execute(sa.insert(LeaseRow).values(**_lease_values(lease)))
-    if lease.reservations:
-        rows = [
-            {
-                "id": reservation.id,
-                "lease_id": lease.id,
-                "position": position,
-                "resource_type": reservation.resource_type,
-                "status": reservation.status.value,
-                "params": dict(reservation.params),
-                "details": dict(reservation.details),
-                "missing_resources": reservation.missing_resources,
-                "resources_changed": reservation.resources_changed,
-                "created_at": reservation.created_at,
-                "updated_at": reservation.updated_at,
-            }
-            for position, reservation in enumerate(lease.reservations)
-        ]
-        session.execute(sa.insert(ReservationRow), rows)
+    insert_reservations(session, lease.reservations)
     insert_events(session, lease.events)
+
+
+def insert_reservations(
+    session: Session, reservations: Sequence[Reservation], position: int = 0
+) -> None:
+    """Store reservations, in their order from ``position`` on."""
+    rows = [
+        {
+            "id": reservation.id,
+            "lease_id": reservation.lease_id,
+            "position": at,
+            "resource_type": reservation.resource_type,
+            "status": reservation.status.value,
+            "params": dict(reservation.params),
+            "details": dict(reservation.details),
+            "missing_resources": reservation.missing_resources,
+            "resources_changed": reservation.resources_changed,
+            "created_at": reservation.created_at,
+            "updated_at": reservation.updated_at,
+        }
+        for at, reservation in enumerate(reservations, position)
+    ]
+    if rows:
+        session.execute(sa.insert(ReservationRow), rows)
+
+
+def delete_reservations(session: Session, ids: Collection[str]) -> None:
+    """Remove reservations with what they have."""
+    if ids:
+        session.execute(sa.delete(ReservationRow).where(ReservationRow.id.in_(ids)))
 
 
 def insert_events(session: Session, events: Sequence[Event]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core.lease import HANDED_OVER, Event, Lease, Reservation
+from climate.core.lease import HANDED_OVER, LEAVING, Event, Lease, Reservation
 from climate.core.lifecycle import (
     LEASE,
     OPEN_EVENT,
@@ -34,7 +34,7 @@ from climate.core.schedule import (
     START,
     UPDATE,
 )
-from climate.db import events, leases
+from climate.db import allocations, events, leases
 from climate.manager import holds
 from climate.manager.announcements import announce, resources_of
 from climate.manager.claims import Claim, Work, close, give_way, lease_of
@@ -158,6 +158,9 @@ def _act(runtime: Runtime, work: Work, reservation: Reservation) -> Mapping[str,
     """Call the plugin for one reservation. No transaction is open."""
     plugin = runtime.plugin(reservation.resource_type)
     given = work.resources[reservation.id]
+    if work.event.kind == UPDATE and LEAVING in reservation.details:
+        plugin.end(work.lease, reservation, given)
+        return reservation.details
     if work.event.kind in {START, UPDATE}:
         return plugin.start(work.lease, reservation, given)
     if work.event.kind == BEFORE_END:
@@ -181,11 +184,10 @@ def _succeed(
         return
     for reservation in lease.reservations:
         if reservation.id in details:
-            fields = _handed_over(work, reservation, details[reservation.id])
-            wanted = _RESERVATION_AFTER.get(work.event.kind, reservation.status)
-            fields["status"] = step(RESERVATION, reservation.status, wanted).value
-            leases.set_reservation(session, reservation.id, now, **fields)
+            _store_outcome(session, work, reservation, details[reservation.id], now)
     if work.event.kind in {START, UPDATE}:
+        left = [r.id for r in lease.reservations if LEAVING in r.details and r.id in details]
+        allocations.detach(session, left, now + runtime.settings.cleaning_time)
         short = any(one.missing_resources for one in leases.get(session, lease.id).reservations)
         leases.update(session, replace(lease, degraded=short, updated_at=now))
     if work.event.kind == END:
@@ -199,6 +201,19 @@ def _succeed(
         remove(session, leases.get(session, lease.id), now, runtime.settings)
 
 
+def _store_outcome(
+    session: Session,
+    work: Work,
+    reservation: Reservation,
+    details: Mapping[str, Any],
+    now: datetime,
+) -> None:
+    fields = _handed_over(work, reservation, details)
+    wanted = _status_after(work.event.kind, reservation)
+    fields["status"] = step(RESERVATION, reservation.status, wanted).value
+    leases.set_reservation(session, reservation.id, now, **fields)
+
+
 def _handed_over(
     work: Work, reservation: Reservation, details: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -206,7 +221,7 @@ def _handed_over(
 
     What was handed over before and cannot be booked now is still the user's.
     """
-    if work.event.kind not in {START, UPDATE}:
+    if work.event.kind not in {START, UPDATE} or LEAVING in reservation.details:
         return {"details": dict(details)}
     before = set(reservation.details.get(HANDED_OVER, ()))
     given = work.resources[reservation.id]
@@ -218,7 +233,14 @@ def _handed_over(
     }
 
 
-_RESERVATION_AFTER = {START: ReservationStatus.ACTIVE, END: ReservationStatus.DELETED}
+def _status_after(kind: str, reservation: Reservation) -> ReservationStatus:
+    """Return where a reservation stands after an event that succeeded."""
+    if kind == END or (kind == UPDATE and LEAVING in reservation.details):
+        return ReservationStatus.DELETED
+    is_new = kind == UPDATE and reservation.status is ReservationStatus.PENDING
+    return ReservationStatus.ACTIVE if kind == START or is_new else reservation.status
+
+
 _LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}
 
 

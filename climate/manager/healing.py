@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from climate.core import wire
 from climate.core.errors import ClimateError, NotFound
 from climate.core.lease import HANDED_OVER, Lease, Reservation
-from climate.core.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
+from climate.core.lifecycle import OPEN_EVENT, LeaseStatus
 from climate.core.packing import first
 from climate.core.schedule import UPDATE, Planned
 from climate.core.window import Window
@@ -64,7 +64,7 @@ def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Sessio
         return
     if lease.status not in _HEALED or lease.window.end <= now:
         return
-    live = [r for r in lease.reservations if r.status is not ReservationStatus.DELETED]
+    live = [reservation for reservation in lease.reservations if reservation.stays]
     held = allocations.held(session, [reservation.id for reservation in live])
     everything = {id_ for ids in held.values() for id_ in ids}
     working = resources.reservable(session, everything)

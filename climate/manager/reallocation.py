@@ -13,7 +13,6 @@ from sqlalchemy.orm import Session
 from climate.core.change import has_started
 from climate.core.errors import NotEnoughResources
 from climate.core.lease import Lease, Reservation
-from climate.core.lifecycle import ReservationStatus
 from climate.core.packing import Units, first, laid_out, room
 from climate.core.requirement import Requirement
 from climate.core.selection import Preference
@@ -40,7 +39,7 @@ def reallocate(
     A pending lease keeps what still fits and takes others for the rest. One that has started
     keeps all it has. Raises NotEnoughResources.
     """
-    live = [r for r in reservations if r.status is not ReservationStatus.DELETED]
+    live = [reservation for reservation in reservations if reservation.stays]
     if not live:
         return False
     requirements = {r.id: requirement_of(runtime, r) for r in live}
@@ -118,7 +117,7 @@ def _growing(lease: Lease, live: Sequence[Reservation], window: Window, now: dat
     """
     before = {reservation.id: reservation.params for reservation in lease.reservations}
     moving = not has_started(lease, now) and not lease.window.contains(window)
-    return {r.id for r in live if moving or r.params != before[r.id]}
+    return {r.id for r in live if moving or r.params != before.get(r.id)}
 
 
 def _wanted(

@@ -6,7 +6,7 @@ is refused; what it gains is handed over by an ``update_lease`` event that is du
 """
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -20,13 +20,11 @@ from climate.core.change import (
     changed_notices,
     changed_window,
     check_changeable,
-    check_resource_type,
     has_started,
     moved,
 )
 from climate.core.enforcement import lease_body
-from climate.core.errors import InvalidInput
-from climate.core.lease import Event, Lease, Reservation
+from climate.core.lease import Event, Lease
 from climate.core.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus
 from climate.core.schedule import (
     BEFORE_END,
@@ -40,26 +38,19 @@ from climate.core.schedule import (
 from climate.db import events, leases, outbox
 from climate.db.engine import LostRace
 from climate.enforcement import Enforcer
-from climate.manager import limits
+from climate.manager import composition, limits
 from climate.manager.admission import Shortage
 from climate.manager.announcements import resources_of
+from climate.manager.composition import ReservationChange
 from climate.manager.leases import Precondition, new_event
 from climate.manager.limits import Guard
 from climate.manager.reallocation import reallocate
 from climate.manager.refusal import explained
+from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
 
 # How often an enforcement service is asked about a change, if others change what it would be.
 _PROPOSALS = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReservationChange:
-    """New parameters for one reservation of the lease; those not named stay."""
-
-    id: str
-    resource_type: str | None
-    params: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +60,18 @@ class LeaseChange:
     name: str | None = None
     dates: Change = field(default_factory=Change)
     reservations: tuple[ReservationChange, ...] = ()
+    added: tuple[ReservationRequest, ...] = ()
+    removed: tuple[str, ...] = ()
 
     @property
     def only_name(self) -> bool:
         """Tell whether nothing but the name (or nothing at all) changes."""
-        return self.dates == Change() and not self.reservations
+        return self.dates == Change() and not self.composes
+
+    @property
+    def composes(self) -> bool:
+        """Tell whether what the lease reserves changes."""
+        return bool(self.reservations or self.added or self.removed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +124,7 @@ def _change(runtime: Runtime, session: Session, wish: _Wish, now: datetime) -> L
     lease = leases.get(session, wish.lease_id, lock=True)
     if wish.precondition is not None:
         wish.precondition(lease)
-    check_changeable(lease, only_name=change.only_name, wants_more=bool(change.reservations))
+    check_changeable(lease, only_name=change.only_name, wants_more=change.composes)
     if change == LeaseChange():
         return lease
     renamed = replace(lease, name=change.name or lease.name, updated_at=now)
@@ -192,37 +190,24 @@ def _apply(
     limit.check_dates(lease, window, now)
     used = limit.uses_of(session, lease)
     notices = changed_notices(lease, change.dates, window)
-    reservations = _changed_reservations(runtime, lease, change.reservations)
+    reservations = composition.changed(runtime, lease, change.reservations)
+    reservations += composition.added(runtime, lease, change.added, now)
+    composition.check_removed(lease, change.removed)
+    leaving = composition.remove(session, lease, change.removed, now)
+    reservations = tuple(one for one in reservations if one.id not in change.removed)
+    composition.store(session, lease, reservations, now)
     try:
         grown = reallocate(runtime, session, lease, reservations, window, now)
     except Shortage as shortage:
         wished, can_move = replace(lease, window=window), not has_started(lease, now)
         raise explained(runtime, session, shortage, wished, can_move=can_move) from None
-    for old, new in zip(lease.reservations, reservations, strict=True):
-        if old.params != new.params:
-            leases.set_reservation(session, new.id, now, params=dict(new.params))
-    after = moved(lease, window, notices, now)
+    after = moved(replace(lease, reservations=reservations), window, notices, now)
     leases.update(session, after)
     limit.check_use(session, after, used)
     _reschedule(session, lease, after, now)
     unfinished = lease.degraded and bool(change.reservations)
-    if (grown or unfinished) and lease.status is LeaseStatus.ACTIVE:
+    if (grown or unfinished or leaving) and lease.status is LeaseStatus.ACTIVE:
         leases.insert_events(session, [new_event(lease.id, Planned(UPDATE, now), now)])
-
-
-def _changed_reservations(
-    runtime: Runtime, lease: Lease, changes: Sequence[ReservationChange]
-) -> tuple[Reservation, ...]:
-    """Return the reservations with their new parameters, checked as a whole by the plugin."""
-    present = {reservation.id: reservation for reservation in lease.reservations}
-    for change in changes:
-        if change.id not in present:
-            raise InvalidInput(f"Lease {lease.id} has no reservation {change.id}")
-        before = present[change.id]
-        check_resource_type(before.resource_type, change.resource_type)
-        schema = runtime.plugin(before.resource_type).schema()
-        present[change.id] = replace(before, params=schema.load({**before.params, **change.params}))
-    return tuple(present.values())
 
 
 def _reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> None:

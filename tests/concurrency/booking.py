@@ -15,10 +15,11 @@ from climate.core.errors import ClimateError
 from climate.core.lease import Lease
 from climate.db import allocations, engine
 from climate.manager import leases, updates
+from climate.manager.composition import ReservationChange
 from climate.manager.leases import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
-from climate.manager.updates import LeaseChange, ReservationChange
+from climate.manager.updates import LeaseChange
 from tests.concurrency.crowd import at_work, wait_for_all
 
 OWNER = Owner(user_id="user", project_id="project")

@@ -18,9 +18,10 @@ from climate.core.change import Change
 from climate.core.errors import NotFound
 from climate.core.lease import Lease
 from climate.manager import leases, updates
+from climate.manager.composition import ReservationChange
 from climate.manager.leases import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
-from climate.manager.updates import LeaseChange, ReservationChange
+from climate.manager.updates import LeaseChange
 
 
 def index(call: Call) -> tuple[Any, int]:

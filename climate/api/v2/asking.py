@@ -16,10 +16,12 @@ from climate.manager.requests import ReservationRequest
 Part = tuple[Schema, Mapping[str, Any], Place]
 
 
-def requests(call: Call, asked: Sequence[Mapping[str, Any]]) -> tuple[ReservationRequest, ...]:
+def requests(
+    call: Call, asked: Sequence[Mapping[str, Any]], key: str = "reservations"
+) -> tuple[ReservationRequest, ...]:
     """Return the reservations asked for; raises InvalidInput for all that is wrong with them."""
     parts = [
-        params(call, one["resource_type"], one["params"], ("reservations", number))
+        params(call, one["resource_type"], one["params"], (key, number))
         for number, one in enumerate(asked)
     ]
     return tuple(

@@ -17,8 +17,9 @@ from climate.core.lease import Lease
 from climate.core.once import AlreadyAnswered, Once
 from climate.core.page import LEASE_SORTS, LeaseFilter
 from climate.manager import leases, listing, soonest, updates
+from climate.manager.composition import ReservationChange
 from climate.manager.leases import LeaseRequest, Owner
-from climate.manager.updates import LeaseChange, ReservationChange
+from climate.manager.updates import LeaseChange
 
 _LONGEST_KEY = 255
 _WINDOW = ("starts_before", "starts_after", "ends_before", "ends_after")
@@ -72,6 +73,8 @@ def update(call: Call, lease_id: str) -> Answer:
             before_end=data.get("before_end"),
         ),
         reservations=_reservation_changes(call, lease, data["reservations"]),
+        added=asking.requests(call, data["add_reservations"], "add_reservations"),
+        removed=tuple(data["remove_reservations"]),
     )
     return _shown(
         updates.update(call.runtime, lease_id, change, call.caller.roles, etags.if_match())

@@ -100,6 +100,12 @@ class LeaseChange(Strict):
     reservations = fields.List(
         fields.Nested(ReservationChange), load_default=list, validate=validate.Length(max=MOST)
     )
+    add_reservations = fields.List(
+        fields.Nested(ReservationRequest), load_default=list, validate=validate.Length(max=MOST)
+    )
+    remove_reservations = fields.List(
+        fields.String(validate=_ID), load_default=list, validate=validate.Length(max=MOST)
+    )
 
 
 class Event(Schema):

@@ -1,0 +1,102 @@
+"""Which reservations a changed lease has: some with other parameters, some new, some no more.
+
+What a lease that has begun gains is handed over, and what it loses is taken back, by an
+``update_lease`` event. A reservation that is leaving is marked so, keeps its resources until they
+were taken back, and is DELETED then.
+"""
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from climate.core.change import check_resource_type
+from climate.core.errors import InvalidInput
+from climate.core.lease import LEAVING, Lease, Reservation
+from climate.core.lifecycle import ReservationStatus
+from climate.db import leases
+from climate.manager.leases import has_begun
+from climate.manager.requests import ReservationRequest
+from climate.manager.runtime import Runtime
+
+# As many as a lease may have when it is made.
+MOST = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationChange:
+    """New parameters for one reservation of the lease; those not named stay."""
+
+    id: str
+    resource_type: str | None
+    params: Mapping[str, Any]
+
+
+def changed(
+    runtime: Runtime, lease: Lease, changes: Sequence[ReservationChange]
+) -> tuple[Reservation, ...]:
+    """Return the reservations with their new parameters, checked as a whole by the plugin."""
+    present = {reservation.id: reservation for reservation in lease.reservations}
+    for change in changes:
+        if change.id not in present:
+            raise InvalidInput(f"Lease {lease.id} has no reservation {change.id}")
+        before = present[change.id]
+        check_resource_type(before.resource_type, change.resource_type)
+        schema = runtime.plugin(before.resource_type).schema()
+        present[change.id] = replace(before, params=schema.load({**before.params, **change.params}))
+    return tuple(present.values())
+
+
+def added(
+    runtime: Runtime, lease: Lease, requests: Sequence[ReservationRequest], now: datetime
+) -> tuple[Reservation, ...]:
+    """Return the reservations that are new; raises InvalidInput for too many."""
+    if len(lease.reservations) + len(requests) > MOST:
+        raise InvalidInput(f"A lease has at most {MOST} reservations, those that are over included")
+    return tuple(
+        Reservation(
+            id=str(uuid.UUID(int=runtime.rng.getrandbits(128), version=4)),
+            lease_id=lease.id,
+            resource_type=asked.resource_type,
+            status=ReservationStatus.PENDING,
+            params=asked.params,
+            created_at=now,
+            updated_at=None,
+        )
+        for asked in requests
+    )
+
+
+def check_removed(lease: Lease, ids: Collection[str]) -> None:
+    """Raise InvalidInput for a reservation that the lease has not, or not any more."""
+    live = {r.id for r in lease.reservations if r.status is not ReservationStatus.DELETED}
+    for id_ in ids:
+        if id_ not in live:
+            raise InvalidInput(f"Lease {lease.id} has no reservation {id_}")
+
+
+def remove(session: Session, lease: Lease, ids: Collection[str], now: datetime) -> bool:
+    """Remove reservations; tell whether something is to be taken back for that."""
+    if not has_begun(lease):
+        leases.delete_reservations(session, ids)
+        return False
+    for reservation in lease.reservations:
+        if reservation.id in ids:
+            details = {**reservation.details, LEAVING: True}
+            leases.set_reservation(session, reservation.id, now, details=details)
+    return bool(ids)
+
+
+def store(
+    session: Session, before: Lease, reservations: Sequence[Reservation], now: datetime
+) -> None:
+    """Store new reservations, and the parameters of those that have changed."""
+    present = {reservation.id: reservation for reservation in before.reservations}
+    for one in reservations:
+        if one.id in present and one.params != present[one.id].params:
+            leases.set_reservation(session, one.id, now, params=dict(one.params))
+    fresh = [one for one in reservations if one.id not in present]
+    leases.insert_reservations(session, fresh, len(before.reservations))

@@ -1,0 +1,118 @@
+"""PATCH /v2/leases/<id>: reservations that are added to a lease, and removed from it."""
+
+from typing import Any
+
+from tests.functional.test_v1_instances import story
+from tests.service import Story
+
+__all__ = ["story"]
+
+
+def hosts(count: int) -> dict[str, Any]:
+    return {"resource_type": "physical:host", "params": {"min": count, "max": count}}
+
+
+def slots(amount: int) -> dict[str, Any]:
+    sizes = {"vcpus": 16, "memory_mb": 0, "disk_gb": 0, "affinity": True}
+    return {"resource_type": "virtual:instance", "params": {"amount": amount, **sizes}}
+
+
+def make(story: Story, *asked: dict[str, Any]) -> dict[str, Any]:
+    body = {
+        "name": "lease",
+        "start": "2030-01-15T13:00:00Z",
+        "end": "2030-01-15T14:00:00Z",
+        "reservations": list(asked),
+    }
+    return dict(story.ok("POST", "/v2/leases", body))
+
+
+def patch(story: Story, lease: dict[str, Any], **change: Any) -> dict[str, Any]:
+    return dict(story.ok("PATCH", f"/v2/leases/{lease['id']}", change))
+
+
+def pools(story: Story) -> dict[str, list[str]]:
+    return {name: list(pool.hosts) for name, pool in story.cloud.pools().items()}
+
+
+def statuses(story: Story, lease: dict[str, Any]) -> list[str]:
+    shown = story.ok("GET", f"/v2/leases/{lease['id']}")
+    return [one["status"] for one in shown["reservations"]]
+
+
+def test_what_is_added_before_the_start_starts_with_the_rest(story: Story) -> None:
+    lease = make(story, hosts(1))
+    changed = patch(story, lease, add_reservations=[hosts(2)])
+    assert [one["params"]["min"] for one in changed["reservations"]] == [1, 2]
+    story.at(60)
+    assert sorted(len(hosts) for hosts in pools(story).values()) == [1, 2]
+
+
+def test_what_is_removed_before_the_start_is_free_at_once(story: Story) -> None:
+    lease = make(story, hosts(3), hosts(1))
+    first = lease["reservations"][0]["id"]
+    changed = patch(story, lease, remove_reservations=[first])
+    assert [one["params"]["min"] for one in changed["reservations"]] == [1]
+    make(story, hosts(3))
+
+
+def test_one_may_take_the_place_of_another(story: Story) -> None:
+    lease = make(story, hosts(4))
+    first = lease["reservations"][0]["id"]
+    change = {"remove_reservations": [first], "add_reservations": [slots(4), hosts(3)]}
+    changed = patch(story, lease, **change)
+    assert [one["resource_type"] for one in changed["reservations"]] == [
+        "virtual:instance",
+        "physical:host",
+    ]
+
+
+def test_what_is_added_to_a_running_lease_is_handed_over_at_once(story: Story) -> None:
+    lease = make(story, hosts(1))
+    story.at(60)
+    patch(story, lease, add_reservations=[hosts(2)])
+    assert statuses(story, lease) == ["active", "pending"]
+    story.run()
+    assert statuses(story, lease) == ["active", "active"]
+    assert sorted(len(hosts) for hosts in pools(story).values()) == [1, 2]
+    story.at(60)
+    assert pools(story) == {}
+
+
+def test_what_is_removed_from_a_running_lease_is_taken_back_and_then_free(story: Story) -> None:
+    lease = make(story, hosts(3), hosts(1))
+    story.at(60)
+    patch(story, lease, remove_reservations=[lease["reservations"][0]["id"]])
+    body = {"name": "other", "start": "now", "duration": 600, "reservations": [hosts(3)]}
+    assert story.call("POST", "/v2/leases", body).status_code == 409
+    story.run()
+    assert statuses(story, lease) == ["deleted", "active"]
+    assert [len(hosts) for hosts in pools(story).values()] == [1]
+    story.ok("POST", "/v2/leases", body)
+
+
+def test_a_refused_change_changes_nothing(story: Story) -> None:
+    lease = make(story, hosts(1))
+    change = {
+        "remove_reservations": [lease["reservations"][0]["id"]],
+        "add_reservations": [hosts(5)],
+    }
+    answer = story.call("PATCH", f"/v2/leases/{lease['id']}", change)
+    assert (answer.status_code, answer.get_json()["missing"]) == (409, 1)
+    assert story.ok("GET", f"/v2/leases/{lease['id']}") == lease
+
+
+def test_what_is_not_there_cannot_be_removed(story: Story) -> None:
+    lease = make(story, hosts(1))
+    change = {"remove_reservations": ["no-such-reservation"]}
+    assert story.call("PATCH", f"/v2/leases/{lease['id']}", change).status_code == 400
+    first = {"remove_reservations": [lease["reservations"][0]["id"]]}
+    patch(story, lease, **first)
+    assert story.call("PATCH", f"/v2/leases/{lease['id']}", first).status_code == 400
+
+
+def test_the_place_of_what_is_wrong_is_told(story: Story) -> None:
+    lease = make(story, hosts(1))
+    change = {"add_reservations": [hosts(1), {"resource_type": "no:such"}]}
+    answer = story.call("PATCH", f"/v2/leases/{lease['id']}", change)
+    assert answer.get_json()["errors"][0]["pointer"] == "#/add_reservations/1/resource_type"
