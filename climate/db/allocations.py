@@ -6,6 +6,7 @@ tried, however many bookings there are. Shares of a resource do overlap; what is
 ``climate.db.capacity``'s to say.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -99,10 +100,12 @@ def held(session: Session, reservation_ids: Collection[str]) -> dict[str, dict[i
     found: dict[str, dict[int, Held]] = {id_: {} for id_ in reservation_ids}
     for row in session.scalars(query):
         mine = found[str(row.reservation_id)]
-        amounts = dict(mine[row.resource_id].amounts) if row.resource_id in mine else {}
+        before = mine.get(row.resource_id, Held(row.start_at, {}))
+        amounts = Counter(before.amounts)
         if row.resource_class is not None and row.amount is not None:
-            amounts[row.resource_class] = row.amount
-        mine[row.resource_id] = Held(row.start_at, amounts)
+            amounts[row.resource_class] += row.amount
+        # Who took more of it later has all of it since then.
+        mine[row.resource_id] = Held(max(before.since, row.start_at), amounts)
     return found
 
 
