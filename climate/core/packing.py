@@ -185,7 +185,7 @@ class _Packing:
         if demand.layout is not Layout.TOGETHER:
             return demand.candidates
         if has or demand.kept:
-            return tuple({**demand.kept, **has})
+            return [id_ for id_ in demand.candidates if id_ in has or id_ in demand.kept]
         rooms = {
             id_: min(self._room(demand, id_, has), demand.maximum) for id_ in demand.candidates
         }

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from sqlalchemy.orm import Session
 
 from climate.core.packing import Demand, Free, Units, choose, most
-from climate.core.requirement import Requirement
+from climate.core.requirement import Layout, Requirement
 from climate.core.selection import Candidate, Preference, Selection, rank
 from climate.core.window import Window
 from climate.db import allocations, capacity, resources
@@ -79,22 +79,22 @@ class Search:
             return False
         limit = self._limits.pop(0)
         self._found = [
-            allocations.candidates(
-                self.session,
-                want.requirement,
-                self.busy,
-                limit=limit,
-                rotation=self._preference.rotation,
-            )
-            if want.maximum
-            else []
-            for want in self.wanted
+            self._candidates(want, limit) if want.maximum else [] for want in self.wanted
         ]
         self._is_cut = any(len(ids) == limit for ids in self._found)
         self.free = self._left(self.ids | self._kept)
         if self._preference.selection:
             self._select(self._preference.selection)
         return True
+
+    def _candidates(self, want: Wanted, limit: int | None) -> list[int]:
+        needs = want.requirement
+        if want.kept and needs.layout is Layout.TOGETHER:
+            # There or nowhere; and what fails may be kept, but no more of it taken.
+            return sorted(allocations.still_free(self.session, needs, self.busy, want.kept))
+        return allocations.candidates(
+            self.session, needs, self.busy, limit=limit, rotation=self._preference.rotation
+        )
 
     def _select(self, selection: Selection) -> None:
         """Leave out what the operator's filters do, and order the rest by the weighers."""
