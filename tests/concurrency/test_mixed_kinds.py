@@ -1,0 +1,102 @@
+"""Sixteen processes want hosts, shares of the same hosts, and pools: none of it is given twice."""
+
+from collections import Counter
+
+import pytest
+
+from climate.db.engine import Database
+from tests import rows
+from tests.concurrency import crowd as crowds
+from tests.concurrency.crowd import Crowd
+from tests.concurrency.mixing import ADMITTED, Outcomes, mix, same_share
+from tests.conftest import NOON
+from tests.engine import kinds
+from tests.engine.bookings import Books, violations
+
+REFUSED = "NotEnoughResources"
+# Processes race; a scenario that must show a race is repeated until one was seen.
+TRIES = 8
+THINGS = [
+    kinds.host("a", gpus=2),
+    kinds.host("a", ratio=2.0, gpus=1),
+    kinds.host("b", vcpus=16),
+    kinds.host("b"),
+    kinds.pool(1_000),
+]
+# What there is for a hotspot, how much of it one gets, and how many times.
+HOTSPOTS = {
+    "addresses": ([kinds.pool(24 * 7 + 6)], kinds.ADDRESSES, 24),
+    "instances": ([kinds.host(vcpus=9), kinds.host(vcpus=40)], "VCPU", 24),
+    "gpus": ([kinds.host(gpus=3) for _ in range(8)], "CUSTOM_GPU", 24),
+    "together": ([kinds.host(vcpus=9), kinds.host(vcpus=40)], "VCPU", 24),
+}
+
+
+def _outcomes(answers: list[Outcomes]) -> tuple[Outcomes, int]:
+    """Return what came of all requests, and how many transactions were run again."""
+    found = sum(answers, Counter())
+    return found, found.pop("again", 0)
+
+
+@pytest.mark.slow
+def test_leases_of_all_kinds_that_are_changed_and_deleted_meanwhile_never_conflict(
+    crowd: Crowd, database_url: str, database: Database
+) -> None:
+    kinds.register(database, THINGS)
+    outcomes, _ = _outcomes(crowd.do(mix, database_url, 15))
+    found = rows.dump(database)
+    assert violations(found, NOON) == []
+    assert len(found["leases"]) == outcomes[ADMITTED] - outcomes["deleted"] > 0
+    assert outcomes["changed"] > 0
+    assert set(outcomes) == {ADMITTED, REFUSED, "changed", "deleted"}
+
+
+@pytest.mark.slow
+def test_locks_and_second_looks_alone_keep_all_kinds_apart(
+    crowd: Crowd, unguarded_url: str
+) -> None:
+    database = Database(unguarded_url)
+    kinds.register(database, THINGS)
+    _outcomes(crowd.do(mix, unguarded_url, 15))
+    assert violations(rows.dump(database), NOON) == []
+    database.dispose()
+
+
+@pytest.mark.parametrize("kind", HOTSPOTS)
+def test_all_want_a_share_in_the_same_window_and_none_is_left_over(
+    crowd: Crowd, database_url: str, database: Database, kind: str
+) -> None:
+    things, name, times = HOTSPOTS[kind]
+    kinds.register(database, things)
+    outcomes, again = _outcomes(crowd.do(same_share, database_url, 3, kind))
+    found = rows.dump(database)
+    assert violations(found, NOON) == []
+    assert outcomes == {ADMITTED: times, REFUSED: 3 * crowds.SIZE - times}
+    books = Books(found)
+    assert len(books.leases) == times
+    assert again < times, f"{again} retries for {times} admissions"
+
+
+def test_all_want_units_apart_and_no_host_has_two_of_one_lease(
+    crowd: Crowd, database_url: str, database: Database
+) -> None:
+    kinds.register(database, [kinds.host(vcpus=12) for _ in range(4)])
+    outcomes, _ = _outcomes(crowd.do(same_share, database_url, 3, "apart"))
+    assert violations(rows.dump(database), NOON) == []
+    assert outcomes == {ADMITTED: 24, REFUSED: 3 * crowds.SIZE - 24}
+
+
+@pytest.mark.slow
+def test_without_a_second_look_a_pool_is_overdrawn(
+    crowd: Crowd, database_url: str, database: Database, backend: str
+) -> None:
+    if backend == "sqlite":
+        pytest.skip("who writes has the database, and looks only once he has it")
+    empty = rows.dump(database)
+    for _ in range(TRIES):
+        rows.put_back(database, empty)
+        kinds.register(database, HOTSPOTS["addresses"][0])
+        crowd.do(same_share, database_url, 3, "addresses", "second look")
+        if violations(rows.dump(database), NOON):
+            return
+    pytest.fail("nothing was overdrawn, so this stress proves nothing")
