@@ -21,9 +21,8 @@ from tests.engine import kinds
 from tests.engine.asking import Want, addresses, ask, change, hosts, instances
 
 Outcomes = Counter[str]
-ADMITTED = "admitted"
-# Of each pool or host that is shared in a hotspot, a process asks for so many units of the first,
-# and others have as many again: what is asked for is twice what there is.
+ADMITTED, AGAIN = "admitted", "again"
+# What everybody wants in a hotspot.
 SHARES: dict[str, Want] = {
     "addresses": addresses(7),
     "instances": instances(vcpus=2),
@@ -35,7 +34,7 @@ SHARES: dict[str, Want] = {
 
 @contextmanager
 def at_work(url: str) -> Iterator[Runtime]:
-    """Be a process of the service, at noon; how often it had to try again is counted."""
+    """Be a process of the service, at noon."""
     runtime = kinds.make_runtime(url, ManualClock(NOON))
     wait_for_all()
     yield runtime
@@ -104,11 +103,11 @@ def _noted(outcomes: Outcomes, success: str) -> Iterator[None]:
 
 @contextmanager
 def _counting(outcomes: Outcomes) -> Iterator[None]:
-    """Count how often a transaction was run again, under "again"."""
+    """Count how often a transaction was run again."""
     once = Database._write_once
 
     def counted(self: Database, work: Callable[[Session], Any], attempt: int) -> Any:
-        outcomes["again"] += attempt > 1
+        outcomes[AGAIN] += attempt > 1
         return once(self, work, attempt)
 
     Database._write_once = counted  # type: ignore[method-assign]
