@@ -13,8 +13,8 @@ from climate.core.errors import ClimateError
 from climate.core.lease import Lease
 from climate.db.engine import Database
 from climate.manager import leases
-from climate.manager.admission import Search
 from climate.manager.runtime import Runtime
+from climate.manager.search import Search
 from tests.concurrency.crowd import wait_for_all
 from tests.conftest import NOON
 from tests.engine import kinds

@@ -13,7 +13,7 @@ from marshmallow import fields
 from sqlalchemy.orm import Session
 
 from climate.clock import Clock
-from climate.core import query
+from climate.core import expression
 from climate.core.lease import Lease, Reservation, Resource
 from climate.core.requirement import Layout, Requirement
 from climate.core.settings import Settings
@@ -90,7 +90,7 @@ class Hosts(Idle):
     schema = HostRequest
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        return Requirement(HOST, params["min"], params["max"], query.parse(params["query"]))
+        return Requirement(HOST, params["min"], params["max"], expression.parse(params["query"]))
 
 
 class Instances(Idle):
@@ -104,7 +104,7 @@ class Instances(Idle):
             HOST,
             params["min"],
             params["max"],
-            query.parse(params["query"]),
+            expression.parse(params["query"]),
             {name: params[key] for name, key in SIZES.items() if params[key]},
             Layout(params["layout"]),
         )
@@ -117,7 +117,7 @@ class Addresses(Idle):
     schema = AddressRequest
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        anything = query.parse("")
+        anything = expression.parse("")
         return Requirement(
             POOL, params["min"], params["max"], anything, {ADDRESSES: params["size"]}
         )
@@ -149,6 +149,7 @@ def make_runtime(url: str, clock: Clock, *, cleaning: timedelta = timedelta()) -
         shutdown_timeout=1.0,
         sync_interval=60.0,
         healing_interval=None,
+        idempotency_time=timedelta(days=1),
     )
     return Runtime(
         database=Database(url),

@@ -23,8 +23,8 @@ from climate.core.errors import ClimateError
 from climate.db import allocations, engine
 from climate.db.engine import Database
 from climate.manager import leases, reallocation
-from climate.manager.admission import Search
 from climate.manager.runtime import Runtime
+from climate.manager.search import Search
 from tests import rows, servers
 from tests.conftest import NOON
 from tests.engine import kinds
