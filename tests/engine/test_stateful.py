@@ -392,9 +392,9 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("examples", [6, pytest.param(60, marks=SLOW)])
+@pytest.mark.parametrize("examples", [4, pytest.param(60, marks=SLOW)])
 def test_the_engine_decides_as_the_model_does(
-    database_url: str, monkeypatch: pytest.MonkeyPatch, examples: int
+    database_url: str, backend: str, monkeypatch: pytest.MonkeyPatch, examples: int
 ) -> None:
     clock, dice = ManualClock(NOON), random.Random()  # noqa: S311 - what fails must fail again
     runtime = kinds.make_runtime(database_url, clock, cleaning=CLEANING)
@@ -413,7 +413,7 @@ def test_the_engine_decides_as_the_model_does(
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=examples,
+                max_examples=examples if backend == "sqlite" else max(2, examples // 4),
                 stateful_step_count=40,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),
