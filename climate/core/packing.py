@@ -95,28 +95,25 @@ def _pack(
     """Try one order; shares stay off what whole demands could take, or these off what they may."""
     wholes = [index for index in range(len(demands)) if index not in order]
     packing = _Packing(free)
-    taken: dict[int, Units] = {}
     if wholes_first:
         wanted = {id_ for index in order for id_ in demands[index].candidates}
-        found = _whole(demands, wholes, spared=wanted)
-        if found is None:
+        least = [replace(demand, maximum=demand.minimum) for demand in demands]
+        reserved = _whole(least, wholes, spared=wanted)
+        if reserved is None:
             return None
-        taken.update(zip(wholes, found, strict=True))
-        packing.close(found)
+        packing.close(reserved)
     spared = {id_ for index in wholes for id_ in demands[index].candidates}
     for index in order:
         if not packing.fill(index, _last(demands[index], spared), demands[index].minimum):
             return None
-    if not wholes_first:
-        found = _whole(demands, wholes, closed=packing.used())
-        if found is None:
-            return None
-        taken.update(zip(wholes, found, strict=True))
-        packing.close(found)
+    found = _whole(demands, wholes, closed=packing.used())
+    if found is None:
+        return None
+    packing.close(found)
     for index in order:
         packing.fill(index, demands[index], demands[index].maximum)
-        taken[index] = packing.units(index)
-    return tuple(taken[index] for index in range(len(demands)))
+    taken = dict(zip(wholes, found, strict=True))
+    return tuple(taken.get(index, packing.units(index)) for index in range(len(demands)))
 
 
 def _whole(

@@ -121,6 +121,12 @@ def test_whole_resources_are_left_to_those_who_need_them_whole() -> None:
         assert sorted(chosen, key=str) == [{1: 1}, {2: 1}]
 
 
+def test_every_minimum_is_met_before_anybody_gets_more() -> None:
+    free = {id_: {"VCPU": 4, "MEMORY_MB": 9} for id_ in (1, 2)}
+    whole, share = Demand(1, 2, (1, 2)), Demand(1, 1, (1,), LARGE)
+    assert choose([whole, share], free) == ({2: 1}, {1: 1})
+
+
 def test_the_large_one_is_not_shut_out_by_small_ones() -> None:
     free = {1: {"VCPU": 4, "MEMORY_MB": 8}, 2: {"VCPU": 2, "MEMORY_MB": 1}}
     wanted = [Demand(1, 1, (1, 2), SMALL), Demand(1, 1, (1,), LARGE)]
