@@ -27,7 +27,7 @@ COUNTS = {
     *(
         f"limits.{scope}_{what}"
         for scope in ("project", "user")
-        for what in ("leases", "hosts", "vcpus", "host_hours")
+        for what in ("leases", "hosts", "vcpus")
     ),
     "simulated.hosts",
     "simulated.seed",
