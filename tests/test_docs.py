@@ -162,3 +162,15 @@ def test_every_route_is_documented(route: str) -> None:
 @pytest.mark.parametrize("kind", event_kinds())
 def test_every_kind_of_event_is_documented(kind: str) -> None:
     assert says(docs(), kind)
+
+
+def shown_by() -> list[str]:
+    """Return the tests that the comparison names."""
+    return sorted(set(re.findall(r"`(tests/[\w/.:]+)`", text("docs/comparison.md"))))
+
+
+@pytest.mark.parametrize("named", shown_by())
+def test_every_test_that_is_said_to_show_something_exists(named: str) -> None:
+    path, _, name = named.partition("::")
+    assert (ROOT / path).is_file()
+    assert not name or f"def {name}(" in text(path)
