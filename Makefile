@@ -90,7 +90,7 @@ config: $(INSTALLED) ## Write etc/climate/climate.conf.sample from the options i
 	PYTHONWARNINGS=ignore $(BIN)/oslo-config-generator \
 		--config-file etc/climate/config-generator.conf
 
-bench: $(INSTALLED) ## Run the benchmarks
+bench: $(INSTALLED) ## Run the benchmarks (ARGS="admission --clients 1,4": one, with its options)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 constraints: ## Write constraints.txt anew from the ranges in setup.cfg (Python 3.11)

@@ -1,0 +1,176 @@
+"""How fast are leases admitted? ``python -m benchmarks.admission [--database URL] ...``.
+
+Prints one JSON object a line for each calendar, number of clients and case:
+
+* ``spread``: one to three hosts in windows all over a calendar in which hosts are free 45 % of
+  the time, half of the requests with a property that a third of the hosts have.
+* ``http``: the same over HTTP; ``ratio_to_bare`` compares it with a Flask and marshmallow POST
+  that commits one row, by the same server in the same run.
+* ``instance``: the same, but shares of the hosts.
+* ``hotspot``: all clients want one of the same (up to 1,000) hosts for the same window, until
+  none is ``free``.
+* ``full``: a host in a window in which none is free.
+
+``raw`` is what the same number of clients commits in rows a second, before and after each case;
+only ``ratio_to_raw`` means anything beyond this machine and this moment. ``double`` counts what
+is booked twice, found in the rows by a window function. Clients are processes that call the use
+case itself; no manager runs.
+
+All is done in a database of its own beside the one that URL names, which is dropped at the end.
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from benchmarks import servers, tasks
+from benchmarks.calendar import Calendar, calendar, load
+from benchmarks.checks import count_double, count_handed_out, latest
+from benchmarks.clients import Limit, Outcome, run
+from benchmarks.scratch import scratch
+from climate.db.engine import Database
+from climate.db.tables import AllocationRow
+
+CASES = ("spread", "http", "instance", "hotspot", "full")
+# All handed out is part of the result, so this case gets more time than it should need.
+_HOTSPOT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A loaded calendar, and how long to ask for leases in it."""
+
+    database: Database
+    book: Calendar
+    seconds: float
+
+    @property
+    def url(self) -> str:
+        """Return what clients connect to."""
+        return self.database.engine.url.render_as_string(hide_password=False)
+
+    def raw(self, clients: int) -> float:
+        """Return rows committed a second."""
+        limit = Limit(max(0.5, self.seconds / 5))
+        return run(tasks.commit_rows, clients, limit, self.url).per_second
+
+    def measure(self, case: str, clients: int, seed: int) -> dict[str, Any]:
+        """Run one case and return its figures."""
+        before, raw = latest(self.database), self.raw(clients)
+        told: dict[str, Any] = {}
+        if case == "http":
+            outcome, told["ratio_to_bare"] = self._over_http(clients, seed)
+        else:
+            limit = self._limit(case, clients)
+            outcome = run(tasks.ask, clients, limit, self.url, case, self.book, seed)
+        raw = (raw + self.raw(clients)) / 2
+        start = self.book.hot_window(0).start if case == "hotspot" else None
+        handed_out = count_handed_out(self.database, before, start)
+        return {
+            "case": case,
+            "database": self.database.dialect,
+            "hosts": self.book.hosts,
+            "bookings": self.book.bookings,
+            "clients": clients,
+            "per_second": round(outcome.per_second, 1),
+            "ratio_to_raw": round(outcome.per_second / raw, 3),
+            **told,
+            "p50_ms": round(outcome.at(0.5), 2),
+            "p99_ms": round(outcome.at(0.99), 2),
+            "cpu_ms": round(outcome.cpu_ms, 2),
+            "double": count_double(self.database, before),
+            "retries_pct": _percent(outcome.retries, len(outcome.seconds)),
+            "handed_out": handed_out,
+            "free": self.book.hot - handed_out if case == "hotspot" else None,
+            "requests": len(outcome.seconds),
+            "refused": outcome.refused,
+            "gave_up": outcome.gave_up,
+        }
+
+    def _limit(self, case: str, clients: int) -> Limit:
+        if case == "hotspot":
+            return Limit(_HOTSPOT_SECONDS)
+        # The calendar must look much the same in the end.
+        most = math.inf if case == "full" else max(50, self.book.bookings / 20 / clients)
+        return Limit(self.seconds, most)
+
+    def _over_http(self, clients: int, seed: int) -> tuple[Outcome, float]:
+        limit = self._limit("http", clients)
+        arguments = ("/v1/leases", self.book, seed)
+        bare = []
+        with (
+            servers.serving(servers.bare, self.url) as plain,
+            servers.serving(servers.api, self.url) as real,
+        ):
+            for port in (plain, real):  # the first requests find nothing prepared
+                run(tasks.post, clients, Limit(1.0, 30), port, *arguments)
+            bare.append(run(tasks.post, clients, limit, plain, *arguments).per_second)
+            outcome = run(tasks.post, clients, limit, real, *arguments)
+            bare.append(run(tasks.post, clients, limit, plain, *arguments).per_second)
+        return outcome, round(outcome.per_second / (sum(bare) / 2), 3)
+
+
+def main() -> None:
+    """Measure what is asked for, and print it."""
+    given = _parser().parse_args()
+    for hosts, bookings in zip(given.hosts, given.bookings, strict=True):
+        with scratch(given.database, anywhere=given.anywhere) as database:
+            tasks.ROWS.create(database.engine)
+            load(database, book := calendar(hosts, bookings))
+            bench = Bench(database, book, given.seconds)
+            for figures in _cases(bench, given):
+                print(json.dumps(figures), flush=True)
+
+
+def _cases(bench: Bench, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for round_, clients in enumerate(given.clients):
+        for case in given.cases:
+            if case == "hotspot" and round_:
+                _clear(bench)
+            yield bench.measure(case, clients, round_ + 1)
+
+
+def _clear(bench: Bench) -> None:
+    """Have the hosts that everybody wanted free again."""
+    mine = AllocationRow.start_at == bench.book.hot_window(0).start
+    bench.database.write(lambda session: session.execute(sa.delete(AllocationRow).where(mine)))
+
+
+def _percent(part: int, whole: int) -> float:
+    return round(100 * part / whole, 2)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "benchmarks.admission",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--database", metavar="URL", help="of a server; else an SQLite file")
+    parser.add_argument("--hosts", type=_numbers, default=[100], help="of each calendar")
+    parser.add_argument("--bookings", type=_numbers, default=[10_000], help="in each calendar")
+    parser.add_argument("--clients", type=_numbers, default=[1, 16], help="processes that ask")
+    parser.add_argument("--cases", type=_names, default=CASES, help=f"of {','.join(CASES)}")
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each case at most")
+    parser.add_argument("--anywhere", action="store_true", help="load even a server elsewhere")
+    return parser
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+def _names(text: str) -> list[str]:
+    found = text.split(",")
+    if unknown := set(found) - set(CASES):
+        raise argparse.ArgumentTypeError(f"no such case: {', '.join(sorted(unknown))}")
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""A calendar to book in: hosts, and bookings that leave them free 45 % of the time.
+
+Four hosts of five are booked as a whole, one after the other; of the fifth there are shares,
+three rows each, some at the same time. A third of all hosts have a property to ask for. Ten
+bookings belong to a lease, which has one reservation and two events.
+"""
+
+import random
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+import sqlalchemy as sa
+
+from climate.core.window import Window
+from climate.db.engine import Database
+
+HOST = "physical:host"
+# What can be shared of each host, and what one unit takes.
+INVENTORY = {"VCPU": 64, "MEMORY_MB": 262_144, "DISK_GB": 2_000}
+UNIT = {"VCPU": 4, "MEMORY_MB": 8_192, "DISK_GB": 40}
+# The hosts that everybody wants at once are this many at most.
+HOT = 1_000
+_PER_LEASE = 10
+_CHUNK = 5_000
+_RESERVATION = "id lease_id position resource_type status params details created_at"
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """``bookings`` of ``hosts``, from ``first`` on."""
+
+    hosts: int
+    bookings: int
+    first: datetime
+
+    @property
+    def per_host(self) -> int:
+        """Return how many bookings a host has."""
+        return max(1, self.bookings // self.hosts)
+
+    @property
+    def hours(self) -> int:
+        """Return how long the calendar is; after it nothing is booked."""
+        return 65 * self.per_host
+
+    @property
+    def hot(self) -> int:
+        """Return how many hosts have the property that everybody asks for."""
+        return min(HOT, self.hosts)
+
+    def random_window(self, dice: random.Random) -> Window:
+        """Return half a day to two and a half, somewhere in the calendar."""
+        start = self.first + timedelta(minutes=dice.randrange(self.hours * 57))
+        return Window(start, start + timedelta(minutes=dice.randrange(12 * 60, 60 * 60)))
+
+    def hot_window(self, round_: int) -> Window:
+        """Return days on which nobody has anything, others for each round."""
+        start = self.first + timedelta(hours=self.hours, days=300 + 10 * round_)
+        return Window(start, start + timedelta(days=2))
+
+    @property
+    def full_window(self) -> Window:
+        """Return days on which everything is taken."""
+        start = self.first + timedelta(hours=self.hours, days=200)
+        return Window(start, start + timedelta(days=2))
+
+
+def calendar(hosts: int, bookings: int) -> Calendar:
+    """Return a calendar that begins tomorrow."""
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return Calendar(hosts, bookings, today + timedelta(days=1))
+
+
+def load(database: Database, book: Calendar) -> None:
+    """Fill the empty database as fast as it goes, and have its planner look at the result."""
+    lease_ids = [str(uuid.uuid4()) for _ in range(-(-book.bookings // _PER_LEASE))]
+    with database.engine.connect() as connection, connection.begin():
+        for statement in _UNCHECKED.get(database.dialect, ()):
+            connection.exec_driver_sql(statement)
+        with _indexed_later(connection, "allocations"):
+            for table, columns, rows in _tables(book, lease_ids):
+                _copy(connection, table, columns, rows)
+        for statement in _CHECKED.get(database.dialect, ()):
+            connection.exec_driver_sql(statement)
+    with database.engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+        for statement in _ANALYZE[database.dialect]:
+            connection.exec_driver_sql(statement)
+
+
+# References are right by construction.
+_UNCHECKED = {
+    "postgresql": (
+        "SET LOCAL session_replication_role = replica",
+        "SET LOCAL statement_timeout = 0",
+        "SET LOCAL maintenance_work_mem = '256MB'",
+    ),
+    "mysql": ("SET foreign_key_checks = 0", "SET unique_checks = 0"),
+    "sqlite": (),
+}
+_CHECKED = {"mysql": ("SET foreign_key_checks = 1", "SET unique_checks = 1")}
+_LOADED = ("resources", "inventories", "resource_properties", "leases", "reservations")
+_NAMES = ", ".join((*_LOADED, "allocations", "events"))
+_ANALYZE = {
+    "postgresql": ("SET statement_timeout = 0", "VACUUM ANALYZE", "CHECKPOINT"),
+    "mysql": (f"ANALYZE TABLE {_NAMES}",),
+    "sqlite": ("ANALYZE",),
+}
+
+
+@contextmanager
+def _indexed_later(connection: sa.Connection, table: str) -> Iterator[None]:
+    """Have PostgreSQL make the table's indexes, the guard's too, when it has its rows: faster."""
+    if connection.dialect.name != "postgresql":
+        yield
+        return
+    made = connection.execute(_INDEXES, {"table": table}).all()
+    for name, definition in made:
+        connection.exec_driver_sql(
+            f"ALTER TABLE {table} DROP CONSTRAINT {name}"
+            if definition.startswith("ALTER")
+            else f"DROP INDEX {name}"
+        )
+    yield
+    for _, definition in made:
+        connection.exec_driver_sql(definition)
+
+
+_INDEXES = sa.text("""
+    SELECT i.relname, coalesce(
+        'ALTER TABLE ' || t.relname || ' ADD CONSTRAINT ' || c.conname || ' '
+        || pg_get_constraintdef(c.oid),
+        pg_get_indexdef(i.oid))
+    FROM pg_class AS t
+    JOIN pg_index AS x ON x.indrelid = t.oid AND NOT x.indisprimary
+    JOIN pg_class AS i ON i.oid = x.indexrelid
+    LEFT JOIN pg_constraint AS c ON c.conindid = i.oid AND c.conrelid = t.oid
+    WHERE t.relname = :table
+""")
+
+
+def _tables(book: Calendar, lease_ids: Sequence[str]) -> Iterator[tuple[str, str, Iterable[Row]]]:
+    hosts = range(1, book.hosts + 1)
+    now = book.first - timedelta(days=1)
+    yield (
+        "resources",
+        "id type external_id reservable created_at",
+        ((n, HOST, f"host-{n}", True, now) for n in hosts),
+    )
+    yield (
+        "resource_properties",
+        "resource_id name value number native",
+        (row for n in hosts for row in _properties(n, book.hot)),
+    )
+    yield (
+        "inventories",
+        "resource_id resource_class total reserved allocation_ratio",
+        ((n, name, total, 0, 1.0) for n in hosts for name, total in INVENTORY.items()),
+    )
+    yield (
+        "properties",
+        "id resource_type name private created_at",
+        ((str(uuid.uuid4()), HOST, name, False, now) for name in ("gpu", "hot")),
+    )
+    yield from _leases(book, lease_ids, now)
+    yield (
+        "allocations",
+        "resource_id reservation_id start_at busy_until resource_class amount",
+        _allocations(book, lease_ids),
+    )
+
+
+def _leases(
+    book: Calendar, ids: Sequence[str], now: datetime
+) -> Iterator[tuple[str, str, Iterable[Row]]]:
+    length = timedelta(hours=36)
+    starts = [book.first + timedelta(hours=book.hours * n / len(ids)) for n in range(len(ids))]
+    yield (
+        "leases",
+        "id name user_id project_id start_at end_at status degraded notices created_at",
+        (
+            (id_, "lease", "user", "project", start, start + length, "PENDING", False, "[]", now)
+            for id_, start in zip(ids, starts, strict=True)
+        ),
+    )
+    yield (
+        "reservations",
+        f"{_RESERVATION} missing_resources resources_changed",
+        ((id_, id_, 0, HOST, "pending", "{}", "{}", now, False, False) for id_ in ids),
+    )
+    yield (
+        "events",
+        "id lease_id kind rank due_at run_at status attempt created_at",
+        (
+            (str(uuid.uuid4()), id_, kind, rank, due, due, "UNDONE", 0, now)
+            for id_, start in zip(ids, starts, strict=True)
+            for kind, rank, due in (("start_lease", 1, start), ("end_lease", 0, start + length))
+        ),
+    )
+
+
+def _properties(host: int, hot: int) -> Iterator[Row]:
+    yield (host, "vcpus", "64", 64.0, True)
+    yield (host, "gpu", "yes" if host % 3 == 0 else "no", None, False)
+    if host <= hot:
+        yield (host, "hot", "yes", None, False)
+
+
+def _allocations(book: Calendar, lease_ids: Sequence[str]) -> Iterator[Row]:
+    dice = random.Random(book.hosts)
+    full, number = book.full_window, 0
+    for host in range(1, book.hosts + 1):
+        hour = 0.0
+        for _ in range(book.per_host):
+            owner = lease_ids[number // _PER_LEASE]
+            number += 1
+            length = dice.uniform(12, 60)
+            shared = host % 5 == 0
+            hour = dice.uniform(0, book.hours - length) if shared else hour + dice.uniform(0, 58)
+            start = book.first + timedelta(minutes=round(hour * 60))
+            end = start + timedelta(minutes=round(length * 60))
+            hour += length + 0.1
+            for name, amount in UNIT.items() if shared else ((None, None),):
+                yield (host, owner, start, end, name, amount)
+        yield (host, None, full.start, full.end, None, None)
+
+
+def _copy(connection: sa.Connection, table: str, columns: str, rows: Iterable[Row]) -> None:
+    names = columns.split()
+    quoted = ", ".join(connection.dialect.identifier_preparer.quote(name) for name in names)
+    raw: Any = connection.connection.dbapi_connection
+    cursor = raw.cursor()
+    if connection.dialect.name == "postgresql":
+        with cursor.copy(f"COPY {table} ({quoted}) FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+        return
+    mark = "?" if connection.dialect.name == "sqlite" else "%s"
+    insert = f"INSERT INTO {table} ({quoted}) VALUES ({', '.join([mark] * len(names))})"  # noqa: S608
+    remaining = iter(rows)
+    while chunk := list(islice(remaining, _CHUNK)):
+        cursor.executemany(insert, [[_plain(value) for value in row] for row in chunk])
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a cell
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+    return value

@@ -1,0 +1,69 @@
+"""The API as it is served, and next to it the least that could be called one."""
+
+import multiprocessing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import sqlalchemy as sa
+import waitress
+from flask import Flask, jsonify, request
+from marshmallow import Schema, fields, validate
+
+from benchmarks.tasks import ROWS, make_conf
+from climate import service
+from climate.db.engine import Database
+
+_SPAWN = multiprocessing.get_context("spawn")
+_PATIENCE = 60.0
+
+
+class _Lease(Schema):
+    name = fields.String(required=True, validate=validate.Length(1, 80))
+    start_date = fields.String(required=True)
+    end_date = fields.String(required=True)
+    reservations = fields.List(fields.Dict(), required=True)
+
+
+def bare(url: str) -> Flask:
+    """Return an application that checks a body, commits one row and answers with it."""
+    app = Flask("bare", static_folder=None)
+    engine = Database(url).engine.execution_options(isolation_level="AUTOCOMMIT")
+    schema = _Lease()
+
+    @app.post("/v1/leases")
+    def create() -> Any:  # noqa: ANN401 - what Flask takes
+        data: Any = schema.load(request.get_json())
+        row = {"id": str(uuid4()), "name": data["name"], "made_at": datetime.now(UTC).isoformat()}
+        with engine.connect() as connection:
+            connection.execute(sa.insert(ROWS), row)
+        return jsonify({**data, **row}), 201
+
+    return app
+
+
+def api(url: str) -> Flask:
+    """Return the real thing."""
+    conf = make_conf(url)
+    return service.make_api(conf, service.make_checked_runtime(conf))
+
+
+@contextmanager
+def serving(make: Any, url: str) -> Iterator[int]:  # noqa: ANN401 - one of the above
+    """Serve in a process of its own; yield the port."""
+    ours, theirs = _SPAWN.Pipe()
+    process = _SPAWN.Process(target=_serve, args=(theirs, make, url), daemon=True)
+    process.start()
+    assert ours.poll(_PATIENCE), "the server does not start"
+    yield ours.recv()
+    process.terminate()
+    process.join(_PATIENCE)
+
+
+def _serve(pipe: Any, make: Any, url: str) -> None:  # noqa: ANN401
+    server: Any = waitress.create_server(make(url), host="127.0.0.1", port=0, threads=8)
+    service.settle()
+    pipe.send(server.effective_port)
+    server.run()

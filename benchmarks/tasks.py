@@ -1,0 +1,177 @@
+"""What a client does again and again: commit a row, ask for a lease, post a request."""
+
+import http.client
+import json
+import logging
+import random
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from benchmarks.calendar import HOST, UNIT, Calendar
+from benchmarks.clients import Outcome
+from climate import config, service
+from climate.core.errors import Contention, NotEnoughResources
+from climate.core.window import Window
+from climate.db.engine import Database
+from climate.manager import leases
+from climate.manager.leases import LeaseRequest, Owner
+from climate.manager.requests import ReservationRequest
+from climate.manager.runtime import Runtime
+
+INSTANCE = "virtual:instance"
+ROWS = sa.Table(
+    "benchmark_rows",
+    sa.MetaData(),
+    sa.Column("id", sa.String(36), primary_key=True),
+    sa.Column("name", sa.String(80)),
+    sa.Column("made_at", sa.String(32)),
+)
+_GPU = '["=", "$gpu", "yes"]'
+_HOT = '["=", "$hot", "yes"]'
+
+
+def make_conf(url: str) -> Any:  # noqa: ANN401 - oslo.config is untyped
+    """Return a configuration with the simulated cloud and this database."""
+    conf = config.new()
+    config.load(conf, "benchmarks", [])
+    logging.getLogger("climate").setLevel(logging.ERROR)
+    conf.set_override("connection", url, group="database")
+    plugins = ["physical.host.plugin", "virtual.instance.plugin"]
+    conf.set_override("plugins", plugins, group="manager")
+    return conf
+
+
+def make_runtime(url: str) -> Runtime:
+    """Return what an API process has."""
+    return service.make_runtime(make_conf(url))
+
+
+def commit_rows(_number: int, url: str) -> Iterator[Outcome]:
+    """Commit one durable row at a time: the floor of anything that is written."""
+    database = Database(url)
+    insert = ROWS.insert()
+    made_at = datetime.now(UTC).isoformat()
+    autocommit = database.engine.execution_options(isolation_level="AUTOCOMMIT")
+    with autocommit.connect() as connection:
+        outcome = Outcome()
+        yield outcome
+        while True:
+            connection.execute(insert, _row("raw", made_at))
+            yield outcome
+
+
+def _row(name: str, made_at: str) -> dict[str, str]:
+    return {"id": str(uuid.uuid4()), "name": name, "made_at": made_at}
+
+
+# Requests that a client makes before any is measured.
+_WARM = {"spread": 20, "instance": 20, "hotspot": 5, "full": 5}
+
+Wish = tuple[Window, str, dict[str, Any]]
+
+
+def wishes(case: str, book: Calendar, seed: int) -> Iterator[Wish]:
+    """Yield windows, types and params of what a client of the case asks for."""
+    dice = random.Random(seed)
+    while True:
+        if case == "hotspot":
+            yield book.hot_window(0), HOST, _params(1, 1, _HOT)
+        elif case == "full":
+            yield book.full_window, HOST, _params(1, 1, "")
+        else:
+            least, most = sorted(dice.choices([1, 2, 3], k=2))
+            wanted = dice.choice(["", _GPU])
+            window = book.random_window(dice)
+            if case == "instance":
+                yield window, INSTANCE, _instances(most, wanted)
+            else:
+                yield window, HOST, _params(least, most, wanted)
+
+
+def _params(least: int, most: int, wanted: str) -> dict[str, Any]:
+    return {
+        "min": least,
+        "max": most,
+        "hypervisor_properties": "",
+        "resource_properties": wanted,
+        "before_end": "default",
+    }
+
+
+def _instances(amount: int, wanted: str) -> dict[str, Any]:
+    sizes = dict(zip(("vcpus", "memory_mb", "disk_gb"), UNIT.values(), strict=True))
+    return {"amount": amount, **sizes, "affinity": None, "resource_properties": wanted}
+
+
+def ask(number: int, url: str, case: str, book: Calendar, seed: int) -> Iterator[Outcome]:
+    """Ask for leases through the use case itself."""
+    runtime = make_runtime(url)
+    # Nobody has the hosts that all will want before all begin.
+    warm = wishes("spread" if case == "hotspot" else case, book, -1 - number)
+    for wish in islice(warm, _WARM[case]):  # what is built, planned and cached once
+        _ask(runtime, wish, Outcome())
+    outcome, count = Outcome(), _attempts(runtime.database)
+    yield outcome
+    for wish in wishes(case, book, seed * 1_000 + number):
+        _ask(runtime, wish, outcome)
+        outcome.retries = count() - outcome.admitted - outcome.refused - outcome.gave_up
+        yield outcome
+        if case == "hotspot" and outcome.refused:
+            return
+
+
+def _ask(runtime: Runtime, wish: Wish, outcome: Outcome) -> None:
+    window, kind, params = wish
+    request = LeaseRequest(
+        name="lease",
+        start=window.start,
+        end=window.end,
+        reservations=(ReservationRequest(resource_type=kind, params=params),),
+    )
+    try:
+        leases.create(runtime, Owner(user_id="user", project_id="project"), request)
+        outcome.admitted += 1
+    except NotEnoughResources:
+        outcome.refused += 1
+    except Contention:
+        outcome.gave_up += 1
+
+
+def _attempts(database: Database) -> Callable[[], int]:
+    """Have attempts counted from now on; return what tells how many there were."""
+    write, attempts = database.write, []
+
+    def counted(work: Callable[[Session], Any]) -> Any:  # noqa: ANN401
+        def attempt(session: Session) -> Any:  # noqa: ANN401
+            attempts.append(None)
+            return work(session)
+
+        return write(attempt)
+
+    database.write = counted  # type: ignore[method-assign]  # in this process alone
+    return lambda: len(attempts)
+
+
+def post(number: int, port: int, path: str, book: Calendar, seed: int) -> Iterator[Outcome]:
+    """Post requests for leases to a server on this machine, over one connection."""
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    outcome = Outcome()
+    yield outcome
+    for window, _, params in wishes("http", book, seed * 1_000 + number):
+        start, end = (moment.strftime("%Y-%m-%d %H:%M") for moment in (window.start, window.end))
+        asked = {"resource_type": HOST, **params}
+        body = {"name": "lease", "start_date": start, "end_date": end, "reservations": [asked]}
+        headers = {"Content-Type": "application/json", "X-Auth-Token": "user:project"}
+        connection.request("POST", path, json.dumps(body), headers)
+        answer = connection.getresponse()
+        told = answer.read()
+        assert answer.status in {201, 409}, told
+        outcome.admitted += answer.status == 201
+        outcome.refused += answer.status == 409
+        yield outcome
