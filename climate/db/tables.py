@@ -23,6 +23,7 @@ _NAMING = {
 }
 
 
+_SHARED = sa.text("resource_class IS NOT NULL")
 Id = sa.String(36)
 Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 Code = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -163,8 +164,8 @@ class AllocationRow(Base):
         sa.CheckConstraint("(resource_class IS NULL) = (amount IS NULL)", name="allocations_share"),
         # The probe "who was the last to start before my end?" is one descent of this index.
         Index("allocations_probe", "whole_id", "start_at", "busy_until"),
-        # Of what is shared, what was over long ago is not looked at.
-        Index("allocations_shares", "resource_id", "busy_until"),
+        # Of what is shared, what was over long ago is not looked at; whole bookings never are.
+        Index("allocations_shares", "resource_id", "busy_until", postgresql_where=_SHARED),
         Index(None, "reservation_id"),
         _MARIADB,
     )
