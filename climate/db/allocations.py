@@ -1,9 +1,6 @@
 """Who has which resource when: finding free resources, locking them, taking and releasing them.
 
-The probe: whole bookings of one resource never overlap (the schema forbids it), so only the last
-one that starts before my end can be in my way. That is one index descent for each resource
-tried, however many bookings there are. Shares of a resource do overlap; what is left of it is
-``climate.db.capacity``'s to say.
+Which ones are free is said in ``climate.db.fitting``.
 """
 
 from collections import Counter
@@ -19,9 +16,18 @@ from climate.core.lease import Allocation
 from climate.core.lifecycle import ReservationStatus
 from climate.core.requirement import Requirement
 from climate.core.window import Window
-from climate.db import capacity
-from climate.db.property_filter import clause
+from climate.db import fitting
+from climate.db.fitting import shape
+from climate.db.rows import Rows, insert
 from climate.db.tables import AllocationRow, LeaseRow, ReservationRow, ResourceRow
+
+_LOCK = {
+    wait: sa.select(ResourceRow.id)
+    .where(ResourceRow.id.in_(sa.bindparam("ids", expanding=True)))
+    .order_by(ResourceRow.id)
+    .with_for_update(skip_locked=not wait)
+    for wait in (False, True)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +51,37 @@ def candidates(
     and wraps around, so that parallel requests do not all try the same resources. One statement;
     it stops at ``limit``.
     """
-    return list(session.scalars(_rotated(_fitting(requirement, busy), limit, rotation)))
+    statement = fitting.some(shape(requirement), limit)
+    return list(session.connection().scalars(statement, _values(busy, rotation)))
+
+
+def grab(
+    session: Session,
+    requirement: Requirement,
+    busy: Window,
+    *,
+    limit: int | None,
+    locking: int,
+    rotation: float,
+) -> tuple[list[int], set[int]]:
+    """Return candidates, and those that are locked now: up to ``locking``, and the first ones.
+
+    So PostgreSQL is asked once and not twice; elsewhere none is locked yet.
+    """
+    if session.get_bind().dialect.name != "postgresql" or not locking:
+        return candidates(session, requirement, busy, limit=limit, rotation=rotation), set()
+    statement = fitting.some_locked(shape(requirement), limit)
+    values = {**_values(busy, rotation), "locking": locking}
+    found = session.connection().execute(statement, values).all()
+    return [id_ for id_, _ in found], {id_ for id_, is_mine in found if is_mine}
 
 
 def matching(
     session: Session, requirement: Requirement, *, limit: int | None, rotation: float
 ) -> list[int]:
     """Return up to ``limit`` ids of resources that match and are large enough, free or not."""
-    found = sa.select(ResourceRow.id).where(*_matching(requirement))
-    return list(session.scalars(_rotated(found, limit, rotation)))
+    statement = fitting.matching(shape(requirement), limit)
+    return list(session.connection().scalars(statement, {"rotation": rotation}))
 
 
 def still_free(
@@ -65,8 +93,9 @@ def still_free(
     failing_too: bool = False,
 ) -> set[int]:
     """Return those of ``among`` that are what ``candidates`` would return."""
-    fitting = _fitting(requirement, busy, failing_too=failing_too)
-    return set(session.scalars(fitting.where(ResourceRow.id.in_(among))))
+    statement = fitting.among(shape(requirement, failing_too=failing_too))
+    values = {"ids": list(among), "start": busy.start, "end": busy.end}
+    return set(session.connection().scalars(statement, values))
 
 
 def lock(session: Session, resource_ids: Collection[int], *, wait: bool) -> set[int]:
@@ -75,19 +104,17 @@ def lock(session: Session, resource_ids: Collection[int], *, wait: bool) -> set[
     Without ``wait`` those that somebody else has locked are left out. On SQLite the writer has
     the whole database already.
     """
-    query = (
-        sa.select(ResourceRow.id)
-        .where(ResourceRow.id.in_(resource_ids))
-        .order_by(ResourceRow.id)
-        .with_for_update(skip_locked=not wait)
-    )
-    return set(session.scalars(query))
+    return set(session.connection().scalars(_LOCK[wait], {"ids": list(resource_ids)}))
 
 
 def take(session: Session, rows: Sequence[dict[str, Any]]) -> None:
     """Store allocations, each a row of the table (without its id and ``whole_id``)."""
-    if rows:
-        session.execute(sa.insert(AllocationRow), rows)
+    insert(session, as_rows(rows))
+
+
+def as_rows(rows: Sequence[dict[str, Any]]) -> Rows:
+    """Return what ``take`` would store."""
+    return AllocationRow, rows
 
 
 def held(session: Session, reservation_ids: Collection[str]) -> dict[str, dict[int, Held]]:
@@ -207,66 +234,8 @@ def params_on(session: Session, resource_id: int) -> list[dict[str, Any]]:
 
 def count(session: Session, requirement: Requirement) -> int:
     """Return how many reservable resources match and are large enough, free or not."""
-    matching = sa.select(sa.func.count()).select_from(ResourceRow)
-    return session.scalar(matching.where(*_matching(requirement))) or 0
+    return session.connection().scalar(fitting.count(shape(requirement))) or 0
 
 
-def _rotated(query: sa.Select[int], limit: int | None, rotation: float) -> sa.CompoundSelect[int]:
-    first, last = sa.func.min(ResourceRow.id), sa.func.max(ResourceRow.id)
-    pivot = sa.select(
-        sa.cast(first - 1 + (last - first + 1) * rotation, sa.BigInteger)
-    ).scalar_subquery()
-    ordered = query.order_by(ResourceRow.id).limit(limit)
-    arms = [
-        sa.select(ordered.where(ResourceRow.id > pivot).subquery()),
-        sa.select(ordered.where(ResourceRow.id <= pivot).subquery()),
-    ]
-    return sa.union_all(*arms).limit(limit)
-
-
-def _matching(
-    requirement: Requirement, *, failing_too: bool = False
-) -> list[sa.ColumnElement[bool]]:
-    return [
-        ResourceRow.type == requirement.resource_type,
-        sa.true() if failing_too else ResourceRow.reservable.is_(True),
-        clause(requirement.query, ResourceRow.id),
-        *(
-            capacity.can_hold(ResourceRow.id, name, amount)
-            for name, amount in requirement.amounts.items()
-        ),
-    ]
-
-
-def _fitting(
-    requirement: Requirement, busy: Window, *, failing_too: bool = False
-) -> sa.Select[int]:
-    conditions = [*_matching(requirement, failing_too=failing_too), _nobody_has_it_all(busy)]
-    if requirement.is_whole:
-        conditions.append(_nobody_shares_it(busy))
-    return sa.select(ResourceRow.id).where(*conditions)
-
-
-def _nobody_has_it_all(busy: Window) -> sa.ColumnElement[bool]:
-    last_end = (
-        sa.select(AllocationRow.busy_until)
-        .where(AllocationRow.whole_id == ResourceRow.id, AllocationRow.start_at < busy.end)
-        .order_by(AllocationRow.start_at.desc())
-        .limit(1)
-        .correlate(ResourceRow)
-        .scalar_subquery()
-    )
-    # Not `coalesce(last_end, ...) <= start`: with a literal in it MariaDB compares as text, and
-    # "12:00:00.000000" is not "12:00:00".
-    return ~sa.func.coalesce(last_end > busy.start, sa.false())
-
-
-def _nobody_shares_it(busy: Window) -> sa.ColumnElement[bool]:
-    sharing = sa.exists().where(
-        AllocationRow.resource_id == ResourceRow.id,
-        AllocationRow.busy_until > busy.start,
-        AllocationRow.start_at < busy.end,
-        AllocationRow.resource_class.is_not(None),
-    )
-    # As the operand of IS it stays a subquery for each resource tried, and is no join over all.
-    return ~sharing.correlate(ResourceRow).is_(True)
+def _values(busy: Window, rotation: float) -> dict[str, Any]:
+    return {"rotation": rotation, "start": busy.start, "end": busy.end}

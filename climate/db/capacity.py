@@ -6,7 +6,8 @@ starts and a step down when it is over, and the running total has its maximum at
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,9 +16,14 @@ from sqlalchemy.orm import Session
 from climate.core.lease import Inventory
 from climate.core.window import Window
 from climate.db.tables import AllocationRow, InventoryRow
+from climate.db.types import UtcDateTime
 
 # Stay below every database's limit of bound parameters (SQLite: 32,766).
 _CHUNK = 10_000
+_IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
+_CLASSES: sa.BindParameter[Any] = sa.bindparam("classes", expanding=True)
+_START = sa.bindparam("start", type_=UtcDateTime())
+_END = sa.bindparam("end", type_=UtcDateTime())
 
 
 def store(session: Session, resource_id: int, inventories: Mapping[str, Inventory]) -> None:
@@ -59,22 +65,10 @@ def free(
     Shares alone are looked at: whether somebody has the resource as a whole is not.
     """
     left: dict[int, dict[str, int]] = {id_: {} for id_ in resource_ids}
+    values = {"classes": list(classes), "start": busy.start, "end": busy.end}
     for ids in _chunks(resource_ids):
-        peaks = _peaks(ids, classes, busy).subquery()
-        query = (
-            sa.select(
-                InventoryRow.resource_id, InventoryRow.resource_class, _capacity(), peaks.c.peak
-            )
-            .outerjoin(
-                peaks,
-                sa.and_(
-                    peaks.c.resource_id == InventoryRow.resource_id,
-                    peaks.c.resource_class == InventoryRow.resource_class,
-                ),
-            )
-            .where(InventoryRow.resource_id.in_(ids), InventoryRow.resource_class.in_(classes))
-        )
-        for resource_id, name, capacity, peak in session.execute(query):
+        found = session.connection().execute(_left(), {**values, "ids": ids})
+        for resource_id, name, capacity, peak in found:
             left[resource_id][name] = math.floor(capacity) - int(peak or 0)
     return left
 
@@ -85,7 +79,10 @@ def can_hold(
     """Return the condition that a resource, were it empty, had ``amount`` of a class."""
     mine = (InventoryRow.resource_id == resource_id, InventoryRow.resource_class == name)
     enough = _capacity() >= amount
-    return sa.exists().where(*mine, enough).correlate_except(InventoryRow).is_(True)
+    # As in climate.db.property_filter: one look for each resource tried.
+    one: sa.ColumnElement[int] = sa.literal_column("1")
+    there = sa.select(one).where(*mine, enough).correlate_except(InventoryRow).limit(one)
+    return there.scalar_subquery().is_not(None)
 
 
 def _capacity() -> sa.ColumnElement[Any]:
@@ -93,10 +90,26 @@ def _capacity() -> sa.ColumnElement[Any]:
     return available * InventoryRow.allocation_ratio
 
 
-def _peaks(ids: Sequence[int], classes: Collection[str], busy: Window) -> sa.Select[Any]:
+@cache
+def _left() -> sa.Select[Any]:
+    """Select capacity and peak of ``classes`` of ``ids`` from ``start`` to ``end``, built once."""
+    peaks = _peaks().subquery()
+    same_class = sa.and_(
+        peaks.c.resource_id == InventoryRow.resource_id,
+        peaks.c.resource_class == InventoryRow.resource_class,
+    )
+    mine = (InventoryRow.resource_id.in_(_IDS), InventoryRow.resource_class.in_(_CLASSES))
+    return (
+        sa.select(InventoryRow.resource_id, InventoryRow.resource_class, _capacity(), peaks.c.peak)
+        .outerjoin(peaks, same_class)
+        .where(*mine)
+    )
+
+
+def _peaks() -> sa.Select[Any]:
     steps = sa.union_all(
-        _steps(AllocationRow.start_at, AllocationRow.amount, ids, classes, busy),
-        _steps(AllocationRow.busy_until, -AllocationRow.amount, ids, classes, busy),
+        _steps(AllocationRow.start_at, AllocationRow.amount),
+        _steps(AllocationRow.busy_until, -AllocationRow.amount),
     ).subquery()
     # At one instant what is over goes before what starts: windows that touch do not overlap.
     level = sa.func.sum(steps.c.delta).over(
@@ -111,11 +124,7 @@ def _peaks(ids: Sequence[int], classes: Collection[str], busy: Window) -> sa.Sel
 
 
 def _steps(
-    at: sa.SQLColumnExpression[object],
-    delta: sa.SQLColumnExpression[object],
-    ids: Sequence[int],
-    classes: Collection[str],
-    busy: Window,
+    at: sa.SQLColumnExpression[object], delta: sa.SQLColumnExpression[object]
 ) -> sa.Select[Any, Any, Any, Any]:
     # All that overlaps counts from its own start: before the window no more of it can meet than
     # does at the window's start, nor after it than at its end.
@@ -125,10 +134,10 @@ def _steps(
         at.label("at"),
         delta.label("delta"),
     ).where(
-        AllocationRow.resource_id.in_(ids),
-        AllocationRow.resource_class.in_(classes),
-        AllocationRow.start_at < busy.end,
-        AllocationRow.busy_until > busy.start,
+        AllocationRow.resource_id.in_(_IDS),
+        AllocationRow.resource_class.in_(_CLASSES),
+        AllocationRow.start_at < _END,
+        AllocationRow.busy_until > _START,
     )
 
 

@@ -9,6 +9,7 @@ committed); BEGIN IMMEDIATE on SQLite, one writer at a time.
 """
 
 import contextlib
+import select
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -38,6 +39,8 @@ _IDLE_WAIT = 30
 # PostgreSQL: serialization failure, deadlock, lock timeout, exclusion violation (the guard), and
 # a unique key that somebody else inserted after we looked: the next run will see it.
 _PG_TRANSIENT = {"40001", "40P01", "55P03", "23P01", "23505"}
+# As libpq counts them: in a transaction, and in a failed one.
+_PG_IN_TRANSACTION = {2, 3}
 # MariaDB: deadlock, lock wait timeout, record changed since last read, duplicate key (as above;
 # the guard is one).
 _MARIADB_TRANSIENT = {1213, 1205, 1020, 1062}
@@ -73,6 +76,9 @@ class Database:
         if self.dialect == "sqlite":
             event.listen(self.engine, "connect", _sqlite_connect)
             event.listen(self.engine, "begin", _sqlite_begin)
+        if self.dialect == "postgresql":
+            event.listen(self.engine, "checkout", _pg_checkout)
+            event.listen(self.engine, "rollback", _pg_rollback)
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Session]:
@@ -145,17 +151,19 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
-    options: dict[str, Any] = {"pool_pre_ping": True, "pool_timeout": _STATEMENT_WAIT}
+    is_pg = url.get_backend_name() == "postgresql"
+    options: dict[str, Any] = {"pool_pre_ping": not is_pg, "pool_timeout": _STATEMENT_WAIT}
     if url.database not in {None, "", ":memory:"} or url.get_backend_name() != "sqlite":
         options |= {"pool_size": pool_size, "max_overflow": pool_size}
     if url.get_backend_name() == "sqlite":
         return {**options, "connect_args": {"timeout": _STATEMENT_WAIT}}
     options["isolation_level"] = "READ COMMITTED"
-    if url.get_backend_name() == "postgresql":
-        # Compiling the long conditions of property expressions takes seconds, running them not.
+    if is_pg:
+        # Compiling the long conditions of property expressions takes seconds, running them not;
+        # and planning them anew for each window takes longer than all else.
         settings = (
-            f"-c timezone=utc -c jit=off -c lock_timeout={_LOCK_WAIT}s"
-            f" -c statement_timeout={_STATEMENT_WAIT}s"
+            "-c timezone=utc -c jit=off -c plan_cache_mode=force_generic_plan"
+            f" -c lock_timeout={_LOCK_WAIT}s -c statement_timeout={_STATEMENT_WAIT}s"
             f" -c idle_in_transaction_session_timeout={_IDLE_WAIT}s"
         )
         return {**options, "connect_args": {"connect_timeout": 5, "options": settings}}
@@ -165,6 +173,27 @@ def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
     )
     timeouts = {"connect_timeout": 5, "read_timeout": _STATEMENT_WAIT, "charset": "utf8mb4"}
     return {**options, "connect_args": {"init_command": session, **timeouts}}
+
+
+def _pg_checkout(connection: Any, _record: object, _proxy: object) -> None:  # noqa: ANN401
+    """Have the pool replace a connection that was closed while nobody used it.
+
+    It can be read from then, as a server says nothing unasked but goodbye: no need to ask.
+    """
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    if connection.closed or poll.poll(0):
+        raise exc.DisconnectionError
+
+
+def _pg_rollback(connection: sa.Connection) -> None:
+    """Roll back before psycopg does: with its own it would throw away all prepared statements.
+
+    Every refusal and every read ends like this, and planning takes longer than admission.
+    """
+    raw: Any = connection.connection.dbapi_connection
+    if raw.info.transaction_status in _PG_IN_TRANSACTION:
+        raw.pgconn.exec_(b"ROLLBACK")
 
 
 def _sqlite_connect(connection: Any, _record: Any) -> None:  # noqa: ANN401 - DBAPI is untyped

@@ -1,6 +1,5 @@
 """Leases with their reservations and events: rows to records and back."""
 
-import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -13,21 +12,28 @@ from climate.core.lease import Event, Lease, Reservation
 from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 from climate.core.schedule import Anchor, Notice, rank
 from climate.core.window import Window
+from climate.db.rows import Rows, insert
 from climate.db.tables import AllocationRow, EventRow, LeaseRow, ReservationRow, ResourceRow
 
 
-def insert(session: Session, lease: Lease) -> None:
-    """Store a lease with its reservations and events (three statements)."""
-    session.execute(sa.insert(LeaseRow).values(**_lease_values(lease)))
-    insert_reservations(session, lease.reservations)
-    insert_events(session, lease.events)
+def rows(lease: Lease) -> tuple[Rows, Rows, Rows]:
+    """Return what is to be stored of a new lease, its reservations and its events."""
+    return (
+        (LeaseRow, [_lease_values(lease)]),
+        _reservations(lease.reservations),
+        _events(lease.events),
+    )
 
 
 def insert_reservations(
     session: Session, reservations: Sequence[Reservation], position: int = 0
 ) -> None:
     """Store reservations, in their order from ``position`` on."""
-    rows = [
+    insert(session, _reservations(reservations, position))
+
+
+def _reservations(reservations: Sequence[Reservation], position: int = 0) -> Rows:
+    return ReservationRow, [
         {
             "id": reservation.id,
             "lease_id": reservation.lease_id,
@@ -43,8 +49,6 @@ def insert_reservations(
         }
         for at, reservation in enumerate(reservations, position)
     ]
-    if rows:
-        session.execute(sa.insert(ReservationRow), rows)
 
 
 def delete_reservations(session: Session, ids: Collection[str]) -> None:
@@ -55,7 +59,11 @@ def delete_reservations(session: Session, ids: Collection[str]) -> None:
 
 def insert_events(session: Session, events: Sequence[Event]) -> None:
     """Store events; each may run from its due time on."""
-    rows = [
+    insert(session, _events(events))
+
+
+def _events(events: Sequence[Event]) -> Rows:
+    return EventRow, [
         {
             "id": event.id,
             "lease_id": event.lease_id,
@@ -69,8 +77,6 @@ def insert_events(session: Session, events: Sequence[Event]) -> None:
         }
         for event in events
     ]
-    if rows:
-        session.execute(sa.insert(EventRow), rows)
 
 
 def get(session: Session, lease_id: str, *, lock: bool = False) -> Lease:
@@ -165,7 +171,10 @@ def _lease_values(lease: Lease) -> dict[str, Any]:
         "end_at": lease.window.end,
         "status": lease.status.value,
         "degraded": lease.degraded,
-        "notices": [dataclasses.asdict(notice) for notice in lease.notices],
+        "notices": [
+            {"kind": notice.kind, "anchor": notice.anchor, "offset": notice.offset}
+            for notice in lease.notices
+        ],
         "created_at": lease.created_at,
         "updated_at": lease.updated_at,
     }

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.notification import Notification
+from climate.db.rows import Rows, insert
 from climate.db.tables import OutboxRow, RelayRow
 
 _RELAY = 1
@@ -26,16 +27,20 @@ def write(
     now: datetime,
 ) -> None:
     """Add a notification; ``payload`` names its lease and project."""
-    session.execute(
-        sa.insert(OutboxRow).values(
-            message_id=str(uuid.uuid4()),
-            event_type=event_type,
-            lease_id=payload["lease_id"],
-            project_id=payload["project_id"],
-            payload=dict(payload),
-            created_at=now,
-        )
-    )
+    insert(session, rows(event_type, payload, now))
+
+
+def rows(event_type: str, payload: Mapping[str, Any], now: datetime) -> Rows:
+    """Return what ``write`` would store."""
+    row = {
+        "message_id": str(uuid.uuid4()),
+        "event_type": event_type,
+        "lease_id": payload["lease_id"],
+        "project_id": payload["project_id"],
+        "payload": dict(payload),
+        "created_at": now,
+    }
+    return OutboxRow, [row]
 
 
 def take_turn(session: Session, owner: str, now: datetime, until: datetime) -> bool:

@@ -14,6 +14,7 @@ from climate.core.query import as_number
 from climate.db.tables import PropertyRow, ResourceProperty, ResourceRow
 
 _CHUNK = 10_000
+_NAMES = sa.select(PropertyRow.name).where(PropertyRow.resource_type == sa.bindparam("type"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +174,11 @@ def names_in_use(session: Session, resource_type: str, among: Collection[str]) -
     ]
     answers = session.execute(sa.select(*used)).one()
     return {name for name, is_used in zip(names, answers, strict=True) if is_used}
+
+
+def property_names(session: Session, resource_type: str) -> set[str]:
+    """Return the names of the extra properties known for a type."""
+    return set(session.connection().scalars(_NAMES, {"type": resource_type}))
 
 
 def set_private(

@@ -37,7 +37,9 @@ def admit(
     Returns the new units by reservation and resource id (``kept`` not included); nothing is
     stored yet. Raises NotEnoughResources.
     """
-    search = Search(session, wanted, busy, preference)
+    # Who waits for locks takes them in order, all at once.
+    locking = not (locked or is_patient(session))
+    search = Search(session, wanted, busy, preference, locking=locking)
     chosen = _lock_chosen(search, locked)
     for want, units in zip(wanted, chosen, strict=True):
         if units and not search.is_still_there(want, units):
@@ -83,7 +85,7 @@ def would_admit(
 def _lock_chosen(search: Search, held: Collection[int]) -> tuple[Units, ...]:
     """Choose and lock, falling back on others for those that are locked."""
     patient = is_patient(search.session) and not held
-    locked = set(held)
+    locked = set(held) | search.locked
     lost: set[int] = set()
     while True:
         chosen = search.choose(lost)

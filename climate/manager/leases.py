@@ -32,6 +32,7 @@ from climate.core.settings import Settings
 from climate.core.window import Window
 from climate.db import allocations, events, idempotency, leases, outbox
 from climate.db.limits import keep_past_use
+from climate.db.rows import Rows, insert
 from climate.manager import holds, limits
 from climate.manager.admission import Shortage, admit, rows
 from climate.manager.farewells import note_end
@@ -92,12 +93,11 @@ def create(
             idempotency.claim(session, once, now)
         limit = limits.guard(session, runtime.settings.limits, lease, owner.roles)
         limit.check_dates(None, lease.window, now)
-        _book(runtime, session, stored, now)
+        told = () if enforcer else (outbox.rows("lease.create", wire.payload(lease), now),)
+        _book(runtime, session, stored, now, *told)
         limit.check_new(session, lease, now)
-        if enforcer is None:
-            outbox.write(session, "lease.create", wire.payload(lease), now)
-            if once is not None:
-                idempotency.remember(session, once, lease)
+        if once is not None and enforcer is None:
+            idempotency.remember(session, once, lease)
 
     try:
         runtime.database.write(work)
@@ -110,8 +110,8 @@ def create(
     return lease
 
 
-def _book(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
-    """Store the lease with all that it asks for; raises Shortage, InvalidQuery."""
+def _book(runtime: Runtime, session: Session, lease: Lease, now: datetime, *told: Rows) -> None:
+    """Store the lease with all that it asks for, and what is told; may raise as ``create``."""
     wanted = [
         Wanted(reservation_id=made.id, requirement=requirement_of(runtime, made))
         for made in lease.reservations
@@ -119,8 +119,7 @@ def _book(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> No
     busy = taken_window(lease.window, now, runtime.settings)
     check_properties(session, runtime, [want.requirement for want in wanted])
     taken = admit(session, wanted, busy, runtime.preference())
-    leases.insert(session, lease)
-    allocations.take(session, rows(wanted, taken, busy))
+    insert(session, *leases.rows(lease), allocations.as_rows(rows(wanted, taken, busy)), *told)
 
 
 def recall(runtime: Runtime, once: Once) -> None:

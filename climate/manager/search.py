@@ -17,8 +17,10 @@ from climate.db import allocations, capacity, resources
 
 # Candidates beyond what is needed, to have others when some are locked. Of those to be shared
 # some may be full: then more are looked at, and at last all there are.
-_SPARE = 16
+_SPARE = 8
 _MORE = 512
+# A number of candidates to look for is one of these: each is a statement of its own to plan.
+_STEPS = tuple(12 * 2**power for power in range(12))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,23 +50,36 @@ class Search:
     """A look at what could serve ``wanted`` over ``busy``: candidates, and what is left of each."""
 
     def __init__(
-        self, session: Session, wanted: Sequence[Wanted], busy: Window, preference: Preference
+        self,
+        session: Session,
+        wanted: Sequence[Wanted],
+        busy: Window,
+        preference: Preference,
+        *,
+        locking: bool = False,
     ) -> None:
-        """Look at a handful of candidates."""
+        """Look at a handful of candidates; with ``locking``, lock them if the choice is plain."""
         self.session = session
         self.wanted = wanted
         self.busy = busy
         self._preference = preference
         self._classes = {name for want in wanted for name in want.requirement.amounts}
         self._kept = {id_ for want in wanted for id_ in want.kept}
-        needed = sum(want.maximum for want in wanted) + len(self._kept) + _SPARE
+        needed = _step(sum(want.maximum for want in wanted) + len(self._kept) + _SPARE)
         # Without shares or a selection the first that are found do, or nothing does.
         choosy = self._classes or preference.selection
-        self._limits: list[int | None] = [needed, *((needed + _MORE, None) if choosy else ())]
+        self._limits: list[int | None] = [
+            needed,
+            *((_step(needed + _MORE), None) if choosy else ()),
+        ]
         if preference.selection.weighers:
             del self._limits[0]  # the best of a handful is not much
         self._found: list[list[int]] = []
         self._is_cut = True
+        # With one wish for whole resources, the first that are found are those that it gets.
+        self._locking = locking and len(wanted) == 1 and not (choosy or self._kept)
+        #: The candidates that are ours already.
+        self.locked: set[int] = set()
         self.free: Free = {}
         self.look()
 
@@ -78,23 +93,28 @@ class Search:
         if not self._limits or not self._is_cut:
             return False
         limit = self._limits.pop(0)
-        self._found = [
-            self._candidates(want, limit) if want.maximum else [] for want in self.wanted
-        ]
+        self._found = [self._find(want, limit) if want.maximum else [] for want in self.wanted]
         self._is_cut = any(len(ids) == limit for ids in self._found)
         self.free = self._left(self.ids | self._kept)
         if self._preference.selection:
             self._select(self._preference.selection)
         return True
 
-    def _candidates(self, want: Wanted, limit: int | None) -> list[int]:
+    def _find(self, want: Wanted, limit: int | None) -> list[int]:
         needs = want.requirement
         if want.kept and needs.layout is Layout.TOGETHER:
             # There or nowhere; and what fails may be kept, but no more of it taken.
             return sorted(allocations.still_free(self.session, needs, self.busy, want.kept))
-        return allocations.candidates(
-            self.session, needs, self.busy, limit=limit, rotation=self._preference.rotation
+        found, locked = allocations.grab(
+            self.session,
+            needs,
+            self.busy,
+            limit=limit,
+            locking=want.maximum if self._locking else 0,
+            rotation=self._preference.rotation,
         )
+        self.locked |= locked
+        return found
 
     def _select(self, selection: Selection) -> None:
         """Leave out what the operator's filters do, and order the rest by the weighers."""
@@ -167,3 +187,8 @@ class Search:
             requirement.layout,
             {**dict.fromkeys(want.beside, 0), **want.kept},
         )
+
+
+def _step(count: int) -> int:
+    """Return ``count`` or somewhat more."""
+    return next((step for step in _STEPS if step >= count), count)

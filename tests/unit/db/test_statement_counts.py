@@ -152,6 +152,18 @@ def small(story_everywhere: Story) -> Story:
     return story_everywhere
 
 
+def test_a_lease_is_admitted_in_few_statements(small: Story) -> None:
+    with _statements(small.runtime.database) as sent:
+        small.reserve(FIRST_MINUTE + 60, FIRST_MINUTE + 120)
+    verbs = [one.split()[0] for one in sent if not one.startswith("BEGIN")]
+    if small.runtime.database.dialect == "postgresql":
+        # Find and lock, look again, store all; and the hint when it is committed.
+        assert verbs == ["WITH", "SELECT", "WITH", "NOTIFY"], sent
+    else:
+        # Find, lock, look again; lease, reservations, events, allocations, notification.
+        assert verbs == ["SELECT"] * 3 + ["INSERT"] * 5, sent
+
+
 def test_a_thousand_hosts_take_no_more_statements_than_ten(small: Story) -> None:
     before = _count(small)
     _add_hosts(small, 1_000)

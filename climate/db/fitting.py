@@ -1,0 +1,145 @@
+"""Which resources fit a requirement: the conditions, as statements built once and used again.
+
+Building and compiling such a statement takes longer than running it. So what changes from request
+to request is a parameter (``start``, ``end``, ``limit``, ``rotation``, ``ids``), and what remains
+is kept for the requirements that were asked for last.
+
+The probe: whole bookings of one resource never overlap (the schema forbids it), so only the last
+one that starts before my end can be in my way. That is one index descent for each resource
+tried, however many bookings there are. Shares of a resource do overlap; what is left of it is
+``climate.db.capacity``'s to say.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import sqlalchemy as sa
+
+from climate.core.query import Query
+from climate.core.requirement import Requirement
+from climate.db import capacity
+from climate.db.property_filter import clause
+from climate.db.tables import AllocationRow, ResourceRow
+from climate.db.types import UtcDateTime
+
+_KEPT = 512
+_START = sa.bindparam("start", type_=UtcDateTime())
+_END = sa.bindparam("end", type_=UtcDateTime())
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What of a requirement, and of what is asked about it, makes a statement another one."""
+
+    resource_type: str
+    query: Query
+    amounts: tuple[tuple[str, int], ...]
+    failing_too: bool
+
+
+def shape(requirement: Requirement, *, failing_too: bool = False) -> Shape:
+    """Return the requirement's shape; resources that fail now may count as well."""
+    amounts = tuple(requirement.amounts.items())
+    return Shape(requirement.resource_type, requirement.query, amounts, failing_too)
+
+
+@lru_cache(_KEPT)
+def some(wanted: Shape, limit: int | None) -> sa.Select[int]:
+    """Select up to ``limit`` that fit from ``start`` to ``end``, beginning at ``rotation``."""
+    return _rotated(_fitting(wanted), limit)
+
+
+@lru_cache(_KEPT)
+def some_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool]:
+    """Select the same, and lock up to ``locking`` of them that nobody has locked: those first.
+
+    For PostgreSQL. That is no second look: it sees what was committed before it began.
+    """
+    found = some(wanted, limit).cte("found")
+    mine = (
+        sa.select(ResourceRow.id)
+        .where(ResourceRow.id.in_(sa.select(found.c.id)))
+        .limit(sa.bindparam("locking", type_=sa.BigInteger()))
+        .with_for_update(skip_locked=True)
+        .cte("mine")
+    )
+    is_mine = mine.c.id.is_not(None).label("is_mine")
+    both = found.outerjoin(mine, mine.c.id == found.c.id)
+    return sa.select(found.c.id, is_mine).select_from(both).order_by(is_mine.desc())
+
+
+@lru_cache(_KEPT)
+def matching(wanted: Shape, limit: int | None) -> sa.Select[int]:
+    """Select up to ``limit`` that match, free or not, beginning at ``rotation``."""
+    return _rotated(sa.select(ResourceRow.id).where(*_matching(wanted)), limit)
+
+
+def _rotated(query: sa.Select[int], limit: int | None) -> sa.Select[int]:
+    first, last = sa.func.min(ResourceRow.id), sa.func.max(ResourceRow.id)
+    rotation: sa.BindParameter[float] = sa.bindparam("rotation", type_=sa.Double())
+    pivot = sa.select(
+        sa.cast(first - 1 + (last - first + 1) * rotation, sa.BigInteger)
+    ).scalar_subquery()
+    # Not a parameter: how much is worth looking at depends on it, and so does the plan.
+    few: sa.ColumnElement[int] | None = None if limit is None else sa.literal_column(str(limit))
+    ordered = query.order_by(ResourceRow.id).limit(few)
+    arms = [
+        sa.select(ordered.where(ResourceRow.id > pivot).subquery()),
+        sa.select(ordered.where(ResourceRow.id <= pivot).subquery()),
+    ]
+    found = sa.union_all(*arms).subquery()
+    return sa.select(found.c.id).limit(few)
+
+
+@lru_cache(_KEPT)
+def among(wanted: Shape) -> sa.Select[int]:
+    """Select those of ``ids`` that fit from ``start`` to ``end``."""
+    return _fitting(wanted).where(ResourceRow.id.in_(sa.bindparam("ids", expanding=True)))
+
+
+@lru_cache(_KEPT)
+def count(wanted: Shape) -> sa.Select[int]:
+    """Count what matches and is large enough, free or not."""
+    matching = sa.select(sa.func.count()).select_from(ResourceRow)
+    return matching.where(*_matching(wanted))
+
+
+def _matching(wanted: Shape) -> list[sa.ColumnElement[bool]]:
+    return [
+        ResourceRow.type == wanted.resource_type,
+        sa.true() if wanted.failing_too else ResourceRow.reservable.is_(True),
+        clause(wanted.query, ResourceRow.id),
+        *(capacity.can_hold(ResourceRow.id, name, amount) for name, amount in wanted.amounts),
+    ]
+
+
+def _fitting(wanted: Shape) -> sa.Select[int]:
+    conditions = [*_matching(wanted), _nobody_has_it_all()]
+    if not wanted.amounts:
+        conditions.append(_nobody_shares_it())
+    return sa.select(ResourceRow.id).where(*conditions)
+
+
+def _nobody_has_it_all() -> sa.ColumnElement[bool]:
+    last_end = (
+        sa.select(AllocationRow.busy_until)
+        .where(AllocationRow.whole_id == ResourceRow.id, AllocationRow.start_at < _END)
+        .order_by(AllocationRow.start_at.desc())
+        .limit(sa.literal_column("1"))
+        .correlate(ResourceRow)
+        .scalar_subquery()
+    )
+    # Not `coalesce(last_end, ...) <= start`: with a literal in it MariaDB compares as text, and
+    # "12:00:00.000000" is not "12:00:00".
+    return ~sa.func.coalesce(last_end > _START, sa.false())
+
+
+def _nobody_shares_it() -> sa.ColumnElement[bool]:
+    sharing = sa.exists().where(
+        AllocationRow.resource_id == ResourceRow.id,
+        AllocationRow.busy_until > _START,
+        AllocationRow.start_at < _END,
+        AllocationRow.resource_class.is_not(None),
+    )
+    # As the operand of IS it stays a subquery for each resource tried, and is no join over all.
+    return ~sharing.correlate(ResourceRow).is_(True)

@@ -1,0 +1,56 @@
+"""Storing rows of several tables at once: one statement on PostgreSQL, one for each elsewhere."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from climate.db.tables import Base
+
+#: Rows of one table, all with the same columns.
+Rows = tuple[type[Base], Sequence[Mapping[str, Any]]]
+
+
+def insert(session: Session, *tables: Rows) -> None:
+    """Store the rows, each table's after those that they may refer to."""
+    given = [(table, rows) for table, rows in tables if rows]
+    connection = session.connection()
+    if connection.dialect.name == "postgresql" and given:
+        statement = _all_at_once(tuple((table, tuple(rows[0])) for table, rows in given))
+        texts = {f"rows_{n}": json.dumps(rows, default=_plain) for n, (_, rows) in enumerate(given)}
+        connection.execute(statement, texts)
+        return
+    for table, rows in given:
+        connection.execute(_insert(table), list(rows))
+
+
+@lru_cache
+def _insert(table: type[Base]) -> sa.Insert:
+    return sa.insert(table)
+
+
+@lru_cache
+def _all_at_once(tables: tuple[tuple[type[Base], tuple[str, ...]], ...]) -> sa.TextClause:
+    """Return the statement: its text depends on the columns and not on how many rows there are.
+
+    References are checked when all of it is done.
+    """
+    inserts = []
+    for number, (table, columns) in enumerate(tables):
+        name = table.__tablename__
+        names = ", ".join(f'"{column}"' for column in columns)
+        source = f"json_populate_recordset(NULL\\:\\:{name}, :rows_{number})"
+        inserts.append(f"INSERT INTO {name} ({names}) SELECT {names} FROM {source}")  # noqa: S608 - our own tables
+    *before, last = inserts
+    parts = ", ".join(f"part_{number} AS ({one})" for number, one in enumerate(before))
+    return sa.text(f"WITH {parts} {last}" if before else last)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"not to be stored: {value!r}")
