@@ -134,3 +134,21 @@ def test_a_host_that_somebody_else_has_locked_is_a_candidate_and_not_ours(
         assert _candidates(database, _window(0, 1)) == hosts
         mine = database.write(lambda session: allocations.lock(session, hosts, wait=False))
     assert mine == set(hosts) - {hosts[1]}
+
+
+@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+def test_candidates_are_found_and_locked_at_once_but_for_those_that_others_have(
+    database: Database, hosts: list[int]
+) -> None:
+    with database.engine.connect() as other:
+        query = sa.select(ResourceRow.id).where(ResourceRow.id == hosts[1]).with_for_update()
+        other.execute(query)
+        found, mine = database.write(
+            lambda session: allocations.grab(
+                session, HOSTS, _window(0, 1), limit=12, locking=2, rotation=0.0
+            )
+        )
+    assert set(found) == set(hosts)
+    assert set(found[:2]) == mine
+    assert len(mine) == 2
+    assert hosts[1] not in mine

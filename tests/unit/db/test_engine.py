@@ -212,3 +212,16 @@ def test_on_sqlite_commits_are_durable_and_foreign_keys_count(sqlite_url: str) -
         }
     assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
     database.dispose()
+
+
+@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+def test_what_is_prepared_outlives_a_rollback(database: Database) -> None:
+    """A driver that forgets it would have the next search planned anew."""
+    for _ in range(7):  # psycopg prepares what was run five times
+        with database.read() as session:
+            session.execute(sa.text("SELECT 1 AS prepared"))
+    with database.read() as session:
+        query = (
+            "SELECT count(*) FROM pg_prepared_statements WHERE statement = 'SELECT 1 AS prepared'"
+        )
+        assert session.scalar(sa.text(query)) == 1
