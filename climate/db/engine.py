@@ -175,15 +175,22 @@ def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
     return {**options, "connect_args": {"init_command": session, **timeouts}}
 
 
-def _pg_checkout(connection: Any, _record: object, _proxy: object) -> None:  # noqa: ANN401
+def _pg_checkout(connection: Any, record: Any, _proxy: object) -> None:  # noqa: ANN401
     """Have the pool replace a connection that was closed while nobody used it.
 
-    It can be read from then, as a server says nothing unasked but goodbye: no need to ask.
+    It can be read from then, as a server says nothing unasked but goodbye: no need to ask. A
+    fresh one is left alone: the pool gives up, with another error, if that is refused as well.
     """
+    was_used = record.info.get("used", False)
+    record.info["used"] = True
+    if was_used and (connection.closed or _can_be_read(connection)):
+        raise exc.DisconnectionError
+
+
+def _can_be_read(connection: Any) -> bool:  # noqa: ANN401 - DBAPI is untyped
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
-    if connection.closed or poll.poll(0):
-        raise exc.DisconnectionError
+    return bool(poll.poll(0))
 
 
 def _pg_rollback(connection: sa.Connection) -> None:
@@ -191,6 +198,8 @@ def _pg_rollback(connection: sa.Connection) -> None:
 
     Every refusal and every read ends like this, and planning takes longer than admission.
     """
+    if connection.invalidated:
+        return
     raw: Any = connection.connection.dbapi_connection
     if raw.info.transaction_status in _PG_IN_TRANSACTION:
         raw.pgconn.exec_(b"ROLLBACK")

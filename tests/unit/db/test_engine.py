@@ -225,3 +225,27 @@ def test_what_is_prepared_outlives_a_rollback(database: Database) -> None:
             "SELECT count(*) FROM pg_prepared_statements WHERE statement = 'SELECT 1 AS prepared'"
         )
         assert session.scalar(sa.text(query)) == 1
+
+
+def _end(database: Database, process: int | None) -> None:
+    """End a connection from the server's side, and wait until it is gone."""
+    there = sa.text("SELECT count(*) FROM pg_stat_activity WHERE pid = :pid")
+    with database.engine.begin() as other:
+        other.execute(sa.text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": process})
+        assert other.scalar(there, {"pid": process}) == 0
+
+
+@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+def test_a_connection_that_ends_is_an_outage_when_in_use_and_else_replaced(
+    database: Database,
+) -> None:
+    with database.read() as session:
+        _end(database, session.scalar(sa.text("SELECT pg_backend_pid()")))
+        with pytest.raises(sa.exc.OperationalError):
+            session.execute(sa.text("SELECT 1"))
+    for _ in range(2):
+        with database.read() as session:
+            pid = session.scalar(sa.text("SELECT pg_backend_pid()"))
+        other = Database(database.engine.url.render_as_string(hide_password=False))
+        _end(other, pid)
+        other.dispose()
