@@ -26,10 +26,10 @@ from climate.manager.admission import Shortage, would_admit
 from climate.manager.availability import Sought, offers
 from climate.manager.requests import taken_window
 from climate.manager.runtime import Runtime
-from climate.manager.search import Search, Wanted
+from climate.manager.search import Wanted
 
-# Resources that are looked at, and how far ahead something later is looked for.
-_SAMPLE = 200
+# Resources that are looked at (or twice as many as are needed), and how far ahead.
+_SAMPLE = 50
 _AHEAD = timedelta(days=28)
 _BLOCKERS = 5
 _ALTERNATIVES = 3
@@ -108,6 +108,8 @@ class _Look:
         self._wanted = shortage.wanted
         self._short = shortage.index
         self._held = shortage.held
+        # How many units there are of what there is too little of.
+        self._there: int = shortage.details.get("free", 0)
         self._window = lease.window
         self._project_id = lease.project_id
         now = runtime.clock.now()
@@ -141,7 +143,8 @@ class _Look:
         requirements = [want.requirement for want in self._wanted]
         within = Window(start, start + _AHEAD + length)
         sought = Sought(requirements, length, within)
-        for offer in islice(offers(self._runtime, self._session, sought, _SAMPLE), 1):
+        sample = max(_sample(requirement) for requirement in requirements)
+        for offer in islice(offers(self._runtime, self._session, sought, sample), 1):
             return Alternative("later", offer.window, self._requirement.minimum)
         return None
 
@@ -159,12 +162,7 @@ class _Look:
         return self._if_admitted("shorter", window, self._wanted)
 
     def _fewer(self) -> Alternative | None:
-        if self._short is None:
-            return None
-        search = Search(self._session, self._wanted, self._busy, self._preference)
-        while search.look():
-            pass
-        there = search.nearest(self._short)
+        there = self._there
         if not 0 < there < self._requirement.minimum:
             return None
         fewer = replace(self._requirement, minimum=there, maximum=there)
@@ -199,8 +197,15 @@ class _Look:
         if self._held:
             return self._held
         return allocations.matching(
-            self._session, requirement, limit=_SAMPLE, rotation=self._preference.rotation
+            self._session,
+            requirement,
+            limit=_sample(requirement),
+            rotation=self._preference.rotation,
         )
+
+
+def _sample(requirement: Requirement) -> int:
+    return max(_SAMPLE, 2 * requirement.minimum)
 
 
 def _is_before_the_end_of_time(window: Window, ahead: timedelta) -> bool:
