@@ -45,10 +45,12 @@ def check_properties(
 ) -> None:
     """Raise InvalidQuery if an expression names a property that no resource of its type has."""
     for requirement in requirements:
+        if not (asked := expressions.names(requirement.query)):
+            continue
         resource_type = requirement.resource_type
-        native = runtime.plugin(resource_type).native_properties
-        if asked := expressions.names(requirement.query) - native:
-            known = native | resources.property_names(session, resource_type)
+        known = runtime.plugin(resource_type).native_properties
+        if not asked <= known:
+            known |= resources.property_names(session, resource_type)
             known |= resources.names_in_use(session, resource_type, asked - known)
             expressions.check_names(requirement.query, known)
 
