@@ -2,23 +2,25 @@
 
 A start at ``t`` is possible for ``length`` if nothing blocks any instant of ``[t, t + length)``.
 What is blocked during ``[x, y)`` rules out the starts in the open interval ``(x - length, y)``, so
-possible starts form closed intervals. How many units of a requirement a resource has room for is
-counted in levels: it has room for ``u`` of them at ``t`` if ``t`` is a possible start of level
-``u``. Counting the intervals of all resources that cover a start tells how many units fit then.
+possible starts form closed intervals. How many units of a requirement a resource has room for goes
+up and down with its bookings; every unit that stays free for a while is free for a run, and units
+that come and go together are one run, so that there are as many runs as bookings, however small a
+unit is. Counting the units whose starts cover an instant tells how many fit then.
 """
 
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from climate.core.requirement import Layout, Requirement
-from climate.core.window import Window
+from climate.core.window import END_OF_TIME, Window
+
+_DAWN = datetime.min.replace(tzinfo=UTC)
 
 # Possible starts, both ends included.
 Starts = tuple[datetime, datetime]
-Span = tuple[datetime, datetime]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +53,15 @@ def starts(
     requirement: Requirement, timelines: Iterable[Timeline], length: timedelta, within: Starts
 ) -> list[Starts]:
     """Return when ``requirement.minimum`` units could start for ``length``, soonest first."""
-    levels = [
+    if requirement.minimum <= 0:
+        return [within]
+    openings = [
         opening
         for timeline in timelines
-        for level in _levels(requirement, timeline)
-        for opening in _openings(_blocked(requirement, timeline, level), length, within)
+        for run in _runs(_needed(requirement, timeline))
+        if (opening := _opening(run, length, within)) is not None
     ]
-    together = requirement.layout is Layout.TOGETHER and not requirement.is_whole
-    needed = min(1, requirement.minimum) if together else requirement.minimum
-    return [within] if needed <= 0 else _covered(levels, needed)
+    return _covered(openings, 1 if _is_together(requirement) else requirement.minimum)
 
 
 def lasting(
@@ -69,19 +71,18 @@ def lasting(
 
     Nothing is known of the time after ``horizon``, which is the most that is returned.
     """
-    ends = sorted(
-        (
-            end
-            for timeline in timelines
-            for level in _levels(requirement, timeline)
-            for begin, end in _gaps(_blocked(requirement, timeline, level), Window(start, horizon))
-            if begin == start
-        ),
-        reverse=True,
-    )
-    together = requirement.layout is Layout.TOGETHER and not requirement.is_whole
-    needed = 1 if together else requirement.minimum
-    return ends[needed - 1] if len(ends) >= needed > 0 else None
+    there = [
+        run
+        for timeline in timelines
+        for run in _runs(_needed(requirement, timeline))
+        if run.begin <= start < run.end
+    ]
+    missing = 1 if _is_together(requirement) else requirement.minimum
+    for run in sorted(there, key=lambda run: run.end, reverse=True):
+        missing -= run.units
+        if missing <= 0:
+            return min(run.end, horizon)
+    return None
 
 
 def both(some: Sequence[Starts], others: Sequence[Starts]) -> list[Starts]:
@@ -94,10 +95,11 @@ def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Win
     """Return how many units fit at each instant of ``span``, whatever comes before and after."""
     deltas: dict[datetime, int] = defaultdict(int, {span.start: 0, span.end: 0})
     for timeline in timelines:
-        for level in range(1, _room(requirement, timeline) + 1):
-            for begin, end in _gaps(_blocked(requirement, timeline, level), span):
-                deltas[begin] += 1
-                deltas[end] -= 1
+        for run in _runs(_units(requirement, timeline)):
+            begin, end = max(run.begin, span.start), min(run.end, span.end)
+            if begin < end:
+                deltas[begin] += run.units
+                deltas[end] -= run.units
     free = 0
     steps: list[Step] = []
     for begin, end in itertools.pairwise(sorted(deltas)):
@@ -109,95 +111,89 @@ def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Win
     return steps
 
 
-def _room(requirement: Requirement, timeline: Timeline) -> int:
-    """Return how many units the resource holds when nobody has any of it."""
+def _is_together(requirement: Requirement) -> bool:
+    return requirement.layout is Layout.TOGETHER and not requirement.is_whole
+
+
+def _needed(requirement: Requirement, timeline: Timeline) -> Iterator[tuple[datetime, int]]:
+    """Yield the same as ``_units``, but 1 or 0 where only all of them together are of use."""
+    for since, units in _units(requirement, timeline):
+        yield since, int(units >= requirement.minimum) if _is_together(requirement) else units
+
+
+def _units(requirement: Requirement, timeline: Timeline) -> Iterator[tuple[datetime, int]]:
+    """Yield how many units fit on a resource, and since when; in order, from the dawn of time."""
+    taken: dict[str | None, int] = defaultdict(int)
+    yield _DAWN, _room(requirement, timeline, taken)
+    steps: dict[datetime, list[tuple[str | None, int]]] = defaultdict(list)
+    for one in timeline.bookings:
+        name = None if requirement.is_whole else one.resource_class
+        amount = 1 if name is None else one.amount
+        steps[one.start].append((name, amount))
+        steps[one.end].append((name, -amount))
+    for since in sorted(steps):
+        for name, amount in steps[since]:
+            taken[name] += amount
+        yield since, _room(requirement, timeline, taken)
+
+
+def _room(requirement: Requirement, timeline: Timeline, taken: Mapping[str | None, int]) -> int:
+    """Return how many units fit beside what is taken, by class (None: of the whole resource)."""
+    if taken.get(None):
+        return 0
     if requirement.is_whole:
         return 1
     rooms = (
-        timeline.capacity.get(name, 0) // amount for name, amount in requirement.amounts.items()
+        (timeline.capacity.get(name, 0) - taken.get(name, 0)) // amount
+        for name, amount in requirement.amounts.items()
     )
-    return min(1, *rooms) if requirement.layout is Layout.APART else min(rooms)
+    room = max(0, min(rooms))
+    return min(1, room) if requirement.layout is Layout.APART else room
 
 
-def _levels(requirement: Requirement, timeline: Timeline) -> Sequence[int]:
-    """Return the numbers of units that matter on one resource."""
-    room = min(_room(requirement, timeline), requirement.minimum)
-    if requirement.layout is Layout.TOGETHER and not requirement.is_whole:
-        return [room] if room == requirement.minimum else []
-    return range(1, room + 1)
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Units that are free from ``begin`` to ``end``, and neither right before nor right after."""
+
+    begin: datetime
+    end: datetime
+    units: int
 
 
-def _blocked(requirement: Requirement, timeline: Timeline, level: int) -> list[Span]:
-    """Return the spans in which fewer than ``level`` units fit, in order and merged."""
-    found = [
-        (one.start, one.end)
-        for one in timeline.bookings
-        if one.resource_class is None or requirement.is_whole
-    ]
-    for name, amount in requirement.amounts.items():
-        found += _above(timeline, name, timeline.capacity.get(name, 0) - level * amount)
-    return _merged(sorted(found))
+def _runs(levels: Iterable[tuple[datetime, int]]) -> Iterator[_Run]:
+    """Yield the runs of what ``levels`` says is free, and since when."""
+    # What is free now, as it came: since when, and up to how many units.
+    stack: list[tuple[datetime, int]] = [(_DAWN, 0)]
+    for since, units in itertools.chain(levels, [(END_OF_TIME, 0)]):
+        while stack[-1][1] > units:
+            begin, top = stack.pop()
+            below = max(units, stack[-1][1])
+            yield _Run(begin, since, top - below)
+            if below > stack[-1][1]:
+                stack.append((begin, below))
+        if units > stack[-1][1]:
+            stack.append((since, units))
 
 
-def _above(timeline: Timeline, name: str, limit: int) -> Iterator[Span]:
-    """Yield the spans in which more than ``limit`` of a class is taken."""
-    steps: dict[datetime, int] = defaultdict(int)
-    for one in timeline.bookings:
-        if one.resource_class == name:
-            steps[one.start] += one.amount
-            steps[one.end] -= one.amount
-    taken = 0
-    for begin, end in itertools.pairwise(sorted(steps)):
-        taken += steps[begin]
-        if taken > limit:
-            yield begin, end
+def _opening(run: _Run, length: timedelta, within: Starts) -> tuple[datetime, datetime, int] | None:
+    """Return the possible starts in a run, and how many units they are for."""
+    first, last = max(run.begin, within[0]), within[1]
+    if run.end < END_OF_TIME:
+        last = min(run.end - length, last)
+    return (first, last, run.units) if first <= last else None
 
 
-def _merged(spans: Sequence[Span]) -> list[Span]:
-    merged: list[Span] = []
-    for begin, end in spans:
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((begin, end))
-    return merged
-
-
-def _openings(blocked: Sequence[Span], length: timedelta, within: Starts) -> Iterator[Starts]:
-    """Yield the possible starts between what is blocked."""
-    earliest, last = within
-    for begin, end in blocked:
-        if earliest <= min(begin - length, last):
-            yield earliest, min(begin - length, last)
-        earliest = max(earliest, end)
-    if earliest <= last:
-        yield earliest, last
-
-
-def _gaps(blocked: Sequence[Span], span: Window) -> Iterator[Span]:
-    """Yield what of ``span`` is not blocked."""
-    begin = span.start
-    for start, end in blocked:
-        if begin < min(start, span.end):
-            yield begin, min(start, span.end)
-        begin = max(begin, end)
-    if begin < span.end:
-        yield begin, span.end
-
-
-def _covered(intervals: Sequence[Starts], needed: int) -> list[Starts]:
-    """Return where at least ``needed`` of the closed intervals meet."""
+def _covered(intervals: Sequence[tuple[datetime, datetime, int]], needed: int) -> list[Starts]:
+    """Return where closed intervals meet that are for at least ``needed`` units together."""
     # At one instant an interval begins before another ends: both hold there.
-    edges = sorted(
-        itertools.chain(((begin, 0) for begin, _ in intervals), ((end, 1) for _, end in intervals))
-    )
+    begins = ((begin, 0, units) for begin, _, units in intervals)
+    ends = ((end, 1, -units) for _, end, units in intervals)
     found: list[Starts] = []
     count, since = 0, None
-    for at, ends in edges:
-        count += -1 if ends else 1
-        if count == needed and not ends:
+    for at, _, units in sorted(itertools.chain(begins, ends)):
+        before, count = count, count + units
+        if before < needed <= count:
             since = at
-        elif ends and count == needed - 1 and since is not None:
+        elif count < needed <= before and since is not None:
             found.append((since, at))
-            since = None
     return found

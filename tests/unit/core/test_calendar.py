@@ -116,3 +116,15 @@ def test_several_need_a_time_that_suits_all() -> None:
     some: list[Starts] = [(hour(0), hour(2)), (hour(4), hour(6))]
     assert both(some, [(hour(1), hour(5))]) == [(hour(1), hour(2)), (hour(4), hour(5))]
     assert both(some, [(hour(3), hour(3))]) == []
+
+
+def test_units_may_be_tiny() -> None:
+    most = 2**31 - 1
+    there = [Timeline({"MEMORY_MB": most}, [Booking(hour(1), hour(2), "MEMORY_MB", 5)])]
+    tiny = Requirement("host", most, most, Everything(), {"MEMORY_MB": 1})
+    steps = free_over(tiny, there, Window(hour(0), hour(3)))
+    assert [one.free for one in steps] == [most, most - 5, most]
+    assert starts(tiny, there, HOUR, (hour(0), hour(3))) == [
+        (hour(0), hour(0)),
+        (hour(2), hour(3)),
+    ]
