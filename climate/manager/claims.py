@@ -9,8 +9,9 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
-from climate.core.lease import Event, Lease, Reservation, Resource
+from climate.core.lease import LEAVING, Event, Lease, Reservation, Resource
 from climate.core.lifecycle import EventStatus
+from climate.core.schedule import START, UPDATE
 from climate.db import events, leases
 
 LOG = logging.getLogger(__name__)
@@ -41,6 +42,15 @@ class Work:
     def reservations(self) -> list[Reservation]:
         """Return the reservations that are to be acted on."""
         return [r for r in self.lease.reservations if r.id in self.resources]
+
+    def is_leaving(self, reservation_id: str) -> bool:
+        """Tell whether a reservation is taken back, though the others are handed over.
+
+        Those that are removed while this is done are not: they were handed over with the rest.
+        """
+        return self.event.kind in {START, UPDATE} and any(
+            one.id == reservation_id and LEAVING in one.details for one in self.lease.reservations
+        )
 
 
 def lease_of(session: Session, claim: Claim) -> Lease | None:

@@ -158,7 +158,7 @@ def _act(runtime: Runtime, work: Work, reservation: Reservation) -> Mapping[str,
     """Call the plugin for one reservation. No transaction is open."""
     plugin = runtime.plugin(reservation.resource_type)
     given = work.resources[reservation.id]
-    if work.event.kind == UPDATE and LEAVING in reservation.details:
+    if work.is_leaving(reservation.id):
         plugin.end(work.lease, reservation, given)
         return reservation.details
     if work.event.kind in {START, UPDATE}:
@@ -186,7 +186,7 @@ def _succeed(
         if reservation.id in details:
             _store_outcome(session, work, reservation, details[reservation.id], now)
     if work.event.kind in {START, UPDATE}:
-        left = [r.id for r in lease.reservations if LEAVING in r.details and r.id in details]
+        left = [id_ for id_ in details if work.is_leaving(id_)]
         allocations.detach(session, left, now + runtime.settings.cleaning_time)
         short = any(one.missing_resources for one in leases.get(session, lease.id).reservations)
         leases.update(session, replace(lease, degraded=short, updated_at=now))
@@ -209,7 +209,7 @@ def _store_outcome(
     now: datetime,
 ) -> None:
     fields = _handed_over(work, reservation, details)
-    wanted = _status_after(work.event.kind, reservation)
+    wanted = _status_after(work, reservation)
     fields["status"] = step(RESERVATION, reservation.status, wanted).value
     leases.set_reservation(session, reservation.id, now, **fields)
 
@@ -219,23 +219,26 @@ def _handed_over(
 ) -> dict[str, Any]:
     """Return what is to be stored: what the reservation has now, and whether some is missing.
 
-    What was handed over before and cannot be booked now is still the user's.
+    What was handed over before and cannot be booked now is still the user's. What was removed while
+    it was handed over is still to be taken back.
     """
-    if work.event.kind not in {START, UPDATE} or LEAVING in reservation.details:
+    if work.event.kind not in {START, UPDATE} or work.is_leaving(reservation.id):
         return {"details": dict(details)}
+    marks = {LEAVING: True} if LEAVING in reservation.details else {}
     before = set(reservation.details.get(HANDED_OVER, ()))
     given = work.resources[reservation.id]
     present = [one.id for one in given if one.reservable or one.id in before]
     known = reservation.missing_resources and not all(one.reservable for one in given)
     return {
-        "details": {**details, HANDED_OVER: present},
+        "details": {**details, **marks, HANDED_OVER: present},
         "missing_resources": known or len(present) < len(given),
     }
 
 
-def _status_after(kind: str, reservation: Reservation) -> ReservationStatus:
+def _status_after(work: Work, reservation: Reservation) -> ReservationStatus:
     """Return where a reservation stands after an event that succeeded."""
-    if kind == END or (kind == UPDATE and LEAVING in reservation.details):
+    kind = work.event.kind
+    if kind == END or work.is_leaving(reservation.id):
         return ReservationStatus.DELETED
     is_new = kind == UPDATE and reservation.status is ReservationStatus.PENDING
     return ReservationStatus.ACTIVE if kind == START or is_new else reservation.status

@@ -1,7 +1,13 @@
 """PATCH /v2/leases/<id>: reservations that are added to a lease, and removed from it."""
 
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
+from climate.db import events
+from climate.manager.claims import Claim
+from climate.manager.events import run
+from climate.plugins.simulated import SimulatedCloud
 from tests.functional.test_v1_instances import story
 from tests.service import Story
 
@@ -116,3 +122,44 @@ def test_the_place_of_what_is_wrong_is_told(story: Story) -> None:
     change = {"add_reservations": [hosts(1), {"resource_type": "no:such"}]}
     answer = story.call("PATCH", f"/v2/leases/{lease['id']}", change)
     assert answer.get_json()["errors"][0]["pointer"] == "#/add_reservations/1/resource_type"
+
+
+class MeddledCloud(SimulatedCloud):
+    """A cloud in which something else happens before the next host is handed over."""
+
+    meddle: list[Callable[[], object]]
+
+    def act(self, name: str, **details: str) -> None:
+        while name == "add_host" and self.meddle:
+            self.meddle.pop()()
+        super().act(name, **details)
+
+
+def test_what_is_removed_while_others_are_handed_over_is_taken_back_after_that(
+    story: Story,
+) -> None:
+    lease = make(story, hosts(1), hosts(2))
+    story.at(60)
+    cloud = MeddledCloud(story.conf)
+    story.runtime.plugins["physical:host"].cloud = cloud  # type: ignore[attr-defined]
+    gone = lease["reservations"][1]["id"]
+    cloud.meddle = [lambda: patch(story, lease, remove_reservations=[gone])]
+    patch(story, lease, add_reservations=[hosts(1)])
+    story.run()
+    story.run()
+    assert statuses(story, lease) == ["active", "deleted", "active"]
+    assert [len(hosts) for hosts in pools(story).values()] == [1, 1]
+
+
+def test_what_is_removed_as_the_start_is_claimed_is_not_handed_over(story: Story) -> None:
+    lease = make(story, hosts(3), hosts(1))
+    story.clock.advance(3600)
+    now = story.clock.now()
+    claimed = story.runtime.database.write(
+        lambda session: events.claim(session, "manager-2", now, now + timedelta(minutes=1), 9)
+    )
+    patch(story, lease, remove_reservations=[lease["reservations"][0]["id"]])
+    for event_id, lease_id, attempt in claimed:
+        run(story.runtime, Claim(event_id, lease_id, "manager-2", attempt))
+    assert statuses(story, lease) == ["deleted", "active"]
+    assert [len(hosts) for hosts in pools(story).values()] == [1]
