@@ -193,10 +193,13 @@ def _use_of(
     ]
 
 
-def keep_past_use(session: Session, lease: Lease, now: datetime) -> None:
-    """Write down what a lease used until it was deleted, which it is about to be."""
+def keep_past_use(
+    session: Session, lease: Lease, reservation_ids: Collection[str], now: datetime
+) -> None:
+    """Write down what reservations of a lease used, which are about to give it back."""
     deleted = lease.updated_at if lease.status is LeaseStatus.DELETING else None
     end = min(lease.window.end, deleted or now)
+    query = _uses().where(ReservationRow.id.in_(reservation_ids))
     rows = [
         {
             "project_id": lease.project_id,
@@ -205,7 +208,7 @@ def keep_past_use(session: Session, lease: Lease, now: datetime) -> None:
             "end_at": end,
             "hosts": use.hosts,
         }
-        for use in uses_of(session, lease.id)
+        for use in (found.use for found in _use_of(session, query))
         if use.hosts and use.start < end
     ]
     if rows:

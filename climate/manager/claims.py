@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import NotFound
 from climate.core.lease import LEAVING, Event, Lease, Reservation, Resource
 from climate.core.lifecycle import EventStatus
-from climate.core.schedule import START, UPDATE
+from climate.core.schedule import END, START, UPDATE
 from climate.db import events, leases
 
 LOG = logging.getLogger(__name__)
@@ -44,11 +44,11 @@ class Work:
         return [r for r in self.lease.reservations if r.id in self.resources]
 
     def is_leaving(self, reservation_id: str) -> bool:
-        """Tell whether a reservation is taken back, though the others are handed over.
+        """Tell whether a reservation is taken back as it was removed from its lease.
 
-        Those that are removed while this is done are not: they were handed over with the rest.
+        Those that are removed while others are handed over are not: they are handed over, too.
         """
-        return self.event.kind in {START, UPDATE} and any(
+        return self.event.kind in {START, UPDATE, END} and any(
             one.id == reservation_id and LEAVING in one.details for one in self.lease.reservations
         )
 

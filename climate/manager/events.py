@@ -7,7 +7,7 @@ claim. What becomes of failures is in ``failures``.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -35,6 +35,7 @@ from climate.core.schedule import (
     UPDATE,
 )
 from climate.db import allocations, events, leases
+from climate.db.limits import keep_past_use
 from climate.manager import holds
 from climate.manager.announcements import announce, resources_of
 from climate.manager.claims import Claim, Work, close, give_way, lease_of
@@ -185,9 +186,8 @@ def _succeed(
     for reservation in lease.reservations:
         if reservation.id in details:
             _store_outcome(session, work, reservation, details[reservation.id], now)
+    _let_go(runtime, session, lease, [id_ for id_ in details if work.is_leaving(id_)], now)
     if work.event.kind in {START, UPDATE}:
-        left = [id_ for id_ in details if work.is_leaving(id_)]
-        allocations.detach(session, left, now + runtime.settings.cleaning_time)
         short = any(one.missing_resources for one in leases.get(session, lease.id).reservations)
         leases.update(session, replace(lease, degraded=short, updated_at=now))
     if work.event.kind == END:
@@ -199,6 +199,16 @@ def _succeed(
     announce(session, lease.id, work.event.kind, now)
     if lease.status is LeaseStatus.DELETING and work.event.kind == END:
         remove(session, leases.get(session, lease.id), now, runtime.settings)
+
+
+def _let_go(
+    runtime: Runtime, session: Session, lease: Lease, reservation_ids: Sequence[str], now: datetime
+) -> None:
+    """Leave what reservations had to its cleaning; that they had it still counts."""
+    if reservation_ids:
+        if runtime.settings.limits.enabled:
+            keep_past_use(session, lease, reservation_ids, now)
+        allocations.detach(session, reservation_ids, now + runtime.settings.cleaning_time)
 
 
 def _store_outcome(

@@ -5,7 +5,7 @@ working one that fits, or kept and marked missing. Before its start a lease lose
 booked now; a running one, with users' things on it, only what is lost. What works and was not
 handed over is handed over by an ``update_lease`` event that is due at once. Flags as in Blazar's
 API, but cleared when it is over: ``missing_resources`` while something fails without a
-replacement, ``degraded`` while that is so or something is not handed over yet;
+replacement, ``degraded`` while that is so or something is not handed over or not taken back yet;
 ``resources_changed`` stays, for it remains true.
 """
 
@@ -19,8 +19,8 @@ from sqlalchemy.orm import Session
 
 from climate.core import wire
 from climate.core.errors import ClimateError, NotFound
-from climate.core.lease import HANDED_OVER, Lease, Reservation
-from climate.core.lifecycle import OPEN_EVENT, LeaseStatus
+from climate.core.lease import HANDED_OVER, LEAVING, Lease, Reservation
+from climate.core.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
 from climate.core.packing import first
 from climate.core.schedule import UPDATE, Planned
 from climate.core.window import Window
@@ -34,6 +34,7 @@ from climate.manager.search import Wanted
 
 LOG = logging.getLogger(__name__)
 
+_TAKEN = frozenset(ReservationStatus) - {ReservationStatus.DELETED}
 _HEALED = frozenset({LeaseStatus.PENDING, LeaseStatus.ACTIVE})
 
 
@@ -137,7 +138,8 @@ def _flag(
                 session, reservation.id, now, missing_resources=missing, resources_changed=changed
             )
     short = any(len(failing[r.id]) > gained.get(r.id, 0) for r in live)
-    behind = running and _is_behind(session, live)
+    leaving = any(LEAVING in r.details and r.status in _TAKEN for r in lease.reservations)
+    behind = running and (leaving or _is_behind(session, live))
     waiting = any(event.kind == UPDATE and event.status in OPEN_EVENT for event in lease.events)
     if behind and not waiting:
         leases.insert_events(session, [new_event(lease.id, Planned(UPDATE, now), now)])
@@ -153,7 +155,13 @@ def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
     held = allocations.held(session, [reservation.id for reservation in live])
     working = resources.reservable(session, {id_ for ids in held.values() for id_ in ids})
     return any(
-        id_ in working and id_ not in reservation.details.get(HANDED_OVER, held[reservation.id])
+        id_ in working and id_ not in _handed_over(reservation, held[reservation.id])
         for reservation in live
         for id_ in held[reservation.id]
     )
+
+
+def _handed_over(reservation: Reservation, held: Collection[int]) -> Collection[int]:
+    """Return what was handed over: all, of what was so before that was written down."""
+    pending = reservation.status is ReservationStatus.PENDING
+    return reservation.details.get(HANDED_OVER, () if pending else held)  # type: ignore[no-any-return]

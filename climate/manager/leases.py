@@ -172,7 +172,7 @@ def remove(session: Session, lease: Lease, now: datetime, settings: Settings) ->
     ids = [reservation.id for reservation in lease.reservations]
     if ids and has_begun(lease):
         if settings.limits.enabled:
-            keep_past_use(session, lease, now)
+            keep_past_use(session, lease, ids, now)
         allocations.detach(session, ids, now + settings.cleaning_time)
     gone = replace(lease, status=LeaseStatus.DELETING, updated_at=now)
     leases.delete(session, lease.id)

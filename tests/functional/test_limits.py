@@ -349,3 +349,17 @@ def test_instances_count_with_their_own_vcpus_and_as_no_host(
         _refused(story, "POST", "/v1/leases", body(1), ALICE)
         story.ok("DELETE", f"/v1/leases/{lease['id']}", token=ALICE)
         story.ok("POST", "/v1/leases", body(4), token=ALICE)
+
+
+def test_what_a_running_lease_gave_back_still_counts_as_host_hours(limited: Make) -> None:
+    story = limited(project_host_hours=10)
+    lease = ask(story, 0, 10 * HOUR)
+    story.run()
+    story.at(9 * HOUR)
+    change = {"remove_reservations": [lease["reservations"][0]["id"]]}
+    story.ok("PATCH", f"/v2/leases/{lease['id']}", change, token=ALICE)
+    story.run()
+    [project, _] = story.ok("GET", "/v2/limits", token=ALICE)["parties"]
+    assert project["used"]["host_hours"] == 9
+    refused(story, 0, 2 * HOUR)
+    ask(story, 0, 1 * HOUR)

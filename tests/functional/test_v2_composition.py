@@ -7,7 +7,9 @@ from typing import Any
 from climate.db import events
 from climate.manager.claims import Claim
 from climate.manager.events import run
+from climate.manager.inventory import synchronise
 from climate.plugins.simulated import SimulatedCloud
+from tests.functional.fragile import break_cloud
 from tests.functional.test_v1_instances import story
 from tests.service import Story
 
@@ -163,3 +165,48 @@ def test_what_is_removed_as_the_start_is_claimed_is_not_handed_over(story: Story
         run(story.runtime, Claim(event_id, lease_id, "manager-2", attempt))
     assert statuses(story, lease) == ["deleted", "active"]
     assert [len(hosts) for hosts in pools(story).values()] == [1]
+
+
+def test_what_could_not_be_handed_over_is_tried_again_with_the_next_look(story: Story) -> None:
+    lease = make(story, hosts(1))
+    patch(story, lease, end="2030-01-16T14:00:00Z")
+    story.at(60)
+    break_cloud(story, "ensure_pool")
+    patch(story, lease, add_reservations=[hosts(1)])
+    story.until(story.clock.now() + timedelta(hours=1))
+    break_cloud(story)
+    assert statuses(story, lease) == ["active", "pending"]
+    synchronise(story.runtime)
+    assert story.lease(lease["id"])["degraded"]
+    story.run()
+    assert statuses(story, lease) == ["active", "active"]
+    assert not story.lease(lease["id"])["degraded"]
+
+
+def test_what_could_not_be_taken_back_is_tried_again_with_the_next_look(story: Story) -> None:
+    lease = make(story, hosts(1), hosts(1))
+    patch(story, lease, end="2030-01-16T14:00:00Z")
+    story.at(60)
+    break_cloud(story, "remove_host")
+    patch(story, lease, remove_reservations=[lease["reservations"][0]["id"]])
+    story.until(story.clock.now() + timedelta(hours=1))
+    break_cloud(story)
+    assert statuses(story, lease) == ["active", "active"]
+    synchronise(story.runtime)
+    story.run()
+    assert statuses(story, lease) == ["deleted", "active"]
+
+
+def test_what_is_taken_back_with_the_end_only_is_free_then(story: Story) -> None:
+    lease = make(story, hosts(3), hosts(1))
+    patch(story, lease, end="2030-01-18T14:00:00Z")
+    story.at(60)
+    break_cloud(story, "remove_host")
+    patch(story, lease, remove_reservations=[lease["reservations"][0]["id"]])
+    story.at(5)
+    break_cloud(story)
+    patch(story, lease, end="now")
+    story.at(1)
+    assert statuses(story, lease) == ["deleted", "deleted"]
+    body = {"name": "other", "start": "now", "duration": 600, "reservations": [hosts(4)]}
+    story.ok("POST", "/v2/leases", body)
