@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 
-from climate.core.errors import Contention, NotEnoughResources
+from climate.core.errors import Contention, InvalidDate, NotEnoughResources
 from climate.core.lease import Lease
 from climate.core.once import Once
 from climate.core.window import Window
@@ -29,9 +29,16 @@ def create(
     """
     if not request.reservations:
         start = request.start
+        if length > request.end - start:
+            raise InvalidDate("The duration must fit between start and end")
         return leases.create(runtime, owner, replace(request, end=start + length), once)
     for _ in range(_ATTEMPTS):
-        window = _soonest(runtime, request, length)
+        try:
+            window = _soonest(runtime, request, length)
+        except NotEnoughResources:
+            if once is not None:  # what was taken meanwhile may be its own
+                leases.recall(runtime, once)
+            raise
         there = replace(request, start=window.start, end=window.end)
         try:
             return leases.create(runtime, owner, there, once)

@@ -100,3 +100,24 @@ def test_what_does_not_go_together_is_refused(
 def test_it_must_be_known_how_long_and_until_when(story: Story, name: str) -> None:
     body = {key: value for key, value in asap().items() if key != name}
     assert story.call("POST", "/v2/leases", body).status_code == 400
+
+
+def test_without_reservations_it_must_end_in_time_too(story: Story) -> None:
+    body = asap(reservations=[], duration=7 * 3600)
+    assert story.problem(400, "POST", "/v2/leases", body)["code"] == "invalid_date"
+
+
+def test_of_two_with_one_key_the_second_is_told_what_the_first_has_got(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, key = asap(end_by="2030-01-15T12:30:00Z"), {"Idempotency-Key": "key-1"}
+    search = availability.search
+
+    def overtaken(*arguments: Any) -> list[Offer]:
+        monkeypatch.setattr(availability, "search", search)
+        story.call("POST", "/v2/leases", body, headers=key)
+        return search(*arguments)
+
+    monkeypatch.setattr(availability, "search", overtaken)
+    assert story.call("POST", "/v2/leases", body, headers=key).status_code == 201
+    assert len(story.ok("GET", "/v2/leases")["leases"]) == 1
