@@ -9,11 +9,12 @@ from oslo_config.cfg import ConfigOpts
 from oslo_context.context import RequestContext
 
 from climate.api import auth, discovery, errors, health, keystone
-from climate.api.call import Answer, Api, Call, is_storable
+from climate.api.call import Answer, Api, Call
 from climate.api.policy import Policy
 from climate.api.v1 import hosts, leases, microversion
 from climate.api.v2 import routes as v2
 from climate.core.errors import InvalidInput, NotFound
+from climate.core.quoting import is_storable
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.runtime import Runtime
 

@@ -12,6 +12,7 @@ from oslo_config.cfg import ConfigOpts
 from climate.api.auth import Caller, Identify
 from climate.api.policy import Policy
 from climate.core.errors import InvalidInput
+from climate.core.quoting import is_storable
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.runtime import Runtime
 
@@ -66,11 +67,6 @@ class Call:
             raise InvalidInput("The request body must be a JSON object")
         _check_storable(found, 0)
         return found
-
-
-def is_storable(text: str) -> bool:
-    """Tell whether every database can keep ``text``: no NUL, no lone surrogate."""
-    return "\x00" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _check_storable(value: Any, depth: int) -> None:  # noqa: ANN401 - JSON

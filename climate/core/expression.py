@@ -22,7 +22,7 @@ from climate.core.query import (
     as_number,
     size,
 )
-from climate.core.quoting import quoted, show
+from climate.core.quoting import check_storable, quoted, show
 
 # An expression comes from outside and becomes part of one SQL statement: SQLite's parser gives up
 # at about 25 nested levels, and planning takes a millisecond for each condition or value of "in".
@@ -58,12 +58,14 @@ def _decode(source: object) -> object:
     if not isinstance(source, str):
         return source
     try:
-        return json.loads(source)
+        found = json.loads(source)
+        check_storable(found)
     except RecursionError:
         raise _Malformed(f"nested more than {MAX_DEPTH} levels deep") from None
     except ValueError as error:
         # What follows a semicolon is advice for Python programmers.
         raise _Malformed(f"not JSON: {str(error).partition(';')[0]}") from None
+    return found
 
 
 def _query(value: object, path: _Path) -> Query:

@@ -28,7 +28,7 @@ from climate.core.query import (
     as_number,
     size,
 )
-from climate.core.quoting import quoted, show
+from climate.core.quoting import check_storable, quoted, show
 
 # Properties in which resources have Placement's traits and the totals of its resource classes.
 TRAIT = "trait:"
@@ -100,6 +100,7 @@ def _object(source: object) -> Mapping[str, object] | None:
     if isinstance(source, str) and source.lstrip().startswith("{"):
         try:
             source = json.loads(source)
+            check_storable(source)
         except (ValueError, RecursionError):
             return None  # the expressions' parser says what is wrong
     return source if isinstance(source, dict) else None

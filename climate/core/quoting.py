@@ -1,9 +1,28 @@
-"""Quoting what was sent in a refusal: enough to recognise it, however long and deep it is."""
+"""What was sent: whether it can be kept, and quoting it in a refusal.
+
+A quotation is enough to recognise it, however long and deep it is.
+"""
 
 import itertools
 import json
 
 _ECHO = 200
+
+
+def is_storable(text: str) -> bool:
+    """Tell whether every database can keep ``text``: no NUL, no lone surrogate."""
+    return "\x00" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def check_storable(value: object) -> None:
+    """Raise ValueError for decoded JSON with a text, wherever it is, that cannot be kept."""
+    rest = [value]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, str) and not is_storable(one):
+            raise ValueError("a text contains a NUL or half a surrogate pair")
+        rest += [*one, *one.values()] if isinstance(one, dict) else []
+        rest += one if isinstance(one, list) else []
 
 
 def quoted(source: object) -> str:

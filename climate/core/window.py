@@ -39,6 +39,9 @@ class Window:
         Stored with every allocation, it keeps the gap on both sides: nothing may start before
         this lease's cleaning is over, and this lease's cleaning must fit before the next start.
         """
-        if END_OF_TIME - self.end < cleaning:
-            return Window(self.start, END_OF_TIME)
-        return Window(self.start, self.end + cleaning)
+        return Window(self.start, later(self.end, cleaning))
+
+
+def later(moment: datetime, span: timedelta) -> datetime:
+    """Return the moment ``span`` later, at most the end of time: calendars end in 9999."""
+    return END_OF_TIME if END_OF_TIME - moment < span else moment + span

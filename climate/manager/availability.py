@@ -18,7 +18,7 @@ from climate.core import calendar
 from climate.core.calendar import Starts, Step
 from climate.core.errors import InvalidDate
 from climate.core.requirement import Requirement
-from climate.core.window import Window
+from climate.core.window import Window, later
 from climate.db import allocations
 from climate.db import calendar as bookings
 from climate.manager.admission import would_admit
@@ -104,15 +104,17 @@ def offers(
         Wanted(reservation_id=str(index), requirement=requirement)
         for index, requirement in enumerate(sought.requirements)
     ]
-    busy = sought.length + runtime.settings.cleaning_time
+    cleaning = runtime.settings.cleaning_time
+    busy = sought.length + cleaning
     latest_before = None
     for part in _parts(begin, sought.within.end - sought.length):
         for first, latest in _starts(session, sought.requirements, ids, busy, part):
             start = _ceil(first)
             is_new = first != latest_before and start <= latest
             latest_before = latest
-            if is_new and would_admit(session, wanted, Window(start, start + busy), preference):
-                yield Offer(Window(start, start + sought.length), latest)
+            window = Window(start, start + sought.length)
+            if is_new and would_admit(session, wanted, window.busy(cleaning), preference):
+                yield Offer(window, latest)
 
 
 def _starts(
@@ -126,7 +128,7 @@ def _starts(
 
     Of several they are single moments: there is more room when a booking ends, and only then.
     """
-    span = Window(part[0], part[1] + busy)
+    span = Window(part[0], later(part[1], busy))
     there = [
         bookings.timelines(session, requirement, some, span)
         for requirement, some in zip(requirements, ids, strict=True)
@@ -155,8 +157,8 @@ def _parts(begin: datetime, last: datetime) -> Iterator[Starts]:
     for length in (*_CHUNKS, MAX_SPAN):
         if begin > last:
             return
-        yield begin, min(begin + length, last)
-        begin += length
+        yield begin, min(later(begin, length), last)
+        begin = later(begin, length)
 
 
 def _ceil(moment: datetime) -> datetime:

@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -187,3 +188,35 @@ def test_a_defect_of_ours_tells_nothing(story: Story, monkeypatch: pytest.Monkey
     found = story.problem(500, "POST", LEASES, story.asking())
     assert found["code"] == "error"
     assert "secret" not in json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        r'["==", "$vcpus", "\u0000"]',
+        r'["==", "$vcpus", "\ud800"]',
+        r'["==", "$\ud800", "1"]',
+        r'{"capabilities:\ud800": "1"}',
+        r'{"capabilities:vcpus": "\u0000"}',
+    ],
+)
+def test_what_no_database_can_look_up_is_refused(story: Story, expression: str) -> None:
+    refused(story, reservations=[hosts(resource_properties=expression)])
+
+
+@pytest.mark.parametrize("params", ["[" * 20_000, '{"a":' * 20_000, r'{"min": "\ud800"}'])
+def test_parameters_in_a_query_are_refused_as_those_in_a_body(story: Story, params: str) -> None:
+    query = {"resource_type": "physical:host", "end": story.moment(60), "params": params}
+    story.problem(400, "GET", f"/v2/availability?{urlencode(query)}")
+
+
+def test_the_calendar_ends_in_9999(story: Story) -> None:
+    new_year = {"start": "9999-12-31T00:00:00Z", "duration": 366 * 86400}
+    body = {"name": "late", "reservations": [], **new_year}
+    made = story.ok("POST", LEASES, body)
+    assert made["end"] == "9999-12-31T23:59:59Z"
+    span = {"start_after": "9999-12-30T00:00:00Z", "end_by": "9999-12-31T23:59:59Z"}
+    for count, found in ((1, 1), (100, 0)):
+        search = {**span, "duration": 3600, "reservations": [hosts(count, count)]}
+        windows = story.ok("POST", "/v2/availability/search", search)["windows"]
+        assert len(windows) == found

@@ -8,6 +8,7 @@ from climate.api.call import Answer, Call
 from climate.api.v2 import asking, capacity_schemas, queries, reading
 from climate.api.v2.fields import NOW
 from climate.core.errors import InvalidInput
+from climate.core.quoting import check_storable
 from climate.core.window import Window
 from climate.manager import availability
 
@@ -45,7 +46,8 @@ def search(call: Call) -> Answer:
 def _json(text: str | None) -> dict[str, Any]:
     try:
         found = json.loads(text or "{}")
-    except ValueError as error:
+        check_storable(found)
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"params: not JSON: {error}") from None
     if not isinstance(found, dict):
         raise InvalidInput('params: this must be a JSON object, such as {"min": 1}')

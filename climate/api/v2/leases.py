@@ -16,6 +16,7 @@ from climate.core.errors import InvalidInput, NotFound
 from climate.core.lease import Lease
 from climate.core.once import AlreadyAnswered, Once
 from climate.core.page import LEASE_SORTS, LeaseFilter
+from climate.core.window import later
 from climate.manager import leases, listing, soonest, updates
 from climate.manager.composition import ReservationChange
 from climate.manager.leases import LeaseRequest, Owner
@@ -152,7 +153,7 @@ def _request(call: Call, data: Mapping[str, Any]) -> LeaseRequest:
     return LeaseRequest(
         name=data["name"],
         start=start,
-        end=data["end"] if "end" in data else start + timedelta(seconds=data["duration"]),
+        end=data["end"] if "end" in data else later(start, timedelta(seconds=data["duration"])),
         before_end=data.get("before_end"),
         reservations=asking.requests(call, data["reservations"]),
         user_events=tuple((event["type"], event["at"]) for event in data["events"]),

@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 
 from flask import request
 
-from climate.api.call import is_storable
 from climate.core.errors import InvalidInput
 from climate.core.page import Page
+from climate.core.quoting import is_storable
 
 _LARGEST = 2**63 - 1
 
