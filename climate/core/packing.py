@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from climate.core import assignment
 from climate.core.requirement import Layout
 
-# Orders of share demands that are tried; a lease rarely has more than three reservations.
+# Orders of share demands that are tried; a lease rarely has more than three reservations. With
+# very many, on very many candidates, there are fewer orders: so many candidates are looked at.
 _ORDERS = 24
+_LOOKS = 250_000
 
 Units = Mapping[int, int]
 Free = Mapping[int, Mapping[str, int]]
@@ -46,7 +48,9 @@ def choose(demands: Sequence[Demand], free: Free) -> tuple[Units, ...] | None:
     if not shares:
         return _whole(demands, range(len(demands)))
     shares.sort(key=lambda index: sum(demands[index].amounts.values()), reverse=True)
-    for order in itertools.islice(itertools.permutations(shares), _ORDERS):
+    looks = sum(len(demands[index].candidates) for index in shares)
+    orders = min(_ORDERS, max(1, _LOOKS // max(1, looks)))
+    for order in itertools.islice(itertools.permutations(shares), orders):
         for wholes_first in (False, True) if len(shares) < len(demands) else (False,):
             found = _pack(demands, free, order, wholes_first=wholes_first)
             if found is not None:

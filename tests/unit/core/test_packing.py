@@ -3,9 +3,11 @@
 import itertools
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from climate.core import packing
 from climate.core.packing import Demand, Free, Units, choose
 from climate.core.requirement import Layout
 
@@ -131,3 +133,15 @@ def test_the_large_one_is_not_shut_out_by_small_ones() -> None:
     free = {1: {"VCPU": 4, "MEMORY_MB": 8}, 2: {"VCPU": 2, "MEMORY_MB": 1}}
     wanted = [Demand(1, 1, (1, 2), SMALL), Demand(1, 1, (1,), LARGE)]
     assert choose(wanted, free) == ({2: 1}, {1: 1})
+
+
+@pytest.mark.parametrize(("resources", "tried"), [(50, 24), (10_000, 1)])
+def test_the_more_there_is_to_look_at_the_fewer_orders_are_tried(
+    monkeypatch: pytest.MonkeyPatch, resources: int, tried: int
+) -> None:
+    orders = []
+    monkeypatch.setattr(packing, "_pack", lambda *given, **_: orders.append(given[2]))
+    ids = tuple(range(resources))
+    wanted = [Demand(1, 1, ids, SMALL, Layout.TOGETHER) for _ in range(100)]
+    assert choose(wanted, {id_: {"VCPU": 4, "MEMORY_MB": 9} for id_ in ids}) is None
+    assert len(orders) == tried
