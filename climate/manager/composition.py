@@ -41,7 +41,7 @@ def changed(
     """Return the reservations with their new parameters, checked as a whole by the plugin."""
     present = {reservation.id: reservation for reservation in lease.reservations}
     for change in changes:
-        if change.id not in present:
+        if change.id not in present or not present[change.id].stays:
             raise InvalidInput(f"Lease {lease.id} has no reservation {change.id}")
         before = present[change.id]
         check_resource_type(before.resource_type, change.resource_type)

@@ -210,3 +210,14 @@ def test_what_is_taken_back_with_the_end_only_is_free_then(story: Story) -> None
     assert statuses(story, lease) == ["deleted", "deleted"]
     body = {"name": "other", "start": "now", "duration": 600, "reservations": [hosts(4)]}
     story.ok("POST", "/v2/leases", body)
+
+
+def test_what_was_removed_cannot_be_changed(story: Story) -> None:
+    lease = make(story, hosts(1), hosts(1))
+    gone = lease["reservations"][0]["id"]
+    story.at(60)
+    patch(story, lease, remove_reservations=[gone])
+    change = {"reservations": [{"id": gone, "params": {"max": 2}}]}
+    for _ in range(2):
+        assert story.problem(400, "PATCH", f"/v2/leases/{lease['id']}", change)
+        story.run()
