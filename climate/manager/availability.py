@@ -30,8 +30,8 @@ from climate.manager.search import Wanted
 MAX_SPAN = timedelta(days=366)
 # Resources of a type that are looked at when windows are searched.
 SAMPLE = 2_000
-# Moments at which several requirements are tried together, in each part of the span.
-_TRIES = 100
+# What is tried together, in each part of the span: so many moments, the fewer the more there is.
+_TRIES = 200
 # Most searches are over soon: later weeks are looked at only if the first have nothing.
 _CHUNKS = (timedelta(days=7), timedelta(days=28))
 
@@ -144,7 +144,8 @@ def _starts(
     moments = {first for first, _ in suiting}.union(
         end for first, latest in suiting for end in ends if first <= end <= latest
     )
-    return [(moment, moment) for moment in sorted(moments)][:_TRIES]
+    tries = max(1, _TRIES // len(requirements))
+    return [(moment, moment) for moment in sorted(moments)][:tries]
 
 
 def _check(span: Window) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from climate.core.errors import NotEnoughResources
 from climate.manager import leases, updates
@@ -131,3 +132,13 @@ def test_every_database_says_what_is_in_the_way_own_leases_first(story_everywher
     mine = reserve(story_everywhere, 90, 120, 2, token=ME)
     told = ask(story_everywhere, 60, 120, host_reservation(4, 4))
     assert told.index(mine) < told.index("by others from 2030-01-15 13:00")
+
+
+def test_why_very_many_do_not_fit_together_is_not_looked_at_for_long(story: Story) -> None:
+    for number in range(1, 40):
+        reserve(story, 60 * number, 60 * number + 30, 1)
+    statements: list[object] = []
+    engine = story.runtime.database.engine
+    sa.event.listen(engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    ask(story, 60, 90, *[host_reservation() for _ in range(100)])
+    assert len(statements) < 1500
