@@ -94,7 +94,7 @@ class TestRank:
         assert sorted(found) == list(range(len(some)))
         turned = [(a, math.copysign(1.0, multiplier) * b) for a, b in weights]
         best = tuple(max(column) for column in zip(*turned, strict=True))
-        if multiplier and best in turned:
+        if abs(multiplier) > 1e-6 and best in turned:
             assert turned[found[0]] == best
 
 
