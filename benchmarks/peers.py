@@ -1,0 +1,262 @@
+"""climate and Blazar side by side on the testbed's cloud: started, filled, asked, and swept."""
+
+import http.client
+import json
+import tempfile
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from openstack.connection import Connection
+
+from benchmarks import bookings
+from benchmarks.bookings import HOST, Book, Make, Slots
+from benchmarks.clients import Outcome
+from benchmarks.scratch import scratch
+from climate.core.window import Window
+from climate.db.tables import Base
+from tests.openstack import settings as options
+from tests.openstack import traces
+from tests.openstack.accounts import Account, Project
+from tests.openstack.testbed import layout, servers
+from tests.process import free_port, running, write_config
+
+_TIMEOUT = 120.0
+_PAUSE = 0.1
+_ISOLATION = "tenancy"  # its free pool is not Blazar's
+# Longer than any run: both services look for lost hosts, and ours are not in the cloud.
+_NEVER = 86_400
+# In which the manager looks once nevertheless.
+_FIRST_LOOK = 5.0
+_NO_BOOK = Book(0, datetime.now(UTC))
+_OURS = set(bookings.of_climate(_NO_BOOK))
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A service at work: where it listens, who asks, its database, and a real host that it has.
+
+    ``tables`` are those that a book is in, with those first that others refer to.
+    """
+
+    name: str
+    port: int
+    member: Account
+    administrator: Account
+    host: str
+    engine: sa.Engine
+    tables: list[sa.Table]
+    rows: Make
+    double: sa.TextClause
+
+    @property
+    def cloud(self) -> Connection:
+        """The cloud as its administrator sees it."""
+        return self.administrator.cloud
+
+    def ask(self, method: str, path: str, body: object = None, *, by: Account) -> Any:  # noqa: ANN401
+        """Send a request and return the JSON of its answer, None if there is none of it.
+
+        Raises AssertionError with the answer if it is a refusal.
+        """
+        status, text = _send(_connect(self.port), by.token, method, path, body)
+        assert status < 400, f"{self.name}: {method} {path}: {status} {text}"
+        return json.loads(text) if text else None
+
+    def fill(self, book: Book) -> None:
+        """Insert the hosts and bookings of ``book`` behind the service's back."""
+        rows = self.rows(book)
+        with self.engine.begin() as connection:
+            for table in self.tables:
+                connection.execute(table.insert(), rows[table.name])
+
+    def count_double(self) -> int:
+        """Return how many bookings there are of what was booked."""
+        with self.engine.connect() as connection:
+            return int(connection.scalar(self.double) or 0)
+
+    def is_empty(self) -> bool:
+        """Tell whether it has neither hosts nor leases."""
+        with self.engine.connect() as connection:
+            return not any(
+                connection.scalar(sa.select(sa.func.count()).select_from(table))
+                for table in self.tables
+            )
+
+    def clear(self, *, keep: Collection[str] = ()) -> None:
+        """Remove all leases and hosts, and what the cloud has for them; tables ``keep`` stay."""
+        with self.engine.begin() as connection:
+            made = set(connection.scalars(sa.text("SELECT id FROM reservations")))
+            for table in reversed(self.tables):
+                if table.name not in keep:
+                    connection.execute(table.delete())
+        for found in self.cloud.compute.aggregates():
+            if found.name in made:
+                for host in found.hosts or ():
+                    self.cloud.compute.remove_host_from_aggregate(found, host)
+                self.cloud.compute.delete_aggregate(found)
+
+    @contextmanager
+    def registered(self) -> Iterator[None]:
+        """Have the real host reservable meanwhile."""
+        body = {"name": self.host}
+        host = self.ask("POST", "/v1/os-hosts", body, by=self.administrator)["host"]
+        try:
+            yield
+        finally:
+            self.clear(keep=("computehosts", "resources", "resource_properties"))
+            self.ask("DELETE", f"/v1/os-hosts/{host['id']}", by=self.administrator)
+
+    def lateness(self, window: Window, name: str) -> float:
+        """Make a lease, wait until it is active, and end it; return how many seconds that was late.
+
+        Raises AssertionError if that takes longer than a minute.
+        """
+        made = self.ask("POST", "/v1/leases", lease_body(name, window), by=self.member)
+        path = f"/v1/leases/{made['lease']['id']}"
+        while self.ask("GET", path, by=self.member)["lease"]["status"] != "ACTIVE":
+            late = (datetime.now(UTC) - window.start).total_seconds()
+            assert late < 60, f"{self.name}: the lease does not start"
+            time.sleep(_PAUSE)
+        late = (datetime.now(UTC) - window.start).total_seconds()
+        self.ask("DELETE", path, by=self.member)
+        return late
+
+
+def lease_body(name: str, window: Window) -> dict[str, Any]:
+    """Return a request for one host, whichever it is, in Blazar's v1 API."""
+    start, end = (moment.strftime("%Y-%m-%d %H:%M") for moment in (window.start, window.end))
+    wanted = {"min": 1, "max": 1, "hypervisor_properties": "", "resource_properties": ""}
+    reservation = {"resource_type": HOST, "before_end": "default", **wanted}
+    return {
+        "name": name,
+        "start_date": start,
+        "end_date": end,
+        "reservations": [reservation],
+        "events": [],
+    }
+
+
+def create(number: int, port: int, token: str, slots: Slots) -> Iterator[Outcome]:
+    """Create leases over one connection, as a client of ``benchmarks.clients``."""
+    connection, outcome = _connect(port), Outcome()
+    yield outcome
+    for position, window in enumerate(slots.of(number)):
+        body = lease_body(f"{slots.first}-{number}-{position}", window)
+        status, _ = _send(connection, token, "POST", "/v1/leases", body)
+        outcome.admitted += status == 201
+        outcome.refused += status != 201
+        yield outcome
+
+
+def _connect(port: int) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT)
+
+
+def _send(
+    connection: http.client.HTTPConnection, token: str, method: str, path: str, body: object
+) -> tuple[int, str]:
+    headers = {"X-Auth-Token": token, "Accept": "application/json"}
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+@contextmanager
+def both(
+    administrator: Account, project: Project, hosts: Mapping[str, str]
+) -> Iterator[list[Peer]]:
+    """Run climate beside the testbed's Blazar; ``hosts`` has a real host for each by name.
+
+    Raises SystemExit if there is no Blazar, or it is in use.
+    """
+    if "blazar-api" not in layout.PORTS or not (mariadb := servers.find_mariadb()):
+        raise SystemExit("there is no Blazar: set OPENSTACK_BLAZAR=1, make openstack-up")
+    url = mariadb.url(f"{layout.PREFIX}_blazar")
+    known = {"member": project.member, "administrator": administrator}
+    with ExitStack() as made:
+        engine = sa.create_engine(url)
+        made.callback(engine.dispose)
+        blazar = Peer(
+            name="blazar",
+            port=layout.PORTS["blazar-api"],
+            host=hosts["blazar"],
+            engine=engine,
+            tables=_reflected(engine).sorted_tables,
+            rows=bookings.of_blazar,
+            double=bookings.DOUBLE_IN_BLAZAR,
+            **known,
+        )
+        if not blazar.is_empty():
+            raise SystemExit("Blazar has hosts or leases: remove them, for this will remove all")
+        made.enter_context(_swept(administrator, set(hosts.values())))
+        made.callback(blazar.clear)
+        database = made.enter_context(scratch(url))
+        climate = Peer(
+            name="climate",
+            port=made.enter_context(_climate(administrator, database.engine.url)),
+            host=hosts["climate"],
+            engine=database.engine,
+            tables=[one for one in Base.metadata.sorted_tables if one.name in _OURS],
+            rows=bookings.of_climate,
+            double=bookings.DOUBLE_IN_CLIMATE,
+            **known,
+        )
+        made.callback(climate.clear)
+        yield [climate, blazar]
+
+
+def _reflected(engine: sa.Engine) -> sa.MetaData:
+    found = sa.MetaData()
+    found.reflect(engine, only=list(bookings.of_blazar(_NO_BOOK)))
+    return found
+
+
+@contextmanager
+def _climate(administrator: Account, url: sa.URL) -> Iterator[int]:
+    """Run an API and a manager as they are deployed; yield the API's port."""
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as programs:
+        given = {
+            **options.options(administrator, _ISOLATION),
+            **options.identity(administrator),
+            "database__connection": url.render_as_string(hide_password=False),
+            "keystone_authtoken__memcached_servers": f"127.0.0.1:{layout.PORTS['memcached']}",
+            "manager__sync_interval": _NEVER,
+        }
+        conf = write_config(Path(folder) / "climate.conf", **given)
+        for name, says, arguments in (
+            ("climate-api", "climate is ready at", ["--port", str(port)]),
+            ("climate-manager", "climate-manager is at work", []),
+        ):
+            program = running(Path(folder), name, f"--config-file={conf}", *arguments)
+            programs.enter_context(program).says(says)
+        time.sleep(_FIRST_LOOK)
+        yield port
+
+
+@contextmanager
+def _swept(administrator: Account, hosts: set[str]) -> Iterator[None]:
+    """Have the cloud afterwards as before, as far as ``hosts`` and trusts are concerned."""
+    cloud = administrator.cloud
+    pools, trusts = traces.aggregate_names(cloud), _trusts(cloud)
+    try:
+        yield
+    finally:
+        traces.sweep(cloud, hosts, were_there=pools)
+        for trust_id in _trusts(cloud) - trusts:
+            cloud.identity.delete(f"/OS-TRUST/trusts/{trust_id}")
+
+
+def _trusts(cloud: Connection) -> set[str]:
+    """Return the trusts that the administrator has given: Blazar takes one for each request."""
+    user_id = cloud.session.get_user_id()
+    answer = cloud.identity.get("/OS-TRUST/trusts", params={"trustor_user_id": user_id}).json()
+    return {trust["id"] for trust in answer["trusts"]}
