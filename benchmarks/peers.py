@@ -4,8 +4,8 @@ import http.client
 import json
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,12 +14,10 @@ from typing import Any
 import sqlalchemy as sa
 from openstack.connection import Connection
 
-from benchmarks import bookings
-from benchmarks.bookings import HOST, Book, Make, Slots
+from benchmarks.bookings import HOST, Slots, Store, blazar_store, climate_store
 from benchmarks.clients import Outcome
 from benchmarks.scratch import scratch
 from climate.core.window import Window
-from climate.db.tables import Base
 from tests.openstack import settings as options
 from tests.openstack import traces
 from tests.openstack.accounts import Account, Project
@@ -33,26 +31,18 @@ _ISOLATION = "tenancy"  # its free pool is not Blazar's
 _NEVER = 86_400
 # In which the manager looks once nevertheless.
 _FIRST_LOOK = 5.0
-_NO_BOOK = Book(0, datetime.now(UTC))
-_OURS = set(bookings.of_climate(_NO_BOOK))
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A service at work: where it listens, who asks, its database, and a real host that it has.
-
-    ``tables`` are those that a book is in, with those first that others refer to.
-    """
+    """A service at work: where it listens, its database, a real host that it has, and who asks."""
 
     name: str
     port: int
+    store: Store
+    host: str
     member: Account
     administrator: Account
-    host: str
-    engine: sa.Engine
-    tables: list[sa.Table]
-    rows: Make
-    double: sa.TextClause
 
     @property
     def cloud(self) -> Connection:
@@ -64,37 +54,14 @@ class Peer:
 
         Raises AssertionError with the answer if it is a refusal.
         """
-        status, text = _send(_connect(self.port), by.token, method, path, body)
+        with closing(_connect(self.port)) as connection:
+            status, text = _send(connection, by.token, method, path, body)
         assert status < 400, f"{self.name}: {method} {path}: {status} {text}"
         return json.loads(text) if text else None
 
-    def fill(self, book: Book) -> None:
-        """Insert the hosts and bookings of ``book`` behind the service's back."""
-        rows = self.rows(book)
-        with self.engine.begin() as connection:
-            for table in self.tables:
-                connection.execute(table.insert(), rows[table.name])
-
-    def count_double(self) -> int:
-        """Return how many bookings there are of what was booked."""
-        with self.engine.connect() as connection:
-            return int(connection.scalar(self.double) or 0)
-
-    def is_empty(self) -> bool:
-        """Tell whether it has neither hosts nor leases."""
-        with self.engine.connect() as connection:
-            return not any(
-                connection.scalar(sa.select(sa.func.count()).select_from(table))
-                for table in self.tables
-            )
-
-    def clear(self, *, keep: Collection[str] = ()) -> None:
-        """Remove all leases and hosts, and what the cloud has for them; tables ``keep`` stay."""
-        with self.engine.begin() as connection:
-            made = set(connection.scalars(sa.text("SELECT id FROM reservations")))
-            for table in reversed(self.tables):
-                if table.name not in keep:
-                    connection.execute(table.delete())
+    def clear(self, *, hosts: bool = True) -> None:
+        """Remove all leases, hosts too unless told otherwise, and the leases' aggregates."""
+        made = self.store.clear(hosts=hosts)
         for found in self.cloud.compute.aggregates():
             if found.name in made:
                 for host in found.hosts or ():
@@ -109,7 +76,7 @@ class Peer:
         try:
             yield
         finally:
-            self.clear(keep=("computehosts", "resources", "resource_properties"))
+            self.clear(hosts=False)
             self.ask("DELETE", f"/v1/os-hosts/{host['id']}", by=self.administrator)
 
     def lateness(self, window: Window, name: str) -> float:
@@ -180,43 +147,21 @@ def both(
     if "blazar-api" not in layout.PORTS or not (mariadb := servers.find_mariadb()):
         raise SystemExit("there is no Blazar: set OPENSTACK_BLAZAR=1, make openstack-up")
     url = mariadb.url(f"{layout.PREFIX}_blazar")
-    known = {"member": project.member, "administrator": administrator}
     with ExitStack() as made:
-        engine = sa.create_engine(url)
-        made.callback(engine.dispose)
-        blazar = Peer(
-            name="blazar",
-            port=layout.PORTS["blazar-api"],
-            host=hosts["blazar"],
-            engine=engine,
-            tables=_reflected(engine).sorted_tables,
-            rows=bookings.of_blazar,
-            double=bookings.DOUBLE_IN_BLAZAR,
-            **known,
-        )
-        if not blazar.is_empty():
+
+        def peer(name: str, port: int, store: Store) -> Peer:
+            found = Peer(name, port, store, hosts[name], project.member, administrator)
+            made.callback(found.clear)
+            return found
+
+        store = made.enter_context(blazar_store(url))
+        if not store.is_empty():
             raise SystemExit("Blazar has hosts or leases: remove them, for this will remove all")
         made.enter_context(_swept(administrator, set(hosts.values())))
-        made.callback(blazar.clear)
+        blazar = peer("blazar", layout.PORTS["blazar-api"], store)
         database = made.enter_context(scratch(url))
-        climate = Peer(
-            name="climate",
-            port=made.enter_context(_climate(administrator, database.engine.url)),
-            host=hosts["climate"],
-            engine=database.engine,
-            tables=[one for one in Base.metadata.sorted_tables if one.name in _OURS],
-            rows=bookings.of_climate,
-            double=bookings.DOUBLE_IN_CLIMATE,
-            **known,
-        )
-        made.callback(climate.clear)
-        yield [climate, blazar]
-
-
-def _reflected(engine: sa.Engine) -> sa.MetaData:
-    found = sa.MetaData()
-    found.reflect(engine, only=list(bookings.of_blazar(_NO_BOOK)))
-    return found
+        port = made.enter_context(_climate(administrator, database.engine.url))
+        yield [peer("climate", port, climate_store(database)), blazar]
 
 
 @contextmanager

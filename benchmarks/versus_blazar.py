@@ -53,7 +53,7 @@ def create_case(peers: Sequence[Peer], hosts: int, given: argparse.Namespace) ->
     book, asked = bookings.book(hosts), 0
     try:
         for peer in peers:
-            peer.fill(book)
+            peer.store.fill(book)
         for clients in sorted({1, given.clients}):
             limit = Limit(given.seconds, max(1, given.creates // clients))
             slots = Slots(book, asked, clients)
@@ -74,7 +74,7 @@ def create_case(peers: Sequence[Peer], hosts: int, given: argparse.Namespace) ->
 
 def _created(peer: Peer, slots: Slots, limit: Limit) -> Figures:
     arguments = (peer.port, peer.member.token)
-    before = peer.count_double()
+    before = peer.store.count_double()
     run(create, slots.clients, Limit(limit.seconds, _WARM), *arguments, slots)
     rest = Slots(slots.book, slots.first + _WARM * slots.clients, slots.clients)
     outcome = run(create, slots.clients, limit, *arguments, rest)
@@ -84,7 +84,7 @@ def _created(peer: Peer, slots: Slots, limit: Limit) -> Figures:
         "p50_ms": round(outcome.at(0.5), 1),
         "p99_ms": round(outcome.at(0.99), 1),
         "refused": outcome.refused,
-        "double": peer.count_double() - before,
+        "double": peer.store.count_double() - before,
     }
 
 
@@ -97,7 +97,7 @@ def race_case(peers: Sequence[Peer], given: argparse.Namespace) -> Figures:
         outcomes = [_raced(peer, one, given.seconds) for one in slots]
         found[peer.name] = {
             "granted": [outcome.admitted for outcome in outcomes],
-            "double": peer.count_double(),
+            "double": peer.store.count_double(),
         }
     return {"case": "race", "clients": given.racers, **found}
 
