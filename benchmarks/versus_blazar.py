@@ -176,7 +176,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cases", type=_names, default=CASES, help=f"of {','.join(CASES)}")
     parser.add_argument("--hosts", type=_numbers, default=[10, 100, 1000], help="create: how many")
     parser.add_argument("--creates", type=int, default=100, help="create: leases at most")
-    parser.add_argument("--seconds", type=float, default=30.0, help="create: for each at most")
+    parser.add_argument("--seconds", type=float, default=60.0, help="create: for each at most")
     parser.add_argument("--clients", type=int, default=4, help="create: besides one alone")
     parser.add_argument("--racers", type=int, default=10, help="race: clients at once")
     parser.add_argument("--rounds", type=int, default=5, help="race: how often")
