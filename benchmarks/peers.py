@@ -21,7 +21,7 @@ from climate.core.window import Window
 from tests.openstack import settings as options
 from tests.openstack import traces
 from tests.openstack.accounts import Account, Project
-from tests.openstack.testbed import layout, servers
+from tests.openstack.testbed import daemons, layout, servers
 from tests.process import free_port, running, write_config
 
 _TIMEOUT = 120.0
@@ -136,17 +136,22 @@ def _send(
     return answer.status, answer.read().decode()
 
 
+def database_url() -> str:
+    """Return where Blazar's database is; raises SystemExit if there is no Blazar."""
+    mariadb = servers.find_mariadb()
+    if not (mariadb and layout.WITH_BLAZAR and daemons.answers(layout.PORTS["blazar-api"])):
+        raise SystemExit("there is no Blazar: export OPENSTACK_BLAZAR=1 and make openstack-up")
+    return mariadb.url(f"{layout.PREFIX}_blazar")
+
+
 @contextmanager
 def both(
-    administrator: Account, project: Project, hosts: Mapping[str, str]
+    url: str, administrator: Account, project: Project, hosts: Mapping[str, str]
 ) -> Iterator[list[Peer]]:
     """Run climate beside the testbed's Blazar; ``hosts`` has a real host for each by name.
 
-    Raises SystemExit if there is no Blazar, or it is in use.
+    ``url`` is of Blazar's database. Raises SystemExit if that has anything in it.
     """
-    if "blazar-api" not in layout.PORTS or not (mariadb := servers.find_mariadb()):
-        raise SystemExit("there is no Blazar: set OPENSTACK_BLAZAR=1, make openstack-up")
-    url = mariadb.url(f"{layout.PREFIX}_blazar")
     with ExitStack() as made:
 
         def peer(name: str, port: int, store: Store) -> Peer:

@@ -33,7 +33,7 @@ from typing import Any
 from benchmarks import bookings
 from benchmarks.bookings import Book, Slots
 from benchmarks.clients import Limit, Outcome, run
-from benchmarks.peers import Peer, both, create
+from benchmarks.peers import Peer, both, create, database_url
 from climate.core.window import Window
 from tests.openstack.accounts import Account, passing_project
 from tests.openstack.testbed import settings
@@ -139,11 +139,12 @@ def main() -> None:
     given = _parser().parse_args()
     if any(_requests(given) > Book(hosts, datetime.now(UTC)).room for hosts in given.hosts):
         raise SystemExit("so many leases have no room on so few hosts: fewer --creates")
+    url = database_url()
     administrator = Account(settings.credentials(), "admin")
     hosts = {"climate": given.climate_host, "blazar": given.blazar_host}
     with (
         passing_project(administrator, "versus") as project,
-        both(administrator, project, hosts) as peers,
+        both(url, administrator, project, hosts) as peers,
     ):
         for figures in _cases(peers, given):
             print(json.dumps(figures), flush=True)
