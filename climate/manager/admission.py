@@ -91,8 +91,9 @@ def _lock_chosen(search: Search, held: Collection[int]) -> tuple[Units, ...]:
         chosen = search.choose(lost)
         if chosen is None and search.look():
             continue
-        if chosen is None and lost and not locked:
-            # There are no others: nothing is gained by trying again rather than waiting.
+        if chosen is None and lost and not locked and not patient:
+            # There are no others: nothing is gained by trying again rather than waiting, once (who
+            # waited for what was removed meanwhile has to look again).
             patient, lost = True, set()
             continue
         if chosen is None and lost:
