@@ -82,7 +82,7 @@ def body(minutes: float) -> dict[str, Any]:
 def test_the_service_says_so_and_recovers_by_itself(
     start: Start, api: Service, proxy: Proxy
 ) -> None:
-    start("climate-manager")
+    start("climate-manager").says("climate-manager is at work")
     active = reserve(api)
     api.until_lease_is(active, "ACTIVE")
     proxy.cut()
@@ -111,7 +111,7 @@ def test_the_service_says_so_and_recovers_by_itself(
 
 
 def test_nothing_acknowledged_is_lost(start: Start, api: Service, proxy: Proxy) -> None:
-    start("climate-manager")
+    start("climate-manager").says("climate-manager is at work")
     acknowledged: list[str] = []
     refused: list[int] = []
     enough = threading.Event()
