@@ -36,5 +36,10 @@ class Requirement:
         return not self.amounts
 
     def units(self, amounts: Mapping[str, int]) -> int:
-        """Return how many units somebody has who took ``amounts`` of a resource (none: all)."""
-        return min((amounts[name] // self.amounts[name] for name in amounts), default=1)
+        """Return how many units somebody has who took ``amounts`` of a resource (none: all).
+
+        What was taken may be of other classes: a lease that ends now keeps what it has, whatever
+        its parameters become.
+        """
+        common = amounts.keys() & self.amounts.keys()
+        return min((amounts[name] // self.amounts[name] for name in common), default=1)

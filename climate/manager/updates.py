@@ -188,6 +188,8 @@ def _apply(
 ) -> None:
     window = changed_window(lease, change.dates, now)
     limit.check_dates(lease, window, now)
+    if window.end <= now:  # what ends now keeps what it has until it is taken back
+        change = replace(change, reservations=(), added=())
     used = limit.uses_of(session, lease)
     notices = changed_notices(lease, change.dates, window)
     reservations = composition.changed(runtime, lease, change.reservations)
