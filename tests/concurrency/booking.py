@@ -83,7 +83,7 @@ def book(number: int, url: str, count: int, first: int, protected: bool) -> Outc
     with _protection(is_there=protected), at_work(url) as story:
         wait_for_all()
         for wish in random_wishes(number, count, first):
-            with _noted(outcomes, ADMITTED):
+            with noted(outcomes, ADMITTED):
                 ask(story.runtime, wish)
     return outcomes
 
@@ -96,13 +96,13 @@ def book_and_change(number: int, url: str, count: int) -> Outcomes:
         wait_for_all()
         for step, wish in enumerate(random_wishes(number, count)):
             if step % 3 != 1:
-                with _noted(outcomes, ADMITTED):
+                with noted(outcomes, ADMITTED):
                     mine.append(ask(story.runtime, wish))
             elif mine and step % 6 == 1:
-                with _noted(outcomes, "changed"):
+                with noted(outcomes, "changed"):
                     change(story.runtime, mine[-1], wish)
             elif mine:
-                with _noted(outcomes, "deleted"):
+                with noted(outcomes, "deleted"):
                     leases.delete(story.runtime, mine.pop().id)
     return outcomes
 
@@ -113,13 +113,13 @@ def same_window(_number: int, url: str, count: int, maximum: int = 1) -> Outcome
     with at_work(url) as story:
         wait_for_all()
         for _ in range(count):
-            with _noted(outcomes, ADMITTED):
+            with noted(outcomes, ADMITTED):
                 ask(story.runtime, Wish(maximum=maximum))
     return outcomes
 
 
 @contextmanager
-def _noted(outcomes: Outcomes, success: str) -> Iterator[None]:
+def noted(outcomes: Outcomes, success: str) -> Iterator[None]:
     """Count what came of a request; what is not a refusal with a reason is not caught."""
     try:
         yield

@@ -9,12 +9,12 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from climate.clock import ManualClock
-from climate.core.errors import ClimateError
 from climate.core.lease import Lease
 from climate.db.engine import Database
 from climate.manager import leases
 from climate.manager.runtime import Runtime
 from climate.manager.search import Search
+from tests.concurrency.booking import noted
 from tests.concurrency.crowd import wait_for_all
 from tests.conftest import NOON
 from tests.engine import kinds
@@ -49,7 +49,7 @@ def mix(number: int, url: str, count: int, removed: str = "") -> Outcomes:
     with _counting(outcomes), _without(removed), at_work(url) as runtime:
         for _ in range(count):
             step = dice.choice(["ask", "ask", "move", "resize", "delete"]) if mine else "ask"
-            with _noted(outcomes, {"ask": ADMITTED, "delete": "deleted"}.get(step, "changed")):
+            with noted(outcomes, {"ask": ADMITTED, "delete": "deleted"}.get(step, "changed")):
                 _take(dice, runtime, mine, step)
     return outcomes
 
@@ -86,19 +86,9 @@ def same_share(_number: int, url: str, count: int, kind: str, removed: str = "")
     outcomes: Outcomes = Counter()
     with _counting(outcomes), _without(removed), at_work(url) as runtime:
         for _ in range(count):
-            with _noted(outcomes, ADMITTED):
+            with noted(outcomes, ADMITTED):
                 ask(runtime, SHARES[kind])
     return outcomes
-
-
-@contextmanager
-def _noted(outcomes: Outcomes, success: str) -> Iterator[None]:
-    """Count what came of a request; what is not a refusal with a reason is not caught."""
-    try:
-        yield
-        outcomes[success] += 1
-    except ClimateError as error:
-        outcomes[type(error).__name__] += 1
 
 
 @contextmanager
