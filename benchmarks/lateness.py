@@ -110,7 +110,7 @@ def _measure(
     stopping.set()
     manager.join()
     runtime.wakeup.close()
-    runtime.database.dispose()
+    runtime.close()
     assert len(watch.late) == count, f"{len(watch.late)} of {count} leases were started"
     return {"case": case, "database": runtime.database.dialect, **_figures(watch.late)}
 

@@ -104,8 +104,7 @@ def open_runtime(conf: ConfigOpts) -> Iterator[Runtime]:
     try:
         yield runtime
     finally:
-        runtime.wakeup.close()
-        runtime.database.dispose()
+        runtime.close()
 
 
 def make_checked_runtime(conf: ConfigOpts) -> Runtime:

@@ -15,6 +15,8 @@ from climate.db.engine import Database
 LOG = logging.getLogger(__name__)
 _CHANNEL = "climate_work"
 _RECONNECT = 5.0
+# Hints of so many seconds are told as one: each costs the server a commit.
+_PAUSE = 0.02
 
 
 class Wakeup(Protocol):
@@ -59,19 +61,23 @@ class PostgresWakeup(LocalWakeup):
         super().__init__()
         self._engine = database.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._stopping = threading.Event()
+        self._hinted = threading.Event()
+        self._starting = threading.Lock()
         self._listener: threading.Thread | None = None
+        self._teller: threading.Thread | None = None
 
     def hint(self) -> None:
-        """Tell this process directly and the others by NOTIFY, after the commit.
+        """Tell this process directly, and have the others told by NOTIFY, after the commit.
 
-        NOTIFY inside the transaction would take a lock that serialises all commits.
+        NOTIFY inside the transaction would take a lock that serialises all commits; and whoever
+        waits for an answer need not wait until others are told.
         """
         super().hint()
-        try:
-            with self._engine.connect() as connection:
-                connection.exec_driver_sql(f"NOTIFY {_CHANNEL}")
-        except Exception as error:  # noqa: BLE001 - a lost hint only costs time
-            LOG.warning("wake-up hint not sent, the next poll will find the work: %s", error)
+        self._hinted.set()
+        with self._starting:
+            if self._teller is None:
+                self._teller = threading.Thread(target=self._tell, name="hints", daemon=True)
+                self._teller.start()
 
     def subscribe(self, callback: Callable[[], None]) -> None:
         """Add a subscriber and listen, if nobody did yet."""
@@ -81,9 +87,23 @@ class PostgresWakeup(LocalWakeup):
             self._listener.start()
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening, when the others were told."""
         super().close()
         self._stopping.set()
+        if self._teller is not None:
+            self._hinted.set()
+            self._teller.join(_RECONNECT)
+
+    def _tell(self) -> None:
+        while not self._stopping.is_set():
+            self._hinted.wait()
+            self._hinted.clear()
+            try:
+                with self._engine.connect() as connection:
+                    connection.exec_driver_sql(f"NOTIFY {_CHANNEL}")
+            except Exception as error:  # noqa: BLE001 - a lost hint only costs time
+                LOG.warning("wake-up hint not sent, the next poll will find the work: %s", error)
+            self._stopping.wait(_PAUSE)
 
     def _listen(self) -> None:
         while not self._stopping.is_set():

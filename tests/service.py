@@ -159,7 +159,7 @@ class Story:
 
     def close(self) -> None:
         """Close connections."""
-        self.runtime.database.dispose()
+        self.runtime.close()
 
 
 def problem(response: TestResponse, status: int) -> dict[str, Any]:

@@ -55,25 +55,40 @@ def candidates(
     return list(session.connection().scalars(statement, _values(busy, rotation)))
 
 
+@dataclass(frozen=True, slots=True)
+class Grabbed:
+    """Resources that were found: ``locked`` are ours, those that ``changed`` meanwhile as well."""
+
+    found: Sequence[int]
+    locked: Collection[int] = ()
+    changed: Collection[int] = ()
+
+
 def grab(
     session: Session,
     requirement: Requirement,
     busy: Window,
     *,
     limit: int | None,
-    locking: int,
+    count: int,
     rotation: float,
-) -> tuple[list[int], set[int]]:
-    """Return candidates, and those that are locked now: up to ``locking``, and the first ones.
+) -> Grabbed:
+    """Find and lock ``count`` resources; candidates as well if so many are not to be had.
 
-    So PostgreSQL is asked once and not twice; elsewhere none is locked yet.
+    So PostgreSQL is asked once; elsewhere candidates are found, and none is locked yet. What did
+    not change is still as it was found, but for bookings that others committed meanwhile: those
+    the schema's guard keeps apart, so nobody need look again.
     """
-    if session.get_bind().dialect.name != "postgresql" or not locking:
-        return candidates(session, requirement, busy, limit=limit, rotation=rotation), set()
-    statement = fitting.some_locked(shape(requirement), limit)
-    values = {**_values(busy, rotation), "locking": locking}
-    found = session.connection().execute(statement, values).all()
-    return [id_ for id_, _ in found], {id_ for id_, is_mine in found if is_mine}
+    locked: dict[int, bool] = {}
+    if session.get_bind().dialect.name == "postgresql":
+        values = {**_values(busy, rotation), "count": count}
+        statement = fitting.first_locked(shape(requirement))
+        locked = dict(session.connection().execute(statement, values).all())
+    found = list(locked)
+    if len(locked) < count:
+        others = candidates(session, requirement, busy, limit=limit, rotation=rotation)
+        found += [id_ for id_ in others if id_ not in locked]
+    return Grabbed(found, locked.keys(), [id_ for id_, changed in locked.items() if changed])
 
 
 def matching(

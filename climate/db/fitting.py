@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import sqlalchemy as sa
+from sqlalchemy.orm import aliased
 
 from climate.core.query import Query
 from climate.core.requirement import Requirement
 from climate.db import capacity
-from climate.db.property_filter import clause
-from climate.db.tables import AllocationRow, ResourceRow
+from climate.db.property_filter import clause, equal, split
+from climate.db.tables import AllocationRow, ResourceProperty, ResourceRow
 from climate.db.types import UtcDateTime
 
 _KEPT = 512
@@ -46,78 +47,121 @@ def shape(requirement: Requirement, *, failing_too: bool = False) -> Shape:
 @lru_cache(_KEPT)
 def some(wanted: Shape, limit: int | None) -> sa.Select[int]:
     """Select up to ``limit`` that fit from ``start`` to ``end``, beginning at ``rotation``."""
-    return _rotated(_fitting(wanted), limit)
+    return _rotated(wanted, _free(wanted), limit)
 
 
 @lru_cache(_KEPT)
-def some_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool]:
-    """Select the same, and lock up to ``locking`` of them that nobody has locked: those first.
+def first_locked(wanted: Shape) -> sa.CompoundSelect[int, bool]:
+    """Lock the first ``count`` that fit and that nobody has locked, from ``rotation`` on.
 
-    For PostgreSQL. That is no second look: it sees what was committed before it began.
+    For PostgreSQL. It sees allocations and properties as they were when it began; whether a
+    resource was changed since, by somebody who had it locked, is told with its id.
     """
-    found = some(wanted, limit).cte("found")
-    mine = (
-        sa.select(ResourceRow.id)
-        .where(ResourceRow.id.in_(sa.select(found.c.id)))
-        .limit(sa.bindparam("locking", type_=sa.BigInteger()))
-        .with_for_update(skip_locked=True)
-        .cte("mine")
+    number = sa.bindparam("count", type_=sa.BigInteger())
+    ids, conditions = _along(wanted)
+    # The version that is locked, and the one that the statement began with.
+    seen = aliased(ResourceRow, name="seen")
+    version: sa.ColumnElement[str] = sa.literal_column("resources.xmin")
+    known: sa.Select[str] = (
+        sa.select(sa.literal_column("seen.xmin")).select_from(seen).where(seen.id == ids)
     )
-    is_mine = mine.c.id.is_not(None).label("is_mine")
-    both = found.outerjoin(mine, mine.c.id == found.c.id)
-    return sa.select(found.c.id, is_mine).select_from(both).order_by(is_mine.desc())
+    is_changed = version != known.scalar_subquery()
+    found: sa.Select[int, bool] = (
+        sa.select(ids.label("id"), is_changed.label("is_changed"))
+        .where(*conditions, *_free(wanted))
+        .order_by(ids)
+        .with_for_update(skip_locked=True, of=ResourceRow)
+    )
+    pivot = _pivot(wanted)
+    after = found.where(ids > pivot).limit(number).cte("after")
+    missing = sa.select(number - sa.func.count()).select_from(after).scalar_subquery()
+    before_it = found.where(ids <= pivot).limit(missing).cte("before")
+    return sa.union_all(sa.select(after), sa.select(before_it))
 
 
 @lru_cache(_KEPT)
 def matching(wanted: Shape, limit: int | None) -> sa.Select[int]:
     """Select up to ``limit`` that match, free or not, beginning at ``rotation``."""
-    return _rotated(sa.select(ResourceRow.id).where(*_matching(wanted)), limit)
+    return _rotated(wanted, [], limit)
 
 
-def _rotated(query: sa.Select[int], limit: int | None) -> sa.Select[int]:
-    first, last = sa.func.min(ResourceRow.id), sa.func.max(ResourceRow.id)
-    rotation: sa.BindParameter[float] = sa.bindparam("rotation", type_=sa.Double())
-    pivot = sa.select(
-        sa.cast(first - 1 + (last - first + 1) * rotation, sa.BigInteger)
-    ).scalar_subquery()
+def _rotated(
+    wanted: Shape, conditions: list[sa.ColumnElement[bool]], limit: int | None
+) -> sa.Select[int]:
     # Not a parameter: how much is worth looking at depends on it, and so does the plan.
     few: sa.ColumnElement[int] | None = None if limit is None else sa.literal_column(str(limit))
-    ordered = query.order_by(ResourceRow.id).limit(few)
+    ids, matching = _along(wanted)
+    ordered: sa.Select[int] = (
+        sa.select(ids.label("id")).where(*matching, *conditions).order_by(ids).limit(few)
+    )
+    pivot = _pivot(wanted)
     arms = [
-        sa.select(ordered.where(ResourceRow.id > pivot).subquery()),
-        sa.select(ordered.where(ResourceRow.id <= pivot).subquery()),
+        sa.select(ordered.where(ids > pivot).subquery()),
+        sa.select(ordered.where(ids <= pivot).subquery()),
     ]
     found = sa.union_all(*arms).subquery()
     return sa.select(found.c.id).limit(few)
 
 
+def _pivot(wanted: Shape) -> sa.ScalarSelect[int]:
+    """Return the id that the search begins after, ``rotation`` of the way through the ids."""
+    first, _ = split(wanted.query)
+    if first is None:
+        every = aliased(ResourceRow)
+        ids, conditions = every.id, []
+    else:
+        found = aliased(ResourceProperty)
+        ids, conditions = found.resource_id, equal(found, first)
+    least, most = sa.func.min(ids), sa.func.max(ids)
+    rotation: sa.BindParameter[float] = sa.bindparam("rotation", type_=sa.Double())
+    pivot = sa.cast(least - 1 + (most - least + 1) * rotation, sa.BigInteger)
+    return sa.select(pivot).where(*conditions).scalar_subquery()
+
+
 @lru_cache(_KEPT)
 def among(wanted: Shape) -> sa.Select[int]:
     """Select those of ``ids`` that fit from ``start`` to ``end``."""
-    return _fitting(wanted).where(ResourceRow.id.in_(sa.bindparam("ids", expanding=True)))
+    mine = ResourceRow.id.in_(sa.bindparam("ids", expanding=True))
+    conditions = [*_matching(wanted, wanted.query), *_free(wanted)]
+    return sa.select(ResourceRow.id).where(mine, *conditions)
 
 
 @lru_cache(_KEPT)
 def count(wanted: Shape) -> sa.Select[int]:
     """Count what matches and is large enough, free or not."""
-    matching = sa.select(sa.func.count()).select_from(ResourceRow)
-    return matching.where(*_matching(wanted))
+    _, conditions = _along(wanted)
+    return sa.select(sa.func.count()).select_from(ResourceRow).where(*conditions)
 
 
-def _matching(wanted: Shape) -> list[sa.ColumnElement[bool]]:
+def _along(
+    wanted: Shape,
+) -> tuple[sa.SQLColumnExpression[int], list[sa.ColumnElement[bool]]]:
+    """Return the ids to go along, in the order of an index, and which of them match.
+
+    With an equality among what is asked that index has only those for which it holds.
+    """
+    first, rest = split(wanted.query)
+    if first is None:
+        return ResourceRow.id, _matching(wanted, rest)
+    found = aliased(ResourceProperty)
+    mine = [*equal(found, first), ResourceRow.id == found.resource_id]
+    return found.resource_id, [*mine, *_matching(wanted, rest)]
+
+
+def _matching(wanted: Shape, query: Query) -> list[sa.ColumnElement[bool]]:
     return [
         ResourceRow.type == wanted.resource_type,
         sa.true() if wanted.failing_too else ResourceRow.reservable.is_(True),
-        clause(wanted.query, ResourceRow.id),
+        clause(query, ResourceRow.id),
         *(capacity.can_hold(ResourceRow.id, name, amount) for name, amount in wanted.amounts),
     ]
 
 
-def _fitting(wanted: Shape) -> sa.Select[int]:
-    conditions = [*_matching(wanted), _nobody_has_it_all()]
+def _free(wanted: Shape) -> list[sa.ColumnElement[bool]]:
+    conditions = [_nobody_has_it_all()]
     if not wanted.amounts:
         conditions.append(_nobody_shares_it())
-    return sa.select(ResourceRow.id).where(*conditions)
+    return conditions
 
 
 def _nobody_has_it_all() -> sa.ColumnElement[bool]:

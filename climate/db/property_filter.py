@@ -5,6 +5,8 @@ condition is an EXISTS of its own, which is never NULL, so that ``not`` is plain
 compares by code point because of the collation of the column.
 """
 
+from collections.abc import Iterator
+
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import aliased
@@ -24,6 +26,7 @@ from climate.core.query import (
     Query,
 )
 from climate.db.tables import ResourceProperty
+from climate.db.types import HEAD
 
 ResourceId = sa.SQLColumnExpression[int]
 Condition = sa.ColumnElement[bool]
@@ -65,9 +68,44 @@ def clause(query: Query, resource_id: ResourceId) -> Condition:
             return sa.not_(clause(query.part, resource_id))
 
 
+def split(query: Query) -> tuple[Compare | None, Query]:
+    """Split off an equality, by which an index finds resources in the order of their ids.
+
+    Returns the first that must hold, None if there is none, and what else must hold.
+    """
+    demands = list(_demands(query))
+    for demand in demands:
+        if isinstance(demand, Compare) and demand.op == "==" and not _is_absence(demand):
+            demands.remove(demand)
+            return demand, And(tuple(demands)) if demands else Everything()
+    return None, query
+
+
+def equal(found: Property, query: Compare) -> list[Condition]:
+    """Return what makes ``found`` the property for which an equality that was split off holds."""
+    number, text = query.value.number, query.value.text
+    mine: Condition = found.name == query.name
+    if number is not None and query.kind != "text":
+        return [mine, found.number == number]
+    whole = [found.value == text] if len(text) >= HEAD else []
+    return [mine, found.head == text[:HEAD], *whole]
+
+
+def _demands(query: Query) -> Iterator[Query]:
+    if not isinstance(query, And):
+        yield query
+        return
+    for part in query.parts:
+        yield from _demands(part)
+
+
+def _is_absence(query: Compare) -> bool:
+    return query.value.is_null and query.kind == "either"
+
+
 def _compare(query: Compare, resource_id: ResourceId) -> Condition:
     found = aliased(ResourceProperty)
-    if query.value.is_null and query.kind == "either":
+    if _is_absence(query):
         present = _exists(found, query.name, resource_id, sa.true())
         return sa.not_(present) if query.op == "==" else present
     return _exists(found, query.name, resource_id, _holds(found, query))

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from climate.db.types import UtcDateTime
+from climate.db.types import HEAD_OF_VALUE, Code, Head, Id, Serial, UtcDateTime
 
 # Compares text by code point, trailing spaces included, as Python, PostgreSQL "C" and SQLite do.
 _MARIADB = {
@@ -21,12 +21,7 @@ _NAMING = {
     "fk": "%(table_name)s_%(column_0_N_name)s_fkey",
     "pk": "%(table_name)s_pkey",
 }
-
-
 _SHARED = sa.text("resource_class IS NOT NULL")
-Id = sa.String(36)
-Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
-Code = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 class Base(DeclarativeBase):
@@ -107,13 +102,19 @@ class ResourceProperty(Base):
     """One property of a resource, as text, and as a number where it is one."""
 
     __tablename__ = "resource_properties"
-    __table_args__ = (Index(None, "name", "number", "resource_id"), _MARIADB)
+    __table_args__ = (
+        Index(None, "name", "number", "resource_id"),
+        Index(None, "name", "head", "resource_id"),
+        _MARIADB,
+    )
 
     resource_id: Mapped[int] = mapped_column(
         ForeignKey("resources.id", ondelete="CASCADE"), primary_key=True
     )
     name: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
     value: Mapped[str] = mapped_column(Code)
+    # What an index can hold of it.
+    head: Mapped[str | None] = mapped_column(Head, HEAD_OF_VALUE)
     number: Mapped[float | None] = mapped_column(sa.Double)
     native: Mapped[bool]
 

@@ -7,6 +7,14 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
+Id = sa.String(36)
+Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+Code = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+# Of a text that may be long, so many characters are indexed.
+HEAD = 64
+Head = sa.String(HEAD).with_variant(sa.String(HEAD, collation="C"), "postgresql")
+HEAD_OF_VALUE = sa.Computed(f"substr(value, 1, {HEAD})", persisted=True)
+
 
 class UtcDateTime(sa.types.TypeDecorator[datetime]):
     """Aware UTC times with microseconds on every database."""

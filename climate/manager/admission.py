@@ -3,9 +3,10 @@
 Per requirement one statement finds candidates (rotated, so that parallel requests do not
 collide), for shares one more tells what is left of them, a pure function chooses, one statement
 locks what was chosen, and what was chosen is looked at again by statements that see what others
-have committed since. The schema's guard is the last word. The number of statements depends on
-neither hosts nor bookings: where a handful of candidates does not do, more are looked at in two
-steps.
+have committed since (PostgreSQL finds and locks whole resources in one statement, which also tells
+which ones need that second look). The schema's guard is the last word. The number of statements
+depends on neither hosts nor bookings: where a handful of candidates does not do, more are looked
+at in two steps.
 
 "Too few" is answered from committed bookings alone: resources that somebody else merely has
 locked count as candidates, and losing them means LostRace, so the transaction is run again.

@@ -49,8 +49,11 @@ def check_properties(
             continue
         resource_type = requirement.resource_type
         known = runtime.plugin(resource_type).native_properties
+        known |= runtime.defined.get(resource_type, frozenset())
         if not asked <= known:
-            known |= resources.property_names(session, resource_type)
+            defined = resources.property_names(session, resource_type)
+            runtime.defined[resource_type] = frozenset(defined)
+            known |= defined
             known |= resources.names_in_use(session, resource_type, asked - known)
             expressions.check_names(requirement.query, known)
 

@@ -18,7 +18,8 @@ from climate.wakeup import Wakeup
 class Runtime:
     """The collaborators of the use cases; ``rng`` only spreads parallel requests and retries.
 
-    Without an ``enforcer`` nobody outside is asked about leases.
+    Without an ``enforcer`` nobody outside is asked about leases. ``defined`` are the names of extra
+    properties by resource type, as far as they were seen: what is defined stays so.
     """
 
     database: Database
@@ -29,6 +30,12 @@ class Runtime:
     selection: Selection = field(default_factory=Selection)
     enforcer: Enforcer | None = None
     rng: random.Random = field(default_factory=random.Random)
+    defined: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Close what was opened; nothing may be at work any more."""
+        self.wakeup.close()
+        self.database.dispose()
 
     def preference(self) -> Preference:
         """Return what one request prefers."""

@@ -78,8 +78,9 @@ class Search:
         self._is_cut = True
         # With one wish for whole resources, the first that are found are those that it gets.
         self._locking = locking and len(wanted) == 1 and not (choosy or self._kept)
-        #: The candidates that are ours already.
+        #: The candidates that are ours already, and those of them that nobody changed meanwhile.
         self.locked: set[int] = set()
+        self._certain: set[int] = set()
         self.free: Free = {}
         self.look()
 
@@ -105,16 +106,14 @@ class Search:
         if want.kept and needs.layout is Layout.TOGETHER:
             # There or nowhere; and what fails may be kept, but no more of it taken.
             return sorted(allocations.still_free(self.session, needs, self.busy, want.kept))
-        found, locked = allocations.grab(
-            self.session,
-            needs,
-            self.busy,
-            limit=limit,
-            locking=want.maximum if self._locking else 0,
-            rotation=self._preference.rotation,
-        )
-        self.locked |= locked
-        return found
+        rotation = self._preference.rotation
+        where = (self.session, needs, self.busy)
+        if not self._locking:
+            return allocations.candidates(*where, limit=limit, rotation=rotation)
+        grabbed = allocations.grab(*where, limit=limit, count=want.maximum, rotation=rotation)
+        self.locked.update(grabbed.locked)
+        self._certain.update(set(grabbed.locked) - set(grabbed.changed))
+        return list(grabbed.found)
 
     def _select(self, selection: Selection) -> None:
         """Leave out what the operator's filters do, and order the rest by the weighers."""
@@ -134,6 +133,8 @@ class Search:
 
     def is_still_there(self, want: Wanted, units: Units) -> bool:
         """Tell whether nobody else has meanwhile what was chosen for ``want``."""
+        if units.keys() <= self._certain:
+            return True
         there = allocations.still_free(self.session, want.requirement, self.busy, units)
         return there == set(units)
 

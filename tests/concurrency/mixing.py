@@ -38,7 +38,7 @@ def at_work(url: str) -> Iterator[Runtime]:
     runtime = kinds.make_runtime(url, ManualClock(NOON))
     wait_for_all()
     yield runtime
-    runtime.database.dispose()
+    runtime.close()
 
 
 def mix(number: int, url: str, count: int, removed: str = "") -> Outcomes:

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.orm import Session
 
+from climate.db import allocations
+from climate.db.allocations import Grabbed
 from tests.concurrency.crowd import SIZE, Crowd, at_work, wait_for_all
 from tests.service import Story, host_reservation
 
@@ -123,6 +126,24 @@ def test_no_lease_gets_a_host_that_is_removed_meanwhile(
         if leases:
             here.ok("DELETE", f"{LEASES}/{leases[0]['id']}")
             here.ok("DELETE", f"{HOSTS}/{host}")
+
+
+@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+def test_a_host_that_changed_while_it_was_looked_for_is_looked_at_again(
+    here: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = here.ok("POST", HOSTS, {"name": "sim-1", "gpu": "yes"})["host"]["id"]
+
+    def grab_late(session: Session, *needs: Any, count: int, **options: Any) -> Grabbed:
+        found = allocations.candidates(session, *needs, **options)
+        here.ok("PUT", f"{HOSTS}/{host}", {"gpu": "no"})
+        locked = allocations.lock(session, found, wait=False)
+        return Grabbed(found, locked, changed=locked)
+
+    monkeypatch.setattr(allocations, "grab", grab_late)
+    wanted = host_reservation(resource_properties='["==", "$gpu", "yes"]')
+    answer = here.call("POST", LEASES, here.lease_body(reservations=[wanted]))
+    assert answer.status_code == 409, answer.get_data(as_text=True)
 
 
 @pytest.mark.slow

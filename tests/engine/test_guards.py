@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session
 from climate.clock import ManualClock
 from climate.core.errors import ClimateError
 from climate.db import allocations, engine
+from climate.db.allocations import Grabbed
 from climate.db.engine import Database
 from climate.manager import leases, reallocation
 from climate.manager.runtime import Runtime
@@ -112,15 +113,13 @@ def rival_at(
     thread.join()
 
 
-def _found_only(*arguments: Any, locking: int, **options: Any) -> tuple[list[int], set[int]]:
-    return allocations.candidates(*arguments, **options), set()
+def _found_only(*arguments: Any, count: int, **options: Any) -> Grabbed:
+    return Grabbed(allocations.candidates(*arguments, **options))
 
 
-def _found_and_said_to_be_locked(
-    *arguments: Any, locking: int, **options: Any
-) -> tuple[list[int], set[int]]:
+def _found_and_said_to_be_locked(*arguments: Any, count: int, **options: Any) -> Grabbed:
     found = allocations.candidates(*arguments, **options)
-    return found, set(found[:locking])
+    return Grabbed(found, locked=found[:count], changed=found)
 
 
 def _then(admit: Callable[..., Any], come: Callable[[], None]) -> Callable[..., Any]:
@@ -179,8 +178,8 @@ def clash(url: str, case: Clash, removed: str, where: str) -> tuple[int, list[st
         with rival_at(where, patched, theirs, _SHORT if waits else _LONG):
             request(mine, case.ours)
     wrong = violations(rows.dump(mine.database), NOON)
-    mine.database.dispose()
-    other.database.dispose()
+    mine.close()
+    other.close()
     return len(served), wrong
 
 

@@ -32,7 +32,7 @@ def runtime(database_url: str, clock: ManualClock) -> Iterator[Runtime]:
     made = kinds.make_runtime(database_url, clock, cleaning=timedelta(minutes=5))
     kinds.register(made.database, [kinds.host(), kinds.host()])
     yield made
-    made.database.dispose()
+    made.close()
 
 
 def units(runtime: Runtime, lease: Lease) -> list[int]:

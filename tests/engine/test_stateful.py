@@ -421,4 +421,4 @@ def test_the_engine_decides_as_the_model_does(
         )
     finally:
         sys.stdout.write(f"{dict(fields['seen'])}\n")
-        runtime.database.dispose()
+        runtime.close()

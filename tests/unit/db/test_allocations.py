@@ -1,6 +1,8 @@
 """Which resources are free: the probe against a look at every booking."""
 
 import datetime as dt
+import threading
+import time
 
 import pytest
 import sqlalchemy as sa
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from climate.core.query import Everything
 from climate.core.requirement import Requirement
 from climate.core.window import Window
-from climate.db import allocations
+from climate.db import allocations, fitting
 from climate.db.engine import Database
 from climate.db.tables import AllocationRow, ResourceRow
 from tests.conftest import NOON
@@ -137,18 +139,69 @@ def test_a_host_that_somebody_else_has_locked_is_a_candidate_and_not_ours(
 
 
 @pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
-def test_candidates_are_found_and_locked_at_once_but_for_those_that_others_have(
-    database: Database, hosts: list[int]
+@pytest.mark.parametrize(("count", "others"), [(2, []), (3, [1])])
+@pytest.mark.parametrize("rotation", [0.0, 0.5, 0.99])
+def test_hosts_are_found_and_locked_at_once_but_for_those_that_others_have(
+    database: Database, hosts: list[int], count: int, others: list[int], rotation: float
 ) -> None:
+    hosts = hosts[:3]
+    with database.engine.begin() as connection:
+        rest = sa.update(ResourceRow).where(ResourceRow.id.not_in(hosts))
+        connection.execute(rest.values(reservable=False))
     with database.engine.connect() as other:
-        query = sa.select(ResourceRow.id).where(ResourceRow.id == hosts[1]).with_for_update()
-        other.execute(query)
-        found, mine = database.write(
+        other.execute(sa.select(ResourceRow.id).where(ResourceRow.id == hosts[1]).with_for_update())
+        grabbed = database.write(
             lambda session: allocations.grab(
-                session, HOSTS, _window(0, 1), limit=12, locking=2, rotation=0.0
+                session, HOSTS, _window(0, 1), limit=12, count=count, rotation=rotation
             )
         )
-    assert set(found) == set(hosts)
-    assert set(found[:2]) == mine
-    assert len(mine) == 2
-    assert hosts[1] not in mine
+    assert set(grabbed.locked) == {hosts[0], hosts[2]}
+    # Somebody else's comes last, and only if ours are too few.
+    assert set(grabbed.found[:2]) == set(grabbed.locked)
+    assert grabbed.found[2:] == [hosts[number] for number in others]
+    assert list(grabbed.changed) == []
+
+
+def _in_service(*, reservable: bool) -> sa.Update:
+    return sa.update(ResourceRow).values(reservable=reservable)
+
+
+@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+@pytest.mark.parametrize(
+    ("meanwhile", "still"),
+    [
+        (_in_service(reservable=True), True),
+        (_in_service(reservable=False), False),
+        (sa.delete(ResourceRow), False),
+    ],
+)
+def test_a_host_that_somebody_changes_while_hosts_are_looked_for_is_told_or_left_out(
+    database: Database,
+    hosts: list[int],
+    meanwhile: sa.Update | sa.Delete,
+    still: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The statement sees hosts as they were when it began, and is made to take its time here."""
+    first = hosts[0]
+    slow = sa.select(sa.func.pg_sleep(1.0)).scalar_subquery().is_not(None)
+    fit = fitting._free
+    monkeypatch.setattr(fitting, "_free", lambda wanted: [slow, *fit(wanted)])
+    statement = fitting.first_locked.__wrapped__(fitting.shape(HOSTS))
+
+    def change() -> None:
+        time.sleep(0.4)
+        with database.engine.begin() as connection:
+            connection.execute(meanwhile.where(ResourceRow.id == first))
+
+    rival = threading.Thread(target=change)
+    rival.start()
+    monkeypatch.setattr(fitting, "first_locked", lambda _: statement)
+    grabbed = database.write(
+        lambda session: allocations.grab(
+            session, HOSTS, _window(0, 1), limit=12, count=2, rotation=0.0
+        )
+    )
+    rival.join()
+    assert list(grabbed.changed) == ([first] if still else [])
+    assert list(grabbed.locked) == (hosts[:2] if still else hosts[1:3])
