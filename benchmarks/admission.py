@@ -5,7 +5,8 @@ Prints one JSON object a line for each calendar, number of clients and case:
 * ``spread``: one to three hosts in windows all over a calendar in which hosts are free 45 % of
   the time, half of the requests with a property that a third of the hosts have.
 * ``http``: the same over HTTP; ``ratio_to_bare`` compares it with a Flask and marshmallow POST
-  that commits one row, by the same server in the same run.
+  that commits one row, by the same server in the same run; ``memory_mib`` is what the API's
+  process holds after that.
 * ``instance``: the same, but shares of the hosts.
 * ``hotspot``: all clients want one of the same (up to 1,000) hosts for the same window, until
   none is ``free``.
@@ -64,7 +65,7 @@ class Bench:
         before, raw = latest(self.database), self.raw(clients)
         told: dict[str, Any] = {}
         if case == "http":
-            outcome, told["ratio_to_bare"] = self._over_http(clients, seed)
+            outcome, told = self._over_http(clients, seed)
         else:
             limit = self._limit(case, clients)
             outcome = run(tasks.ask, clients, limit, self.url, case, self.book, seed)
@@ -99,7 +100,7 @@ class Bench:
         most = math.inf if case == "full" else max(50, self.book.bookings / 20 / clients)
         return Limit(self.seconds, most)
 
-    def _over_http(self, clients: int, seed: int) -> tuple[Outcome, float]:
+    def _over_http(self, clients: int, seed: int) -> tuple[Outcome, dict[str, Any]]:
         limit = self._limit("http", clients)
         arguments = ("/v1/leases", self.book, seed)
         bare = []
@@ -107,12 +108,14 @@ class Bench:
             servers.serving(servers.bare, self.url) as plain,
             servers.serving(servers.api, self.url) as real,
         ):
-            for port in (plain, real):  # the first requests find nothing prepared
-                run(tasks.post, clients, Limit(1.0, 30), port, *arguments)
-            bare.append(run(tasks.post, clients, limit, plain, *arguments).per_second)
-            outcome = run(tasks.post, clients, limit, real, *arguments)
-            bare.append(run(tasks.post, clients, limit, plain, *arguments).per_second)
-        return outcome, round(outcome.per_second / (sum(bare) / 2), 3)
+            for server in (plain, real):  # the first requests find nothing prepared
+                run(tasks.post, clients, Limit(1.0, 30), server.port, *arguments)
+            bare.append(run(tasks.post, clients, limit, plain.port, *arguments).per_second)
+            outcome = run(tasks.post, clients, limit, real.port, *arguments)
+            bare.append(run(tasks.post, clients, limit, plain.port, *arguments).per_second)
+            memory = real.memory_mib
+        ratio = outcome.per_second / (sum(bare) / 2)
+        return outcome, {"ratio_to_bare": round(ratio, 3), "memory_mib": memory}
 
 
 def main() -> None:

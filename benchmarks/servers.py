@@ -1,9 +1,12 @@
 """The API as it is served, and next to it the least that could be called one."""
 
+import logging
 import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -50,19 +53,38 @@ def api(url: str) -> Flask:
     return service.make_api(conf, service.make_checked_runtime(conf))
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A process that serves at ``port`` of this machine."""
+
+    port: int
+    pid: int
+
+    @property
+    def memory_mib(self) -> float | None:
+        """Return what the process holds in memory now, where Linux tells it."""
+        status = Path(f"/proc/{self.pid}/status")
+        if not status.exists():
+            return None
+        [held] = [line for line in status.read_text().splitlines() if line.startswith("VmRSS")]
+        return round(int(held.split()[1]) / 1024, 1)
+
+
 @contextmanager
-def serving(make: Any, url: str) -> Iterator[int]:  # noqa: ANN401 - one of the above
-    """Serve in a process of its own; yield the port."""
+def serving(make: Any, url: str) -> Iterator[Server]:  # noqa: ANN401 - one of the above
+    """Serve in a process of its own."""
     ours, theirs = _SPAWN.Pipe()
     process = _SPAWN.Process(target=_serve, args=(theirs, make, url), daemon=True)
     process.start()
     assert ours.poll(_PATIENCE), "the server does not start"
-    yield ours.recv()
+    assert process.pid is not None
+    yield Server(ours.recv(), process.pid)
     process.terminate()
     process.join(_PATIENCE)
 
 
 def _serve(pipe: Any, make: Any, url: str) -> None:  # noqa: ANN401
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a queue is what is wanted
     server: Any = waitress.create_server(make(url), host="127.0.0.1", port=0, threads=8)
     service.settle()
     pipe.send(server.effective_port)

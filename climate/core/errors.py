@@ -146,6 +146,13 @@ class UnsupportedMediaType(ClimateError):
     status = 415
 
 
+class RequestUnderWay(ClimateError):
+    """The same request was sent before, and is not decided yet."""
+
+    code = "request_under_way"
+    status = 409
+
+
 class IdempotencyKeyReused(ClimateError):
     """The key stands for another request that was carried out before."""
 

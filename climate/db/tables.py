@@ -7,21 +7,14 @@ import sqlalchemy as sa
 from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from climate.db.types import HEAD_OF_VALUE, Code, Head, Id, Serial, UtcDateTime
+from climate.db.types import HEAD_OF_VALUE, MARIADB, Code, Head, Id, Serial, UtcDateTime
 
-# Compares text by code point, trailing spaces included, as Python, PostgreSQL "C" and SQLite do.
-_MARIADB = {
-    "mysql_engine": "InnoDB",
-    "mysql_charset": "utf8mb4",
-    "mysql_collate": "utf8mb4_nopad_bin",
-}
 _NAMING = {
     "ix": "%(table_name)s_%(column_0_N_name)s",
     "uq": "%(table_name)s_%(column_0_N_name)s_key",
     "fk": "%(table_name)s_%(column_0_N_name)s_fkey",
     "pk": "%(table_name)s_pkey",
 }
-_SHARED = sa.text("resource_class IS NOT NULL")
 
 
 class Base(DeclarativeBase):
@@ -46,7 +39,7 @@ class LeaseRow(Base):
         # What an owner has and had, for its limits.
         Index(None, "project_id", "end_at"),
         Index(None, "user_id", "end_at"),
-        _MARIADB,
+        MARIADB,
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True)
@@ -66,7 +59,7 @@ class ReservationRow(Base):
     """What a lease holds of one resource type."""
 
     __tablename__ = "reservations"
-    __table_args__ = (Index(None, "lease_id"), _MARIADB)
+    __table_args__ = (Index(None, "lease_id"), MARIADB)
 
     id: Mapped[str] = mapped_column(Id, primary_key=True)
     lease_id: Mapped[str] = mapped_column(ForeignKey("leases.id", ondelete="CASCADE"))
@@ -87,7 +80,7 @@ class ResourceRow(Base):
     __tablename__ = "resources"
     __table_args__ = (
         UniqueConstraint("type", "external_id"),
-        {**_MARIADB, "sqlite_autoincrement": True},
+        {**MARIADB, "sqlite_autoincrement": True},
     )
 
     id: Mapped[int] = mapped_column(Serial, primary_key=True)
@@ -105,7 +98,7 @@ class ResourceProperty(Base):
     __table_args__ = (
         Index(None, "name", "number", "resource_id"),
         Index(None, "name", "head", "resource_id"),
-        _MARIADB,
+        MARIADB,
     )
 
     resource_id: Mapped[int] = mapped_column(
@@ -123,7 +116,7 @@ class PropertyRow(Base):
     """The name of an extra capability, and whether ordinary listings show it."""
 
     __tablename__ = "properties"
-    __table_args__ = (UniqueConstraint("resource_type", "name"), _MARIADB)
+    __table_args__ = (UniqueConstraint("resource_type", "name"), MARIADB)
 
     id: Mapped[str] = mapped_column(Id, primary_key=True)
     resource_type: Mapped[str] = mapped_column(sa.String(64))
@@ -140,7 +133,7 @@ class InventoryRow(Base):
     """
 
     __tablename__ = "inventories"
-    __table_args__ = (_MARIADB,)
+    __table_args__ = (MARIADB,)
 
     resource_id: Mapped[int] = mapped_column(
         ForeignKey("resources.id", ondelete="CASCADE"), primary_key=True
@@ -166,9 +159,14 @@ class AllocationRow(Base):
         # The probe "who was the last to start before my end?" is one descent of this index.
         Index("allocations_probe", "whole_id", "start_at", "busy_until"),
         # Of what is shared, what was over long ago is not looked at; whole bookings never are.
-        Index("allocations_shares", "resource_id", "busy_until", postgresql_where=_SHARED),
+        Index(
+            "allocations_shares",
+            "resource_id",
+            "busy_until",
+            postgresql_where=sa.text("resource_class IS NOT NULL"),
+        ),
         Index(None, "reservation_id"),
-        _MARIADB,
+        MARIADB,
     )
 
     id: Mapped[int] = mapped_column(Serial, primary_key=True)
@@ -200,7 +198,7 @@ class EventRow(Base):
         # it, and other managers see an empty queue.
         Index(None, "status", "run_at", "rank", "id"),
         Index(None, "lease_id", "kind"),
-        _MARIADB,
+        MARIADB,
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True)
@@ -223,7 +221,7 @@ class LimitRow(Base):
     """The limits of a project's or a user's own, by name; locked while its use is counted."""
 
     __tablename__ = "limits"
-    __table_args__ = (_MARIADB,)
+    __table_args__ = (MARIADB,)
 
     scope: Mapped[str] = mapped_column(sa.String(16), primary_key=True)
     owner_id: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
@@ -238,7 +236,7 @@ class PastUseRow(Base):
         Index(None, "project_id", "end_at"),
         Index(None, "user_id", "end_at"),
         Index(None, "end_at"),
-        _MARIADB,
+        MARIADB,
     )
 
     id: Mapped[int] = mapped_column(Serial, primary_key=True)
@@ -260,7 +258,7 @@ class OutboxRow(Base):
     __table_args__ = (
         Index(None, "published_at", "seq"),
         UniqueConstraint("seq"),
-        {**_MARIADB, "sqlite_autoincrement": True},
+        {**MARIADB, "sqlite_autoincrement": True},
     )
 
     id: Mapped[int] = mapped_column(Serial, primary_key=True)
@@ -278,7 +276,7 @@ class RelayRow(Base):
     """The relay's turn: who publishes, until when, and the last ``seq`` that was given."""
 
     __tablename__ = "relay"
-    __table_args__ = (_MARIADB,)
+    __table_args__ = (MARIADB,)
 
     id: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
     last_seq: Mapped[int] = mapped_column(sa.BigInteger)
@@ -287,10 +285,10 @@ class RelayRow(Base):
 
 
 class IdempotencyKeyRow(Base):
-    """A request that was carried out under a key of its sender's, and what was answered."""
+    """A request under a key of its sender's: what was answered, or the lease held meanwhile."""
 
     __tablename__ = "idempotency_keys"
-    __table_args__ = (Index(None, "created_at"), _MARIADB)
+    __table_args__ = (Index(None, "created_at"), MARIADB)
 
     project_id: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
     user_id: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
@@ -298,3 +296,4 @@ class IdempotencyKeyRow(Base):
     fingerprint: Mapped[str] = mapped_column(sa.String(64))
     answer: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
+    held_id: Mapped[str | None] = mapped_column(Id)

@@ -1,4 +1,4 @@
-"""Column types that are the same on every database."""
+"""Column types, and what tables need, to be the same on every database."""
 
 from datetime import UTC, datetime
 
@@ -7,6 +7,12 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeEngine
 
+# Compares text by code point, trailing spaces included, as Python, PostgreSQL "C" and SQLite do.
+MARIADB = {
+    "mysql_engine": "InnoDB",
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_nopad_bin",
+}
 Id = sa.String(36)
 Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 Code = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")

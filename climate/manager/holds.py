@@ -17,12 +17,11 @@ from climate.core.enforcement import lease_body
 from climate.core.errors import (
     EnforcementDenied,
     EnforcementUnavailable,
-    IdempotencyKeyReused,
     NotFound,
 )
 from climate.core.lease import Event, Lease
 from climate.core.lifecycle import EventStatus, LeaseStatus
-from climate.core.once import AlreadyAnswered, Once
+from climate.core.once import Once
 from climate.db import events, idempotency, leases, outbox
 from climate.enforcement import Enforcer
 from climate.manager.announcements import resources_of
@@ -46,7 +45,8 @@ def shown(lease: Lease) -> Lease:
 def settle(runtime: Runtime, enforcer: Enforcer, lease: Lease, once: Once | None = None) -> None:
     """Ask about a lease that is held, and make it what it is to be, or release it.
 
-    Raises EnforcementDenied, EnforcementUnavailable, AlreadyAnswered, IdempotencyKeyReused.
+    ``once`` is the request, whose key was claimed with the lease. Raises EnforcementDenied,
+    EnforcementUnavailable.
     """
     now = runtime.clock.now()
     with runtime.database.read() as session:
@@ -59,17 +59,11 @@ def settle(runtime: Runtime, enforcer: Enforcer, lease: Lease, once: Once | None
     except EnforcementUnavailable:
         runtime.database.write(lambda session: _take_back(runtime, session, lease.id))
         raise
-    try:
-        runtime.database.write(lambda session: _confirm(session, lease, now, once))
-    except (AlreadyAnswered, IdempotencyKeyReused):
-        runtime.database.write(lambda session: _take_back(runtime, session, lease.id))
-        raise
+    runtime.database.write(lambda session: _confirm(session, lease, now, once))
 
 
 def _confirm(session: Session, lease: Lease, now: datetime, once: Once | None) -> None:
     """Store the lease as it was asked for."""
-    if once is not None:
-        idempotency.claim(session, once, now)
     present = _held(session, lease.id)
     if present is None:
         raise EnforcementUnavailable(

@@ -80,7 +80,8 @@ def create(
     """Admit a lease and return it; ``once`` however often it is asked for.
 
     Raises InvalidDate, InvalidQuery, UnsupportedResourceType, NotEnoughResources, LimitExceeded,
-    Contention, EnforcementDenied, EnforcementUnavailable, AlreadyAnswered, IdempotencyKeyReused.
+    Contention, EnforcementDenied, EnforcementUnavailable, AlreadyAnswered, IdempotencyKeyReused,
+    RequestUnderWay.
     """
     now = runtime.clock.now()
     lease = _draft(owner, request, runtime.settings, now)
@@ -89,8 +90,8 @@ def create(
     stored = holds.held(lease, release) if enforcer else lease
 
     def work(session: Session) -> None:
-        if once is not None and enforcer is None:
-            idempotency.claim(session, once, now)
+        if once is not None:
+            idempotency.claim(session, once, now, lease.id if enforcer else None)
         limit = limits.guard(session, runtime.settings.limits, lease, owner.roles)
         limit.check_dates(None, lease.window, now)
         told = () if enforcer else (outbox.rows("lease.create", wire.payload(lease), now),)
@@ -123,7 +124,7 @@ def _book(runtime: Runtime, session: Session, lease: Lease, now: datetime, *told
 
 
 def recall(runtime: Runtime, once: Once) -> None:
-    """Return if the request is new; raises AlreadyAnswered, IdempotencyKeyReused."""
+    """Return if the request is new; raises what ``create`` does if it is not."""
     with runtime.database.read() as session:
         idempotency.look(session, once)
 

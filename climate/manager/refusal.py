@@ -1,8 +1,9 @@
 """Why a lease was refused, and what would be admitted instead.
 
-Looked at after the refusal and outside its transaction, on a sample of the resources that match:
-the explanation must not cost more than the refusal. Own leases in the way are named, of others
-only the times are told.
+Looked at after the refusal, on a sample of the resources that match: the explanation must not cost
+more than the refusal. For a new lease that is outside the transaction; for a change within it,
+where what the lease had is given up already. Own leases in the way are named, of others only the
+times are told.
 """
 
 from collections.abc import Sequence

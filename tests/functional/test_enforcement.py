@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from werkzeug.test import TestResponse
 
 from climate.config import Misconfigured
 from climate.enforcement import Enforcer
@@ -15,7 +16,7 @@ from tests.concurrency.crowd import at_work
 from tests.conftest import MakeStory
 from tests.enforcement import Answer, EnforcementService, no
 from tests.rows import dump
-from tests.service import Story, host_reservation
+from tests.service import Story, host_reservation, hosts
 
 HOUR = 60
 CREATE, UPDATE, ON_END = "/check-create", "/check-update", "/on-end"
@@ -161,6 +162,27 @@ class TestCreate:
         }
         assert story.run() > 0
         assert story.lease(lease["id"])["status"] == "ACTIVE"
+
+    def test_the_same_request_under_a_key_is_not_decided_before_the_first(
+        self, story: Story, outside: EnforcementService
+    ) -> None:
+        body = story.asking(reservations=[hosts(4, 4)])
+        found: list[tuple[int, str]] = []
+
+        def send() -> TestResponse:
+            return story.call("POST", "/v2/leases", body, headers={"Idempotency-Key": "key-1"})
+
+        def meanwhile() -> None:
+            answer = send()
+            found.append((answer.status_code, answer.get_json()["code"]))
+
+        outside.answers = [Answer(wait=meanwhile, status=403), Answer(wait=meanwhile)]
+        assert send().status_code == 403
+        made = send()
+        assert found == [(409, "request_under_way")] * 2
+        assert made.status_code == 201
+        assert send().get_data() == made.get_data()
+        assert len(outside.asked) == 2
 
     def test_what_is_held_counts_for_limits(
         self, enforced: Make, outside: EnforcementService

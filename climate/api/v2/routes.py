@@ -29,6 +29,7 @@ from climate.core.errors import (
     InvalidInput,
     NotFound,
     PreconditionFailed,
+    RequestUnderWay,
     Unauthenticated,
     UnsupportedMediaType,
 )
@@ -89,7 +90,7 @@ ROUTES = [
         headers=("Idempotency-Key",),
         gives=("ETag", "Location"),
         answers={201: schemas.Lease},
-        refusals=(*_CALLER, *_BODY, Conflict, IdempotencyKeyReused, Contention),
+        refusals=(*_CALLER, *_BODY, Conflict, RequestUnderWay, IdempotencyKeyReused, Contention),
     ),
     Route(
         method="GET",

@@ -53,10 +53,12 @@ def _in_its_own_words(database: Database) -> list[str]:
             rows = list(connection.exec_driver_sql(_CATALOG[database.dialect]).scalars())
     if database.dialect == "postgresql":
         return sorted(rows)
-    lines = [f"{row.split('(')[0]}: {line}" for row in rows for line in row.splitlines()]
+    lines = [f"{row.split('(')[0]}: {line}" for row in rows for line in re.split(_NEXT_LINE, row)]
     return sorted(re.sub(r"\s+", " ", line).rstrip(", ") for line in lines)
 
 
+# A column that SQLite added later stands in the line of the one before it.
+_NEXT_LINE = r"\n|, (?=\w+ [A-Z])"
 _CATALOG = {
     "sqlite": "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'alembic%%'",
     "postgresql": """

@@ -1,0 +1,19 @@
+"""The lease that is held for a request that is not decided yet."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Migrate up."""
+    op.add_column("idempotency_keys", sa.Column("held_id", sa.String(36), nullable=True))
+
+
+def downgrade() -> None:
+    """Migrate down."""
+    op.drop_column("idempotency_keys", "held_id")
