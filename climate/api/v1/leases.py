@@ -1,17 +1,18 @@
 """``/v1/leases``."""
 
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from marshmallow import Schema, ValidationError
 
 from climate.api.call import Call
 from climate.api.v1.schemas import (
+    LEASE_CREATE,
+    LEASE_UPDATE,
     NOW,
-    LeaseCreate,
-    LeaseUpdate,
-    ReservationId,
-    ReservationType,
+    RESERVATION_ID,
+    RESERVATION_TYPE,
 )
 from climate.core import wire
 from climate.core.change import Change
@@ -33,7 +34,7 @@ def index(call: Call) -> tuple[Any, int]:
 
 def create(call: Call) -> tuple[Any, int]:
     """Make a lease."""
-    data = LeaseCreate().load(call.body())
+    data = LEASE_CREATE.load(call.body())
     request = LeaseRequest(
         name=data["name"],
         start=_moment(call, data["start_date"]),
@@ -57,7 +58,7 @@ def show(call: Call, lease_id: str) -> tuple[Any, int]:
 def update(call: Call, lease_id: str) -> tuple[Any, int]:
     """Change a lease."""
     call.require("leases:put", _visible(call, lease_id).project_id)
-    data = LeaseUpdate().load(call.body())
+    data = LEASE_UPDATE.load(call.body())
     change = LeaseChange(
         name=data.get("name"),
         dates=Change(
@@ -102,15 +103,20 @@ def _moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - N
 
 def _reservation(call: Call, asked: dict[str, Any], number: int) -> ReservationRequest:
     """Have the plugin of its type check a reservation."""
-    resource_type = _load(ReservationType(), asked, number)["resource_type"]
-    schema = call.runtime.plugin(resource_type).schema
-    params = _load(schema(), asked, number)
+    resource_type = _load(RESERVATION_TYPE, asked, number)["resource_type"]
+    params = _load(_made(call.runtime.plugin(resource_type).schema), asked, number)
     return ReservationRequest(resource_type=resource_type, params=params)
 
 
 def _reservation_change(asked: dict[str, Any], number: int) -> ReservationChange:
-    data = _load(ReservationId(), asked, number)
+    data = _load(RESERVATION_ID, asked, number)
     return ReservationChange(id=data["id"], resource_type=data["resource_type"], params=asked)
+
+
+@cache
+def _made(schema: type[Schema]) -> Schema:
+    """Return the plugin's schema: to make one takes longer than to use it."""
+    return schema()
 
 
 def _load(schema: Schema, asked: dict[str, Any], number: int) -> Any:  # noqa: ANN401

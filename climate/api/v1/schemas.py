@@ -141,3 +141,7 @@ class Capabilities:
                     f" {_VALUE} characters"
                 )
         return {key: str(value) for key, value in data.items()}
+
+
+LEASE_CREATE, LEASE_UPDATE = LeaseCreate(), LeaseUpdate()
+RESERVATION_TYPE, RESERVATION_ID = ReservationType(), ReservationId()
