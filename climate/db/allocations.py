@@ -205,12 +205,13 @@ def find_all(
     lease_id: str | None = None,
     reservation_id: str | None = None,
 ) -> list[Allocation]:
-    """Return allocations of leases, by resource and start (one statement)."""
+    """Return who has which resource, or shares of it, by resource and start (one statement)."""
     query = (
         sa.select(AllocationRow, LeaseRow.id, LeaseRow.start_at, LeaseRow.end_at)
+        .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
         .join(ReservationRow, ReservationRow.id == AllocationRow.reservation_id)
         .join(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
-        .where(ReservationRow.resource_type == resource_type)
+        .where(ResourceRow.type == resource_type)
         .order_by(AllocationRow.resource_id, AllocationRow.start_at)
     )
     if ending_after is not None:
@@ -222,7 +223,7 @@ def find_all(
     ):
         if wanted is not None:
             query = query.where(column == wanted)
-    return [
+    found = (
         Allocation(
             resource_id=row.resource_id,
             reservation_id=str(row.reservation_id),
@@ -231,7 +232,8 @@ def find_all(
             busy_until=row.busy_until,
         )
         for row, lease, start, end in session.execute(query)
-    ]
+    )
+    return list(dict.fromkeys(found))  # there is a row for each class of a share
 
 
 def params_on(session: Session, resource_id: int) -> list[dict[str, Any]]:

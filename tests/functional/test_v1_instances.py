@@ -172,6 +172,14 @@ def test_two_that_share_a_host_do_not_wait_for_each_other(story: Story) -> None:
     assert story.lease(second["id"])["status"] == "ACTIVE"
 
 
+def test_operators_see_who_shares_a_host(story: Story) -> None:
+    there = instances(2, resource_properties='["==", "$hypervisor_hostname", "sim-1"]')
+    lease = story.reserve(reservations=[there])
+    found = story.ok("GET", "/v1/os-hosts/allocations")["allocations"]
+    shown = {one["resource_id"]: [r["lease_id"] for r in one["reservations"]] for one in found}
+    assert shown == {"1": [lease["id"]], "2": [], "3": [], "4": []}
+
+
 def test_a_host_that_fails_is_replaced_with_all_that_was_on_it(story: Story) -> None:
     lease = story.reserve(30, 90, reservations=[instances(3, affinity=True)])
     resource = next(iter(_held(story, lease)))
