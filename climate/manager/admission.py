@@ -12,7 +12,8 @@ at in two steps.
 locked count as candidates, and losing them means LostRace, so the transaction is run again.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
@@ -50,11 +51,16 @@ def admit(
     return {want.reservation_id: units for want, units in zip(wanted, chosen, strict=True)}
 
 
-class Shortage(NotEnoughResources):
-    """Too little of what ``wanted[index]`` asks for, or (None) only of all of it at once.
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """Resources that it must be, as they are in use, and whether all could stay over a window."""
 
-    ``held`` are the resources that it must be, because they are in use.
-    """
+    ids: Collection[int]
+    could_stay: Callable[[Window], bool]
+
+
+class Shortage(NotEnoughResources):
+    """Too little of what ``wanted[index]`` asks for, or (None) only of all of it at once."""
 
     def __init__(
         self,
@@ -62,14 +68,14 @@ class Shortage(NotEnoughResources):
         wanted: Sequence[Wanted],
         index: int | None,
         details: Mapping[str, int],
-        held: Collection[int] = (),
+        in_use: InUse | None = None,
     ) -> None:
         """Keep what was wanted, for whoever explains the refusal."""
         missing = details["asked"] - details["free"] if details else None
         super().__init__(message, {"reservation": index, **details, "missing": missing})
         self.wanted = wanted
         self.index = index
-        self.held = tuple(held)
+        self.in_use = in_use
 
 
 def would_admit(

@@ -7,6 +7,7 @@ count against it, and what it keeps or gains is taken anew. If that fails, all o
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy.orm import Session
 
@@ -20,7 +21,7 @@ from climate.core.window import Window
 from climate.db import allocations, capacity
 from climate.db.allocations import Held
 from climate.db.engine import LostRace, is_patient
-from climate.manager.admission import Shortage, admit, allocation_rows, rows
+from climate.manager.admission import InUse, Shortage, admit, allocation_rows, rows
 from climate.manager.requests import check_properties, requirement_of, taken_window
 from climate.manager.runtime import Runtime
 from climate.manager.search import Search, Wanted
@@ -143,7 +144,8 @@ def _wanted(
         fitting = allocations.still_free(session, needs, busy, has, failing_too=started)
         kept = _kept(needs, {one: count for one, count in has.items() if one in fitting}, left)
         if started and sum(kept.values()) < sum(has.values()):
-            raise _still_in_use(id_, needs, has, sum(kept.values()))
+            in_use = InUse(has, partial(_could_stay, session, requirements, units))
+            raise _still_in_use(id_, needs, has, sum(kept.values()), in_use)
         want = Wanted(reservation_id=id_, requirement=needs, kept=kept)
         found.append(want if id_ in growing else _no_more(want))
     return found
@@ -168,17 +170,31 @@ def _no_more(want: Wanted) -> Wanted:
     return replace(want, requirement=replace(want.requirement, maximum=maximum))
 
 
-def _still_in_use(id_: str, needs: Requirement, has: Units, kept: int) -> Shortage:
+def _could_stay(
+    session: Session,
+    requirements: Mapping[str, Requirement],
+    units: Mapping[str, Units],
+    busy: Window,
+) -> bool:
+    """Tell whether reservations that have started could keep all they have over ``busy``."""
+    try:
+        _wanted(session, requirements, units, busy, (), started=True)
+    except Shortage:
+        return False
+    return True
+
+
+def _still_in_use(id_: str, needs: Requirement, has: Units, kept: int, in_use: InUse) -> Shortage:
     held = sum(has.values())
-    in_use = replace(needs, minimum=held, maximum=held)
+    all_ = replace(needs, minimum=held, maximum=held)
     return Shortage(
         f"Not enough hosts available: reservation {id_} is in use with {held} hosts,"
         f" of which it could keep only {kept} (the others are booked by somebody else then,"
         " do not match, or are more than max)",
-        [Wanted(reservation_id=id_, requirement=in_use)],
+        [Wanted(reservation_id=id_, requirement=all_)],
         0,
         {"asked": held, "matching": held, "free": kept},
-        has,
+        in_use,
     )
 
 

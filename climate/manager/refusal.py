@@ -108,7 +108,7 @@ class _Look:
         self._session = session
         self._wanted = shortage.wanted
         self._short = shortage.index
-        self._held = shortage.held
+        self._in_use = shortage.in_use
         # How many units there are of what there is too little of.
         self._there: int = shortage.details.get("free", 0)
         self._window = lease.window
@@ -132,7 +132,7 @@ class _Look:
 
     def alternatives(self) -> list[Alternative]:
         """Return what would be admitted now."""
-        others = [] if self._held else [self._later(), self._fewer(), self._other()]
+        others = [] if self._in_use else [self._later(), self._fewer(), self._other()]
         found = [*others[:1], self._shorter(), *others[1:]]
         return [one for one in found if one is not None][:_ALTERNATIVES]
 
@@ -157,10 +157,7 @@ class _Look:
         end = _floor(end - self._runtime.settings.cleaning_time)
         if end <= max(self._window.start, self._runtime.clock.now()):
             return None
-        window = Window(self._window.start, end)
-        if self._held:
-            return Alternative("shorter", window, self._requirement.minimum)
-        return self._if_admitted("shorter", window, self._wanted)
+        return self._if_admitted("shorter", Window(self._window.start, end), self._wanted)
 
     def _fewer(self) -> Alternative | None:
         there = self._there
@@ -184,9 +181,12 @@ class _Look:
         self, differs: str, window: Window, wanted: Sequence[Wanted]
     ) -> Alternative | None:
         busy = taken_window(window, self._runtime.clock.now(), self._runtime.settings)
-        if not would_admit(self._session, wanted, busy, self._preference):
-            return None
-        return Alternative(differs, window, wanted[self._short or 0].requirement.minimum)
+        if self._in_use:
+            fits = self._in_use.could_stay(busy)
+        else:
+            fits = would_admit(self._session, wanted, busy, self._preference)
+        amount = wanted[self._short or 0].requirement.minimum
+        return Alternative(differs, window, amount) if fits else None
 
     def _lasting(self, requirement: Requirement) -> datetime | None:
         there = bookings.timelines(
@@ -195,8 +195,8 @@ class _Look:
         return calendar.lasting(requirement, there, self._busy.start, self._busy.end)
 
     def _matching(self, requirement: Requirement) -> Sequence[int]:
-        if self._held:
-            return self._held
+        if self._in_use:
+            return list(self._in_use.ids)
         return allocations.matching(
             self._session,
             requirement,

@@ -119,6 +119,19 @@ def test_a_lease_that_runs_cannot_be_moved_to_later(story: Story) -> None:
     assert "later" not in [one["differs"] for one in _prolong(story, mine)["alternatives"]]
 
 
+def test_a_lease_that_runs_is_shorter_only_if_that_helps(story: Story) -> None:
+    mine = reserve(story, 60, 120, 2, ME)
+    reserve(story, 120, 180, 4)
+    story.at(60)
+    [shorter] = _prolong(story, mine)["alternatives"]
+    assert (shorter["differs"], shorter["end"][11:16]) == ("shorter", "14:00")
+    [asked] = story.lease(mine)["reservations"]
+    fewer = {"reservations": [{"id": asked["id"], "params": {"min": 1, "max": 1}}]}
+    for change in (fewer, {**fewer, "end": "2030-01-15T15:30:00Z"}):
+        refusal = story.problem(409, "PATCH", f"/v2/leases/{mine}", change, token=ME)
+        assert refusal["alternatives"] == []
+
+
 def _prolong(story: Story, lease_id: str) -> dict[str, Any]:
     """Ask for a lease until half past three, which cannot be had; return what programs are told."""
     change = updates.Change(end=story.clock.now().replace(hour=15, minute=30))
