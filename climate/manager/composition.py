@@ -14,9 +14,10 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from climate.core.change import check_resource_type
-from climate.core.errors import InvalidInput
+from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease import LEAVING, Lease, Reservation
 from climate.core.lifecycle import ReservationStatus
+from climate.core.requirement import Requirement
 from climate.db import leases
 from climate.manager.leases import has_begun
 from climate.manager.requests import ReservationRequest
@@ -45,9 +46,21 @@ def changed(
             raise InvalidInput(f"Lease {lease.id} has no reservation {change.id}")
         before = present[change.id]
         check_resource_type(before.resource_type, change.resource_type)
-        schema = runtime.plugin(before.resource_type).schema()
-        present[change.id] = replace(before, params=schema.load({**before.params, **change.params}))
+        plugin = runtime.plugin(before.resource_type)
+        after = plugin.schema().load({**before.params, **change.params})
+        if has_begun(lease) and not plugin.resizes:
+            _check_size(change.id, plugin.requirement(before.params), plugin.requirement(after))
+        present[change.id] = replace(before, params=after)
     return tuple(present.values())
+
+
+def _check_size(id_: str, before: Requirement, after: Requirement) -> None:
+    """Raise Conflict if what is in use would be of another size, or elsewhere."""
+    if (before.amounts, before.layout) != (after.amounts, after.layout):
+        raise Conflict(
+            f"Reservation {id_} is in use: there can be more of the same, but neither its size nor"
+            " its affinity can change"
+        )
 
 
 def added(

@@ -35,7 +35,7 @@ def reallocate(
     window: Window,
     now: datetime,
 ) -> bool:
-    """Store the allocations for the changed lease; tell whether there are new resources.
+    """Store the allocations for the changed lease; tell whether it has more, or other shares.
 
     A pending lease keeps what still fits and takes others for the rest. One that has started
     keeps all it has. Raises NotEnoughResources.
@@ -65,7 +65,8 @@ def reallocate(
     wanted, taken = _admit(session, wanted, busy, preference, locked, started=started)
     allocations.take(session, rows(wanted, taken, busy))
     allocations.take(session, _kept_rows(wanted, held, busy, started=started))
-    return any(taken.values())
+    resized = any(before[id_].amounts != requirements[id_].amounts for id_ in held if held[id_])
+    return resized or any(taken.values())
 
 
 def _admit(

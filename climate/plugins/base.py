@@ -99,6 +99,9 @@ class ResourcePlugin(abc.ABC):
     schema: ClassVar[type[RequestSchema]]
     #: What is asked of ``schema`` for one unit of the type by who does not say more.
     unit: ClassVar[Mapping[str, Any]] = {}
+    #: Whether units in use can take more or less of their resources, or be laid out otherwise:
+    #: then ``start`` is called again.
+    resizes: ClassVar[bool] = True
     #: Properties that resources of the type may have from the cloud.
     native_properties: frozenset[str]
 

@@ -90,6 +90,7 @@ class InstancePlugin(ResourcePlugin):
     resource_type: ClassVar[str] = "virtual:instance"
     schema: ClassVar[type[RequestSchema]] = InstanceSchema
     unit: ClassVar[Mapping[str, Any]] = {"amount": 1, "vcpus": 1, "memory_mb": 0, "disk_gb": 0}
+    resizes: ClassVar[bool] = False
     native_properties: frozenset[str] = frozenset()
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:

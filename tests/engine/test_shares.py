@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from climate.clock import ManualClock
 from climate.core.errors import NotEnoughResources
 from climate.core.lease import Lease
+from climate.core.schedule import UPDATE
 from climate.db import resources
 from climate.manager import healing, leases
 from climate.manager.dispatcher import Dispatcher
@@ -71,6 +72,14 @@ def test_a_lease_that_took_more_of_a_host_while_it_ran_keeps_all_of_it(
     clock.advance(60)
     change(runtime, lease, end=5)
     assert units(runtime, lease) == [3]
+
+
+def test_what_takes_more_of_the_same_host_while_it_runs_is_handed_over_again(
+    runtime: Runtime,
+) -> None:
+    lease = ask(runtime, instances(1, vcpus=2), start=0)
+    Dispatcher(runtime, "manager").run_due()
+    assert change(runtime, lease, vcpus=4).event(UPDATE) is not None
 
 
 def test_a_lease_that_got_more_of_a_host_for_one_that_failed_keeps_all_of_it(

@@ -152,6 +152,20 @@ def test_a_full_cloud_can_be_divided_otherwise(story: Story) -> None:
     assert ask(story, instances(1)) == 409
 
 
+def test_what_is_in_use_gets_more_but_stays_as_large_as_it_is(story: Story) -> None:
+    lease = story.reserve(0, 120, reservations=[instances(2)])
+    story.run()
+    mine = lease["reservations"][0]["id"]
+    double = {"resources:VCPU": "8"}
+    for news in ({"vcpus": 2}, {"vcpus": 8}, {"affinity": True}, {"resource_properties": double}):
+        change = {"reservations": [{"id": mine, **news}]}
+        sentence = story.refused(409, "PUT", f"/v1/leases/{lease['id']}", change)
+        assert "neither its size nor its affinity can change" in sentence
+    more = {"reservations": [{"id": mine, "amount": 3, "vcpus": 4}]}
+    story.ok("PUT", f"/v1/leases/{lease['id']}", more)
+    assert story.lease(lease["id"])["status"] == "ACTIVE"
+
+
 def test_it_starts_and_ends_like_any_other(story: Story) -> None:
     lease = story.reserve(reservations=[instances(2)])
     story.at(60)
