@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import islice
 
 from climate.core.errors import Contention, InvalidDate, NotEnoughResources
 from climate.core.lease import Lease
@@ -33,28 +32,33 @@ def create(
             raise InvalidDate("The duration must fit between start and end")
         return leases.create(runtime, owner, replace(request, end=start + length), once)
     for _ in range(_ATTEMPTS):
-        try:
-            window = _soonest(runtime, request, length)
-        except NotEnoughResources:
-            if once is not None:  # what was taken meanwhile may be its own
-                leases.recall(runtime, once)
-            raise
+        found = _soonest(runtime, request, length)
+        window = found or Window(request.start, request.start + length)
         there = replace(request, start=window.start, end=window.end)
         try:
             return leases.create(runtime, owner, there, once)
-        except NotEnoughResources:
-            continue
+        except NotEnoughResources as refusal:
+            if found is None:
+                if once is not None:  # what was taken meanwhile may be its own
+                    leases.recall(runtime, once)
+                raise _never(request, length, refusal) from None
     raise Contention("What becomes free is taken by others at once: try again shortly")
 
 
-def _soonest(runtime: Runtime, request: LeaseRequest, length: timedelta) -> Window:
+def _soonest(runtime: Runtime, request: LeaseRequest, length: timedelta) -> Window | None:
     within = Window(request.start, request.end)
     found = availability.search(runtime, request.reservations, length, within, 1)
-    for offer in islice(found, 1):
-        return offer.window
-    raise NotEnoughResources(
-        f"Not enough resources for {length} in a row between {_text(within.start)} and"
-        f" {_text(within.end)} UTC (cleaning time included)"
+    return next((offer.window for offer in found), None)
+
+
+def _never(
+    request: LeaseRequest, length: timedelta, at_once: NotEnoughResources
+) -> NotEnoughResources:
+    """Return the refusal, explained by why the lease cannot begin ``at_once``."""
+    return NotEnoughResources(
+        f"Not enough resources for {length} in a row between {_text(request.start)} and"
+        f" {_text(request.end)} UTC (cleaning time included). Now: {at_once.message}",
+        at_once.details,
     )
 
 

@@ -43,9 +43,17 @@ def test_without_reservations_there_is_nothing_to_wait_for(story: Story) -> None
 
 def test_what_cannot_end_in_time_is_refused(story: Story) -> None:
     story.reserve(0, 345, reservations=[host_reservation(1, 1)])
-    answer = story.call("POST", "/v2/leases", asap())
-    assert (answer.status_code, answer.get_json()["code"]) == (409, "not_enough_resources")
-    assert "0:30:00 in a row" in answer.get_json()["detail"]
+    refusal = story.problem(409, "POST", "/v2/leases", asap())
+    assert refusal["code"] == "not_enough_resources"
+    assert "0:30:00 in a row" in refusal["detail"]
+
+
+def test_the_refusal_says_what_is_in_the_way_now_and_what_would_do(story: Story) -> None:
+    story.reserve(0, 345, reservations=[host_reservation(1, 1)])
+    refusal = story.problem(409, "POST", "/v2/leases", asap())
+    assert (refusal["asked"], refusal["free"], refusal["missing"]) == (4, 3, 1)
+    assert [one["end"] for one in refusal["blocked_by"]] == ["2030-01-15T17:45:00Z"]
+    assert [one["differs"] for one in refusal["alternatives"]] == ["later", "fewer"]
 
 
 def test_what_is_taken_meanwhile_is_looked_for_again(
