@@ -1,6 +1,6 @@
 """What projects and users may have (their own limits), and what they have and had."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,6 +10,8 @@ from sqlalchemy.orm import Session
 from climate.core.lease import Lease
 from climate.core.lifecycle import LeaseStatus
 from climate.core.limits import Scope, Use
+from climate.core.packing import Units
+from climate.core.requirement import Requirement
 from climate.db.tables import (
     AllocationRow,
     LeaseRow,
@@ -140,6 +142,23 @@ def uses(
 def uses_of(session: Session, lease_id: str) -> list[Use]:
     """Return what one lease uses (one statement)."""
     return [found.use for found in _use_of(session, _uses().where(LeaseRow.id == lease_id))]
+
+
+def use_of(
+    session: Session, taken: Iterable[tuple[Requirement, Units]], start: datetime, end: datetime
+) -> Use:
+    """Return what units, by requirement and resource, would use were they booked."""
+    of_hosts = [(needs, units) for needs, units in taken if needs.resource_type == _HOST]
+    whole = [id_ for needs, units in of_hosts if needs.is_whole for id_ in units]
+    shares = sum(
+        needs.amounts.get(_VCPU_CLASS, 0) * sum(units.values()) for needs, units in of_hosts
+    )
+    vcpus = sa.select(sa.func.coalesce(sa.func.sum(ResourceProperty.number), 0.0)).where(
+        ResourceProperty.resource_id.in_(whole), ResourceProperty.name == _VCPUS
+    )
+    return Use(
+        start=start, end=end, hosts=len(whole), vcpus=shares + float(session.scalar(vcpus) or 0)
+    )
 
 
 def _mine(party: Party, table: type[LeaseRow | PastUseRow]) -> sa.ColumnElement[bool]:

@@ -78,15 +78,18 @@ class Shortage(NotEnoughResources):
         self.in_use = in_use
 
 
-def would_admit(
+def would_take(
     session: Session, wanted: Sequence[Wanted], busy: Window, preference: Preference
-) -> bool:
-    """Tell whether ``wanted`` could be had now; nothing is locked, so it may be gone at once."""
+) -> tuple[Units, ...] | None:
+    """Return what ``wanted`` would get now, None if not all of it can be had.
+
+    Nothing is locked, so it may be gone at once.
+    """
     search = Search(session, wanted, busy, preference)
-    while search.choose() is None:
+    while (chosen := search.choose()) is None:
         if not search.look():
-            return False
-    return True
+            return None
+    return chosen
 
 
 def _lock_chosen(search: Search, held: Collection[int]) -> tuple[Units, ...]:

@@ -21,7 +21,7 @@ from climate.core.requirement import Requirement
 from climate.core.window import Window, later
 from climate.db import allocations
 from climate.db import calendar as bookings
-from climate.manager.admission import would_admit
+from climate.manager.admission import would_take
 from climate.manager.requests import ReservationRequest, check_properties, requirement_of
 from climate.manager.runtime import Runtime
 from climate.manager.search import Wanted
@@ -113,7 +113,8 @@ def offers(
             is_new = first != latest_before and start <= latest
             latest_before = latest
             window = Window(start, start + sought.length)
-            if is_new and would_admit(session, wanted, window.busy(cleaning), preference):
+            busy_now = window.busy(cleaning)
+            if is_new and would_take(session, wanted, busy_now, preference) is not None:
                 yield Offer(window, latest)
 
 

@@ -104,7 +104,9 @@ def create(
         runtime.database.write(work)
     except Shortage as shortage:
         with runtime.database.read() as session:
-            raise explained(runtime, session, shortage, lease, can_move=True) from None
+            limit = limits.guard(session, runtime.settings.limits, lease, owner.roles, lock=False)
+            leeway = limits.Leeway(limit=limit)
+            raise explained(runtime, session, shortage, lease, leeway) from None
     if enforcer is not None:
         holds.settle(runtime, enforcer, lease, once)
     runtime.wakeup.hint()

@@ -6,7 +6,7 @@ the first has got. A party without limits is not locked, and nothing of it is co
 limits are not enabled, or the asker is exempt, there is not even a statement.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -15,9 +15,11 @@ from sqlalchemy.orm import Session
 
 from climate.core import limits as rules
 from climate.core.change import has_started
-from climate.core.errors import InvalidInput
+from climate.core.errors import InvalidInput, LimitExceeded
 from climate.core.lease import Lease
 from climate.core.limits import NAMES, Excess, Limits, Rules, Scope, Use
+from climate.core.packing import Units
+from climate.core.requirement import Requirement
 from climate.core.window import Window
 from climate.db import limits as rows
 from climate.db.limits import Overrides, Party
@@ -76,24 +78,35 @@ class Guard:
 
     def check_new(self, session: Session, lease: Lease, now: datetime) -> None:
         """Raise LimitExceeded if a lease that was just stored is too much."""
+        self.check_count(session, lease, now)
+        self.check_use(session, lease, [])
+
+    def check_count(self, session: Session, lease: Lease, now: datetime) -> None:
+        """Raise LimitExceeded if a new lease is one too many."""
         for party, limits in self.limits.items():
             if limits.leases is not None:
                 others = rows.count_leases(session, party, now, besides=lease.id)
                 self._refuse(party, rules.excess_of_leases(limits, others))
-        self.check_use(session, lease, [])
 
     def uses_of(self, session: Session, lease: Lease) -> list[Use]:
         """Return what a lease uses before a change, if that matters."""
         return rows.uses_of(session, lease.id) if self._counted else []
 
-    def check_use(self, session: Session, lease: Lease, before: Sequence[Use]) -> None:
-        """Raise LimitExceeded if what is stored for a lease now, not ``before``, is too much."""
+    def check_use(
+        self,
+        session: Session,
+        lease: Lease,
+        before: Sequence[Use],
+        after: Sequence[Use] | None = None,
+    ) -> None:
+        """Raise LimitExceeded if ``after`` (None: what is stored), not ``before``, is too much."""
         if not self._counted:
             return
         hours = any(limits.host_hours is not None for limits in self._counted.values())
         span = _around(lease.window, self.period if hours else timedelta(0))
         found = rows.uses(session, list(self._counted), span.start, span.end, past_too=hours)
-        after = [one.use for one in found if one.lease_id == lease.id]
+        if after is None:
+            after = [one.use for one in found if one.lease_id == lease.id]
         for party, limits in self._counted.items():
             others = [one.use for one in found if one.lease_id != lease.id and one.is_of(party)]
             excess = rules.excess_of_use(limits, self.period, others, before, after)
@@ -108,14 +121,46 @@ class Guard:
             raise rules.refusal(party.scope, party.owner_id, self.period, excess)
 
 
-def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str]) -> Guard:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leeway:
+    """What a lease may become that is new, or changes from ``before``, when it used ``used``."""
+
+    limit: Guard
+    before: Lease | None = None
+    used: Sequence[Use] = ()
+
+    def allows(
+        self,
+        session: Session,
+        lease: Lease,
+        taken: Iterable[tuple[Requirement, Units]],
+        now: datetime,
+    ) -> bool:
+        """Tell whether ``lease``, of which nothing is stored, may have its dates and ``taken``."""
+        if not self.limit.limits:
+            return True
+        start = max(lease.window.start, now)
+        after = [rows.use_of(session, taken, start, lease.window.end)]
+        try:
+            self.limit.check_dates(self.before, lease.window, now)
+            if self.before is None:
+                self.limit.check_count(session, lease, now)
+            self.limit.check_use(session, lease, self.used, after)
+        except LimitExceeded:
+            return False
+        return True
+
+
+def guard(
+    session: Session, settings: Rules, lease: Lease, roles: Collection[str], *, lock: bool = True
+) -> Guard:
     """Return what limits a lease that somebody with ``roles`` makes or changes, and lock it."""
     if not settings.apply_to(lease.project_id, lease.user_id, roles):
         return Guard()
     parties = _parties(lease)
     limited = _limited(settings, parties, rows.overrides(session, parties))
     counted = [party for party, limits in limited.items() if limits.counts]
-    if counted:  # what was read before the lock may have changed
+    if counted and lock:  # what was read before the lock may have changed
         others = {party: limits for party, limits in limited.items() if not limits.counts}
         limited = others | _limited(settings, counted, rows.lock(session, counted))
     return Guard(period=settings.period, limits=limited)

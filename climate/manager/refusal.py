@@ -15,16 +15,19 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from climate.core import calendar
+from climate.core.change import has_started
 from climate.core.errors import NotEnoughResources
 from climate.core.lease import Lease
+from climate.core.packing import Units
 from climate.core.query import Everything
 from climate.core.requirement import Requirement
 from climate.core.window import Window
 from climate.db import allocations
 from climate.db import calendar as bookings
 from climate.db.calendar import Blocker
-from climate.manager.admission import Shortage, would_admit
+from climate.manager.admission import Shortage, would_take
 from climate.manager.availability import Sought, offers
+from climate.manager.limits import Leeway
 from climate.manager.requests import taken_window
 from climate.manager.runtime import Runtime
 from climate.manager.search import Wanted
@@ -65,13 +68,13 @@ class Alternative:
 
 
 def explained(
-    runtime: Runtime, session: Session, shortage: Shortage, lease: Lease, *, can_move: bool
+    runtime: Runtime, session: Session, shortage: Shortage, lease: Lease, leeway: Leeway
 ) -> NotEnoughResources:
     """Return the refusal with all that helps: numbers, what is in the way, alternatives.
 
     ``lease`` is as it was to be. Its own bookings, if it has any, are not there in ``session``.
     """
-    look = _Look(runtime, session, shortage, lease, can_move=can_move)
+    look = _Look(runtime, session, shortage, lease, leeway)
     project_id = lease.project_id
     in_the_way = look.blockers()
     found = look.alternatives()
@@ -101,8 +104,7 @@ class _Look:
         session: Session,
         shortage: Shortage,
         lease: Lease,
-        *,
-        can_move: bool,
+        leeway: Leeway,
     ) -> None:
         self._runtime = runtime
         self._session = session
@@ -111,10 +113,11 @@ class _Look:
         self._in_use = shortage.in_use
         # How many units there are of what there is too little of.
         self._there: int = shortage.details.get("free", 0)
+        self._lease = lease
         self._window = lease.window
-        self._project_id = lease.project_id
-        now = runtime.clock.now()
-        self._can_move = can_move
+        self._leeway = leeway
+        self._now = now = runtime.clock.now()
+        self._can_move = leeway.before is None or not has_started(leeway.before, now)
         self._busy = taken_window(lease.window, now, runtime.settings)
         self._preference = runtime.preference()
 
@@ -128,7 +131,7 @@ class _Look:
         ids = self._matching(self._requirement)
         if not ids:
             return []
-        return bookings.blockers(self._session, ids, self._busy, self._project_id, _BLOCKERS)
+        return bookings.blockers(self._session, ids, self._busy, self._lease.project_id, _BLOCKERS)
 
     def alternatives(self) -> list[Alternative]:
         """Return what would be admitted now."""
@@ -139,14 +142,15 @@ class _Look:
     def _later(self) -> Alternative | None:
         if not self._can_move or not _is_before_the_end_of_time(self._window, _AHEAD):
             return None
-        start = max(self._window.start, self._runtime.clock.now())
+        start = max(self._window.start, self._now)
         length = self._window.end - start
         requirements = [want.requirement for want in self._wanted]
         within = Window(start, start + _AHEAD + length)
         sought = Sought(requirements, length, within)
         sample = max(_sample(requirement) for requirement in requirements)
         for offer in islice(offers(self._runtime, self._session, sought, sample), 1):
-            return Alternative("later", offer.window, self._requirement.minimum)
+            anew = [replace(want, kept={}) for want in self._wanted]
+            return self._if_admitted("later", offer.window, anew)
         return None
 
     def _shorter(self) -> Alternative | None:
@@ -155,7 +159,7 @@ class _Look:
         if end is None or None in ends:
             return None
         end = _floor(end - self._runtime.settings.cleaning_time)
-        if end <= max(self._window.start, self._runtime.clock.now()):
+        if end <= max(self._window.start, self._now):
             return None
         return self._if_admitted("shorter", Window(self._window.start, end), self._wanted)
 
@@ -180,13 +184,27 @@ class _Look:
     def _if_admitted(
         self, differs: str, window: Window, wanted: Sequence[Wanted]
     ) -> Alternative | None:
-        busy = taken_window(window, self._runtime.clock.now(), self._runtime.settings)
+        busy = taken_window(window, self._now, self._runtime.settings)
+        more = self._more(wanted, busy)
+        if more is None or not self._is_allowed(window, wanted, more):
+            return None
+        return Alternative(differs, window, wanted[self._short or 0].requirement.minimum)
+
+    def _more(self, wanted: Sequence[Wanted], busy: Window) -> Sequence[Units] | None:
+        """Return what would be taken besides what is kept, None if not all can be had."""
         if self._in_use:
-            fits = self._in_use.could_stay(busy)
-        else:
-            fits = would_admit(self._session, wanted, busy, self._preference)
-        amount = wanted[self._short or 0].requirement.minimum
-        return Alternative(differs, window, amount) if fits else None
+            return [{} for _ in wanted] if self._in_use.could_stay(busy) else None
+        return would_take(self._session, wanted, busy, self._preference)
+
+    def _is_allowed(self, window: Window, wanted: Sequence[Wanted], more: Sequence[Units]) -> bool:
+        """Tell whether limits allow what would be taken, and what is kept."""
+        taken = [
+            (want.requirement, units)
+            for want, others in zip(wanted, more, strict=True)
+            for units in (want.kept, others)
+        ]
+        lease = replace(self._lease, window=window)
+        return self._leeway.allows(self._session, lease, taken, self._now)
 
     def _lasting(self, requirement: Requirement) -> datetime | None:
         there = bookings.timelines(

@@ -20,7 +20,6 @@ from climate.core.change import (
     changed_notices,
     changed_window,
     check_changeable,
-    has_started,
     moved,
 )
 from climate.core.enforcement import lease_body
@@ -201,8 +200,9 @@ def _apply(
     try:
         grown = reallocate(runtime, session, lease, reservations, window, now)
     except Shortage as shortage:
-        wished, can_move = replace(lease, window=window), not has_started(lease, now)
-        raise explained(runtime, session, shortage, wished, can_move=can_move) from None
+        wished = replace(lease, window=window)
+        leeway = limits.Leeway(limit=limit, before=lease, used=used)
+        raise explained(runtime, session, shortage, wished, leeway) from None
     after = moved(replace(lease, reservations=reservations), window, notices, now)
     leases.update(session, after)
     limit.check_use(session, after, used)

@@ -15,7 +15,7 @@ from climate.manager.leases import Owner
 from tests.concurrency.crowd import at_work
 from tests.conftest import MakeStory
 from tests.rows import dump
-from tests.service import Story, host_reservation
+from tests.service import Story, host_reservation, hosts
 
 ALICE, BOB, EVE = "alice:lab", "bob:lab", "eve:other"
 OWNER = Owner(user_id="alice", project_id="lab")
@@ -363,3 +363,27 @@ def test_what_a_running_lease_gave_back_still_counts_as_host_hours(limited: Make
     assert project["used"]["host_hours"] == 9
     refused(story, 0, 2 * HOUR)
     ask(story, 0, 1 * HOUR)
+
+
+def _alternatives(story: Story, method: str, path: str, body: dict[str, Any]) -> list[str]:
+    refusal = story.problem(409, method, path, body, token=ALICE)
+    return [one["differs"] for one in refusal["alternatives"]]
+
+
+def test_what_a_limit_forbids_is_not_offered_instead(limited: Make) -> None:
+    story = limited(project_hosts=3, project_vcpus=100, project_horizon=4 * 3600)
+    ask(story, 60, 180, hosts=2, token=EVE)
+    lease = story.asking(60, 180, reservations=[hosts(3, 3)])
+    assert _alternatives(story, "POST", "/v2/leases", lease) == ["fewer"]
+    soon = story.asking(60, 120, reservations=[hosts(3, 3)])
+    assert _alternatives(story, "POST", "/v2/leases", soon) == ["later", "fewer"]
+    whole = story.asking(60, 120, reservations=[hosts(4, 4)])
+    assert _alternatives(story, "POST", "/v2/leases", whole) == ["fewer"]
+
+
+def test_a_change_is_not_offered_either_what_a_limit_forbids(limited: Make) -> None:
+    story = limited(project_hosts=2, project_horizon=4 * 3600, exempt_projects=["other"])
+    ask(story, 120, 180, hosts=3, token=EVE)
+    mine = ask(story, 60, 120, hosts=2)["id"]
+    change = {"end": story.moment(150)}
+    assert _alternatives(story, "PATCH", f"/v2/leases/{mine}", change) == ["shorter", "fewer"]
