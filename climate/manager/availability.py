@@ -18,8 +18,9 @@ from climate.core import calendar
 from climate.core.calendar import Starts, Step
 from climate.core.errors import InvalidDate
 from climate.core.requirement import Requirement
+from climate.core.selection import Candidate, Preference, rank
 from climate.core.window import Window, later
-from climate.db import allocations
+from climate.db import allocations, capacity, resources
 from climate.db import calendar as bookings
 from climate.manager.admission import would_take
 from climate.manager.requests import ReservationRequest, check_properties, requirement_of
@@ -63,7 +64,7 @@ def free_over(runtime: Runtime, request: ReservationRequest, span: Window) -> li
     requirement = requirement_of(runtime, request)
     with runtime.database.read() as session:
         check_properties(session, runtime, [requirement])
-        ids = allocations.matching(session, requirement, limit=None, rotation=0.0)
+        ids = matching(session, requirement, Preference(selection=runtime.selection))
         return calendar.free_over(
             requirement, bookings.timelines(session, requirement, ids, span), span
         )
@@ -97,7 +98,7 @@ def offers(
     begin = _ceil(max(sought.within.start, runtime.clock.now()))
     preference = runtime.preference()
     ids = [
-        allocations.matching(session, requirement, limit=sample, rotation=preference.rotation)
+        matching(session, requirement, preference, limit=sample)
         for requirement in sought.requirements
     ]
     wanted = [
@@ -116,6 +117,27 @@ def offers(
             busy_now = window.busy(cleaning)
             if is_new and would_take(session, wanted, busy_now, preference) is not None:
                 yield Offer(window, latest)
+
+
+def matching(
+    session: Session, requirement: Requirement, preference: Preference, limit: int | None = None
+) -> Sequence[int]:
+    """Return up to ``limit`` resources that match, but those that filters would not pass if free.
+
+    Whoever finds a window must not count on what admission would leave out.
+    """
+    ids = allocations.matching(session, requirement, limit=limit, rotation=preference.rotation)
+    if not preference.selection.filters:
+        return ids
+    known = resources.find_some(session, ids)
+    has = capacity.find_some(session, ids) if requirement.amounts else {}
+    candidates = [
+        Candidate(known[id_], {name: one.capacity for name, one in has.get(id_, {}).items()})
+        for id_ in ids
+        if id_ in known
+    ]
+    passing = rank(candidates, requirement, preference.selection.filters, ())
+    return [one.resource.id for one in passing]
 
 
 def _starts(

@@ -22,11 +22,10 @@ from climate.core.packing import Units
 from climate.core.query import Everything
 from climate.core.requirement import Requirement
 from climate.core.window import Window
-from climate.db import allocations
 from climate.db import calendar as bookings
 from climate.db.calendar import Blocker
 from climate.manager.admission import Shortage, would_take
-from climate.manager.availability import Sought, offers
+from climate.manager.availability import Sought, matching, offers
 from climate.manager.limits import Leeway
 from climate.manager.requests import taken_window
 from climate.manager.runtime import Runtime
@@ -215,12 +214,7 @@ class _Look:
     def _matching(self, requirement: Requirement) -> Sequence[int]:
         if self._in_use:
             return list(self._in_use.ids)
-        return allocations.matching(
-            self._session,
-            requirement,
-            limit=_sample(requirement),
-            rotation=self._preference.rotation,
-        )
+        return matching(self._session, requirement, self._preference, _sample(requirement))
 
 
 def _sample(requirement: Requirement) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.functional.test_v1_instances import PLUGINS, instances
-from tests.service import Story, host_reservation
+from tests.service import Story, host_reservation, hosts
 
 MakeStory = Callable[..., Story]
 
@@ -43,6 +43,18 @@ def test_what_is_filtered_out_is_not_taken(choosy: Callable[..., Story]) -> None
     assert sorted(story.hosts_of(lease["id"])) == ["1", "3", "4"]
     body = story.lease_body(reservations=[host_reservation(1, 1)])
     story.refused(409, "POST", "/v1/leases", body)
+
+
+def test_what_is_filtered_out_is_neither_free_nor_waited_for(choosy: Callable[..., Story]) -> None:
+    story = choosy(manager__filters=["no_maintenance"])
+    story.ok("PUT", "/v1/os-hosts/2", {"maintenance": "true"})
+    story.reserve(0, 60, reservations=[host_reservation(1, 1)])
+    three = {"reservations": [hosts(3, 3)], "duration": 3600, "end_by": story.moment(240)}
+    windows = story.ok("POST", "/v2/availability/search", three)["windows"]
+    assert [one["start"] for one in windows] == [story.moment(60)]
+    for type_, free in (("physical:host", 3), ("virtual:instance", 96)):
+        asked = f"resource_type={type_}&end={story.moment(120)}"
+        assert story.ok("GET", f"/v2/availability?{asked}")["steps"][-1]["free"] == free
 
 
 def test_all_there_is_is_looked_at_before_a_filter_makes_it_too_few(
