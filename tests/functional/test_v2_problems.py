@@ -204,10 +204,23 @@ def test_what_no_database_can_look_up_is_refused(story: Story, expression: str) 
     refused(story, reservations=[hosts(resource_properties=expression)])
 
 
-@pytest.mark.parametrize("params", ["[" * 20_000, '{"a":' * 20_000, r'{"min": "\ud800"}'])
+@pytest.mark.parametrize(
+    "params",
+    [
+        "[" * 20_000,
+        '{"a":' * 20_000,
+        r'{"min": "\ud800"}',
+        "[]",
+        '{"min": 0}',
+        '{"mox": 1}',
+        '{"resource_properties": ["=="]}',
+        '{"resource_properties": ["==", "$none", 1]}',
+    ],
+)
 def test_parameters_in_a_query_are_refused_as_those_in_a_body(story: Story, params: str) -> None:
     query = {"resource_type": "physical:host", "end": story.moment(60), "params": params}
-    story.problem(400, "GET", f"/v2/availability?{urlencode(query)}")
+    found = story.problem(400, "GET", f"/v2/availability?{urlencode(query)}")
+    assert [one["parameter"] for one in found["errors"]] == ["params"]
 
 
 def test_the_calendar_ends_in_9999(story: Story) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 from climate.api.call import Answer, Call
 from climate.api.v2 import asking, capacity_schemas, queries, reading
 from climate.api.v2.fields import NOW
-from climate.core.errors import InvalidInput
+from climate.core.errors import InvalidInput, InvalidQuery, UnsupportedResourceType
 from climate.core.quoting import check_storable
 from climate.core.window import Window
 from climate.manager import availability
+from climate.manager.requests import ReservationRequest
 
 # More would be a large answer that nobody reads: steps begin and end with bookings.
 _MOST_STEPS = 10_000
@@ -19,12 +20,12 @@ _MOST_STEPS = 10_000
 def show(call: Call) -> Answer:
     """Tell how many units are free at each instant of a span."""
     asked = reading.query(queries.AVAILABILITY_QUERY)
-    plugin = call.runtime.plugin(asked["resource_type"])
-    params = {**plugin.unit, **_json(asked.get("params"))}
-    one = {"resource_type": plugin.resource_type, "params": params}
-    [request] = asking.requests(call, [one])
+    request = _request(call, asked["resource_type"], asked.get("params"))
     span = Window(asking.moment(call, asked.get("start", NOW)), asked["end"])
-    steps = availability.free_over(call.runtime, request, span)
+    try:
+        steps = availability.free_over(call.runtime, request, span)
+    except InvalidQuery as error:
+        raise reading.of_parameter(error, "params") from None
     if len(steps) > _MOST_STEPS:
         raise InvalidInput(f"There are {len(steps)} changes in that time: ask for less of it")
     return capacity_schemas.AVAILABILITY.dump({"steps": steps}), 200
@@ -43,12 +44,25 @@ def search(call: Call) -> Answer:
     return capacity_schemas.OFFERS.dump({"windows": found}), 200
 
 
+def _request(call: Call, resource_type: str, text: str | None) -> ReservationRequest:
+    """Return what one unit is, and what else it must be."""
+    try:
+        plugin = call.runtime.plugin(resource_type)
+    except UnsupportedResourceType as error:
+        raise reading.of_parameter(error, "resource_type") from None
+    part = asking.params(call, resource_type, {**plugin.unit, **_json(text)}, ())
+    params = reading.load_parameter(*part)
+    return ReservationRequest(resource_type=resource_type, params=params)
+
+
 def _json(text: str | None) -> dict[str, Any]:
     try:
         found = json.loads(text or "{}")
         check_storable(found)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"params: not JSON: {error}") from None
+        refusal = InvalidInput(f"params: not JSON: {error}")
+        raise reading.of_parameter(refusal, "params") from None
     if not isinstance(found, dict):
-        raise InvalidInput('params: this must be a JSON object, such as {"min": 1}')
+        refusal = InvalidInput('params: this must be a JSON object, such as {"min": 1}')
+        raise reading.of_parameter(refusal, "params")
     return found

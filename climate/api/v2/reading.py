@@ -57,11 +57,29 @@ def query(schema: Schema) -> dict[str, Any]:
             text = "This was given more than once."
             raise _refusal([{"parameter": name, "detail": text}], [((name,), text)])
         data[name] = values if name in repeatable else values[0]
-    found, loaded = check(schema, data, ())
+    return dict(_parameters(*check(schema, data, ())))
+
+
+def load_parameter(schema: Schema, data: Mapping[str, Any], at: Place) -> Any:  # noqa: ANN401
+    """Return what ``schema`` makes of a parameter that is JSON; raises InvalidInput."""
+    try:
+        found, loaded = check(schema, data, at)
+    except InvalidInput as error:
+        raise of_parameter(error, str(at[0])) from None
+    return _parameters(found, loaded)
+
+
+def of_parameter(error: InvalidInput, name: str) -> InvalidInput:
+    """Return a refusal that also says which parameter of the query string its reason is."""
+    errors = [{"parameter": name, "detail": error.message}]
+    return type(error)(error.message, {**error.details, "errors": errors})
+
+
+def _parameters(found: Sequence[Found], loaded: Any) -> Any:  # noqa: ANN401 - any schema's
     if found:
         errors = [{"parameter": str(place[0]), "detail": text} for place, text in found]
         raise _refusal(errors, found)
-    return dict(loaded)
+    return loaded
 
 
 def placed(error: InvalidInput, place: Place) -> InvalidInput:

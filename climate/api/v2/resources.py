@@ -24,8 +24,7 @@ def index(call: Call) -> Answer:
         )
         part = listing.find_resources(call.runtime, wanted, page, private=private)
     except InvalidQuery as error:
-        errors = [{"parameter": "properties", "detail": error.message}]
-        raise InvalidQuery(error.message, {"errors": errors}) from None
+        raise reading.of_parameter(error, "properties") from None
     last = part.items[-1] if part.more else None
     beyond = paging.link(page, RESOURCE_SORTS[page.sort](last), last.id) if last else None
     return schemas.RESOURCE_PAGE.dump({"resources": part.items, "next": beyond}), 200
