@@ -259,6 +259,7 @@ def _host(number: int, down: Collection[str]) -> Found:
             "VCPU": Inventory(vcpus),
             "MEMORY_MB": Inventory(vcpus * 4096),
             "DISK_GB": Inventory(1000),
+            **({"CUSTOM_GPU": Inventory(2)} if number % 4 == 0 else {}),
         },
         properties={
             "id": str(number),

@@ -61,6 +61,14 @@ def test_extra_specs_say_on_which_hosts_and_how_much_of_what_else(story: Story) 
     assert ask(story, instances(1, resource_properties={"resources:CUSTOM_NONE": "1"})) == 409
 
 
+def test_extra_specs_ask_for_shares_of_other_classes_too(story: Story) -> None:
+    gpu = {"resources:CUSTOM_GPU": "1"}
+    assert ask(story, instances(3, vcpus=1, resource_properties=gpu)) == 409
+    assert ask(story, instances(2, vcpus=1, resource_properties=gpu)) == 201
+    assert ask(story, instances(1, vcpus=1, resource_properties=gpu)) == 409
+    assert ask(story, instances(14, vcpus=1)) == 201
+
+
 def test_a_host_is_shared_until_it_is_full(story: Story) -> None:
     there = 3 * (16 // 4) + 64 // 4
     for _ in range(there):
