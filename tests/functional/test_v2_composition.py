@@ -119,6 +119,19 @@ def test_what_is_not_there_cannot_be_removed(story: Story) -> None:
     assert story.call("PATCH", f"/v2/leases/{lease['id']}", first).status_code == 400
 
 
+def test_nothing_is_named_twice(story: Story) -> None:
+    lease = make(story, hosts(1))
+    mine = lease["reservations"][0]["id"]
+    larger, smaller = ({"id": mine, "params": {"max": most}} for most in (2, 1))
+    for change in (
+        {"reservations": [larger, smaller]},
+        {"remove_reservations": [mine, mine]},
+        {"reservations": [larger], "remove_reservations": [mine]},
+    ):
+        refusal = story.problem(400, "PATCH", f"/v2/leases/{lease['id']}", change)
+        assert f"Reservation {mine} is named more than once" in refusal["detail"]
+
+
 def test_the_place_of_what_is_wrong_is_told(story: Story) -> None:
     lease = make(story, hosts(1))
     change = {"add_reservations": [hosts(1), {"resource_type": "no:such"}]}

@@ -107,6 +107,16 @@ class LeaseChange(Strict):
         fields.String(validate=_ID), load_default=list, validate=validate.Length(max=MOST)
     )
 
+    @validates_schema
+    def _named_once(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        changed = [("reservations", one["id"]) for one in data["reservations"]]
+        named = changed + [("remove_reservations", id_) for id_ in data["remove_reservations"]]
+        seen: set[str] = set()
+        for key, id_ in named:
+            if id_ in seen:
+                raise ValidationError(f"Reservation {id_} is named more than once.", key)
+            seen.add(id_)
+
 
 class Event(Schema):
     """Something due in the life of a lease."""
