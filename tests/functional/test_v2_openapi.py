@@ -80,6 +80,36 @@ def test_what_is_answered_has_the_keys_that_it_says(story: Story, document: dict
         assert list(made[name]["properties"]) == list(body), name
 
 
+def test_refusals_are_as_it_says(story: Story, document: dict[str, Any]) -> None:
+    made = document["components"]["schemas"]["Problem"]
+    assert made["additionalProperties"] is True
+    taken = story.ok("POST", "/v2/leases", story.asking(reservations=[hosts(3, 3)]))
+    stale = {"If-Match": '"stale"'}
+    for found in (
+        story.problem(409, "POST", "/v2/leases", story.asking(reservations=[hosts(2, 2)])),
+        story.problem(409, "POST", "/v2/leases", story.asking(reservations=[hosts()] * 2)),
+        story.problem(412, "DELETE", f"/v2/leases/{taken['id']}", headers=stale),
+        story.problem(400, "POST", "/v2/leases", {"nmae": "x"}),
+    ):
+        assert found.keys() <= made["properties"].keys()
+
+
+def test_every_status_that_there_may_be_is_in_it(document: dict[str, Any]) -> None:
+    refused = document["paths"]["/v2/leases"]["post"]["responses"]
+    assert {"413", "503"} < refused.keys()
+    assert all(
+        code in refused["503"]["description"]
+        for code in ("backend_unavailable", "identity_unavailable", "enforcement_unavailable")
+    )
+    assert "503" in document["paths"]["/v2/leases"]["get"]["responses"]
+
+
+def test_every_moment_is_said_to_be_one(document: dict[str, Any]) -> None:
+    made = document["components"]["schemas"]["LeaseRequest"]["properties"]
+    for name in ("end", "end_by", "before_end"):
+        assert made[name]["format"] == "date-time", name
+
+
 class _Links(HTMLParser):
     """All that a page refers to, and whether it runs anything."""
 

@@ -54,8 +54,8 @@ class Moment(fields.Field[Any]):
     def __init__(self, *, words: tuple[str, ...] = (), **kwargs: Any) -> None:
         """Allow words or none."""
         text = {"type": "string", "format": "date-time", "examples": ["2030-01-15T12:00:00Z"]}
-        kwargs.setdefault("metadata", {"anyOf": [text, {"enum": [*words]}]} if words else text)
-        super().__init__(**kwargs)
+        form = {"anyOf": [text, {"enum": [*words]}]} if words else text
+        super().__init__(**{**kwargs, "metadata": {**form, **kwargs.get("metadata", {})}})
         self._words = words
 
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> datetime | str:  # noqa: ANN401

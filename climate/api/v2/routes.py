@@ -22,10 +22,14 @@ from climate.api.v2 import (
 )
 from climate.api.v2.openapi import Route
 from climate.core.errors import (
+    BackendUnavailable,
     Conflict,
     Contention,
+    ContentTooLarge,
+    EnforcementUnavailable,
     Forbidden,
     IdempotencyKeyReused,
+    IdentityUnavailable,
     InvalidInput,
     NotFound,
     PreconditionFailed,
@@ -34,8 +38,9 @@ from climate.core.errors import (
     UnsupportedMediaType,
 )
 
-_CALLER = (Unauthenticated, Forbidden)
-_BODY = (InvalidInput, UnsupportedMediaType)
+_CALLER = (Unauthenticated, Forbidden, IdentityUnavailable, BackendUnavailable)
+_BODY = (InvalidInput, ContentTooLarge, UnsupportedMediaType)
+_MORE = (Contention, EnforcementUnavailable)
 # Nothing is loaded from anywhere, and no script runs.
 _PAGE_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 
@@ -90,7 +95,7 @@ ROUTES = [
         headers=("Idempotency-Key",),
         gives=("ETag", "Location"),
         answers={201: schemas.Lease},
-        refusals=(*_CALLER, *_BODY, Conflict, RequestUnderWay, IdempotencyKeyReused, Contention),
+        refusals=(*_CALLER, *_BODY, *_MORE, Conflict, RequestUnderWay, IdempotencyKeyReused),
     ),
     Route(
         method="GET",
@@ -113,7 +118,7 @@ ROUTES = [
         headers=("If-Match",),
         gives=("ETag",),
         answers={200: schemas.Lease},
-        refusals=(*_CALLER, *_BODY, NotFound, Conflict, PreconditionFailed, Contention),
+        refusals=(*_CALLER, *_BODY, *_MORE, NotFound, Conflict, PreconditionFailed),
     ),
     Route(
         method="DELETE",

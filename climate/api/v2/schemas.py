@@ -4,6 +4,7 @@ from functools import cache
 from typing import Any
 
 from marshmallow import (
+    INCLUDE,
     RAISE,
     Schema,
     ValidationError,
@@ -222,8 +223,31 @@ class BadValue(Schema):
     detail = fields.String(required=True)
 
 
+class Blocker(Schema):
+    """A booking in the way; of own ones the lease is told."""
+
+    start = Moment()
+    end = Moment()
+    lease_id = fields.String()
+    lease_name = fields.String()
+
+
+class Alternative(Schema):
+    """A lease like the one that was refused, which would be admitted now."""
+
+    differs = fields.String(validate=validate.OneOf(["later", "shorter", "fewer", "other"]))
+    start = Moment()
+    end = Moment()
+    amount = fields.Integer()
+
+
 class Problem(Schema):
-    """A refusal (RFC 9457). There may be more members, which depend on the code."""
+    """A refusal (RFC 9457). What follows the errors is of some codes, and there may be more."""
+
+    class Meta:
+        """Codes have members of their own."""
+
+        unknown = INCLUDE
 
     type = fields.String(required=True)
     title = fields.String(required=True)
@@ -231,6 +255,19 @@ class Problem(Schema):
     detail = fields.String(required=True)
     code = fields.String(required=True)
     errors = fields.List(fields.Nested(BadValue))
+    etag = fields.String(metadata=says("What the lease is now (precondition_failed)."))
+    reservation = fields.Integer(
+        allow_none=True,
+        metadata=says(
+            "Which was short, from 0; null: each would fit alone (not_enough_resources)."
+        ),
+    )
+    asked = fields.Float(metadata=says("What was asked for: units, or what there is a limit of."))
+    matching = fields.Integer(metadata=says("Resources that match and are large enough."))
+    free = fields.Integer(metadata=says("Units that are free all through the window."))
+    missing = fields.Integer(allow_none=True, metadata=says("Units that are missing."))
+    blocked_by = fields.List(fields.Nested(Blocker))
+    alternatives = fields.List(fields.Nested(Alternative))
 
 
 # Making a schema takes longer than using it, and any number of threads may use one.
