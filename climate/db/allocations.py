@@ -57,7 +57,7 @@ def candidates(
 
 @dataclass(frozen=True, slots=True)
 class Grabbed:
-    """Resources that were found: ``locked`` are ours, those that ``changed`` meanwhile as well."""
+    """Candidates: those that are ``locked`` are ours and first, ``changed`` some of them."""
 
     found: Sequence[int]
     locked: Collection[int] = ()
@@ -70,25 +70,26 @@ def grab(
     busy: Window,
     *,
     limit: int | None,
-    count: int,
+    locking: int,
     rotation: float,
 ) -> Grabbed:
-    """Find and lock ``count`` resources; candidates as well if so many are not to be had.
+    """Return candidates, and lock up to ``locking`` of them.
 
-    So PostgreSQL is asked once; elsewhere candidates are found, and none is locked yet. What did
-    not change is still as it was found, but for bookings that others committed meanwhile: those
-    the schema's guard keeps apart, so nobody need look again.
+    So PostgreSQL is asked once and not twice; elsewhere none is locked yet. What was not changed
+    meanwhile is as it was found, but for bookings that others committed just then: those the
+    schema's guard keeps apart, so nobody need look again.
     """
-    locked: dict[int, bool] = {}
-    if session.get_bind().dialect.name == "postgresql":
-        values = {**_values(busy, rotation), "count": count}
-        statement = fitting.first_locked(shape(requirement))
-        locked = dict(session.connection().execute(statement, values).all())
-    found = list(locked)
-    if len(locked) < count:
-        others = candidates(session, requirement, busy, limit=limit, rotation=rotation)
-        found += [id_ for id_ in others if id_ not in locked]
-    return Grabbed(found, locked.keys(), [id_ for id_, changed in locked.items() if changed])
+    if session.get_bind().dialect.name != "postgresql":
+        found = candidates(session, requirement, busy, limit=limit, rotation=rotation)
+        return Grabbed(found)
+    statement = fitting.some_locked(shape(requirement), limit)
+    values = {**_values(busy, rotation), "locking": locking}
+    rows = session.connection().execute(statement, values).all()
+    return Grabbed(
+        [id_ for id_, _, _ in rows],
+        [id_ for id_, is_mine, _ in rows if is_mine],
+        [id_ for id_, _, is_changed in rows if is_changed],
+    )
 
 
 def matching(

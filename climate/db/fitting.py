@@ -51,32 +51,25 @@ def some(wanted: Shape, limit: int | None) -> sa.Select[int]:
 
 
 @lru_cache(_KEPT)
-def first_locked(wanted: Shape) -> sa.CompoundSelect[int, bool]:
-    """Lock the first ``count`` that fit and that nobody has locked, from ``rotation`` on.
+def some_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, bool]:
+    """Select the same, and lock up to ``locking`` of them that nobody has locked: those first.
 
-    For PostgreSQL. It sees allocations and properties as they were when it began; whether a
-    resource was changed since, by somebody who had it locked, is told with its id.
+    For PostgreSQL. It sees bookings and properties as they were when it began; whether a row that
+    it locked was changed since, by whoever had it locked before, is told with it.
     """
-    number = sa.bindparam("count", type_=sa.BigInteger())
-    ids, conditions = _along(wanted)
-    # The version that is locked, and the one that the statement began with.
-    seen = aliased(ResourceRow, name="seen")
-    version: sa.ColumnElement[str] = sa.literal_column("resources.xmin")
-    known: sa.Select[str] = (
-        sa.select(sa.literal_column("seen.xmin")).select_from(seen).where(seen.id == ids)
+    version: sa.ColumnElement[str] = sa.literal_column("resources.xmin").label("version")
+    found = _rotated(wanted, _free(wanted), limit, version).cte("found")
+    mine = (
+        sa.select(ResourceRow.id, version)
+        .where(ResourceRow.id.in_(sa.select(found.c.id)))
+        .limit(sa.bindparam("locking", type_=sa.BigInteger()))
+        .with_for_update(skip_locked=True)
+        .cte("mine")
     )
-    is_changed = version != known.scalar_subquery()
-    found: sa.Select[int, bool] = (
-        sa.select(ids.label("id"), is_changed.label("is_changed"))
-        .where(*conditions, *_free(wanted))
-        .order_by(ids)
-        .with_for_update(skip_locked=True, of=ResourceRow)
-    )
-    pivot = _pivot(wanted)
-    after = found.where(ids > pivot).limit(number).cte("after")
-    missing = sa.select(number - sa.func.count()).select_from(after).scalar_subquery()
-    before_it = found.where(ids <= pivot).limit(missing).cte("before")
-    return sa.union_all(sa.select(after), sa.select(before_it))
+    is_mine = mine.c.id.is_not(None).label("is_mine")
+    is_changed = sa.func.coalesce(mine.c.version != found.c.version, sa.false())
+    both = found.outerjoin(mine, mine.c.id == found.c.id)
+    return sa.select(found.c.id, is_mine, is_changed).select_from(both).order_by(is_mine.desc())
 
 
 @lru_cache(_KEPT)
@@ -86,21 +79,23 @@ def matching(wanted: Shape, limit: int | None) -> sa.Select[int]:
 
 
 def _rotated(
-    wanted: Shape, conditions: list[sa.ColumnElement[bool]], limit: int | None
+    wanted: Shape,
+    conditions: list[sa.ColumnElement[bool]],
+    limit: int | None,
+    *more: sa.ColumnElement[str],
 ) -> sa.Select[int]:
     # Not a parameter: how much is worth looking at depends on it, and so does the plan.
     few: sa.ColumnElement[int] | None = None if limit is None else sa.literal_column(str(limit))
     ids, matching = _along(wanted)
-    ordered: sa.Select[int] = (
-        sa.select(ids.label("id")).where(*matching, *conditions).order_by(ids).limit(few)
-    )
+    ordered: sa.Select[int] = sa.select(ids.label("id"), *more)
+    ordered = ordered.where(*matching, *conditions).order_by(ids).limit(few)
     pivot = _pivot(wanted)
     arms = [
         sa.select(ordered.where(ids > pivot).subquery()),
         sa.select(ordered.where(ids <= pivot).subquery()),
     ]
     found = sa.union_all(*arms).subquery()
-    return sa.select(found.c.id).limit(few)
+    return sa.select(found).limit(few)
 
 
 def _pivot(wanted: Shape) -> sa.ScalarSelect[int]:

@@ -15,12 +15,13 @@ from climate.core.selection import Candidate, Preference, Selection, rank
 from climate.core.window import Window
 from climate.db import allocations, capacity, resources
 
-# Candidates beyond what is needed, to have others when some are locked. Of those to be shared
-# some may be full: then more are looked at, and at last all there are.
+# Candidates beyond what is needed, to have others when some are locked: few at first, as hardly
+# any is. Of those to be shared some may be full: then more are looked at, and at last all.
+_FEW = 2
 _SPARE = 8
 _MORE = 512
 # A number of candidates to look for is one of these: each is a statement of its own to plan.
-_STEPS = tuple(12 * 2**power for power in range(12))
+_STEPS = tuple(3 * 2**power for power in range(14))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,8 @@ class Search:
         self._preference = preference
         self._classes = {name for want in wanted for name in want.requirement.amounts}
         self._kept = {id_ for want in wanted for id_ in want.kept}
-        needed = _step(sum(want.maximum for want in wanted) + len(self._kept) + _SPARE)
+        wished = sum(want.maximum for want in wanted) + len(self._kept)
+        needed = _step(wished + _SPARE)
         # Without shares or a selection the first that are found do, or nothing does.
         choosy = self._classes or preference.selection
         self._limits: list[int | None] = [
@@ -78,6 +80,8 @@ class Search:
         self._is_cut = True
         # With one wish for whole resources, the first that are found are those that it gets.
         self._locking = locking and len(wanted) == 1 and not (choosy or self._kept)
+        if self._locking:
+            self._limits.insert(0, _step(wished + _FEW))
         #: The candidates that are ours already, and those of them that nobody changed meanwhile.
         self.locked: set[int] = set()
         self._certain: set[int] = set()
@@ -110,7 +114,7 @@ class Search:
         where = (self.session, needs, self.busy)
         if not self._locking:
             return allocations.candidates(*where, limit=limit, rotation=rotation)
-        grabbed = allocations.grab(*where, limit=limit, count=want.maximum, rotation=rotation)
+        grabbed = allocations.grab(*where, limit=limit, locking=want.maximum, rotation=rotation)
         self.locked.update(grabbed.locked)
         self._certain.update(set(grabbed.locked) - set(grabbed.changed))
         return list(grabbed.found)

@@ -134,7 +134,7 @@ def test_a_host_that_changed_while_it_was_looked_for_is_looked_at_again(
 ) -> None:
     host = here.ok("POST", HOSTS, {"name": "sim-1", "gpu": "yes"})["host"]["id"]
 
-    def grab_late(session: Session, *needs: Any, count: int, **options: Any) -> Grabbed:
+    def grab_late(session: Session, *needs: Any, locking: int, **options: Any) -> Grabbed:
         found = allocations.candidates(session, *needs, **options)
         here.ok("PUT", f"{HOSTS}/{host}", {"gpu": "no"})
         locked = allocations.lock(session, found, wait=False)

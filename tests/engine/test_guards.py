@@ -113,13 +113,13 @@ def rival_at(
     thread.join()
 
 
-def _found_only(*arguments: Any, count: int, **options: Any) -> Grabbed:
+def _found_only(*arguments: Any, locking: int, **options: Any) -> Grabbed:
     return Grabbed(allocations.candidates(*arguments, **options))
 
 
-def _found_and_said_to_be_locked(*arguments: Any, count: int, **options: Any) -> Grabbed:
+def _found_and_said_to_be_locked(*arguments: Any, locking: int, **options: Any) -> Grabbed:
     found = allocations.candidates(*arguments, **options)
-    return Grabbed(found, locked=found[:count], changed=found)
+    return Grabbed(found, locked=found[:locking], changed=found)
 
 
 def _then(admit: Callable[..., Any], come: Callable[[], None]) -> Callable[..., Any]:

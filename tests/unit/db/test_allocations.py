@@ -139,27 +139,22 @@ def test_a_host_that_somebody_else_has_locked_is_a_candidate_and_not_ours(
 
 
 @pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
-@pytest.mark.parametrize(("count", "others"), [(2, []), (3, [1])])
 @pytest.mark.parametrize("rotation", [0.0, 0.5, 0.99])
 def test_hosts_are_found_and_locked_at_once_but_for_those_that_others_have(
-    database: Database, hosts: list[int], count: int, others: list[int], rotation: float
+    database: Database, hosts: list[int], rotation: float
 ) -> None:
-    hosts = hosts[:3]
-    with database.engine.begin() as connection:
-        rest = sa.update(ResourceRow).where(ResourceRow.id.not_in(hosts))
-        connection.execute(rest.values(reservable=False))
     with database.engine.connect() as other:
-        other.execute(sa.select(ResourceRow.id).where(ResourceRow.id == hosts[1]).with_for_update())
+        query = sa.select(ResourceRow.id).where(ResourceRow.id == hosts[1]).with_for_update()
+        other.execute(query)
         grabbed = database.write(
             lambda session: allocations.grab(
-                session, HOSTS, _window(0, 1), limit=12, count=count, rotation=rotation
+                session, HOSTS, _window(0, 1), limit=12, locking=2, rotation=rotation
             )
         )
-    assert set(grabbed.locked) == {hosts[0], hosts[2]}
-    # Somebody else's comes last, and only if ours are too few.
-    assert set(grabbed.found[:2]) == set(grabbed.locked)
-    assert grabbed.found[2:] == [hosts[number] for number in others]
-    assert list(grabbed.changed) == []
+    assert set(grabbed.found) == set(hosts)
+    assert grabbed.found[:2] == grabbed.locked
+    assert hosts[1] not in grabbed.locked
+    assert grabbed.changed == []
 
 
 def _in_service(*, reservable: bool) -> sa.Update:
@@ -168,18 +163,18 @@ def _in_service(*, reservable: bool) -> sa.Update:
 
 @pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
 @pytest.mark.parametrize(
-    ("meanwhile", "still"),
+    ("meanwhile", "is_there"),
     [
         (_in_service(reservable=True), True),
-        (_in_service(reservable=False), False),
+        (_in_service(reservable=False), True),
         (sa.delete(ResourceRow), False),
     ],
 )
-def test_a_host_that_somebody_changes_while_hosts_are_looked_for_is_told_or_left_out(
+def test_that_somebody_changed_a_host_while_hosts_were_looked_for_is_told(
     database: Database,
     hosts: list[int],
     meanwhile: sa.Update | sa.Delete,
-    still: bool,
+    is_there: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The statement sees hosts as they were when it began, and is made to take its time here."""
@@ -187,7 +182,7 @@ def test_a_host_that_somebody_changes_while_hosts_are_looked_for_is_told_or_left
     slow = sa.select(sa.func.pg_sleep(1.0)).scalar_subquery().is_not(None)
     fit = fitting._free
     monkeypatch.setattr(fitting, "_free", lambda wanted: [slow, *fit(wanted)])
-    statement = fitting.first_locked.__wrapped__(fitting.shape(HOSTS))
+    statement = fitting.some_locked.__wrapped__(fitting.shape(HOSTS), 12)
 
     def change() -> None:
         time.sleep(0.4)
@@ -196,12 +191,12 @@ def test_a_host_that_somebody_changes_while_hosts_are_looked_for_is_told_or_left
 
     rival = threading.Thread(target=change)
     rival.start()
-    monkeypatch.setattr(fitting, "first_locked", lambda _: statement)
+    monkeypatch.setattr(fitting, "some_locked", lambda *_: statement)
     grabbed = database.write(
         lambda session: allocations.grab(
-            session, HOSTS, _window(0, 1), limit=12, count=2, rotation=0.0
+            session, HOSTS, _window(0, 1), limit=12, locking=2, rotation=0.0
         )
     )
     rival.join()
-    assert list(grabbed.changed) == ([first] if still else [])
-    assert list(grabbed.locked) == (hosts[:2] if still else hosts[1:3])
+    assert grabbed.changed == ([first] if is_there else [])
+    assert grabbed.locked == (hosts[:2] if is_there else hosts[1:3])
