@@ -12,6 +12,7 @@ tried, however many bookings there are. Shares of a resource do overlap; what is
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import aliased
@@ -87,8 +88,8 @@ def _rotated(
     # Not a parameter: how much is worth looking at depends on it, and so does the plan.
     few: sa.ColumnElement[int] | None = None if limit is None else sa.literal_column(str(limit))
     ids, matching = _along(wanted)
-    ordered: sa.Select[int] = sa.select(ids.label("id"), *more)
-    ordered = ordered.where(*matching, *conditions).order_by(ids).limit(few)
+    columns: list[Any] = [ids.label("id"), *more]
+    ordered = sa.select(*columns).where(*matching, *conditions).order_by(ids).limit(few)
     pivot = _pivot(wanted)
     arms = [
         sa.select(ordered.where(ids > pivot).subquery()),
