@@ -53,10 +53,13 @@ def admit(
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """Resources that it must be, as they are in use, and whether all could stay over a window."""
+    """Resources that it must be, as they are in use.
+
+    ``wanted_over`` is what is wanted if they have to stay over another window, None if they cannot.
+    """
 
     ids: Collection[int]
-    could_stay: Callable[[Window], bool]
+    wanted_over: Callable[[Window], Sequence[Wanted] | None]
 
 
 class Shortage(NotEnoughResources):

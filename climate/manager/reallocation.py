@@ -145,8 +145,8 @@ def _wanted(
         fitting = allocations.still_free(session, needs, busy, has, failing_too=started)
         kept = _kept(needs, {one: count for one, count in has.items() if one in fitting}, left)
         if started and sum(kept.values()) < sum(has.values()):
-            in_use = InUse(has, partial(_could_stay, session, requirements, units))
-            raise _still_in_use(id_, needs, has, sum(kept.values()), in_use)
+            in_use = InUse(has, partial(_wanted_over, session, requirements, units, growing))
+            raise _still_in_use(requirements, id_, units, sum(kept.values()), in_use)
         want = Wanted(reservation_id=id_, requirement=needs, kept=kept)
         found.append(want if id_ in growing else _no_more(want))
     return found
@@ -171,29 +171,35 @@ def _no_more(want: Wanted) -> Wanted:
     return replace(want, requirement=replace(want.requirement, maximum=maximum))
 
 
-def _could_stay(
+def _wanted_over(
     session: Session,
     requirements: Mapping[str, Requirement],
     units: Mapping[str, Units],
+    growing: Collection[str],
     busy: Window,
-) -> bool:
-    """Tell whether reservations that have started could keep all they have over ``busy``."""
+) -> list[Wanted] | None:
+    """Return what would be wanted over ``busy``, None if what is in use could not stay."""
     try:
-        _wanted(session, requirements, units, busy, (), started=True)
+        return _wanted(session, requirements, units, busy, growing, started=True)
     except Shortage:
-        return False
-    return True
+        return None
 
 
-def _still_in_use(id_: str, needs: Requirement, has: Units, kept: int, in_use: InUse) -> Shortage:
-    held = sum(has.values())
-    all_ = replace(needs, minimum=held, maximum=held)
+def _still_in_use(
+    requirements: Mapping[str, Requirement],
+    id_: str,
+    units: Mapping[str, Units],
+    kept: int,
+    in_use: InUse,
+) -> Shortage:
+    held = sum(units[id_].values())
+    all_ = {id_: replace(requirements[id_], minimum=held, maximum=held)}
     return Shortage(
         f"Not enough hosts available: reservation {id_} is in use with {held} hosts,"
         f" of which it could keep only {kept} (the others are booked by somebody else then,"
         " do not match, or are more than max)",
-        [Wanted(reservation_id=id_, requirement=all_)],
-        0,
+        [Wanted(reservation_id=one, requirement=all_.get(one, requirements[one])) for one in units],
+        list(units).index(id_),
         {"asked": held, "matching": held, "free": kept},
         in_use,
     )

@@ -153,14 +153,22 @@ class _Look:
         return None
 
     def _shorter(self) -> Alternative | None:
-        ends = [self._lasting(want.requirement) for want in self._wanted]
+        concerned = (
+            [self._requirement] if self._in_use else [one.requirement for one in self._wanted]
+        )
+        ends = [self._lasting(requirement) for requirement in concerned]
         end = min((end for end in ends if end is not None), default=None)
         if end is None or None in ends:
             return None
         end = _floor(end - self._runtime.settings.cleaning_time)
         if end <= max(self._window.start, self._now):
             return None
-        return self._if_admitted("shorter", Window(self._window.start, end), self._wanted)
+        window = Window(self._window.start, end)
+        wanted: Sequence[Wanted] | None = self._wanted
+        if self._in_use:
+            busy = taken_window(window, self._now, self._runtime.settings)
+            wanted = self._in_use.wanted_over(busy)
+        return self._if_admitted("shorter", window, wanted) if wanted else None
 
     def _fewer(self) -> Alternative | None:
         there = self._there
@@ -184,16 +192,10 @@ class _Look:
         self, differs: str, window: Window, wanted: Sequence[Wanted]
     ) -> Alternative | None:
         busy = taken_window(window, self._now, self._runtime.settings)
-        more = self._more(wanted, busy)
+        more = would_take(self._session, wanted, busy, self._preference)
         if more is None or not self._is_allowed(window, wanted, more):
             return None
         return Alternative(differs, window, wanted[self._short or 0].requirement.minimum)
-
-    def _more(self, wanted: Sequence[Wanted], busy: Window) -> Sequence[Units] | None:
-        """Return what would be taken besides what is kept, None if not all can be had."""
-        if self._in_use:
-            return [{} for _ in wanted] if self._in_use.could_stay(busy) else None
-        return would_take(self._session, wanted, busy, self._preference)
 
     def _is_allowed(self, window: Window, wanted: Sequence[Wanted], more: Sequence[Units]) -> bool:
         """Tell whether limits allow what would be taken, and what is kept."""

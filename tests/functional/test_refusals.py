@@ -9,7 +9,7 @@ from climate.core.errors import NotEnoughResources
 from climate.manager import leases, updates
 from climate.manager.leases import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
-from tests.service import Story, host_reservation
+from tests.service import Story, host_reservation, hosts
 
 ME = "me:mine:member"
 OTHER = "other:theirs:member"
@@ -127,9 +127,20 @@ def test_a_lease_that_runs_is_shorter_only_if_that_helps(story: Story) -> None:
     assert (shorter["differs"], shorter["end"][11:16]) == ("shorter", "14:00")
     [asked] = story.lease(mine)["reservations"]
     fewer = {"reservations": [{"id": asked["id"], "params": {"min": 1, "max": 1}}]}
-    for change in (fewer, {**fewer, "end": "2030-01-15T15:30:00Z"}):
+    longer = {"end": "2030-01-15T15:30:00Z"}
+    more = {"add_reservations": [hosts(3, 3)]}
+    for change in (fewer, {**fewer, **longer}, {**more, **longer}):
         refusal = story.problem(409, "PATCH", f"/v2/leases/{mine}", change, token=ME)
         assert refusal["alternatives"] == []
+
+
+def test_what_is_in_use_is_named_by_its_place(story: Story) -> None:
+    pair = [host_reservation(1, 1), host_reservation(2, 2)]
+    mine = story.reserve(0, 60, reservations=pair)
+    story.run()
+    second = {"id": mine["reservations"][1]["id"], "params": {"min": 1, "max": 1}}
+    refusal = story.problem(409, "PATCH", f"/v2/leases/{mine['id']}", {"reservations": [second]})
+    assert refusal["reservation"] == 1
 
 
 def _prolong(story: Story, lease_id: str) -> dict[str, Any]:
