@@ -7,7 +7,7 @@ finding that is bin packing. What is found never conflicts.
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from climate.core import assignment
@@ -48,14 +48,46 @@ def choose(demands: Sequence[Demand], free: Free) -> tuple[Units, ...] | None:
     if not shares:
         return _whole(demands, range(len(demands)))
     shares.sort(key=lambda index: sum(demands[index].amounts.values()), reverse=True)
+    tried = (
+        _pack(some, free, order, wholes_first=wholes_first)
+        for some, order, wholes_first in _ways(demands, free, shares)
+    )
+    return next((found for found in tried if found is not None), None)
+
+
+def _ways(
+    demands: Sequence[Demand], free: Free, shares: Sequence[int]
+) -> Iterator[tuple[Sequence[Demand], Sequence[int], bool]]:
+    """Yield what to try: the demands, the order of those for shares, and whether others go first.
+
+    Where some want wholes it may matter which are left to them: the last try keeps shares together.
+    """
     looks = sum(len(demands[index].candidates) for index in shares)
     orders = min(_ORDERS, max(1, _LOOKS // max(1, looks)))
+    mixed = len(shares) < len(demands)
     for order in itertools.islice(itertools.permutations(shares), orders):
-        for wholes_first in (False, True) if len(shares) < len(demands) else (False,):
-            found = _pack(demands, free, order, wholes_first=wholes_first)
-            if found is not None:
-                return found
-    return None
+        for wholes_first in (False, True) if mixed else (False,):
+            yield demands, order, wholes_first
+    if mixed:
+        yield _roomiest(demands, free), shares, False
+
+
+def _roomiest(demands: Sequence[Demand], free: Free) -> Sequence[Demand]:
+    """Return the demands with the candidates first that have most room, last of whole ones."""
+    sizes = {tuple(demand.amounts.items()) for demand in demands if demand.amounts}
+    rooms = {
+        id_: sum(room(free.get(id_, {}), dict(size)) for size in sizes)
+        for id_ in {id_ for demand in demands for id_ in demand.candidates}
+    }
+    return [
+        replace(
+            demand,
+            candidates=tuple(
+                sorted(demand.candidates, key=rooms.__getitem__, reverse=bool(demand.amounts))
+            ),
+        )
+        for demand in demands
+    ]
 
 
 def most(demand: Demand, free: Free) -> int:

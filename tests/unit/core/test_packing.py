@@ -123,6 +123,15 @@ def test_whole_resources_are_left_to_those_who_need_them_whole() -> None:
         assert sorted(chosen, key=str) == [{1: 1}, {2: 1}]
 
 
+@pytest.mark.parametrize("candidates", list(itertools.permutations((1, 2, 3, 4))))
+def test_shares_go_where_there_is_most_room_if_the_rest_is_wanted_whole(
+    candidates: tuple[int, ...],
+) -> None:
+    free = {id_: {"VCPU": 8 if id_ == 4 else 4} for id_ in candidates}
+    wanted = [Demand(3, 3, candidates), Demand(2, 2, candidates, {"VCPU": 4})]
+    assert choose(wanted, free) == ({1: 1, 2: 1, 3: 1}, {4: 2})
+
+
 def test_every_minimum_is_met_before_anybody_gets_more() -> None:
     free = {id_: {"VCPU": 4, "MEMORY_MB": 9} for id_ in (1, 2)}
     whole, share = Demand(1, 2, (1, 2)), Demand(1, 1, (1,), LARGE)
