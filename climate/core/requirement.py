@@ -1,7 +1,7 @@
 """What a reservation needs from admission, whatever its resource type."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from climate.core.query import Query
@@ -29,6 +29,17 @@ class Requirement:
     query: Query
     amounts: Mapping[str, int] = field(default_factory=dict)
     layout: Layout = Layout.ANYWHERE
+    #: What else the reservation needs, of other resources: no query of its parts matches the same.
+    besides: "Requirement | None" = None
+    #: What the resources are called where there are too few of them.
+    noun: str = "hosts"
+
+    @property
+    def parts(self) -> "tuple[Requirement, ...]":
+        """All that the reservation needs, each part by itself."""
+        if self.besides is None:
+            return (self,)
+        return (replace(self, besides=None), *self.besides.parts)
 
     @property
     def is_whole(self) -> bool:

@@ -32,12 +32,12 @@ def admit(
     busy: Window,
     preference: Preference,
     locked: Collection[int] = (),
-) -> dict[str, Units]:
+) -> tuple[Units, ...]:
     """Choose and lock resources for all of ``wanted`` over ``busy``, or for none.
 
     ``locked`` are ours already; then no other lock is waited for, as that would be out of order.
-    Returns the new units by reservation and resource id (``kept`` not included); nothing is
-    stored yet. Raises NotEnoughResources.
+    Returns the new units of each by resource id (``kept`` not included); nothing is stored yet.
+    Raises NotEnoughResources.
     """
     # Who waits for locks takes them in order, all at once.
     locking = not (locked or is_patient(session))
@@ -48,7 +48,7 @@ def admit(
             raise LostRace
     if not search.leaves_enough(chosen):
         raise LostRace
-    return {want.reservation_id: units for want, units in zip(wanted, chosen, strict=True)}
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,17 @@ class Shortage(NotEnoughResources):
     ) -> None:
         """Keep what was wanted, for whoever explains the refusal."""
         missing = details["asked"] - details["free"] if details else None
-        super().__init__(message, {"reservation": index, **details, "missing": missing})
+        number = None if index is None else _number(wanted, index)
+        super().__init__(message, {"reservation": number, **details, "missing": missing})
         self.wanted = wanted
         self.index = index
         self.in_use = in_use
+
+
+def _number(wanted: Sequence[Wanted], index: int) -> int:
+    """Return which reservation of the lease it is that ``wanted[index]`` is for."""
+    ids = list(dict.fromkeys(want.reservation_id for want in wanted))
+    return ids.index(wanted[index].reservation_id)
 
 
 def would_take(
@@ -137,10 +144,11 @@ def _shortage(search: Search) -> Shortage:
             requirement = want.requirement
             matching = allocations.count(search.session, requirement)
             there = free + sum(want.kept.values())
-            what = "hosts" if requirement.is_whole else "units"
+            noun = requirement.noun
             return Shortage(
-                f"Not enough {what} available: at least {requirement.minimum} asked for,"
-                f" {matching} {'hosts match' if not requirement.is_whole else 'match'}"
+                f"Not enough {noun if requirement.is_whole else 'units'} available:"
+                f" at least {requirement.minimum} asked for,"
+                f" {matching} {'match' if requirement.is_whole else f'{noun} match'}"
                 f" the requirements, {there} of them free from {busy.start:%Y-%m-%d %H:%M}"
                 f" to {busy.end:%Y-%m-%d %H:%M} UTC (cleaning time included)",
                 search.wanted,
@@ -148,21 +156,20 @@ def _shortage(search: Search) -> Shortage:
                 {"asked": requirement.minimum, "matching": matching, "free": there},
             )
     return Shortage(
-        "Not enough hosts available: each reservation could be served alone, but not all at once",
+        f"Not enough {search.wanted[0].requirement.noun} available: each reservation could be"
+        " served alone, but not all at once",
         search.wanted,
         None,
         {},
     )
 
 
-def rows(
-    wanted: Sequence[Wanted], taken: Mapping[str, Units], busy: Window
-) -> list[dict[str, object]]:
-    """Return the allocations to store for ``taken``: units by reservation and resource id."""
+def rows(wanted: Sequence[Wanted], taken: Sequence[Units], busy: Window) -> list[dict[str, object]]:
+    """Return the allocations to store for ``taken``: the units of each by resource id."""
     return [
         row
-        for want in wanted
-        for resource_id, units in taken[want.reservation_id].items()
+        for want, chosen in zip(wanted, taken, strict=True)
+        for resource_id, units in chosen.items()
         for row in allocation_rows(want, resource_id, units, busy)
     ]
 

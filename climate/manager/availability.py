@@ -23,7 +23,7 @@ from climate.core.window import Window, later
 from climate.db import allocations, capacity, resources
 from climate.db import calendar as bookings
 from climate.manager.admission import would_take
-from climate.manager.requests import ReservationRequest, check_properties, requirement_of
+from climate.manager.requests import ReservationRequest, check_properties, requirements_of
 from climate.manager.runtime import Runtime
 from climate.manager.search import Wanted
 
@@ -61,13 +61,18 @@ def free_over(runtime: Runtime, request: ReservationRequest, span: Window) -> li
     wants to stay must search. Raises InvalidDate, InvalidQuery, UnsupportedResourceType.
     """
     _check(span)
-    requirement = requirement_of(runtime, request)
+    parts = requirements_of(runtime, request)
     with runtime.database.read() as session:
-        check_properties(session, runtime, [requirement])
-        ids = matching(session, requirement, Preference(selection=runtime.selection))
-        return calendar.free_over(
-            requirement, bookings.timelines(session, requirement, ids, span), span
-        )
+        check_properties(session, runtime, parts)
+        preference = Preference(selection=runtime.selection)
+        there = [
+            timeline
+            for part in parts
+            for timeline in bookings.timelines(
+                session, part, matching(session, part, preference), span
+            )
+        ]
+        return calendar.free_over(parts[0], there, span)
 
 
 def search(
@@ -84,7 +89,7 @@ def search(
     _check(within)
     if not timedelta(0) < length <= within.end - within.start:
         raise InvalidDate("The duration must be more than nothing and fit between start and end")
-    requirements = [requirement_of(runtime, request) for request in requests]
+    requirements = [part for request in requests for part in requirements_of(runtime, request)]
     with runtime.database.read() as session:
         check_properties(session, runtime, requirements)
         sought = Sought(requirements, length, within)

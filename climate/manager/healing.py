@@ -22,13 +22,15 @@ from climate.core.errors import ClimateError, NotFound
 from climate.core.lease import HANDED_OVER, LEAVING, Lease, Reservation
 from climate.core.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
 from climate.core.packing import first
+from climate.core.query import matches
+from climate.core.requirement import Requirement
 from climate.core.schedule import UPDATE, Planned
 from climate.core.window import Window
 from climate.db import allocations, leases, outbox, resources
 from climate.db.allocations import Held
 from climate.manager.admission import admit, rows
 from climate.manager.leases import new_event
-from climate.manager.requests import requirement_of, taken_window
+from climate.manager.requests import requirements_of, taken_window
 from climate.manager.runtime import Runtime
 from climate.manager.search import Wanted
 
@@ -101,23 +103,40 @@ def _replace(
 
     A resource is given up when all that was taken of it is to be had elsewhere.
     """
-    requirement = requirement_of(runtime, reservation)
-    short = {id_: requirement.units(held[id_].amounts) for id_ in failing}
-    wanted = Wanted(
-        reservation_id=reservation.id,
-        requirement=replace(requirement, minimum=0, maximum=sum(short.values())),
-        beside=held.keys() - short.keys(),
-    )
-    found = admit(session, [wanted], busy, runtime.preference())[reservation.id]
     replaced: list[int] = []
-    for id_ in failing:
-        if sum(short[one] for one in (*replaced, id_)) <= sum(found.values()):
-            replaced.append(id_)
-    if replaced:
-        taken = {reservation.id: first(found, sum(short[id_] for id_ in replaced))}
-        allocations.give_up(session, reservation.id, replaced)
-        allocations.take(session, rows([wanted], taken, busy))
+    for requirement, ids in _shared_out(session, requirements_of(runtime, reservation), failing):
+        short = {id_: requirement.units(held[id_].amounts) for id_ in ids}
+        wanted = Wanted(
+            reservation_id=reservation.id,
+            requirement=replace(requirement, minimum=0, maximum=sum(short.values())),
+            beside=held.keys() - short.keys(),
+        )
+        [found] = admit(session, [wanted], busy, runtime.preference())
+        given_up: list[int] = []
+        for id_ in ids:
+            if sum(short[one] for one in (*given_up, id_)) <= sum(found.values()):
+                given_up.append(id_)
+        if given_up:
+            taken = first(found, sum(short[id_] for id_ in given_up))
+            allocations.give_up(session, reservation.id, given_up)
+            allocations.take(session, rows([wanted], [taken], busy))
+        replaced += given_up
     return len(replaced)
+
+
+def _shared_out(
+    session: Session, parts: Sequence[Requirement], ids: Sequence[int]
+) -> list[tuple[Requirement, list[int]]]:
+    """Return each part of what is required with those of its resources that are among ``ids``.
+
+    What matches no part (any more) is the last one's.
+    """
+    known = resources.find_some(session, ids)
+    shares: dict[int, list[int]] = {}
+    for id_ in ids:
+        fits = (n for n, part in enumerate(parts) if matches(part.query, known[id_].properties))
+        shares.setdefault(next(fits, len(parts) - 1), []).append(id_)
+    return [(parts[number], share) for number, share in sorted(shares.items())]
 
 
 def _flag(

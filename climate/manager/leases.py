@@ -40,7 +40,7 @@ from climate.manager.refusal import explained
 from climate.manager.requests import (
     ReservationRequest,
     check_properties,
-    requirement_of,
+    requirements_of,
     taken_window,
 )
 from climate.manager.runtime import Runtime
@@ -116,8 +116,9 @@ def create(
 def _book(runtime: Runtime, session: Session, lease: Lease, now: datetime, *told: Rows) -> None:
     """Store the lease with all that it asks for, and what is told; may raise as ``create``."""
     wanted = [
-        Wanted(reservation_id=made.id, requirement=requirement_of(runtime, made))
+        Wanted(reservation_id=made.id, requirement=part)
         for made in lease.reservations
+        for part in requirements_of(runtime, made)
     ]
     busy = taken_window(lease.window, now, runtime.settings)
     check_properties(session, runtime, [want.requirement for want in wanted])

@@ -22,7 +22,7 @@ from climate.db import allocations, capacity
 from climate.db.allocations import Held
 from climate.db.engine import LostRace, is_patient
 from climate.manager.admission import InUse, Shortage, admit, allocation_rows, rows
-from climate.manager.requests import check_properties, requirement_of, taken_window
+from climate.manager.requests import check_properties, requirements_of, taken_window
 from climate.manager.runtime import Runtime
 from climate.manager.search import Search, Wanted
 
@@ -43,8 +43,8 @@ def reallocate(
     live = [reservation for reservation in reservations if reservation.stays]
     if not live:
         return False
-    requirements = {r.id: requirement_of(runtime, r) for r in live}
-    check_properties(session, runtime, list(requirements.values()))
+    requirements = {r.id: requirements_of(runtime, r) for r in live}
+    check_properties(session, runtime, [part for parts in requirements.values() for part in parts])
     held = allocations.held(session, list(requirements))
     preference = runtime.preference()
     busy = taken_window(window, now, runtime.settings) if window.end > now else None
@@ -54,7 +54,7 @@ def reallocate(
         allocations.shorten(session, list(requirements), busy_until)
         return False
     allocations.release(session, list(requirements))
-    before = {r.id: requirement_of(runtime, r) for r in lease.reservations}
+    before = {r.id: requirements_of(runtime, r)[0] for r in lease.reservations}
     units = {
         id_: {resource: before[id_].units(one.amounts) for resource, one in held[id_].items()}
         for id_ in requirements
@@ -65,8 +65,8 @@ def reallocate(
     wanted, taken = _admit(session, wanted, busy, preference, locked, started=started)
     allocations.take(session, rows(wanted, taken, busy))
     allocations.take(session, _kept_rows(wanted, held, busy, started=started))
-    resized = any(before[id_].amounts != requirements[id_].amounts for id_ in held if held[id_])
-    return resized or any(taken.values())
+    resized = any(before[id_].amounts != requirements[id_][0].amounts for id_ in held if held[id_])
+    return resized or any(taken)
 
 
 def _admit(
@@ -77,7 +77,7 @@ def _admit(
     locked: set[int],
     *,
     started: bool,
-) -> tuple[list[Wanted], dict[str, Units]]:
+) -> tuple[list[Wanted], tuple[Units, ...]]:
     """Admit what is wanted, of a pending lease elsewhere if need be: it is not in use yet."""
     try:
         return wanted, admit(session, wanted, busy, preference, locked)
@@ -90,7 +90,7 @@ def _admit(
 
 def _lock(
     session: Session,
-    requirements: Mapping[str, Requirement],
+    requirements: Mapping[str, Sequence[Requirement]],
     held: Mapping[str, Mapping[int, Held]],
     busy: Window | None,
     preference: Preference,
@@ -104,7 +104,11 @@ def _lock(
     wanted = set(mine)
     patient = is_patient(session)
     if patient and busy is not None:
-        wants = [Wanted(reservation_id=id_, requirement=req) for id_, req in requirements.items()]
+        wants = [
+            Wanted(reservation_id=id_, requirement=part)
+            for id_, parts in requirements.items()
+            for part in parts
+        ]
         wanted.update(Search(session, wants, busy, preference).ids)
     locked = allocations.lock(session, wanted, wait=patient)
     if not mine <= locked:
@@ -124,7 +128,7 @@ def _growing(lease: Lease, live: Sequence[Reservation], window: Window, now: dat
 
 def _wanted(
     session: Session,
-    requirements: Mapping[str, Requirement],
+    requirements: Mapping[str, Sequence[Requirement]],
     units: Mapping[str, Units],
     busy: Window,
     growing: Collection[str],
@@ -135,20 +139,22 @@ def _wanted(
 
     Raises NotEnoughResources if one that has started would lose any.
     """
-    classes = {name for requirement in requirements.values() for name in requirement.amounts}
+    classes = {name for parts in requirements.values() for part in parts for name in part.amounts}
     mine = {id_ for has in units.values() for id_ in has}
     left = capacity.free(session, mine, classes, busy) if classes else {}
     found = []
     for id_, has in units.items():
-        needs = requirements[id_]
-        # Who uses a host that fails keeps it until there is another.
-        fitting = allocations.still_free(session, needs, busy, has, failing_too=started)
-        kept = _kept(needs, {one: count for one, count in has.items() if one in fitting}, left)
-        if started and sum(kept.values()) < sum(has.values()):
+        wants = []
+        for needs in requirements[id_]:
+            # Who uses a host that fails keeps it until there is another.
+            fitting = allocations.still_free(session, needs, busy, has, failing_too=started)
+            kept = _kept(needs, {one: count for one, count in has.items() if one in fitting}, left)
+            wants.append(Wanted(reservation_id=id_, requirement=needs, kept=kept))
+        kept_all = sum(sum(want.kept.values()) for want in wants)
+        if started and kept_all < sum(has.values()):
             in_use = InUse(has, partial(_wanted_over, session, requirements, units, growing))
-            raise _still_in_use(requirements, id_, units, sum(kept.values()), in_use)
-        want = Wanted(reservation_id=id_, requirement=needs, kept=kept)
-        found.append(want if id_ in growing else _no_more(want))
+            raise _still_in_use(requirements, id_, units, kept_all, in_use)
+        found += [want if id_ in growing else _no_more(want) for want in wants]
     return found
 
 
@@ -173,7 +179,7 @@ def _no_more(want: Wanted) -> Wanted:
 
 def _wanted_over(
     session: Session,
-    requirements: Mapping[str, Requirement],
+    requirements: Mapping[str, Sequence[Requirement]],
     units: Mapping[str, Units],
     growing: Collection[str],
     busy: Window,
@@ -186,20 +192,26 @@ def _wanted_over(
 
 
 def _still_in_use(
-    requirements: Mapping[str, Requirement],
+    requirements: Mapping[str, Sequence[Requirement]],
     id_: str,
     units: Mapping[str, Units],
     kept: int,
     in_use: InUse,
 ) -> Shortage:
     held = sum(units[id_].values())
-    all_ = {id_: replace(requirements[id_], minimum=held, maximum=held)}
+    needs = requirements[id_][-1]
+    all_ = replace(needs, minimum=held, maximum=held)
+    wanted = [
+        Wanted(reservation_id=one, requirement=part)
+        for one in units
+        for part in ([all_] if one == id_ else requirements[one])
+    ]
     return Shortage(
-        f"Not enough hosts available: reservation {id_} is in use with {held} hosts,"
+        f"Not enough {needs.noun} available: reservation {id_} is in use with {held} {needs.noun},"
         f" of which it could keep only {kept} (the others are booked by somebody else then,"
         " do not match, or are more than max)",
-        [Wanted(reservation_id=one, requirement=all_.get(one, requirements[one])) for one in units],
-        list(units).index(id_),
+        wanted,
+        [want.reservation_id for want in wanted].index(id_),
         {"asked": held, "matching": held, "free": kept},
         in_use,
     )

@@ -183,6 +183,11 @@ class _Look:
         other = replace(self._requirement, query=Everything())
         return self._if_admitted("other", self._window, self._with(other))
 
+    def _units(self, wanted: Sequence[Wanted]) -> int:
+        """Return how many units the reservation would get that gets too few, of all its parts."""
+        mine = wanted[self._short or 0].reservation_id
+        return sum(one.requirement.minimum for one in wanted if one.reservation_id == mine)
+
     def _with(self, requirement: Requirement) -> list[Wanted]:
         changed = list(self._wanted)
         changed[self._short or 0] = replace(changed[self._short or 0], requirement=requirement)
@@ -195,7 +200,7 @@ class _Look:
         more = would_take(self._session, wanted, busy, self._preference)
         if more is None or not self._is_allowed(window, wanted, more):
             return None
-        return Alternative(differs, window, wanted[self._short or 0].requirement.minimum)
+        return Alternative(differs, window, self._units(wanted))
 
     def _is_allowed(self, window: Window, wanted: Sequence[Wanted], more: Sequence[Units]) -> bool:
         """Tell whether limits allow what would be taken, and what is kept."""

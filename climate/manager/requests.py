@@ -35,9 +35,9 @@ class Asked(Protocol):
         """Which and how many."""
 
 
-def requirement_of(runtime: Runtime, asked: Asked) -> Requirement:
-    """Return what admission must find; raises UnsupportedResourceType."""
-    return runtime.plugin(asked.resource_type).requirement(asked.params)
+def requirements_of(runtime: Runtime, asked: Asked) -> tuple[Requirement, ...]:
+    """Return what admission must find, one part or several; raises UnsupportedResourceType."""
+    return runtime.plugin(asked.resource_type).requirement(asked.params).parts
 
 
 def check_properties(

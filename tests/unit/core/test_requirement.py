@@ -1,0 +1,18 @@
+"""What a reservation needs, in parts."""
+
+from climate.core.query import Compare, Everything, Not, Operand
+from climate.core.requirement import Requirement
+
+RED = Compare("==", "colour", Operand("red"))
+
+
+def test_a_requirement_is_its_only_part() -> None:
+    alone = Requirement("lab:bench", 1, 2, Everything())
+    assert alone.parts == (alone,)
+
+
+def test_parts_stand_by_themselves() -> None:
+    red, others = Requirement("lab:bench", 1, 1, RED), Requirement("lab:bench", 2, 3, Not(RED))
+    both = Requirement("lab:bench", 1, 1, RED, besides=others)
+    assert both.parts == (red, others)
+    assert all(part.parts == (part,) for part in both.parts)
