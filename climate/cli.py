@@ -21,7 +21,7 @@ from climate.config import Misconfigured
 from climate.core.errors import ClimateError, Conflict, InvalidInput
 from climate.db import schema
 from climate.manager import audit as auditing
-from climate.manager import hosts
+from climate.manager import resources
 from climate.manager.runtime import Runtime
 from climate.notifications import listen as listening
 from climate.notifications.emit import BrokenTransport
@@ -285,4 +285,4 @@ def _keep_simulated_cloud(conf: ConfigOpts) -> None:
 def _register_first_hosts(conf: ConfigOpts, runtime: Runtime) -> None:
     for number in range(1, min(_FIRST_HOSTS, conf.simulated.hosts) + 1):
         with suppress(Conflict):  # another process found the same new database
-            hosts.register(runtime, f"sim-{number}", None, {})
+            resources.register(runtime, "physical:host", f"sim-{number}")

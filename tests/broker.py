@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 from climate import config, service
 from climate.core.lease import Lease
 from climate.core.notification import Notification
-from climate.manager import hosts, leases, notifications
+from climate.manager import leases, notifications, resources
 from climate.manager.runtime import Runtime
 from climate.notifications import listen
 from climate.notifications.emit import MessagingEmitter
@@ -152,8 +152,8 @@ def configure(database_url: str, topic: str, transport_url: str, **options: obje
 def prepared(conf: ConfigOpts) -> Iterator[Runtime]:
     """Open what use cases need, with one host registered."""
     with service.open_runtime(conf) as runtime:
-        if not hosts.find_all(runtime):
-            hosts.register(runtime, "sim-1", None, {})
+        if not resources.find_all(runtime, "physical:host"):
+            resources.register(runtime, "physical:host", "sim-1")
         yield runtime
 
 

@@ -53,6 +53,11 @@ def insert(
     return get(session, resource_type, row.id)
 
 
+def noun(resource_type: str) -> str:
+    """Return what resources of a type are called in v1: ``host`` for ``physical:host``."""
+    return resource_type.rpartition(":")[2]
+
+
 def get(session: Session, resource_type: str, resource_id: int, *, lock: bool = False) -> Resource:
     """Return a resource; with ``lock`` nobody books or changes it before the commit.
 
@@ -63,7 +68,8 @@ def get(session: Session, resource_type: str, resource_id: int, *, lock: bool = 
     )
     row = session.scalars(query.with_for_update() if lock else query).one_or_none()
     if row is None:
-        raise NotFound(f"Object with {{'host_id': '{resource_id}'}} not found")
+        key = f"{noun(resource_type)}_id"
+        raise NotFound(f"Object with {{'{key}': '{resource_id}'}} not found")
     return complete(session, [row])[0]
 
 

@@ -15,7 +15,7 @@ from climate.core.change import Change
 from climate.core.lease import Lease
 from climate.core.schedule import END, START
 from climate.db.tables import EventRow, LeaseRow, OutboxRow, RelayRow
-from climate.manager import hosts, leases, updates
+from climate.manager import leases, resources, updates
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.leases import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
@@ -50,7 +50,7 @@ class World:
         self.runtime: Runtime = service.make_runtime(conf)
         programs.callback(self.runtime.database.dispose)
         for name in HOSTS:
-            hosts.register(self.runtime, name, None, {})
+            resources.register(self.runtime, "physical:host", name)
 
     def start_managers(self, count: int) -> list[Program]:
         """Return managers at work; those that are left at the end must stop well when asked."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from climate.db import allocations
-from climate.manager import hosts, inventory
+from climate.manager import inventory, resources
 from tests.service import Story, host_reservation
 
 MakeStory = Callable[..., Story]
@@ -219,5 +219,5 @@ def _held(story: Story, lease: dict[str, Any]) -> dict[int, Any]:
 
 
 def _fail(story: Story, resource_id: int) -> None:
-    story.cloud.fail_host(hosts.get(story.runtime, resource_id).external_id)
+    story.cloud.fail_host(resources.get(story.runtime, "physical:host", resource_id).external_id)
     inventory.synchronise(story.runtime)

@@ -3,11 +3,13 @@
 from typing import Any
 
 from climate.api.call import Call
+from climate.api.v1.numbers import number
 from climate.api.v1.schemas import Capabilities, PropertyUpdate
 from climate.core import wire
-from climate.core.errors import InvalidInput, MissingParameter, NotFound
+from climate.core.errors import InvalidInput, MissingParameter
 from climate.core.lease import Allocation, Resource
-from climate.manager import hosts
+from climate.manager import hosts, resources
+from climate.manager.hosts import HOST
 
 _NUMBERS = ("vcpus", "memory_mb", "local_gb", "hypervisor_version")
 # Keys of the host object that are neither the cloud's properties nor extra capabilities.
@@ -17,25 +19,25 @@ _FALSE = {"", "0", "false", "no", "off", "none", "null"}
 
 def index(call: Call) -> tuple[Any, int]:
     """List all hosts."""
-    return {"hosts": [_body(host) for host in hosts.find_all(call.runtime)]}, 200
+    return {"hosts": [_body(host) for host in resources.find_all(call.runtime, HOST)]}, 200
 
 
 def create(call: Call) -> tuple[Any, int]:
     """Make a host of the cloud reservable."""
     data = call.body()
-    name, number = data.pop("name", None), data.pop("id", None)
-    if not name and not number:
+    name, id_ = data.pop("name", None), data.pop("id", None)
+    if not name and not id_:
         raise MissingParameter("Missing parameter name (or id) of the host")
-    if not isinstance(name, str | None) or not isinstance(number, str | int | None):
+    if not isinstance(name, str | None) or not isinstance(id_, str | int | None):
         raise InvalidInput("Malformed parameter name or id: must be a text")
     extra = Capabilities.load({key: data[key] for key in data if key not in _OURS})
-    host = hosts.register(call.runtime, name, str(number) if number else None, extra)
+    host = resources.register(call.runtime, HOST, name, str(id_) if id_ else None, extra)
     return {"host": _body(host)}, 201
 
 
 def show(call: Call, host_id: str) -> tuple[Any, int]:
     """Show a host."""
-    return {"host": _body(hosts.get(call.runtime, _number(host_id)))}, 200
+    return {"host": _body(resources.get(call.runtime, HOST, number("host", host_id)))}, 200
 
 
 def update(call: Call, host_id: str) -> tuple[Any, int]:
@@ -47,12 +49,12 @@ def update(call: Call, host_id: str) -> tuple[Any, int]:
         names = ", ".join(sorted(_OURS & data.keys()))
         raise InvalidInput(f"{names}: not an extra capability, cannot be changed here")
     extra = Capabilities.load(data)
-    return {"host": _body(hosts.set_properties(call.runtime, _number(host_id), extra))}, 200
+    return {"host": _body(hosts.set_properties(call.runtime, number("host", host_id), extra))}, 200
 
 
 def delete(call: Call, host_id: str) -> tuple[Any, int]:
     """Remove a host that nobody has or will have."""
-    hosts.delete(call.runtime, _number(host_id))
+    resources.delete(call.runtime, HOST, number("host", host_id))
     return None, 204
 
 
@@ -66,14 +68,14 @@ def allocations(call: Call) -> tuple[Any, int]:
 
 def allocation(call: Call, host_id: str) -> tuple[Any, int]:
     """Show who has one host when."""
-    number = _number(host_id)
+    id_ = number("host", host_id)
     found = hosts.find_allocations(
         call.runtime,
-        host_id=number,
+        host_id=id_,
         lease_id=call.query("lease_id"),
         reservation_id=call.query("reservation_id"),
     )
-    return {"allocation": _allocation(number, found[number])}, 200
+    return {"allocation": _allocation(id_, found[id_])}, 200
 
 
 def properties(call: Call) -> tuple[Any, int]:
@@ -107,13 +109,6 @@ def update_property(call: Call, name: str) -> tuple[Any, int]:
 
 def _flag(call: Call, name: str) -> bool:
     return (call.query(name) or "").lower() not in _FALSE
-
-
-def _number(host_id: str) -> int:
-    """Return the number that a host's id is; whatever else is no host's id."""
-    if host_id.isascii() and host_id.isdecimal() and len(host_id) < len(str(2**63)):
-        return int(host_id)
-    raise NotFound(f"Object with {{'host_id': '{host_id}'}} not found")
 
 
 def _body(host: Resource) -> dict[str, Any]:
