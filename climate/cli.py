@@ -32,7 +32,11 @@ LOG = logging.getLogger(__name__)
 
 Program = Callable[[ConfigOpts, argparse.Namespace], int | None]
 
-_EVERY_PLUGIN = ["physical.host.plugin", "virtual.instance.plugin"]
+_EVERY_PLUGIN = [
+    "physical.host.plugin",
+    "virtual.instance.plugin",
+    "virtual.floatingip.plugin",
+]
 _FIRST_HOSTS = 8
 
 # Whatever has one of these as its reason is mended by an operator, who needs no stack trace.

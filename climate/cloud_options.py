@@ -17,6 +17,9 @@ HOST: list[cfg.Opt] = [
         help="Leases that start within so many minutes get others for hosts that fail; 0: all.",
     ),
 ]
+FLOATINGIP: list[cfg.Opt] = [
+    cfg.StrOpt("cloud", default="simulated", help="Driver that reaches the floating IPs."),
+]
 NOVA: list[cfg.Opt] = [
     cfg.StrOpt(
         "isolation",

@@ -10,7 +10,7 @@ from keystonemiddleware import auth_token
 from oslo_config import cfg, types
 from oslo_log import log
 
-from climate.cloud_options import HOST, NOVA, SIMULATED
+from climate.cloud_options import FLOATINGIP, HOST, NOVA, SIMULATED
 from climate.core.settings import Settings
 from climate.limit_options import ENFORCEMENT, LIMITS, rules
 from climate.service_options import ways
@@ -155,6 +155,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "limits": LIMITS,
     "enforcement": ENFORCEMENT,
     "physical:host": HOST,
+    "virtual:floatingip": FLOATINGIP,
     "nova": NOVA,
     "simulated": SIMULATED,
     SERVICE_USER: USER,

@@ -3,7 +3,12 @@
 from oslo_config import cfg, types
 
 # Services of the cloud, by the section that says how to reach each, with their catalog types.
-SERVICES = {"nova": "compute", "placement": "placement", "glance": "image"}
+SERVICES = {
+    "nova": "compute",
+    "placement": "placement",
+    "glance": "image",
+    "neutron": "network",
+}
 
 
 def ways() -> list[tuple[str, list[cfg.Opt]]]:

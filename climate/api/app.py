@@ -11,7 +11,7 @@ from oslo_context.context import RequestContext
 from climate.api import auth, discovery, errors, health, keystone
 from climate.api.call import Answer, Api, Call
 from climate.api.policy import Policy
-from climate.api.v1 import hosts, leases, microversion
+from climate.api.v1 import floatingips, hosts, leases, microversion
 from climate.api.v2 import routes as v2
 from climate.core.errors import InvalidInput, NotFound
 from climate.core.quoting import is_storable
@@ -54,6 +54,10 @@ ROUTES: list[tuple[str, str, str, View]] = [
     ("PUT", "/v1/os-hosts/<host_id>", "oshosts:put", hosts.update),
     ("DELETE", "/v1/os-hosts/<host_id>", "oshosts:delete", hosts.delete),
     ("GET", "/v1/os-hosts/<host_id>/allocation", "oshosts:get_allocations", hosts.allocation),
+    ("GET", "/v1/floatingips", "floatingips:get", floatingips.index),
+    ("POST", "/v1/floatingips", "floatingips:post", floatingips.create),
+    ("GET", "/v1/floatingips/<floatingip_id>", "floatingips:get", floatingips.show),
+    ("DELETE", "/v1/floatingips/<floatingip_id>", "floatingips:delete", floatingips.delete),
     *((route.method, route.path, route.rule, route.view) for route in v2.ROUTES if route.rule),
 ]
 

@@ -1,13 +1,14 @@
 """What an enforcement service is told about a lease: Blazar's protocol, as data.
 
 Dates are ISO 8601 in UTC without a zone. A reservation has beside its own parameters the
-``allocations`` that it has or would get, each of them a host with its properties as text.
+``allocations`` that it has or would get: hosts with their properties as text, addresses as in v1.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from climate.core.lease import Lease, Resource
+from climate.core.wire import floatingip_body
 
 
 def lease_body(lease: Lease, resources: Mapping[str, Sequence[Resource]]) -> dict[str, Any]:
@@ -24,14 +25,16 @@ def lease_body(lease: Lease, resources: Mapping[str, Sequence[Resource]]) -> dic
                 **reservation.params,
                 "id": reservation.id,
                 "resource_type": reservation.resource_type,
-                "allocations": [_host(one) for one in resources.get(reservation.id, ())],
+                "allocations": [_told(one) for one in resources.get(reservation.id, ())],
             }
             for reservation in lease.reservations
         ],
     }
 
 
-def _host(resource: Resource) -> dict[str, Any]:
+def _told(resource: Resource) -> dict[str, Any]:
+    if resource.type == "virtual:floatingip":
+        return floatingip_body(resource)
     told = {name: resource.properties[name] for name in resource.native}
     extra = {name: resource.properties[name] for name in resource.properties.keys() - told.keys()}
     name = resource.external_id

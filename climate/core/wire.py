@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from climate.core.lease import HANDED_OVER, Event, Lease, Reservation
+from climate.core.lease import HANDED_OVER, Event, Lease, Reservation, Resource
 from climate.core.lifecycle import EventStatus, LeaseStatus
 
 
@@ -83,6 +83,19 @@ def _shown(lease: Lease, event: Event) -> Event:
     if waits and lease.status is LeaseStatus.ERROR:
         return replace(event, status=EventStatus.ERROR)
     return event
+
+
+def floatingip_body(resource: Resource) -> dict[str, Any]:
+    """Return an address that can be reserved."""
+    return {
+        "id": str(resource.id),
+        "floating_network_id": resource.properties["network_id"],
+        "subnet_id": resource.properties["subnet_id"],
+        "floating_ip_address": resource.external_id,
+        "reservable": resource.reservable,
+        "created_at": stamp(resource.created_at),
+        "updated_at": stamp(resource.updated_at),
+    }
 
 
 def payload(lease: Lease, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -21,16 +21,16 @@ def announce(
     """Write the notification that an event of this kind took place."""
     lease = leases.get(session, lease_id)
     taken = resources_of(session, [reservation.id for reservation in lease.reservations])
-    hosts = [
-        {
-            "reservation_id": reservation_id,
-            "id": str(resource.id),
-            "name": resource.external_id,
-        }
-        for reservation_id, found in taken.items()
-        for resource in found
-    ]
-    payload = wire.payload(lease, {**extra, "hosts": hosts})
+    told: dict[str, list[dict[str, str]]] = {"hosts": []}
+    for reservation_id, found in taken.items():
+        for resource in found:
+            one = {
+                "reservation_id": reservation_id,
+                "id": str(resource.id),
+                "name": resource.external_id,
+            }
+            told.setdefault(f"{resources.noun(resource.type)}s", []).append(one)
+    payload = wire.payload(lease, {**told, **extra})
     outbox.write(session, f"lease.event.{kind}", payload, now)
 
 

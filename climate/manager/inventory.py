@@ -38,10 +38,11 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
     """
     lost: set[int] = set()
     for resource_type, plugin in runtime.plugins.items():
-        there = {found.external_id: found for found in plugin.inventory()}
-        now = runtime.clock.now()
         with runtime.database.read() as session:
             registered = resources.find_all(session, resource_type)
+        there = {found.external_id: found for found in plugin.look(registered)}
+        now = runtime.clock.now()
+        with runtime.database.read() as session:
             shared = capacity.find_some(session, [resource.id for resource in registered])
             stuck = events.stuck(session, now, now - PATIENCE, runtime.settings.max_retries)
         for resource in registered:

@@ -150,6 +150,13 @@ class ResourcePlugin(abc.ABC):
     def inventory(self) -> Iterable[Found]:
         """Return all that the cloud has of this type and that can be reserved."""
 
+    def look(self, _registered: Sequence[Resource]) -> Iterable[Found]:
+        """Return how the registered ones are now; those that are not told of are lost.
+
+        It is for types of which the cloud has too many to look at all.
+        """
+        return self.inventory()
+
     def audit(self, _expected: Callable[[], Expected]) -> Iterable[Difference]:
         """Return where the cloud differs from what is expected; change nothing.
 

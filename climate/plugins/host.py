@@ -21,13 +21,13 @@ from climate.plugins.base import (
     Difference,
     Expected,
     Found,
-    NotYet,
     RequestSchema,
     ResourcePlugin,
     Turn,
 )
 from climate.plugins.host_audit import AuditedCloud, differences
 from climate.plugins.loader import load_host_cloud
+from climate.plugins.steps import take_all
 
 # Bounds one request: hosts are locked, stored and reported one by one.
 MAX_HOSTS = 10_000
@@ -185,7 +185,7 @@ class HostPlugin(ResourcePlugin):
         working = [resource.external_id for resource in resources if resource.reservable]
         self.cloud.ensure_pool(pool, lease.project_id)
         unwanted = [host for host in self.cloud.pool_hosts(pool) if host not in wanted]
-        _all(
+        take_all(
             *(partial(self.cloud.add_host, pool, host) for host in working),
             *(partial(self._take_back, pool, host) for host in unwanted),
         )
@@ -211,7 +211,7 @@ class HostPlugin(ResourcePlugin):
         self.cloud.close_pool(pool)
         hosts = self.cloud.pool_hosts(pool)
         lost = [one.external_id for one in resources if one.reservable]
-        _all(
+        take_all(
             *(partial(self._take_back, pool, host) for host in hosts),
             *(partial(self.cloud.enroll, host) for host in lost if host not in hosts),
         )
@@ -264,19 +264,3 @@ def _at_least(resource_class: str, amount: int) -> Query:
     key = f"{RESOURCES}{resource_class}"
     name = _TOTALS.get(resource_class, key)
     return Compare(">=", name, Operand(str(amount)), "number", f'in "{key}"')
-
-
-def _all(*steps: Callable[[], None]) -> None:
-    """Take every step, whichever fail, so that one host strands no other; then say which did.
-
-    Raises the first failure that is none of time, or else NotYet.
-    """
-    failures: list[Exception] = []
-    for step in steps:
-        try:
-            step()
-        except Exception as error:  # noqa: BLE001 - told below, after the others had their turn
-            failures.append(error)
-    failures.sort(key=lambda error: isinstance(error, NotYet))
-    if failures:
-        raise failures[0]

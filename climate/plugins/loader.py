@@ -16,6 +16,7 @@ from climate.plugins.base import ResourcePlugin, Turn
 PLUGINS = "climate.resource_plugins"
 HOST_CLOUDS = "climate.host_clouds"
 INSTANCE_CLOUDS = "climate.instance_clouds"
+FLOATINGIP_CLOUDS = "climate.floatingip_clouds"
 _MEMBERS = ("resource_type", "schema", "native_properties")
 
 
@@ -56,8 +57,17 @@ def load_instance_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - 
     return _load_cloud("instance cloud", INSTANCE_CLOUDS, conf, turn)
 
 
-def _load_cloud(what: str, namespace: str, conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401
-    name = conf["physical:host"].cloud
+def load_floatingip_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - a FloatingipCloud
+    """Return the driver that reaches floating IPs; raises BrokenPlugin."""
+    return _load_cloud(
+        "floating IP cloud", FLOATINGIP_CLOUDS, conf, turn, group="virtual:floatingip"
+    )
+
+
+def _load_cloud(
+    what: str, namespace: str, conf: ConfigOpts, turn: Turn, group: str = "physical:host"
+) -> Any:  # noqa: ANN401 - as above
+    name = conf[group].cloud
     try:
         found: DriverManager[Any] = DriverManager(namespace, name, on_load_failure_callback=_broken)
     except RuntimeError as error:

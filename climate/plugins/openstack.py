@@ -72,9 +72,9 @@ def adapter(
 
 
 @contextmanager
-def answers() -> Iterator[None]:
+def answers(service: str = "Nova") -> Iterator[None]:
     """Turn what a client raises into an error that says who did not do what."""
     try:
         yield
     except (ClientException, refusals.ClientException) as error:
-        raise BackendUnavailable(f"Nova does not do it: {error}") from error
+        raise BackendUnavailable(f"{service} does not do it: {error}") from error

@@ -17,6 +17,8 @@ _KEY = 64
 _VALUE = 10_000
 _KIND = re.compile(r"[a-z][a-z0-9_.]{0,63}", re.ASCII)
 _EMPTY = (None, "")
+# Text without a slash, which stands between network and address.
+_ID = validate.Regexp(r"[^/]{1,255}\Z")
 # Events and notifications that only the service makes.
 _OURS = {START, END, UPDATE, f"{BEFORE_END}.stop", RELEASE, TELL_END}
 
@@ -112,6 +114,13 @@ class ReservationId(_Lenient):
 
     id = fields.String(required=True)
     resource_type = fields.String(load_default=None, allow_none=True)
+
+
+class FloatingipCreate(_Lenient):
+    """An address that is to be reserved."""
+
+    floating_network_id = fields.String(required=True, validate=_ID)
+    floating_ip_address = fields.String(required=True, validate=_ID)
 
 
 class PropertyUpdate(_Lenient):
