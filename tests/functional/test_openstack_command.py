@@ -132,3 +132,32 @@ def test_the_command_renames_a_lease_and_gives_it_more_hosts(
     assert len([host for host in allocations if host["reservations"]]) == 3
     openstack.do("lease", "delete", name)
     eventually(lambda: service.call("GET", f"/v1/leases/{lease['id']}").status_code == 404, "gone")
+
+
+def test_the_command_makes_shows_and_removes_an_address(openstack: OpenStack) -> None:
+    made = openstack.read("floatingip", "create", "sim-public", "198.51.100.2")
+    assert made["floating_ip_address"] == "198.51.100.2"
+    assert [one["id"] for one in openstack.read("floatingip", "list")] == [made["id"]]
+    assert openstack.read("floatingip", "show", made["id"]) == made
+    assert "Deleted floatingip" in openstack.do("floatingip", "delete", made["id"])
+    assert "not found" in openstack.refused("floatingip", "show", made["id"])
+
+
+def test_the_command_reserves_addresses(openstack: OpenStack, service: Service) -> None:
+    for number in (3, 4):
+        openstack.do("floatingip", "create", "sim-public", f"198.51.100.{number}")
+    asked = "resource_type=virtual:floatingip,network_id=sim-public,amount=1"
+    named = f'{asked},required_floatingips=["198.51.100.4"]'
+    made = openstack.read("lease", "create", "named", "--reservation", named)
+    [mine] = service.until_lease_is(made["id"], "ACTIVE")["reservations"]
+    assert list(mine["floatingips"]) == ["198.51.100.4"]
+    more = f"id={mine['id']},amount=2,required_floatingips=[]"
+    openstack.do("lease", "set", "named", "--reservation", more)
+    eventually(
+        lambda: (
+            sorted(service.lease(made["id"])["reservations"][0]["floatingips"])
+            == ["198.51.100.3", "198.51.100.4"]
+        ),
+        "both addresses are handed over",
+    )
+    openstack.do("lease", "delete", "named")
