@@ -118,11 +118,15 @@ class Deployment:
 
     def audit(self) -> list[str]:
         """Return what the audit has to say about the hosts of these tests."""
+        found = self.manage("audit")
+        return [line for line in found if any(host in line for host in settings.HOSTS)]
+
+    def manage(self, *arguments: str) -> list[str]:
+        """Run climate-manage, and return the lines that it prints."""
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
-            cli.manage(["audit", f"--config-file={self._conf}"])
-        found = output.getvalue().splitlines()
-        return [line for line in found if any(host in line for host in settings.HOSTS)]
+            cli.manage([*arguments, f"--config-file={self._conf}"])
+        return output.getvalue().splitlines()
 
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """Look into the database."""
