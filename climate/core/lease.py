@@ -7,9 +7,9 @@ number that clients see as text.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 from climate.core.schedule import Notice
@@ -51,6 +51,19 @@ class Resource:
     native: frozenset[str]
     created_at: datetime
     updated_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted(Resource):
+    """A resource as a reservation has it: ``amounts`` of its classes, or (none) all of it."""
+
+    amounts: Mapping[str, int]
+
+    @classmethod
+    def of(cls, resource: Resource, amounts: Mapping[str, int]) -> Self:
+        """Return the resource, granted as far as that."""
+        known = {one.name: getattr(resource, one.name) for one in fields(Resource)}
+        return cls(**known, amounts=amounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from climate.core import wire
-from climate.core.lease import Resource
+from climate.core.lease import Granted
 from climate.db import allocations, leases, outbox, resources
 
 
@@ -36,10 +36,11 @@ def announce(
 
 def resources_of(
     session: Session, reservation_ids: Sequence[str]
-) -> dict[str, tuple[Resource, ...]]:
+) -> dict[str, tuple[Granted, ...]]:
     """Return what each reservation has, by reservation."""
     held = allocations.held(session, reservation_ids)
     found = resources.find_some(session, {id_ for ids in held.values() for id_ in ids})
     return {
-        reservation_id: tuple(found[id_] for id_ in ids) for reservation_id, ids in held.items()
+        reservation_id: tuple(Granted.of(found[id_], one.amounts) for id_, one in mine.items())
+        for reservation_id, mine in held.items()
     }

@@ -44,8 +44,9 @@ def _expected(runtime: Runtime, resource_type: str) -> Expected:
         present = [one for one in leases.find_all(session, None) if _is_in_cloud(one)]
         settled = [one for one in present if _is_settled(one)]
         running = _holdings(session, settled, resource_type)
+        shared = _shared(session, present, resource_type)
     changing = [r.id for one in present if one not in settled for r in one.reservations]
-    return Expected(registered, running, changing)
+    return Expected(registered, running, changing, shared)
 
 
 def _failures(session: Session) -> Iterator[Difference]:
@@ -100,6 +101,17 @@ def _holdings(session: Session, settled: Sequence[Lease], resource_type: str) ->
     ]
     held = resources_of(session, [reservation.id for _, reservation in reservations])
     return [Holding(lease, mine, held[mine.id]) for lease, mine in reservations]
+
+
+def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> set[str]:
+    """Return the resources of the type of which reservations of other types have some."""
+    others = [r.id for one in present for r in one.reservations if r.resource_type != resource_type]
+    return {
+        one.external_id
+        for held in resources_of(session, others).values()
+        for one in held
+        if one.type == resource_type
+    }
 
 
 def _do_again(runtime: Runtime, lease_id: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
-from climate.core.lease import LEAVING, Event, Lease, Reservation, Resource
+from climate.core.lease import LEAVING, Event, Granted, Lease, Reservation
 from climate.core.lifecycle import EventStatus
 from climate.core.schedule import END, START, UPDATE
 from climate.db import events, leases
@@ -36,7 +36,7 @@ class Work:
 
     event: Event
     lease: Lease
-    resources: Mapping[str, tuple[Resource, ...]]
+    resources: Mapping[str, tuple[Granted, ...]]
 
     @property
     def reservations(self) -> list[Reservation]:

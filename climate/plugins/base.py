@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from marshmallow import EXCLUDE, Schema
 
-from climate.core.lease import Inventory, Lease, Reservation, Resource
+from climate.core.lease import Granted, Inventory, Lease, Reservation, Resource
 from climate.core.requirement import Requirement
 
 # ``with turn("what is shared"):`` is for one at a time, of all threads of all processes. Raises
@@ -63,19 +63,26 @@ class Holding:
 
     lease: Lease
     reservation: Reservation
-    resources: Sequence[Resource]
+    resources: Sequence[Granted]
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
     """What the database says: the registered resources, and what running reservations have.
 
-    ``changing`` are the ids of reservations that a manager is at, of which nothing is known.
+    ``changing`` are the ids of reservations that a manager is at, of which nothing is known;
+    ``shared`` are the external ids of resources of which reservations of other types have some.
     """
 
     registered: Sequence[Resource]
     running: Sequence[Holding]
     changing: Collection[str]
+    shared: Collection[str] = ()
+
+    @property
+    def known(self) -> set[str]:
+        """Return the ids of the reservations that may have something in the cloud."""
+        return {holding.reservation.id for holding in self.running}.union(self.changing)
 
 
 class NotYet(Exception):
@@ -111,24 +118,25 @@ class ResourcePlugin(abc.ABC):
 
     @abc.abstractmethod
     def start(
-        self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
+        self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
         """Hand ``resources`` over to the lease's project; return what users need to know.
 
+        Of each the reservation has its ``amounts``, or all of it if there are none.
         Idempotent, and called again when a running reservation has got others: those that it has
         no more are taken back. Raises NotYet to be called again, which is no failed attempt; any
         other exception is one, and is tried again.
         """
 
     @abc.abstractmethod
-    def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
+    def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]) -> None:
         """Take ``resources`` back, whatever is on them. Idempotent: gone already is fine.
 
         Raises NotYet as ``start`` does.
         """
 
     def before_end(  # noqa: B027 - optional: most types have nothing to do
-        self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
+        self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> None:
         """Do what the user asked for shortly before the end. Idempotent."""
 
@@ -164,3 +172,19 @@ class ResourcePlugin(abc.ABC):
         meanwhile must not look like something of nobody's.
         """
         return ()
+
+
+def do_all(*steps: Callable[[], None]) -> None:
+    """Take every step, whichever fail, so that one host strands no other; then say which did.
+
+    Raises the first failure that is none of time, or else NotYet.
+    """
+    failures: list[Exception] = []
+    for step in steps:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - told below, after the others had their turn
+            failures.append(error)
+    failures.sort(key=lambda error: isinstance(error, NotYet))
+    if failures:
+        raise failures[0]

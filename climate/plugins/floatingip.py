@@ -25,11 +25,11 @@ from climate.plugins.base import (
     RequestSchema,
     ResourcePlugin,
     Turn,
+    do_all,
 )
 from climate.plugins.floatingip_audit import differences
 from climate.plugins.host import WholeNumber
 from climate.plugins.loader import load_floatingip_cloud
-from climate.plugins.steps import take_all
 
 # Bounds one request: each is a call or two to the cloud when the lease starts.
 MAX_FLOATINGIPS = 1_000
@@ -154,7 +154,7 @@ class FloatingipPlugin(ResourcePlugin):
         mine = {one.address: one for one in there if _is_of(one, lease, reservation)}
         others = {one.address: one for one in there if one.address not in mine}
         wanted = {one.external_id for one in resources}
-        take_all(*(partial(self.cloud.delete, mine[one]) for one in mine.keys() - wanted))
+        do_all(*(partial(self.cloud.delete, mine[one]) for one in mine.keys() - wanted))
         made: dict[str, str] = {}
 
         def ensure(resource: Resource) -> None:
@@ -164,7 +164,7 @@ class FloatingipPlugin(ResourcePlugin):
             made[address] = self._made(lease, reservation, resource, mine.get(address))
 
         working = [one for one in resources if one.reservable or one.external_id in mine]
-        take_all(*(partial(ensure, resource) for resource in working))
+        do_all(*(partial(ensure, resource) for resource in working))
         return {MADE: made}
 
     def _made(
@@ -187,9 +187,9 @@ class FloatingipPlugin(ResourcePlugin):
         there = self._there(reservation, resources)
         mine = [one for one in there if _is_of(one, lease, reservation)]
         if reservation.params["on_end"] == KEEP:
-            take_all(*(partial(self.cloud.unmark, one.id) for one in mine))
+            do_all(*(partial(self.cloud.unmark, one.id) for one in mine))
         else:
-            take_all(*(partial(self.cloud.delete, one) for one in mine))
+            do_all(*(partial(self.cloud.delete, one) for one in mine))
 
     def _there(
         self, reservation: Reservation, resources: Sequence[Resource]

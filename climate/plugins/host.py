@@ -24,10 +24,10 @@ from climate.plugins.base import (
     RequestSchema,
     ResourcePlugin,
     Turn,
+    do_all,
 )
 from climate.plugins.host_audit import AuditedCloud, differences
 from climate.plugins.loader import load_host_cloud
-from climate.plugins.steps import take_all
 
 # Bounds one request: hosts are locked, stored and reported one by one.
 MAX_HOSTS = 10_000
@@ -185,7 +185,7 @@ class HostPlugin(ResourcePlugin):
         working = [resource.external_id for resource in resources if resource.reservable]
         self.cloud.ensure_pool(pool, lease.project_id)
         unwanted = [host for host in self.cloud.pool_hosts(pool) if host not in wanted]
-        take_all(
+        do_all(
             *(partial(self.cloud.add_host, pool, host) for host in working),
             *(partial(self._take_back, pool, host) for host in unwanted),
         )
@@ -211,7 +211,7 @@ class HostPlugin(ResourcePlugin):
         self.cloud.close_pool(pool)
         hosts = self.cloud.pool_hosts(pool)
         lost = [one.external_id for one in resources if one.reservable]
-        take_all(
+        do_all(
             *(partial(self._take_back, pool, host) for host in hosts),
             *(partial(self.cloud.enroll, host) for host in lost if host not in hosts),
         )

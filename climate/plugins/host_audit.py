@@ -42,12 +42,11 @@ def differences(cloud: AuditedCloud, expected: Callable[[], Expected]) -> Iterat
     """Name every difference; reservations that a manager is at are left out."""
     pools, free = cloud.pools(), set(cloud.free_hosts())
     told = expected()
-    registered, running, changing = told.registered, told.running, told.changing
+    registered, running = told.registered, told.running
     for holding in running:
         yield from _of_running(cloud, holding, pools.get(holding.reservation.id))
-    known = {holding.reservation.id for holding in running} | set(changing)
     for name, pool in sorted(pools.items()):
-        if name not in known:
+        if name not in told.known:
             yield _stale(cloud, name, pool)
     names = {resource.external_id for resource in registered}
     closed = free.union(*(pool.hosts for pool in pools.values()))
@@ -58,7 +57,7 @@ def differences(cloud: AuditedCloud, expected: Callable[[], Expected]) -> Iterat
         )
     for host in sorted(free - names):
         yield Difference(f"host {host} is in the free pool and not registered")
-    for host in sorted(free & names):
+    for host in sorted(free.intersection(names).difference(told.shared)):
         if servers := cloud.servers(host):
             yield Difference(f"host {host} is free, and has servers {', '.join(servers)}")
 

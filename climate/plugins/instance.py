@@ -5,19 +5,31 @@ lasts; hosts that somebody has as a whole meanwhile are out of the question. Par
 odd spellings are those of Blazar's plugin.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
 
 from marshmallow import ValidationError, fields, post_load, validates_schema
 from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import Conflict
 from climate.core.extra_specs import read
-from climate.core.lease import Lease, Reservation, Resource
+from climate.core.lease import Granted, Lease, Reservation
 from climate.core.requirement import Layout, Requirement
-from climate.plugins.base import Found, RequestSchema, ResourcePlugin, Turn
+from climate.plugins.base import (
+    Difference,
+    Expected,
+    Found,
+    Holding,
+    RequestSchema,
+    ResourcePlugin,
+    Turn,
+    do_all,
+)
 from climate.plugins.host import Expression, HostPlugin, WholeNumber
+from climate.plugins.instance_audit import differences
 from climate.plugins.loader import load_instance_cloud
+from climate.plugins.slots import InstanceCloud, Size
 
 # Bounds one request: units are placed one by one.
 MAX_INSTANCES = 10_000
@@ -27,18 +39,6 @@ _LAYOUTS: Mapping[bool | None, Layout] = {
     True: Layout.TOGETHER,
     False: Layout.APART,
 }
-
-
-class InstanceCloud(Protocol):
-    """What must be done about reserved instances, however a cloud does it; all idempotent."""
-
-    def ensure_slots(
-        self, reservation: Reservation, project_id: str, hosts: Sequence[str]
-    ) -> Mapping[str, Any]:
-        """Let the project boot what is reserved, on these hosts; return what users must know."""
-
-    def delete_slots(self, reservation: Reservation) -> None:
-        """Delete what was booted and let nobody boot it any more; raises NotYet meanwhile."""
 
 
 class Affinity(fields.Field[bool]):
@@ -115,15 +115,40 @@ class InstancePlugin(ResourcePlugin):
         )
 
     def start(
-        self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
+        self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
-        """Let the project boot its instances."""
-        hosts = [resource.external_id for resource in resources if resource.reservable]
-        return self.cloud.ensure_slots(reservation, lease.project_id, hosts)
+        """Have the slots on these hosts; one that fails gets them when it works."""
+        id_, held = reservation.id, {one.external_id for one in resources}
+        size = Size(self.requirement(reservation.params).amounts)
+        told = self.cloud.open_slots(id_, lease.project_id, size)
+        wanted = self._counts(reservation, resources)
+        unwanted = [host for host in self.cloud.slot_hosts(id_) if host not in held]
+        do_all(
+            *(partial(self.cloud.set_slots, id_, host, count) for host, count in wanted.items()),
+            *(partial(self.cloud.clear_host, id_, host) for host in unwanted),
+        )
+        return told
 
-    def end(self, _lease: Lease, reservation: Reservation, _resources: Sequence[Resource]) -> None:
-        """Delete them, and let nobody boot them any more."""
-        self.cloud.delete_slots(reservation)
+    def end(self, _lease: Lease, reservation: Reservation, resources: Sequence[Granted]) -> None:
+        """Delete the instances, and let nobody boot them any more."""
+        id_ = reservation.id
+        self.cloud.close_slots(id_)
+        hosts = {*self.cloud.slot_hosts(id_), *(one.external_id for one in resources)}
+        do_all(*(partial(self.cloud.clear_host, id_, host) for host in sorted(hosts)))
+        self.cloud.delete_slots(id_)
+
+    def _counts(self, reservation: Reservation, resources: Sequence[Granted]) -> dict[str, int]:
+        """Return how many instances a reservation has room for on each host that works."""
+        needs = self.requirement(reservation.params)
+        return {one.external_id: needs.units(one.amounts) for one in resources if one.reservable}
+
+    def audit(self, expected: Callable[[], Expected]) -> Iterable[Difference]:
+        """Compare slots with what leases have."""
+
+        def counts(holding: Holding) -> Mapping[str, int]:
+            return self._counts(holding.reservation, holding.resources)
+
+        return differences(self.cloud, expected, counts)
 
     def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
         """Refuse: instances are reserved on hosts, which are registered as such."""

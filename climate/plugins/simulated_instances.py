@@ -5,34 +5,79 @@ from typing import Any
 
 from oslo_config.cfg import ConfigOpts
 
-from climate.core.lease import Reservation
 from climate.plugins.simulated import SimulatedCloud
+from climate.plugins.slots import Size, Slots
 
 
 class SimulatedInstances:
-    """Reserved instances, of which nothing but the reservation is made up."""
+    """Slots of which all but the reservation is made up (see InstanceCloud for the methods)."""
 
     def __init__(self, conf: ConfigOpts) -> None:
         """Share the settings, and so the journal, with the hosts' cloud."""
-        self._cloud = SimulatedCloud(conf)
+        self.world = SimulatedCloud(conf)
 
-    def ensure_slots(
-        self, reservation: Reservation, project_id: str, hosts: Sequence[str]
-    ) -> Mapping[str, Any]:
-        """Write down who may boot where, unless it is as it was."""
-        wanted = {"reservation": reservation.id, "project": project_id, "on": " ".join(hosts)}
-        if self._slots(reservation) != wanted:
-            self._cloud.act("ensure_slots", **wanted)
-        return {}
+    def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
+        """Write down who may boot what, unless it is so."""
+        mine = self.slots().get(reservation_id)
+        if mine is None or project_id not in mine.projects:
+            amounts = " ".join(f"{name}={amount}" for name, amount in sorted(size.amounts.items()))
+            self._act("open_slots", reservation_id, project=project_id, size=amounts)
+        return {"flavor_id": reservation_id, "server_group_id": None, "aggregate_id": None}
 
-    def delete_slots(self, reservation: Reservation) -> None:
-        """Write down that nobody may any more, unless that is so."""
-        if self._slots(reservation):
-            self._cloud.act("delete_slots", reservation=reservation.id)
+    def slot_hosts(self, reservation_id: str) -> Sequence[str]:
+        """Return the hosts on which slots are."""
+        mine = self.slots().get(reservation_id)
+        return sorted(mine.hosts) if mine else []
 
-    def _slots(self, reservation: Reservation) -> Mapping[str, Any] | None:
-        """Return what was last done about a reservation, if it was not the last thing to do."""
-        mine = [one for one in self._cloud.effects() if one.get("reservation") == reservation.id]
-        if not mine or mine[-1]["effect"] == "delete_slots":
-            return None
-        return {name: value for name, value in mine[-1].items() if name != "effect"}
+    def set_slots(self, reservation_id: str, host: str, count: int) -> None:
+        """Write down how many there are on a host, unless it is so."""
+        mine = self.slots().get(reservation_id)
+        if mine is None or mine.hosts.get(host) != count:
+            self._act("set_slots", reservation_id, host=host, count=str(count))
+
+    def clear_host(self, reservation_id: str, host: str) -> None:
+        """Write down that there are none on a host, unless it is so."""
+        if host in self.slot_hosts(reservation_id):
+            self._act("clear_host", reservation_id, host=host)
+
+    def close_slots(self, reservation_id: str) -> None:
+        """Write down that nobody may boot any more, unless it is so."""
+        mine = self.slots().get(reservation_id)
+        if mine and mine.projects:
+            self._act("close_slots", reservation_id)
+
+    def delete_slots(self, reservation_id: str) -> None:
+        """Write down that there is nothing any more, unless it is so."""
+        if reservation_id in self.slots():
+            self._act("delete_slots", reservation_id)
+
+    def slots(self) -> Mapping[str, Slots]:
+        """Return what the effects so far add up to."""
+        found: dict[str, Slots] = {}
+        for effect in self.world.effects():
+            if id_ := effect.get("reservation"):
+                found[id_] = _after(found.get(id_, Slots((), {})), effect)
+                if effect["effect"] == "delete_slots":
+                    del found[id_]
+        return found
+
+    def slot_servers(self, _reservation_id: str, _host: str | None = None) -> Sequence[str]:
+        """Return nothing: nobody boots here."""
+        return ()
+
+    def _act(self, effect: str, reservation_id: str, **details: str) -> None:
+        self.world.act(effect, reservation=reservation_id, **details)
+
+
+def _after(slots: Slots, effect: Mapping[str, str]) -> Slots:
+    match effect["effect"]:
+        case "open_slots":
+            return Slots((effect["project"],), slots.hosts)
+        case "close_slots":
+            return Slots((), slots.hosts)
+        case "set_slots":
+            return Slots(slots.projects, {**slots.hosts, effect["host"]: int(effect["count"])})
+        case "clear_host":
+            rest = {host: n for host, n in slots.hosts.items() if host != effect["host"]}
+            return Slots(slots.projects, rest)
+    return slots

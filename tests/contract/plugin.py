@@ -20,7 +20,7 @@ from marshmallow import ValidationError
 
 from climate.core.errors import ClimateError, NotFound
 from climate.core.extra_specs import RESOURCES, TRAIT
-from climate.core.lease import Lease, Reservation, Resource
+from climate.core.lease import Granted, Lease, Reservation
 from climate.core.lifecycle import LeaseStatus, ReservationStatus
 from climate.core.window import Window
 from climate.plugins.base import Found, ResourcePlugin
@@ -50,6 +50,8 @@ class PluginContract(abc.ABC):
 
     #: The plugin's part of a request that the API would accept.
     example: ClassVar[Mapping[str, Any]]
+    #: The type of the resources that it takes, unless that is the plugin's.
+    taken: ClassVar[str | None] = None
 
     @pytest.fixture
     @abc.abstractmethod
@@ -77,6 +79,10 @@ class PluginContract(abc.ABC):
     def name(self, found: Found) -> str:
         """Return the name by which an operator would register a resource."""
         return found.external_id
+
+    def granted(self, plugin: ResourcePlugin, count: int) -> Sequence[Granted]:
+        """Return so many resources as reservations of the example have them."""
+        return resources(plugin, count)
 
     def reservation(self, plugin: ResourcePlugin, **params: Any) -> Reservation:
         """Return a new reservation of the example."""
@@ -132,7 +138,7 @@ class PluginContract(abc.ABC):
         first = plugin.requirement(loaded)
         assert plugin.requirement(loaded) == first
         assert loaded == before
-        assert first.resource_type == plugin.resource_type
+        assert first.resource_type == (self.taken or plugin.resource_type)
         assert 0 < first.minimum <= first.maximum
 
     def test_a_requirement_touches_nothing(self, plugin: ResourcePlugin) -> None:
@@ -145,14 +151,14 @@ class PluginContract(abc.ABC):
 
     def test_what_was_started_and_ended_leaves_no_trace(self, plugin: ResourcePlugin) -> None:
         before, mine = self.state(plugin), self.reservation(plugin)
-        plugin.start(lease(mine), mine, resources(plugin, 2))
+        plugin.start(lease(mine), mine, self.granted(plugin, 2))
         assert self.state(plugin) != before
         self.use(plugin, mine)
-        plugin.end(lease(mine), mine, resources(plugin, 2))
+        plugin.end(lease(mine), mine, self.granted(plugin, 2))
         assert self.state(plugin) == before
 
     def test_to_start_twice_is_to_start_once(self, plugin: ResourcePlugin) -> None:
-        mine, given_ = self.reservation(plugin), resources(plugin, 2)
+        mine, given_ = self.reservation(plugin), self.granted(plugin, 2)
         details = plugin.start(lease(mine), mine, given_)
         once = self.state(plugin)
         assert plugin.start(lease(mine), mine, given_) == details
@@ -161,7 +167,7 @@ class PluginContract(abc.ABC):
 
     @pytest.mark.parametrize("used", [False, True])
     def test_to_end_twice_is_to_end_once(self, plugin: ResourcePlugin, used: bool) -> None:
-        before, mine, given_ = self.state(plugin), self.reservation(plugin), resources(plugin, 2)
+        before, mine, given_ = self.state(plugin), self.reservation(plugin), self.granted(plugin, 2)
         plugin.start(lease(mine), mine, given_)
         if used:
             self.use(plugin, mine)
@@ -171,12 +177,12 @@ class PluginContract(abc.ABC):
 
     def test_what_never_started_can_be_ended(self, plugin: ResourcePlugin) -> None:
         before, mine = self.state(plugin), self.reservation(plugin)
-        plugin.end(lease(mine), mine, resources(plugin, 2))
+        plugin.end(lease(mine), mine, self.granted(plugin, 2))
         plugin.end(lease(mine), mine, ())
         assert self.state(plugin) == before
 
     def test_an_interrupted_start_is_completed_by_the_next(self, plugin: ResourcePlugin) -> None:
-        given_, before = resources(plugin, 3), self.state(plugin)
+        given_, before = self.granted(plugin, 3), self.state(plugin)
         for effects in range(MANY):
             mine = self.reservation(plugin)
             if not self.interrupted(plugin, effects, "start", mine, given_):
@@ -188,7 +194,7 @@ class PluginContract(abc.ABC):
         assert 0 < effects < MANY
 
     def test_an_interrupted_start_can_be_ended(self, plugin: ResourcePlugin) -> None:
-        given_, before = resources(plugin, 3), self.state(plugin)
+        given_, before = self.granted(plugin, 3), self.state(plugin)
         for effects in range(MANY):
             mine = self.reservation(plugin)
             interrupted = self.interrupted(plugin, effects, "start", mine, given_)
@@ -199,7 +205,7 @@ class PluginContract(abc.ABC):
         assert 0 < effects < MANY
 
     def test_an_interrupted_end_is_completed_by_the_next(self, plugin: ResourcePlugin) -> None:
-        given_, before = resources(plugin, 3), self.state(plugin)
+        given_, before = self.granted(plugin, 3), self.state(plugin)
         for effects in range(MANY):
             mine = self.reservation(plugin)
             plugin.start(lease(mine), mine, given_)
@@ -212,7 +218,7 @@ class PluginContract(abc.ABC):
         assert 0 < effects < MANY
 
     def test_to_start_with_more_is_to_grow(self, plugin: ResourcePlugin) -> None:
-        mine, given_ = self.reservation(plugin), resources(plugin, 3)
+        mine, given_ = self.reservation(plugin), self.granted(plugin, 3)
         plugin.start(lease(mine), mine, given_[:1])
         self.use(plugin, mine)
         used = self.state(plugin)
@@ -224,7 +230,7 @@ class PluginContract(abc.ABC):
         assert self.described(plugin, mine) == self.described_at_once(plugin, mine, given_)
 
     def test_what_users_deleted_is_no_obstacle_to_the_end(self, plugin: ResourcePlugin) -> None:
-        before, mine, given_ = self.state(plugin), self.reservation(plugin), resources(plugin, 2)
+        before, mine, given_ = self.state(plugin), self.reservation(plugin), self.granted(plugin, 2)
         plugin.start(lease(mine), mine, given_)
         self.use(plugin, mine)
         self.sabotage(plugin, mine)
@@ -235,7 +241,7 @@ class PluginContract(abc.ABC):
         assert self.state(plugin) == before
 
     def test_a_warning_before_the_end_takes_nothing_away(self, plugin: ResourcePlugin) -> None:
-        mine, given_ = self.reservation(plugin), resources(plugin, 2)
+        mine, given_ = self.reservation(plugin), self.granted(plugin, 2)
         plugin.before_end(lease(mine), mine, given_)  # of something that is not there
         plugin.start(lease(mine), mine, given_)
         self.use(plugin, mine)
@@ -245,7 +251,7 @@ class PluginContract(abc.ABC):
         assert self.state(plugin) == held
 
     def test_one_reservation_does_not_disturb_another(self, plugin: ResourcePlugin) -> None:
-        mine, theirs, given_ = *(self.reservation(plugin) for _ in "ab"), resources(plugin, 2)
+        mine, theirs, given_ = *(self.reservation(plugin) for _ in "ab"), self.granted(plugin, 2)
         plugin.start(lease(mine), mine, given_[:1])
         alone = self.state(plugin)
         plugin.start(lease(theirs), theirs, given_[1:])
@@ -281,7 +287,7 @@ class PluginContract(abc.ABC):
         effects: int,
         call: str,
         mine: Reservation,
-        given_: Sequence[Resource],
+        given_: Sequence[Granted],
     ) -> bool:
         """Start or end with that many effects at most; tell whether that was too few."""
         with self.failing_after(plugin, effects):
@@ -296,7 +302,7 @@ class PluginContract(abc.ABC):
         return json.loads(json.dumps(self.state(plugin)).replace(mine.id, "mine"))
 
     def described_at_once(
-        self, plugin: ResourcePlugin, mine: Reservation, given_: Sequence[Resource]
+        self, plugin: ResourcePlugin, mine: Reservation, given_: Sequence[Granted]
     ) -> Any:
         """Return the state as it is if nothing interrupts; it is so afterwards, too."""
         plugin.end(lease(mine), mine, given_)
@@ -326,11 +332,11 @@ def lease(reservation: Reservation) -> Lease:
     )
 
 
-def resources(plugin: ResourcePlugin, count: int) -> tuple[Resource, ...]:
-    """Return the first things of the inventory as the database would know them."""
+def resources(plugin: ResourcePlugin, count: int) -> tuple[Granted, ...]:
+    """Return the first things of the inventory as a reservation would have them, each whole."""
     found: Iterator[Found] = iter(plugin.inventory())
     return tuple(
-        Resource(
+        Granted(
             id=number,
             type=plugin.resource_type,
             external_id=one.external_id,
@@ -339,6 +345,7 @@ def resources(plugin: ResourcePlugin, count: int) -> tuple[Resource, ...]:
             native=plugin.native_properties,
             created_at=NOON,
             updated_at=None,
+            amounts={},
         )
         for number, one in zip(range(1, count + 1), found, strict=False)
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from climate.db import allocations
-from climate.manager import inventory, resources
+from climate.manager import audit, inventory, resources
 from tests.service import Story, host_reservation
 
 MakeStory = Callable[..., Story]
@@ -175,13 +175,20 @@ def test_what_is_in_use_gets_more_but_stays_as_large_as_it_is(story: Story) -> N
 
 
 def test_it_starts_and_ends_like_any_other(story: Story) -> None:
-    lease = story.reserve(reservations=[instances(2)])
+    here = instances(2, resource_properties='["==", "$hypervisor_hostname", "sim-1"]')
+    lease = story.reserve(reservations=[here])
     story.at(60)
-    assert story.lease(lease["id"])["status"] == "ACTIVE"
+    running = story.lease(lease["id"])
+    assert running["status"] == "ACTIVE"
+    assert running["reservations"][0]["flavor_id"] == lease["reservations"][0]["id"]
+    slots = [one for one in story.cloud.effects() if one["effect"] == "set_slots"]
+    assert [(one["host"], one["count"]) for one in slots] == [("sim-1", "2")]
+    assert [one.what for one in audit.audit(story.runtime)] == []
     story.at(60)
     assert story.lease(lease["id"])["status"] == "TERMINATED"
     done = [one["effect"] for one in story.cloud.effects()]
-    assert done == ["ensure_slots", "delete_slots"]
+    assert done[2:] == ["close_slots", "clear_host", "delete_slots"]
+    assert [one.what for one in audit.audit(story.runtime)] == []
 
 
 def test_two_that_share_a_host_do_not_wait_for_each_other(story: Story) -> None:
