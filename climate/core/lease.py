@@ -23,11 +23,15 @@ LEAVING = "leaving"
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What a resource has of a class, as Placement counts it."""
+    """What a resource has of a class, as Placement counts it; one taker gets ``max_unit`` at most.
+
+    Without a ``max_unit`` one may have all of it.
+    """
 
     total: int
     reserved: int = 0
     allocation_ratio: float = 1.0
+    max_unit: int | None = None
 
     @property
     def capacity(self) -> int:

@@ -36,6 +36,7 @@ def store(session: Session, resource_id: int, inventories: Mapping[str, Inventor
             "total": found.total,
             "reserved": found.reserved,
             "allocation_ratio": found.allocation_ratio,
+            "max_unit": found.max_unit,
         }
         for name, found in inventories.items()
     ]
@@ -52,7 +53,7 @@ def find_some(
         query = sa.select(InventoryRow).where(InventoryRow.resource_id.in_(ids))
         for row in session.scalars(query):
             found[row.resource_id][row.resource_class] = Inventory(
-                row.total, row.reserved, row.allocation_ratio
+                row.total, row.reserved, row.allocation_ratio, row.max_unit
             )
     return dict(found)
 
@@ -76,9 +77,10 @@ def free(
 def can_hold(
     resource_id: sa.SQLColumnExpression[int], name: str, amount: int
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that a resource, were it empty, had ``amount`` of a class."""
+    """Return the condition that a resource, were it empty, had ``amount`` of a class for one."""
     mine = (InventoryRow.resource_id == resource_id, InventoryRow.resource_class == name)
-    enough = _capacity() >= amount
+    allowed = sa.or_(InventoryRow.max_unit.is_(None), InventoryRow.max_unit >= amount)
+    enough = sa.and_(_capacity() >= amount, allowed)
     # As in climate.db.property_filter: one look for each resource tried.
     one: sa.ColumnElement[int] = sa.literal_column("1")
     there = sa.select(one).where(*mine, enough).correlate_except(InventoryRow).limit(one)

@@ -129,7 +129,7 @@ class PropertyRow(Base):
 class InventoryRow(Base):
     """How much of a resource class a resource has to share, as Placement counts it.
 
-    ``(total - reserved) * allocation_ratio`` can be taken.
+    ``(total - reserved) * allocation_ratio`` can be taken, at most ``max_unit`` of it at once.
     """
 
     __tablename__ = "inventories"
@@ -142,6 +142,7 @@ class InventoryRow(Base):
     total: Mapped[int] = mapped_column(sa.BigInteger)
     reserved: Mapped[int] = mapped_column(sa.BigInteger)
     allocation_ratio: Mapped[float] = mapped_column(sa.Double)
+    max_unit: Mapped[int | None] = mapped_column(sa.BigInteger)
 
 
 class AllocationRow(Base):

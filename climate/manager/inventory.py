@@ -18,7 +18,7 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from climate.core.errors import ClimateError, NotFound
-from climate.core.lease import Resource
+from climate.core.lease import Inventory, Resource
 from climate.core.schedule import PATIENCE
 from climate.db import capacity, events, resources
 from climate.db.engine import is_unavailable
@@ -51,7 +51,7 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
                 lost.add(resource.id)
             try:
                 follow(runtime, plugin, resource, found, stuck=resource.id in stuck)
-                if found is not None and found.inventories != shared[resource.id]:
+                if found is not None and _is_news(found, shared[resource.id]):
                     runtime.database.write(partial(_share, resource, found))
             except ClimateError as error:
                 LOG.warning("%s is not followed: %s", resource.external_id, error.message)
@@ -82,6 +82,11 @@ def follow(
     LOG.info("%s is %s", resource.external_id, why)
     now = runtime.clock.now()
     runtime.database.write(lambda session: _store(session, resource, usable, native, now))
+
+
+def _is_news(found: Found, shared: Mapping[str, Inventory]) -> bool:
+    """Tell whether the resource is known to have something else to share."""
+    return found.complete and found.inventories != shared
 
 
 def _share(resource: Resource, found: Found, session: Session) -> None:

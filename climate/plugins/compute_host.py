@@ -24,6 +24,11 @@ NODES = "nodes"
 Node = Mapping[str, Any]
 
 
+def is_node(host: str) -> bool:
+    """Tell whether a host is a single node of a service that has several."""
+    return "/" in host
+
+
 def find_hosts(
     nodes: Iterable[Node],
     zones: Mapping[str, str],

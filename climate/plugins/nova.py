@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from novaclient import client
 from novaclient import exceptions as refusals
 from oslo_config.cfg import ConfigOpts
 
@@ -21,17 +20,21 @@ from climate.core.errors import Conflict
 from climate.plugins import openstack
 from climate.plugins.aggregates import AggregateChanges
 from climate.plugins.base import Found, NotYet, Turn
-from climate.plugins.compute_host import CPU_INFO, NODES, find_hosts, parse_capabilities
+from climate.plugins.compute_host import (
+    CPU_INFO,
+    NODES,
+    find_hosts,
+    is_node,
+    parse_capabilities,
+)
 from climate.plugins.host_audit import Pool
 from climate.plugins.isolation import NOBODY, isolation
-from climate.plugins.nova_nodes import MICROVERSION, NovaNodes, is_node
+from climate.plugins.nova_nodes import MICROVERSION, NovaNodes
 from climate.plugins.occupants import Occupants
 from climate.plugins.openstack import answers as _answers
 from climate.plugins.providers import Providers
 from climate.plugins.snapshots import keep_image
 
-# The oldest with hypervisors and services in one answer; its properties are gone from 2.88 on.
-_VERSION = "2.53"
 # What an aggregate of ours is known by, in either mode, and one whose reservation has nodes.
 MARK = "climate:reservation"
 NODES_MARK = "climate:nodes"
@@ -50,15 +53,7 @@ class NovaCloud:
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
         """Prepare the client; nothing is sent yet. Raises Misconfigured."""
         self._session = openstack.make_session(conf)
-        way = openstack.adapter(conf, self._session, "nova")
-        self._nova = client.Client(
-            _VERSION,
-            session=self._session,
-            service_type=way.service_type,
-            region_name=way.region_name,
-            endpoint_type=way.interface,
-            endpoint_override=way.endpoint_override,
-        )
+        self._nova = openstack.nova_client(conf, self._session)
         self._changes = AggregateChanges(self._nova, turn)
         self._images = openstack.adapter(conf, self._session, "glance")
         placement = openstack.adapter(conf, self._session, "placement", MICROVERSION)

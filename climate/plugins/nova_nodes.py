@@ -153,11 +153,6 @@ class NovaNodes:
         return dict(self._placement.get(path, params=query).json())
 
 
-def is_node(host: str) -> bool:
-    """Tell whether a host is a single node of a service that has several."""
-    return "/" in host
-
-
 def _node(host: str) -> str:
     return host.partition("/")[2]
 

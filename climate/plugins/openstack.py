@@ -6,11 +6,13 @@ be made is tried again, a request that was sent is repeated only if it reads.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from keystoneauth1 import loading
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.exceptions import ClientException
 from keystoneauth1.session import Session
+from novaclient import client
 from novaclient import exceptions as refusals
 from oslo_config.cfg import ConfigOpts
 from requests.adapters import HTTPAdapter
@@ -19,6 +21,8 @@ from urllib3.util import Retry
 from climate.config import SERVICE_USER, Misconfigured
 from climate.core.errors import BackendUnavailable
 
+# The oldest with hypervisors and services in one answer; its properties are gone from 2.88 on.
+_NOVA = "2.53"
 # keystoneauth's own connect_retries would also repeat a POST whose answer timed out.
 _RETRY = Retry(
     total=None,
@@ -68,6 +72,19 @@ def adapter(
         region_name=section.region_name or conf[SERVICE_USER].region_name,
         endpoint_override=section.endpoint_override,
         default_microversion=default_microversion,
+    )
+
+
+def nova_client(conf: ConfigOpts, session: Session) -> Any:  # noqa: ANN401 - novaclient's
+    """Return the client of Nova."""
+    way = adapter(conf, session, "nova")
+    return client.Client(
+        _NOVA,
+        session=session,
+        service_type=way.service_type,
+        region_name=way.region_name,
+        endpoint_type=way.interface,
+        endpoint_override=way.endpoint_override,
     )
 
 

@@ -5,11 +5,14 @@ once; a generation moves with every change (also when a server comes or goes). S
 request, and one or two for each provider whose generation is new, up to a limit: what is left is
 read at the next look, and until then not known to have changed. A host is a tree of providers; it
 has what any of them has.
+
+What a host with one node has of all classes is what instances can share. One with several nodes has
+nothing to share: no instance is on two of them.
 """
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -17,17 +20,26 @@ from keystoneauth1.adapter import Adapter
 from keystoneauth1.exceptions import ClientException
 
 from climate.core.extra_specs import LONGEST_NAME, PRESENT, RESOURCES, TRAIT
+from climate.core.lease import Inventory
 from climate.plugins.base import Found
-from climate.plugins.compute_host import NODES
+from climate.plugins.compute_host import NODES, is_node
 
 LOG = logging.getLogger(__name__)
 # Providers that are read in one look; some milliseconds each.
 MOST_READ = 1_000
 # Classes that reservations make and remove, on hosts that are theirs.
 _PASSING = "CUSTOM_RESERVATION_"
+_TOLD = ("total", "reserved", "allocation_ratio", "max_unit")
 
 Provider = Mapping[str, Any]
-Facts = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a tree of providers: as properties, and as what can be shared."""
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+    inventories: Mapping[str, Inventory] = field(default_factory=dict)
 
 
 class Providers:
@@ -57,14 +69,14 @@ class Providers:
 
     def _look(self, names: Sequence[str]) -> dict[str, Facts]:
         """Return what is known of trees, by the names of their roots."""
-        if not names or not (self._traits or self._classes):
-            return {name: {} for name in names}
+        if not names:
+            return {}
         trees, read = self._trees(names), 0
         current: dict[str, Facts] = {}
         for name in names:
             tree = trees.get(name, [])
             stamp = frozenset((one["uuid"], one["generation"]) for one in tree)
-            seen, facts = self._known.get(name, (None, {}))
+            seen, facts = self._known.get(name, (None, Facts()))
             if seen != stamp and read < MOST_READ:
                 read += len(tree)
                 seen, facts = self._known[name] = stamp, self._facts(tree)
@@ -88,21 +100,23 @@ class Providers:
 
     def _facts(self, tree: Iterable[Provider]) -> Facts:
         traits: set[str] = set()
-        totals: dict[str, int] = {}
+        inventories: dict[str, Inventory] = {}
         for provider in tree:
             path = f"/resource_providers/{provider['uuid']}"
             if self._traits:
                 traits.update(self._get(f"{path}/traits")["traits"])
-            if self._classes:
-                for name, found in self._get(f"{path}/inventories")["inventories"].items():
-                    totals[name] = totals.get(name, 0) + found["total"] - found["reserved"]
+            for name, told in self._get(f"{path}/inventories")["inventories"].items():
+                if not name.startswith(_PASSING):
+                    found = Inventory(**{key: told[key] for key in _TOLD})
+                    inventories[name] = _sum(inventories.get(name), found)
         kept = {f"{TRAIT}{name}": PRESENT for name in traits if _is_kept(name, self._traits)}
         kept |= {
-            f"{RESOURCES}{name}": str(total)
-            for name, total in totals.items()
-            if _is_kept(name, self._classes) and not name.startswith(_PASSING)
+            f"{RESOURCES}{name}": str(found.total - found.reserved)
+            for name, found in inventories.items()
+            if _is_kept(name, self._classes)
         }
-        return {name: value for name, value in kept.items() if len(name) <= LONGEST_NAME}
+        short = {name: value for name, value in kept.items() if len(name) <= LONGEST_NAME}
+        return Facts(short, inventories)
 
     def _get(self, path: str, **query: str) -> dict[str, Any]:
         return dict(self._placement.get(path, params=query).json())
@@ -123,7 +137,7 @@ def _described(host: Found, known: Mapping[str, Facts]) -> Found:
     nodes = _nodes(host)
     if any(node not in known for node in nodes):
         return replace(host, complete=False)
-    told = [known[node] for node in nodes]
+    told = [known[node].properties for node in nodes]
     names = {name for facts in told for name in facts}
     properties = dict(host.properties)
     for name in sorted(names):
@@ -131,4 +145,18 @@ def _described(host: Found, known: Mapping[str, Facts]) -> Found:
             properties[name] = str(sum(int(facts.get(name, 0)) for facts in told))
         elif all(name in facts for facts in told):
             properties[name] = PRESENT
-    return replace(host, properties=properties)
+    is_alone = NODES not in host.properties and not is_node(host.external_id)
+    shared = known[nodes[0]].inventories if is_alone else {}
+    return replace(host, properties=properties, inventories=shared)
+
+
+def _sum(one: Inventory | None, other: Inventory) -> Inventory:
+    """Return what two providers have together; one taker is served by one of them."""
+    if one is None:
+        return other
+    return Inventory(
+        one.total + other.total,
+        one.reserved + other.reserved,
+        min(one.allocation_ratio, other.allocation_ratio),
+        max(one.max_unit or 0, other.max_unit or 0),
+    )

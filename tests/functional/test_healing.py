@@ -9,6 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from climate.core.errors import BackendUnavailable
+from climate.core.lease import Inventory
+from climate.db import capacity
 from climate.db.tables import ResourceRow
 from climate.manager import inventory
 from climate.plugins.base import Found
@@ -112,6 +114,21 @@ def test_what_the_cloud_cannot_tell_now_stays(
     monkeypatch.setattr(story.cloud, "hosts", lambda: gone)
     look(story)
     assert "trait:CUSTOM_A" not in host(story, "1")
+
+
+def test_what_is_shared_follows_the_cloud_as_far_as_it_tells(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = story.cloud.hosts()
+    less = [replace(one, inventories={"VCPU": Inventory(1)}) for one in there]
+    for told, expected in (
+        ([replace(one, inventories={}, complete=False) for one in there], there[0].inventories),
+        (less, less[0].inventories),
+    ):
+        monkeypatch.setattr(story.cloud, "hosts", lambda told=told: told)
+        look(story)
+        with story.runtime.database.read() as session:
+            assert capacity.find_some(session, [1]) == {1: expected}
 
 
 def test_a_host_that_the_cloud_has_no_more_is_not_reservable(

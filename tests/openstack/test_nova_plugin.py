@@ -16,9 +16,9 @@ from oslo_config.cfg import ConfigOpts
 from climate import config
 from climate.core.lease import Reservation
 from climate.plugins.base import Found, ResourcePlugin
+from climate.plugins.compute_host import is_node
 from climate.plugins.host import HostPlugin
 from climate.plugins.nova import NovaCloud
-from climate.plugins.nova_nodes import is_node
 from tests import servers
 from tests.contract.plugin import Interrupted, PluginContract
 from tests.openstack import guests, settings

@@ -25,7 +25,7 @@ Share = tuple[int, str, int, int, int]
 
 @pytest.fixture
 def hosts(database: Database) -> list[int]:
-    """Return the ids of three hosts: 8 VCPU, 16 VCPU of which none is promised twice, nothing."""
+    """Return the ids of three hosts: 8 VCPU, 16 VCPU (for one 9 at most), nothing."""
     rows = [
         {"type": HOST, "external_id": f"host-{n}", "reservable": True, "created_at": NOON}
         for n in range(3)
@@ -37,7 +37,8 @@ def hosts(database: Database) -> list[int]:
     def work(session: Session) -> None:
         memory = Inventory(total=1024, reserved=24)
         capacity.store(session, ids[0], {"VCPU": Inventory(4, 0, 2.0), "MEMORY_MB": memory})
-        capacity.store(session, ids[1], {"VCPU": Inventory(16), "MEMORY_MB": memory})
+        sixteen = Inventory(16, 0, 1.0, 9)
+        capacity.store(session, ids[1], {"VCPU": sixteen, "MEMORY_MB": memory})
 
     database.write(work)
     return ids
@@ -149,6 +150,7 @@ def test_only_what_is_large_enough_is_a_candidate(database: Database, hosts: lis
     assert _candidates(database, {"VCPU": 9}, _window(0, 1)) == [hosts[1]]
     assert _candidates(database, {"VCPU": 9, "MEMORY_MB": 1001}, _window(0, 1)) == []
     assert _candidates(database, {"CUSTOM_GPU": 1}, _window(0, 1)) == []
+    assert _candidates(database, {"VCPU": 10}, _window(0, 1)) == []
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"], indirect=True)

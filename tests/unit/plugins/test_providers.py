@@ -2,11 +2,13 @@
 
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from keystoneauth1.exceptions import ConnectFailure
 
+from climate.core.lease import Inventory
 from climate.plugins import providers
 from climate.plugins.base import Found
 from climate.plugins.compute_host import NODES
@@ -16,6 +18,11 @@ from climate.plugins.providers import Providers
 class Answer:
     def __init__(self, body: Any) -> None:
         self.json = lambda: body
+
+
+def _inventory(total: int) -> dict[str, Any]:
+    told = {"total": total, "reserved": 1, "allocation_ratio": 4.0, "max_unit": total}
+    return {**told, "min_unit": 1, "step_size": 1}
 
 
 class Placement:
@@ -36,7 +43,7 @@ class Placement:
             "generation": 0,
             "root_provider_uuid": self.id_of(root) if root else id_,
             "traits": list(traits),
-            "inventories": {key: {"total": n, "reserved": 1} for key, n in totals.items()},
+            "inventories": {key: _inventory(n) for key, n in totals.items()},
         }
 
     def id_of(self, name: str) -> str:
@@ -111,10 +118,31 @@ class TestWhatAHostHas:
         whole = host("service", "n1", "n2")
         assert facts(placement, whole) == [{"trait:CUSTOM_A": "True", "resources:CUSTOM_GPU": "3"}]
 
-    def test_is_not_read_if_nothing_is_wanted(self, placement: Placement) -> None:
+    def test_is_not_told_if_nothing_is_wanted(self, placement: Placement) -> None:
         made = Providers(placement, [], [])  # type: ignore[arg-type]
         assert told(made, host("n1"), host("n2")) == [{}, {}]
-        assert placement.asked == []
+        assert "traits" not in placement.asked
+
+    def test_can_be_shared_but_for_what_reservations_bring(self, placement: Placement) -> None:
+        [found] = Providers(placement, [], []).describe([host("n1")], ["n1"])  # type: ignore[arg-type]
+        assert found.inventories == {
+            "VCPU": Inventory(16, 1, 4.0, 16),
+            "CUSTOM_GPU": Inventory(5, 2, 4.0, 3),
+        }
+
+    @pytest.mark.parametrize(
+        "several",
+        [
+            host("service", "n1", "n2"),
+            replace(host("n1"), external_id="service/n1"),
+        ],
+    )
+    def test_cannot_be_shared_if_it_is_one_of_several_nodes_or_all_of_them(
+        self, placement: Placement, several: Found
+    ) -> None:
+        made = Providers(placement, [], [])  # type: ignore[arg-type]
+        [found] = made.describe([several], [several.external_id])
+        assert (found.complete, found.inventories) == (True, {})
 
 
 class TestALook:
