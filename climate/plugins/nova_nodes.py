@@ -23,6 +23,7 @@ from novaclient import exceptions as refusals
 
 from climate.core.errors import Conflict
 from climate.plugins.occupants import HOLD
+from climate.plugins.placement_slots import reservation_class
 
 # 1.38: allocations say what kind of consumer holds them.
 MICROVERSION = "1.38"
@@ -89,9 +90,11 @@ class NovaNodes:
         if others := present - {pool}:
             raise Conflict(f"{host} is still of reservation {', '.join(sorted(others))}")
         self._write(f"{_path(host)}/aggregates", aggregates=[pool])
-        self._placement.put(f"/resource_classes/{_class(pool)}")
+        self._placement.put(f"/resource_classes/{reservation_class(pool)}")
         self._ensure_flavor(pool, size)
-        self._write(f"{_path(host)}/inventories", inventories={_class(pool): {"total": 1}})
+        self._write(
+            f"{_path(host)}/inventories", inventories={reservation_class(pool): {"total": 1}}
+        )
         if project_id not in {one.tenant_id for one in self._access(pool)}:
             self._nova.flavor_access.add_tenant_access(pool, project_id)
 
@@ -111,7 +114,7 @@ class NovaNodes:
         with suppress(refusals.NotFound):
             self._nova.flavors.delete(pool)
         with suppress(answers.NotFound):
-            self._placement.delete(f"/resource_classes/{_class(pool)}")
+            self._placement.delete(f"/resource_classes/{reservation_class(pool)}")
 
     def _ensure_flavor(self, pool: str, size: Mapping[str, int]) -> None:
         try:
@@ -119,7 +122,7 @@ class NovaNodes:
         except refusals.NotFound:
             name = f"reservation:{pool}"
             flavor = self._nova.flavors.create(name, **size, flavorid=pool, is_public=False)
-        needs = {"VCPU": 1, "MEMORY_MB": 0, "DISK_GB": 0, _class(pool): 1}
+        needs = {"VCPU": 1, "MEMORY_MB": 0, "DISK_GB": 0, reservation_class(pool): 1}
         flavor.set_keys({f"resources:{name}": str(count) for name, count in needs.items()})
 
     def _access(self, pool: str) -> list[Any]:
@@ -178,7 +181,3 @@ def _is_so(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 def _holder(host: str) -> str:
     """Return the consumer that holds a closed node's memory: always the same."""
     return str(uuid.uuid5(_SPACE, host))
-
-
-def _class(pool: str) -> str:
-    return f"CUSTOM_RESERVATION_{pool.upper().replace('-', '_')}"

@@ -11,10 +11,15 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What one instance takes of each resource class, and what else its flavor says."""
+    """What one instance takes of each resource class, and what else its flavor says.
+
+    ``ephemeral_gb`` (GiB) and ``swap_mb`` (MiB) are part of what it takes of DISK_GB.
+    """
 
     amounts: Mapping[str, int]
     extra_specs: Mapping[str, str] = field(default_factory=dict)
+    ephemeral_gb: int = 0
+    swap_mb: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,10 +116,11 @@ class Deployment:
         [(error,)] = self.query(query, lease_id)
         return str(error)
 
-    def audit(self) -> list[str]:
-        """Return what the audit has to say about the hosts of these tests."""
-        found = self.manage("audit")
-        return [line for line in found if any(host in line for host in settings.HOSTS)]
+    def audit(self, *arguments: str) -> list[str]:
+        """Return what the audit has to say about our hosts and reservations."""
+        found = self.manage("audit", *arguments)
+        ours = [*settings.HOSTS, *(id_ for (id_,) in self.query("SELECT id FROM reservations"))]
+        return [line for line in found if any(one in line for one in ours)]
 
     def manage(self, *arguments: str) -> list[str]:
         """Run climate-manage, and return the lines that it prints."""

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Collection, Iterable
+from http import HTTPStatus
 from typing import Any
 
 from openstack.connection import Connection
@@ -52,6 +53,24 @@ def until_empty(cloud: Connection, hosts: Iterable[str]) -> None:
     eventually(lambda: not servers_on(cloud, hosts), f"{hosts} are empty")
 
 
+def resource_class(reservation: str) -> str:
+    """Return the resource class of reserved instances."""
+    return f"CUSTOM_RESERVATION_{reservation.upper().replace('-', '_')}"
+
+
+def remove_slots(cloud: Connection, reservation: str) -> None:
+    """Remove the flavor of reserved instances, and all that Placement has of them."""
+    placement, path = cloud.placement, f"/resource_classes/{resource_class(reservation)}"
+    cloud.compute.delete_flavor(reservation)
+    if placement.delete(path, microversion="1.38").status_code != HTTPStatus.CONFLICT:
+        return
+    for one in placement.resource_providers():
+        if one.name.startswith("climate_"):
+            inventory = f"/resource_providers/{one.id}/inventories/{resource_class(reservation)}"
+            placement.delete(inventory, microversion="1.38")
+    placement.delete(path, microversion="1.38")
+
+
 def sweep(
     cloud: Connection,
     hosts: Iterable[str],
@@ -63,6 +82,8 @@ def sweep(
     Free pools that ``were_there`` before the test stay.
     """
     guests.remove(cloud, *servers_on(cloud, hosts))
+    for id_ in reservations:
+        remove_slots(cloud, id_)
     for found in cloud.compute.aggregates():
         inside = set(found.hosts or ())
         is_over = found.name in reservations or (inside & set(hosts) and MARK in found.metadata)

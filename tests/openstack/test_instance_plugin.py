@@ -1,0 +1,173 @@
+"""The instance plugin keeps the contract on a real Nova and Placement, in both modes of isolation.
+
+A start or an end that is interrupted before any one of its changes of the cloud is completed by the
+next, and leaves the same behind as an undisturbed one.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from oslo_config.cfg import ConfigOpts
+
+from climate import config
+from climate.core.lease import Reservation
+from climate.plugins.base import Found, ResourcePlugin
+from climate.plugins.host import HostPlugin
+from climate.plugins.instance import InstancePlugin
+from climate.plugins.nova import NovaCloud
+from climate.plugins.nova_instances import NovaInstances
+from tests import servers
+from tests.contract.plugin import Interrupted
+from tests.contract.test_instance_plugin import SlotContract
+from tests.openstack import guests, settings, traces
+from tests.openstack.accounts import Account
+from tests.process import write_config
+
+# Each is dozens of starts and ends, interrupted one step later each time.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+HOSTS = settings.HOSTS[:3]
+
+
+class FragileNova(NovaInstances):
+    """The real Nova, which can be told when to fail; slots are for who boots in this test."""
+
+    left: int | None = None
+
+    def __init__(self, conf: ConfigOpts, project_id: str) -> None:
+        super().__init__(conf, contextlib.nullcontext)
+        self.made: set[str] = set()
+        self._project_id = project_id
+        send = self._session.request
+
+        def request(url: str, method: str, **options: Any) -> Any:
+            if method != "GET" and options.get("authenticated") is not False:
+                self._count(f"{method} {url}")
+            return send(url, method, **options)
+
+        self._session.request = request
+
+    def _count(self, change: str) -> None:
+        if self.left == 0:
+            raise Interrupted(change)
+        if self.left is not None:
+            self.left -= 1
+
+    def open_slots(self, reservation_id: str, project_id: str, size: Any) -> Any:
+        self.made.add(reservation_id)
+        return super().open_slots(reservation_id, self._project_id, size)
+
+
+class ThreeHosts(NovaCloud):
+    """The real Nova, of which only our hosts are seen."""
+
+    def hosts(self) -> list[Found]:
+        return [found for found in super().hosts() if found.external_id in HOSTS]
+
+
+@pytest.fixture(params=["blazar", "tenancy"])
+def conf(request: pytest.FixtureRequest, administrator: Account, tmp_path: Path) -> ConfigOpts:
+    # A plugin may ask for more time; here it gets it at once.
+    options = {
+        **settings.options(administrator, request.param),
+        "nova__server_delete_wait": "60",
+    }
+    path = write_config(tmp_path / "climate.conf", **options)
+    made = config.new()
+    config.load(made, "test", ["--config-file", str(path)])
+    return made
+
+
+@pytest.fixture
+def hosts(conf: ConfigOpts, administrator: Account) -> Iterator[HostPlugin]:
+    """Return the plugin of hosts, ours among the free ones."""
+    made = HostPlugin(conf, contextlib.nullcontext)
+    made.cloud = ThreeHosts(conf, contextlib.nullcontext)
+    there = {found.external_id for found in made.cloud.hosts()}
+    if missing := set(HOSTS) - there:
+        servers.absent("openstack", f"this cloud has no {', '.join(sorted(missing))}")
+    traces.sweep(administrator.cloud, HOSTS)
+    for host in HOSTS:
+        made.enroll(host)
+    yield made
+    traces.sweep(administrator.cloud, HOSTS)
+
+
+class TestInstancePluginOnNova(SlotContract):
+    example: ClassVar = {
+        "amount": 6,
+        "vcpus": 1,
+        "memory_mb": 64,
+        "disk_gb": 1,
+        "affinity": None,
+        "resource_properties": "",
+    }
+    amounts: ClassVar = {"VCPU": 1, "MEMORY_MB": 64, "DISK_GB": 1}
+
+    @pytest.fixture
+    def plugin(
+        self, conf: ConfigOpts, administrator: Account, hosts: HostPlugin
+    ) -> Iterator[InstancePlugin]:
+        self.administrator = administrator
+        made = InstancePlugin(conf, contextlib.nullcontext)
+        made.cloud = FragileNova(conf, administrator.project_id)
+        yield made
+        nova(made).left = None
+        for id_ in nova(made).made:
+            nova(made).close_slots(id_)
+            for host in HOSTS:
+                nova(made).clear_host(id_, host)
+            nova(made).delete_slots(id_)
+
+    def state(self, plugin: ResourcePlugin) -> Any:
+        """Return all that is about our hosts, and all that is left of our reservations."""
+        cloud, mine = self.administrator.cloud, nova(plugin).made
+        return {
+            "aggregates": traces.aggregates(cloud, HOSTS),
+            "empty": sorted(traces.aggregate_names(cloud) & mine),
+            "flavors": {
+                one.id: [one.vcpus, one.ram, one.disk, one.is_public, one.extra_specs]
+                for one in cloud.compute.flavors(is_public=None, get_extra_specs=True)
+                if one.id in mine
+            },
+            "slots": {
+                id_: [sorted(one.projects), dict(sorted(one.hosts.items()))]
+                for id_, one in nova(plugin).slots().items()
+                if id_ in mine
+            },
+            "classes": sorted(nova(plugin)._slots.reservations() & mine),
+            "servers": len(traces.servers_on(cloud, HOSTS)),
+        }
+
+    def described(self, plugin: ResourcePlugin, mine: Reservation) -> Any:
+        """Know the reservation in the name of its resource class, too."""
+        upper = mine.id.upper().replace("-", "_")
+        return json.loads(json.dumps(super().described(plugin, mine)).replace(upper, "MINE"))
+
+    @contextlib.contextmanager
+    def failing_after(self, plugin: ResourcePlugin, effects: int) -> Iterator[None]:
+        nova(plugin).left = effects
+        yield
+        nova(plugin).left = None
+
+    def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
+        server = guests.boot(self.administrator, "contract", flavor_id=reservation.id)
+        assert server.status == "ACTIVE", server.fault
+
+    def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
+        cloud = self.administrator.cloud
+        guests.remove(cloud, *nova(plugin).slot_servers(reservation.id))
+        for host in nova(plugin).slot_hosts(reservation.id):
+            cloud.compute.remove_host_from_aggregate(reservation.id, host)
+        cloud.compute.delete_aggregate(reservation.id)
+        cloud.compute.delete_flavor(reservation.id)
+
+
+def nova(plugin: ResourcePlugin) -> FragileNova:
+    assert isinstance(plugin, InstancePlugin)
+    assert isinstance(plugin.cloud, FragileNova)
+    return plugin.cloud

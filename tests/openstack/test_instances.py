@@ -1,0 +1,177 @@
+"""The whole life of reserved instances on a real cloud, in both modes of isolation."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from openstack.connection import Connection
+from openstack.exceptions import BadRequestException
+
+from tests.openstack import guests, settings, traces
+from tests.openstack.accounts import Account, Project
+from tests.openstack.conftest import Boot, Deploy, MakeProject
+from tests.openstack.deployment import Deployment
+from tests.openstack.landing import Lander
+from tests.process import eventually
+
+HOSTS = settings.HOSTS[:2]
+pytestmark = pytest.mark.timeout(240)
+
+PLUGINS = "physical.host.plugin,virtual.instance.plugin"
+
+
+@pytest.fixture(scope="module")
+def lab(project: MakeProject) -> Project:
+    """Return the project that reserves."""
+    return project("lab")
+
+
+@pytest.fixture(scope="module")
+def others(project: MakeProject) -> Project:
+    """Return a project that reserves something else."""
+    return project("others")
+
+
+def instances(amount: int = 3, **fields: Any) -> dict[str, Any]:
+    """Return a request for instances, of which a host of the testbed has room for several."""
+    return {
+        "resource_type": "virtual:instance",
+        "amount": amount,
+        "vcpus": 1,
+        "memory_mb": 64,
+        "disk_gb": 1,
+        "affinity": "None",
+        "resource_properties": "",
+        **fields,
+    }
+
+
+@pytest.fixture
+def climate(request: pytest.FixtureRequest, deploy: Deploy) -> Iterator[Deployment]:
+    """Return climate in a mode of isolation, with two hosts."""
+    made = deploy(request.param, manager__plugins=PLUGINS)
+    made.start_manager()
+    made.register(*HOSTS)
+    return made
+
+
+# In either mode.
+both = pytest.mark.parametrize("climate", ["blazar", "tenancy"], indirect=True)
+
+
+def started(climate: Deployment, account: Account, *asked: dict[str, Any]) -> dict[str, Any]:
+    """Return a lease that has started, and its only reservation's id."""
+    lease = climate.reserve(account, reservations=list(asked))
+    return climate.until(account, lease["id"], "ACTIVE")
+
+
+def remains(cloud: Connection, reservation: str) -> list[str]:
+    """Return what the cloud has of a reservation."""
+    name = traces.resource_class(reservation)
+    there = {
+        "flavor": any(one.id == reservation for one in cloud.compute.flavors(is_public=None)),
+        "aggregate": reservation in traces.aggregate_names(cloud),
+        "class": any(one.name == name for one in cloud.placement.resource_classes()),
+    }
+    return [what for what, is_there in there.items() if is_there]
+
+
+@both
+def test_as_many_as_were_reserved_can_be_booted_by_the_project_and_go_at_the_end(
+    climate: Deployment, lab: Project, others: Project, boot: Boot
+) -> None:
+    lease = started(climate, lab.member, instances(3))
+    [reservation] = lease["reservations"]
+    flavor = reservation["flavor_id"]
+    assert reservation["server_group_id"] is None
+    assert isinstance(reservation["aggregate_id"], int)
+    assert climate.audit() == []
+    booted = [boot(lab.member, f"guest-{n}", flavor_id=flavor) for n in range(4)]
+    assert [one.status for one in booted] == ["ACTIVE"] * 3 + ["ERROR"]
+    on = {guests.host_of(climate.administrator, one)[0] for one in booted[:3]}
+    assert on <= set(HOSTS)
+    with pytest.raises(BadRequestException, match="could not be found"):
+        boot(others.member, "intruder", flavor_id=flavor)
+    climate.end(lab.member, lease["id"])
+    assert all(guests.is_gone(climate.cloud, one.id) for one in booted)
+    assert remains(climate.cloud, flavor) == []
+    assert climate.audit() == []
+    assert climate.are_free(HOSTS)
+    with pytest.raises(BadRequestException, match="could not be found"):
+        boot(lab.member, "late", flavor_id=flavor)
+
+
+@both
+def test_other_flavors_do_not_get_onto_hosts_with_reserved_instances(
+    climate: Deployment, lab: Project, others: Project, lander: Lander
+) -> None:
+    """Not even of the project itself: what is left there is promised to others."""
+    for project in (lab, others):
+        started(climate, project.member, instances(2, affinity=False))
+    for project in (lab, others):
+        assert not lander.can_get_onto_any(project, HOSTS)
+
+
+@both
+def test_two_reservations_of_a_host_are_told_apart(
+    climate: Deployment, lab: Project, others: Project, boot: Boot
+) -> None:
+    mine = started(climate, lab.member, instances(1, affinity=True))["reservations"][0]["id"]
+    theirs = started(climate, others.member, instances(2, affinity=True))["reservations"][0]["id"]
+    assert [boot(lab.member, "mine", flavor_id=mine).status for _ in "ab"] == ["ACTIVE", "ERROR"]
+    for _ in "ab":
+        assert boot(others.member, "theirs", flavor_id=theirs).status == "ACTIVE"
+    with pytest.raises(BadRequestException):
+        boot(others.member, "intruder", flavor_id=mine)
+
+
+@pytest.mark.parametrize("climate", ["blazar"], indirect=True)
+@pytest.mark.parametrize(("together", "count"), [(True, 1), (False, 2)])
+def test_instances_are_together_or_apart_without_a_server_group(
+    climate: Deployment, lab: Project, boot: Boot, together: bool, count: int
+) -> None:
+    flavor = started(climate, lab.member, instances(2, affinity=together))["reservations"][0]["id"]
+    booted = [boot(lab.member, f"guest-{n}", flavor_id=flavor) for n in range(2)]
+    assert {one.status for one in booted} == {"ACTIVE"}
+    assert len({guests.host_of(climate.administrator, one) for one in booted}) == count
+
+
+@pytest.mark.parametrize("climate", ["blazar"], indirect=True)
+def test_a_running_reservation_grows(climate: Deployment, lab: Project, boot: Boot) -> None:
+    lease = started(climate, lab.member, instances(1))
+    [reservation] = lease["reservations"]
+    more = {"reservations": [{"id": reservation["id"], "amount": 3}]}
+    climate.http(lab.member).ok("PUT", f"/v1/leases/{lease['id']}", more)
+    for number in range(3):
+        eventually(
+            lambda: (
+                boot(lab.member, f"guest-{number}", flavor_id=reservation["id"]).status  # noqa: B023
+                == "ACTIVE"
+            ),
+            "there is room",
+        )
+
+
+@pytest.mark.parametrize("climate", ["blazar"], indirect=True)
+def test_what_a_host_has_room_for_is_what_placement_says(climate: Deployment, lab: Project) -> None:
+    sizes = {host["vcpus"] for host in climate.by(climate.administrator).host.list()}
+    [vcpus] = sizes
+    asked = climate.http(lab.member)
+    body = {"name": "too large", "start_date": "now", "end_date": "2031-01-01 00:00"}
+    for size, status in ((vcpus + 1, 409), (vcpus, 201)):
+        given = {**body, "reservations": [instances(1, vcpus=size)]}
+        assert asked.call("POST", "/v1/leases", given).status_code == status
+
+
+@pytest.mark.parametrize("climate", ["blazar"], indirect=True)
+def test_the_audit_repairs_what_was_broken_behind_our_back(
+    climate: Deployment, lab: Project, boot: Boot
+) -> None:
+    flavor = started(climate, lab.member, instances(2))["reservations"][0]["id"]
+    climate.cloud.compute.delete_flavor(flavor)
+    [found] = climate.audit()
+    assert f"{flavor}" in found
+    assert "is open to nobody" in found
+    climate.audit("--repair")
+    eventually(lambda: climate.audit() == [], "all is well")
+    assert boot(lab.member, "guest", flavor_id=flavor).status == "ACTIVE"

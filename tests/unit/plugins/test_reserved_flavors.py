@@ -1,0 +1,53 @@
+"""What a reserved flavor says is what a reservation has of its hosts, whatever Nova would add."""
+
+import pytest
+
+from climate.plugins.reserved_flavors import extra_specs, flavor_shape
+from climate.plugins.slots import Size
+
+ID = "0aa1f9b6-1111-4222-8333-444455556666"
+SLOT = {
+    "resources:CUSTOM_RESERVATION_0AA1F9B6_1111_4222_8333_444455556666": "1",
+    "aggregate_instance_extra_specs:reservation": ID,
+    "climate:slots": ID,
+}
+
+
+@pytest.mark.parametrize(
+    ("amounts", "shape", "said"),
+    [
+        (
+            {"VCPU": 2, "MEMORY_MB": 512, "DISK_GB": 10},
+            {"vcpus": 2, "ram": 512, "disk": 10, "ephemeral": 0, "swap": 0},
+            {},
+        ),
+        (
+            {"DISK_GB": 10},
+            {"vcpus": 1, "ram": 1, "disk": 10, "ephemeral": 0, "swap": 0},
+            {"resources:VCPU": "0", "resources:MEMORY_MB": "0"},
+        ),
+        (
+            {"PCPU": 4, "MEMORY_MB": 512, "CUSTOM_GPU": 1},
+            {"vcpus": 4, "ram": 512, "disk": 0, "ephemeral": 0, "swap": 0},
+            {"resources:VCPU": "0", "resources:PCPU": "4", "resources:CUSTOM_GPU": "1"},
+        ),
+    ],
+)
+def test_what_nova_would_take_otherwise_is_said(
+    amounts: dict[str, int], shape: dict[str, int], said: dict[str, str]
+) -> None:
+    size = Size(amounts)
+    assert flavor_shape(size) == shape
+    assert extra_specs(ID, size) == {**said, **SLOT}
+
+
+def test_what_a_flavor_says_itself_is_not_said_again() -> None:
+    own = {"hw:cpu_policy": "dedicated", "resources1:CUSTOM_FPGA": "1", "hw:mem_page_size": "large"}
+    size = Size(
+        {"PCPU": 4, "MEMORY_MB": 512, "DISK_GB": 13, "CUSTOM_FPGA": 1},
+        own,
+        ephemeral_gb=2,
+        swap_mb=100,
+    )
+    assert flavor_shape(size) == {"vcpus": 4, "ram": 512, "disk": 10, "ephemeral": 2, "swap": 100}
+    assert extra_specs(ID, size) == {**own, **SLOT}
