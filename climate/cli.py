@@ -35,6 +35,7 @@ Program = Callable[[ConfigOpts, argparse.Namespace], int | None]
 _EVERY_PLUGIN = [
     "physical.host.plugin",
     "virtual.instance.plugin",
+    "flavor.instance.plugin",
     "virtual.floatingip.plugin",
 ]
 _FIRST_HOSTS = 8

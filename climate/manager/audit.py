@@ -24,7 +24,9 @@ def audit(runtime: Runtime) -> list[Difference]:
         for difference in plugin.audit(partial(_expected, runtime, resource_type))
     ]
     with runtime.database.read() as session:
-        return [*found, *_failures(session)]
+        found += _failures(session)
+    # Two types may be looked after by the same part of the cloud.
+    return list({difference.what: difference for difference in found}.values())
 
 
 def repair(runtime: Runtime, difference: Difference) -> bool:
@@ -46,7 +48,10 @@ def _expected(runtime: Runtime, resource_type: str) -> Expected:
         running = _holdings(session, settled, resource_type)
         shared = _shared(session, present, resource_type)
     changing = [r.id for one in present if one not in settled for r in one.reservations]
-    return Expected(registered, running, changing, shared)
+    elsewhere = [
+        r.id for one in settled for r in one.reservations if r.resource_type != resource_type
+    ]
+    return Expected(registered, running, changing, elsewhere, shared)
 
 
 def _failures(session: Session) -> Iterator[Difference]:

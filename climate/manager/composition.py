@@ -48,10 +48,22 @@ def changed(
         check_resource_type(before.resource_type, change.resource_type)
         plugin = runtime.plugin(before.resource_type)
         after = plugin.schema().load({**before.params, **change.params})
+        _check_fixed(change.id, plugin.fixed, before.params, after)
         if has_begun(lease) and not plugin.resizes:
             _check_size(change.id, plugin.requirement(before.params), plugin.requirement(after))
         present[change.id] = replace(before, params=after)
     return tuple(present.values())
+
+
+def _check_fixed(
+    id_: str, fixed: Collection[str], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> None:
+    """Raise Conflict if what was looked up for a reservation would be something else."""
+    if other := sorted(name for name in fixed if before[name] != after[name]):
+        raise Conflict(
+            f"{', '.join(other)} of reservation {id_} cannot change: add another, and remove"
+            " this one"
+        )
 
 
 def _check_size(id_: str, before: Requirement, after: Requirement) -> None:

@@ -35,6 +35,17 @@ class Asked(Protocol):
         """Which and how many."""
 
 
+def looked_up(
+    runtime: Runtime, resource_type: str, params: Mapping[str, Any], project_id: str
+) -> ReservationRequest:
+    """Return a request with what the cloud says about what it names. No transaction is open.
+
+    Raises UnsupportedResourceType, InvalidInput, BackendUnavailable.
+    """
+    found = runtime.plugin(resource_type).look_up(params, project_id)
+    return ReservationRequest(resource_type=resource_type, params=found)
+
+
 def requirements_of(runtime: Runtime, asked: Asked) -> tuple[Requirement, ...]:
     """Return what admission must find, one part or several; raises UnsupportedResourceType."""
     return runtime.plugin(asked.resource_type).requirement(asked.params).parts

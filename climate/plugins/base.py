@@ -71,18 +71,21 @@ class Expected:
     """What the database says: the registered resources, and what running reservations have.
 
     ``changing`` are the ids of reservations that a manager is at, of which nothing is known;
-    ``shared`` are the external ids of resources of which reservations of other types have some.
+    ``elsewhere`` are those of running reservations of other types, and ``shared`` the external ids
+    of resources of which reservations of other types have some.
     """
 
     registered: Sequence[Resource]
     running: Sequence[Holding]
     changing: Collection[str]
+    elsewhere: Collection[str] = ()
     shared: Collection[str] = ()
 
     @property
     def known(self) -> set[str]:
         """Return the ids of the reservations that may have something in the cloud."""
-        return {holding.reservation.id for holding in self.running}.union(self.changing)
+        running = {holding.reservation.id for holding in self.running}
+        return running.union(self.changing, self.elsewhere)
 
 
 class NotYet(Exception):
@@ -109,8 +112,18 @@ class ResourcePlugin(abc.ABC):
     #: Whether units in use can take more or less of their resources, or be laid out otherwise:
     #: then ``start`` is called again.
     resizes: ClassVar[bool] = True
+    #: The parameters that stay as they are: those of what was looked up.
+    fixed: ClassVar[frozenset[str]] = frozenset()
     #: Properties that resources of the type may have from the cloud.
     native_properties: frozenset[str]
+
+    def look_up(self, params: Mapping[str, Any], _project_id: str) -> Mapping[str, Any]:
+        """Return ``params`` with what the cloud says about what they name, if anything.
+
+        Called when they are asked for, before the transaction. Raises InvalidInput if the project
+        cannot have what they name.
+        """
+        return params
 
     @abc.abstractmethod
     def requirement(self, params: Mapping[str, Any]) -> Requirement:

@@ -114,13 +114,16 @@ class InstancePlugin(ResourcePlugin):
             _LAYOUTS[params["affinity"]],
         )
 
+    def size(self, params: Mapping[str, Any]) -> Size:
+        """Return what one instance is. Pure."""
+        return Size(self.requirement(params).amounts)
+
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
         """Have the slots on these hosts; one that fails gets them when it works."""
         id_, held = reservation.id, {one.external_id for one in resources}
-        size = Size(self.requirement(reservation.params).amounts)
-        told = self.cloud.open_slots(id_, lease.project_id, size)
+        told = self.cloud.open_slots(id_, lease.project_id, self.size(reservation.params))
         wanted = self._counts(reservation, resources)
         unwanted = [host for host in self.cloud.slot_hosts(id_) if host not in held]
         do_all(

@@ -28,7 +28,7 @@ from climate.plugins.occupants import Occupants
 from climate.plugins.openstack import answers as _answers
 from climate.plugins.placement_slots import PlacementSlots
 from climate.plugins.reserved_flavors import MARK, ReservedFlavors, flavor_name
-from climate.plugins.slots import Size, Slots
+from climate.plugins.slots import Flavor, Size, Slots
 
 _PAUSE = 0.2
 
@@ -46,6 +46,11 @@ class NovaInstances:
         self._slots = PlacementSlots(placement)
         self._occupants = Occupants(self._nova, placement)
         self._patience: float = conf.nova.server_delete_wait
+
+    def find_flavor(self, flavor_id: str, project_id: str) -> Flavor | None:
+        """Return a flavor that is public, or open to the project."""
+        with _answers():
+            return self._flavors.find(flavor_id, project_id)
 
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
         """Make the aggregate, the resource class and the flavor, which only the project sees."""

@@ -12,7 +12,7 @@ from novaclient import exceptions as refusals
 
 from climate.core.extra_specs import RESOURCES
 from climate.plugins.placement_slots import reservation_class
-from climate.plugins.slots import Size
+from climate.plugins.slots import Flavor, Size
 
 # What tells our flavors from Blazar's, which have the same names.
 MARK = "climate:slots"
@@ -32,6 +32,25 @@ class ReservedFlavors:
     def __init__(self, nova: Any) -> None:  # noqa: ANN401 - novaclient's
         """Work with this way into Nova."""
         self._nova = nova
+
+    def find(self, flavor_id: str, project_id: str) -> Flavor | None:
+        """Return any flavor that a project may use; None if there is none of this id."""
+        try:
+            found = self._nova.flavors.get(flavor_id)
+            if not found.is_public and project_id not in self.projects(flavor_id):
+                return None
+            return Flavor(
+                id=found.id,
+                name=found.name,
+                vcpus=found.vcpus,
+                ram=found.ram,
+                disk=found.disk,
+                ephemeral=found.ephemeral,
+                swap=found.swap or 0,
+                extra_specs=dict(found.get_keys()),
+            )
+        except refusals.NotFound:
+            return None
 
     def ensure(self, reservation_id: str, size: Size) -> None:
         """Make a reservation's flavor, which nobody can use yet."""
@@ -89,19 +108,19 @@ class ReservedFlavors:
 
 
 def flavor_shape(size: Size) -> dict[str, int]:
-    """Return the columns of a flavor for this size (``ram`` and ``swap`` MiB, others GiB). Pure.
+    """Return the columns of a flavor for this size. Pure.
 
     Nova wants one virtual CPU and one MiB at least; what is not taken is set right by extra specs.
     """
     amounts = size.amounts
-    disk = amounts.get("DISK_GB", 0) - size.ephemeral_gb - _gib(size.swap_mb)
-    return {
+    made = {
         "vcpus": amounts.get("VCPU", 0) + amounts.get("PCPU", 0) or 1,
         "ram": amounts.get("MEMORY_MB", 0) or 1,
-        "disk": max(disk, 0),
-        "ephemeral": size.ephemeral_gb,
-        "swap": size.swap_mb,
+        "disk": amounts.get("DISK_GB", 0),
+        "ephemeral": 0,
+        "swap": 0,
     }
+    return dict(size.shape) or made
 
 
 def extra_specs(reservation_id: str, size: Size) -> dict[str, str]:
@@ -111,7 +130,7 @@ def extra_specs(reservation_id: str, size: Size) -> dict[str, str]:
     taken = {
         "PCPU" if own.get(_POLICY) == "dedicated" else "VCPU": shape["vcpus"],
         "MEMORY_MB": shape["ram"],
-        "DISK_GB": shape["disk"] + shape["ephemeral"] + _gib(shape["swap"]),
+        "DISK_GB": shape["disk"] + shape["ephemeral"] - (-shape["swap"] // 1024),
     }
     return {
         **own,
@@ -131,7 +150,3 @@ def _corrections(
         for name in sorted(amounts.keys() | taken.keys())
         if name not in said and amounts.get(name, 0) != taken.get(name, 0)
     }
-
-
-def _gib(mebibytes: int) -> int:
-    return -(-mebibytes // 1024)

@@ -6,7 +6,17 @@ from typing import Any
 from oslo_config.cfg import ConfigOpts
 
 from climate.plugins.simulated import SimulatedCloud
-from climate.plugins.slots import Size, Slots
+from climate.plugins.slots import Flavor, Size, Slots
+
+_GPU = {"resources:CUSTOM_GPU": "1", "trait:CUSTOM_GPU_HOST": "required"}
+_FLAVORS = {
+    one.id: one
+    for one in (
+        Flavor("small", "m1.small", 1, 2048, 20, 0, 0, {}),
+        Flavor("large", "m1.large", 4, 8192, 80, 10, 512, {"hw:mem_page_size": "any"}),
+        Flavor("gpu", "g1.large", 4, 8192, 80, 0, 0, _GPU),
+    )
+}
 
 
 class SimulatedInstances:
@@ -15,6 +25,10 @@ class SimulatedInstances:
     def __init__(self, conf: ConfigOpts) -> None:
         """Share the settings, and so the journal, with the hosts' cloud."""
         self.world = SimulatedCloud(conf)
+
+    def find_flavor(self, flavor_id: str, _project_id: str) -> Flavor | None:
+        """Return one of three flavors, which everybody may use."""
+        return _FLAVORS.get(flavor_id)
 
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
         """Write down who may boot what, unless it is so."""

@@ -13,13 +13,12 @@ from typing import Any, Protocol
 class Size:
     """What one instance takes of each resource class, and what else its flavor says.
 
-    ``ephemeral_gb`` (GiB) and ``swap_mb`` (MiB) are part of what it takes of DISK_GB.
+    ``shape`` is the flavor's columns (``ram`` and ``swap`` MiB, others GiB), if they are given.
     """
 
     amounts: Mapping[str, int]
     extra_specs: Mapping[str, str] = field(default_factory=dict)
-    ephemeral_gb: int = 0
-    swap_mb: int = 0
+    shape: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +32,29 @@ class Slots:
     hosts: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """A flavor of the cloud's as a reservation of it keeps it: MiB are ``ram`` and ``swap``."""
+
+    id: str
+    name: str
+    vcpus: int
+    ram: int
+    disk: int
+    ephemeral: int
+    swap: int
+    extra_specs: Mapping[str, str]
+
+
 class InstanceCloud(Protocol):
     """What must be known and done about slots, however a cloud does it.
 
     Hosts are named by their external id, slots by their reservation's. All methods are idempotent
     where they change anything.
     """
+
+    def find_flavor(self, flavor_id: str, project_id: str) -> Flavor | None:
+        """Return a flavor, None if there is none of this id that the project may use."""
 
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
         """Let the project alone boot instances of this size, as far as there are slots for them.

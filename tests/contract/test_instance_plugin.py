@@ -13,6 +13,7 @@ from climate import config
 from climate.core.errors import Conflict
 from climate.core.lease import Granted, Reservation
 from climate.plugins.base import Difference, Expected, Holding, ResourcePlugin
+from climate.plugins.flavor import FlavorPlugin
 from climate.plugins.host import HostPlugin
 from climate.plugins.instance import InstancePlugin
 from climate.plugins.simulated_instances import SimulatedInstances
@@ -145,3 +146,16 @@ def cloud(plugin: ResourcePlugin) -> FragileInstances:
     assert isinstance(plugin, InstancePlugin)
     assert isinstance(plugin.cloud, FragileInstances)
     return plugin.cloud
+
+
+class TestFlavorPlugin(TestInstancePlugin):
+    """Instances of a flavor are handed over and taken back as others are."""
+
+    example: ClassVar = {"flavor_id": "gpu", "amount": "6", "affinity": "None"}
+    amounts: ClassVar = {"VCPU": 4, "MEMORY_MB": 8192, "DISK_GB": 80, "CUSTOM_GPU": 1}
+
+    @pytest.fixture
+    def plugin(self, conf: ConfigOpts) -> FlavorPlugin:
+        made = FlavorPlugin(conf, contextlib.nullcontext)
+        made.cloud = FragileInstances(conf)
+        return made

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from blazarclient.exception import BlazarClientException
 from openstack.connection import Connection
 from openstack.exceptions import BadRequestException
 
@@ -17,7 +18,7 @@ from tests.process import eventually
 HOSTS = settings.HOSTS[:2]
 pytestmark = pytest.mark.timeout(240)
 
-PLUGINS = "physical.host.plugin,virtual.instance.plugin"
+PLUGINS = "physical.host.plugin,virtual.instance.plugin,flavor.instance.plugin"
 
 
 @pytest.fixture(scope="module")
@@ -175,3 +176,34 @@ def test_the_audit_repairs_what_was_broken_behind_our_back(
     climate.audit("--repair")
     eventually(lambda: climate.audit() == [], "all is well")
     assert boot(lab.member, "guest", flavor_id=flavor).status == "ACTIVE"
+
+
+@pytest.fixture
+def large(cloud: Connection, lab: Project) -> Iterator[str]:
+    """Return the id of a flavor that only the lab sees."""
+    made = cloud.compute.create_flavor(
+        name=f"climate-{lab.name}", vcpus=2, ram=128, disk=1, ephemeral=1, is_public=False
+    )
+    cloud.compute.create_flavor_extra_specs(made, {"resources:DISK_GB": "3"})
+    cloud.compute.flavor_add_tenant_access(made.id, lab.id)
+    yield made.id
+    cloud.compute.delete_flavor(made)
+
+
+@pytest.mark.parametrize("climate", ["blazar"], indirect=True)
+def test_room_for_a_flavor_is_reserved_and_used(
+    climate: Deployment, lab: Project, others: Project, boot: Boot, large: str
+) -> None:
+    asked = {"resource_type": "flavor:instance", "flavor_id": large, "amount": 2}
+    with pytest.raises(BlazarClientException, match="could not be found"):
+        climate.reserve(others.member, reservations=[asked])
+    lease = started(climate, lab.member, asked)
+    [reservation] = lease["reservations"]
+    flavor = climate.cloud.compute.get_flavor(reservation["flavor_id"])
+    assert (flavor.vcpus, flavor.ram, flavor.disk, flavor.ephemeral) == (2, 128, 1, 1)
+    assert flavor.extra_specs["resources:DISK_GB"] == "3"
+    booted = [boot(lab.member, f"guest-{n}", flavor_id=flavor.id).status for n in range(3)]
+    assert booted == ["ACTIVE", "ACTIVE", "ERROR"]
+    assert climate.audit() == []
+    climate.end(lab.member, lease["id"])
+    assert remains(climate.cloud, flavor.id) == []

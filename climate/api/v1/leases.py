@@ -21,7 +21,7 @@ from climate.core.lease import Lease
 from climate.manager import leases, updates
 from climate.manager.composition import ReservationChange
 from climate.manager.leases import LeaseRequest, Owner
-from climate.manager.requests import ReservationRequest
+from climate.manager.requests import ReservationRequest, looked_up
 from climate.manager.updates import LeaseChange
 
 
@@ -105,7 +105,7 @@ def _reservation(call: Call, asked: dict[str, Any], number: int) -> ReservationR
     """Have the plugin of its type check a reservation."""
     resource_type = _load(RESERVATION_TYPE, asked, number)["resource_type"]
     params = _load(_made(call.runtime.plugin(resource_type).schema), asked, number)
-    return ReservationRequest(resource_type=resource_type, params=params)
+    return looked_up(call.runtime, resource_type, params, call.caller.project_id)
 
 
 def _reservation_change(asked: dict[str, Any], number: int) -> ReservationChange:

@@ -11,7 +11,7 @@ from climate.api.v2 import reading, schemas
 from climate.api.v2.fields import NOW
 from climate.api.v2.reading import Place
 from climate.core.errors import UnsupportedResourceType
-from climate.manager.requests import ReservationRequest
+from climate.manager.requests import ReservationRequest, looked_up
 
 Part = tuple[Schema, Mapping[str, Any], Place]
 
@@ -25,7 +25,7 @@ def requests(
         for number, one in enumerate(asked)
     ]
     return tuple(
-        ReservationRequest(resource_type=one["resource_type"], params=loaded)
+        looked_up(call.runtime, one["resource_type"], loaded, call.caller.project_id)
         for one, loaded in zip(asked, reading.load_all(parts), strict=True)
     )
 
