@@ -60,10 +60,23 @@ class Occupants:
         return left
 
     def delete(self, server_ids: Iterable[str]) -> None:
-        """Have servers deleted at once, also where deletion is put off or was asked for before."""
+        """Have servers deleted at once, also where deletion is put off or was asked for before.
+
+        One that was moved away, but whose owner may still take that back, is left there for good.
+        """
         for server_id in server_ids:
-            with suppress(refusals.NotFound):
+            try:
                 self._nova.servers.force_delete(server_id)
+            except refusals.NotFound:
+                self._confirm(server_id)
+
+    def _confirm(self, migration: str) -> None:
+        """Confirm a resize, which is what holds the place that a server came from."""
+        for one in self._nova.migrations.list(status="finished"):
+            if one.uuid == migration:
+                # Its owner may have decided at this moment.
+                with suppress(refusals.NotFound, refusals.BadRequest, refusals.Conflict):
+                    self._nova.servers.confirm_resize(one.instance_uuid)
 
     def _consumers(self, provider: str) -> list[str]:
         """Return who has allocations on a node's provider."""

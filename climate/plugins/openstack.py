@@ -21,8 +21,8 @@ from urllib3.util import Retry
 from climate.config import SERVICE_USER, Misconfigured
 from climate.core.errors import BackendUnavailable
 
-# The oldest with hypervisors and services in one answer; its properties are gone from 2.88 on.
-_NOVA = "2.53"
+# The oldest in which migrations have UUIDs; from 2.88 on hypervisors lack most properties.
+_NOVA = "2.59"
 # keystoneauth's own connect_retries would also repeat a POST whose answer timed out.
 _RETRY = Retry(
     total=None,

@@ -25,8 +25,9 @@ def boot(account: Account, name: str, **options: Any) -> Server:
 
 
 def smallest(cloud: Connection) -> tuple[str, str]:
-    """Return the ids of the smallest flavor and of an image."""
-    flavor = min(cloud.compute.flavors(), key=lambda one: (one.ram, one.vcpus, one.disk))
+    """Return the ids of the smallest flavor that is for all and of an image."""
+    public = cloud.compute.flavors(is_public=True)
+    flavor = min(public, key=lambda one: (one.ram, one.vcpus, one.disk))
     image = next(iter(cloud.image.images(status="active")))
     return flavor.id, image.id
 

@@ -178,6 +178,23 @@ def test_the_audit_repairs_what_was_broken_behind_our_back(
     assert boot(lab.member, "guest", flavor_id=flavor).status == "ACTIVE"
 
 
+@pytest.mark.parametrize("climate", ["blazar"], indirect=True)
+def test_a_server_that_was_resized_away_stays_where_it_went(
+    climate: Deployment, lab: Project, boot: Boot
+) -> None:
+    """Its owner has not confirmed that, so it still has its place among the reserved ones."""
+    lease = started(climate, lab.member, instances(1))
+    server = boot(lab.member, "mover", flavor_id=lease["reservations"][0]["id"])
+    compute = climate.cloud.compute
+    lab.member.cloud.compute.resize_server(server, guests.smallest(climate.cloud)[0])
+    eventually(lambda: compute.get_server(server.id).status == "VERIFY_RESIZE", "it has moved")
+    climate.end(lab.member, lease["id"])
+    moved = compute.get_server(server.id)
+    assert moved.status == "ACTIVE"
+    assert moved.compute_host not in HOSTS
+    assert remains(climate.cloud, lease["reservations"][0]["id"]) == []
+
+
 @pytest.fixture
 def large(cloud: Connection, lab: Project) -> Iterator[str]:
     """Return the id of a flavor that only the lab sees."""
