@@ -43,6 +43,19 @@ def test_an_unknown_key_is_refused_with_its_name(
     assert found["errors"] == [{"pointer": pointer, "detail": "This is not known here."}]
 
 
+def test_what_would_not_happen_is_refused_in_a_query_string_as_well(story: Story) -> None:
+    lease = story.ok("POST", LEASES, story.asking())
+    one = f"{LEASES}/{lease['id']}"
+    for method, path, body in (
+        ("POST", LEASES, story.asking()),
+        ("PATCH", one, {"name": "other"}),
+        ("DELETE", one, None),
+    ):
+        found = story.problem(400, method, f"{path}?dry_run=true", body)
+        assert [place["parameter"] for place in found["errors"]] == ["dry_run"]
+    assert story.ok("GET", LEASES)["leases"] == [lease]
+
+
 @pytest.mark.parametrize(
     ("time", "reason"),
     [

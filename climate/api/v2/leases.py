@@ -84,6 +84,7 @@ def update(call: Call, lease_id: str) -> Answer:
 
 def delete(call: Call, lease_id: str) -> Answer:
     """Remove a lease; 202 if it is being ended first."""
+    reading.no_query()
     call.require("leases:delete", _visible(call, lease_id).project_id)
     wait = call.api.conf.api.delete_wait
     gone = leases.delete(call.runtime, lease_id, wait, etags.if_match())

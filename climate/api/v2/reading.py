@@ -7,7 +7,7 @@ from flask import request
 from marshmallow import Schema, ValidationError, fields
 
 from climate.api.call import Call
-from climate.api.v2.fields import UNKNOWN
+from climate.api.v2.fields import UNKNOWN, Strict
 from climate.core.errors import InvalidDate, InvalidInput, MissingParameter, UnsupportedMediaType
 
 _REQUIRED = fields.Field.default_error_messages["required"]
@@ -16,12 +16,15 @@ _SAID = {"Unknown field.": UNKNOWN}
 # A body that is wrong in a hundred places is not made better by naming more.
 _MOST = 100
 
+_NONE = Strict()
+
 Place = tuple[str | int, ...]
 Found = tuple[Place, str]
 
 
 def body(call: Call) -> dict[str, Any]:
     """Return the JSON object that was sent; raises UnsupportedMediaType, InvalidInput."""
+    no_query()
     # Nothing said is JSON: there is nothing else that it could be.
     if request.mimetype and not request.is_json:
         raise UnsupportedMediaType(
@@ -46,6 +49,11 @@ def load_all(parts: Sequence[tuple[Schema, Mapping[str, Any], Place]]) -> list[A
     if found:
         raise _refusal([_in_body(place, text) for place, text in found], found)
     return [loaded for _, loaded in checked]
+
+
+def no_query() -> None:
+    """Raise InvalidInput for parameters: who sends some to change something means something."""
+    query(_NONE)
 
 
 def query(schema: Schema) -> dict[str, Any]:
