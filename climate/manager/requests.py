@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from sqlalchemy.orm import Session
 
 from climate.core import query as expressions
+from climate.core.errors import InvalidQuery
 from climate.core.requirement import Requirement
 from climate.core.settings import Settings
 from climate.core.window import Window
@@ -55,7 +56,7 @@ def check_properties(
     session: Session, runtime: Runtime, requirements: Sequence[Requirement]
 ) -> None:
     """Raise InvalidQuery if an expression names a property that no resource of its type has."""
-    for requirement in requirements:
+    for index, requirement in enumerate(requirements):
         if not (asked := expressions.names(requirement.query)):
             continue
         resource_type = requirement.resource_type
@@ -66,7 +67,11 @@ def check_properties(
             runtime.defined[resource_type] = frozenset(defined)
             known |= defined
             known |= resources.names_in_use(session, resource_type, asked - known)
-            expressions.check_names(requirement.query, known)
+            try:
+                expressions.check_names(requirement.query, known)
+            except InvalidQuery as error:
+                where = f" (in reservation {index})" if len(requirements) > 1 else ""
+                raise InvalidQuery(f"{error.message}{where}") from None
 
 
 def taken_window(window: Window, now: datetime, settings: Settings) -> Window:

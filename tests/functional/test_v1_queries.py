@@ -231,6 +231,12 @@ def test_the_specs_of_a_running_lease_bind_what_is_changed(story: Story) -> None
     assert "ssd" in story.refused(409, "PUT", "/v1/os-hosts/2", {"ssd": "1"})
 
 
+def test_of_several_reservations_the_one_with_an_unknown_property_is_named(story: Story) -> None:
+    pair = [host_reservation(), host_reservation(resource_properties='["==", "$rackk", "1"]')]
+    body = story.lease_body(reservations=pair)
+    assert "(in reservation 1)" in story.refused(400, "POST", "/v1/leases", body)
+
+
 def test_an_unknown_property_is_refused_by_name(story: Story) -> None:
     for name in [
         "gpus",

@@ -56,7 +56,9 @@ class _Lenient(Schema):
 def check_event_kind(kind: str) -> None:
     """Raise ValidationError unless users can have events of that kind."""
     if not _KIND.fullmatch(kind):
-        raise ValidationError("lower case letters, digits, _ and . only")
+        raise ValidationError(
+            "1 to 64 lower case letters, digits, _ and . only, the first of them a letter"
+        )
     if kind in _OURS:
         raise ValidationError(f"{kind} events are made by the service")
 
