@@ -57,6 +57,8 @@ def test_it_shares_hosts_with_instances_of_other_kinds(story: Story) -> None:
 
 
 def test_a_flavor_chooses_hosts_by_traits_and_resource_classes(story: Story) -> None:
+    assert ask(story, instances("gpu", 3)) == 409
+    assert ask(story, instances("gpu", 2)) == 201
     assert ask(story, instances("gpu")) == 409
 
 

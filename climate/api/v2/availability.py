@@ -11,7 +11,7 @@ from climate.core.errors import InvalidInput, InvalidQuery, UnsupportedResourceT
 from climate.core.quoting import check_storable
 from climate.core.window import Window
 from climate.manager import availability
-from climate.manager.requests import ReservationRequest
+from climate.manager.requests import ReservationRequest, looked_up
 
 # More would be a large answer that nobody reads: steps begin and end with bookings.
 _MOST_STEPS = 10_000
@@ -52,7 +52,10 @@ def _request(call: Call, resource_type: str, text: str | None) -> ReservationReq
         raise reading.of_parameter(error, "resource_type") from None
     part = asking.params(call, resource_type, {**plugin.unit, **_json(text)}, ())
     params = reading.load_parameter(*part)
-    return ReservationRequest(resource_type=resource_type, params=params)
+    try:
+        return looked_up(call.runtime, resource_type, params, call.caller.project_id)
+    except InvalidInput as error:
+        raise reading.of_parameter(error, "params") from None
 
 
 def _json(text: str | None) -> dict[str, Any]:
