@@ -6,7 +6,9 @@ next, and leaves the same behind as an undisturbed one.
 
 import contextlib
 import json
+import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,10 +20,10 @@ from climate.core.lease import Reservation
 from climate.plugins.base import Found, ResourcePlugin
 from climate.plugins.host import HostPlugin
 from climate.plugins.instance import InstancePlugin
-from climate.plugins.nova import NovaCloud
+from climate.plugins.nova import NovaCloud, Occupied
 from climate.plugins.nova_instances import NovaInstances
 from tests import servers
-from tests.contract.plugin import Interrupted
+from tests.contract.plugin import Interrupted, lease
 from tests.contract.test_instance_plugin import SlotContract
 from tests.openstack import guests, settings, traces
 from tests.openstack.accounts import Account
@@ -159,12 +161,31 @@ class TestInstancePluginOnNova(SlotContract):
         assert server.status == "ACTIVE", server.fault
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        cloud = self.administrator.cloud
-        guests.remove(cloud, *nova(plugin).slot_servers(reservation.id))
-        for host in nova(plugin).slot_hosts(reservation.id):
-            cloud.compute.remove_host_from_aggregate(reservation.id, host)
-        cloud.compute.delete_aggregate(reservation.id)
-        cloud.compute.delete_flavor(reservation.id)
+        """Leave the servers, which are harder to find now."""
+        compute = self.administrator.cloud.compute
+        for found in compute.aggregates():
+            if found.name == reservation.id:
+                for host in found.hosts:
+                    compute.remove_host_from_aggregate(found, host)
+                compute.delete_aggregate(found)
+        compute.delete_flavor(reservation.id)
+
+    def test_a_host_that_somebody_has_as_a_whole_is_not_shared(
+        self, plugin: ResourcePlugin, hosts: HostPlugin
+    ) -> None:
+        """Its end, which may be late, removes every server on it."""
+        mine, given = self.reservation(plugin), self.granted(plugin, 2)
+        whole = replace(mine, id=str(uuid.uuid4()))
+        hosts.start(lease(whole), whole, given[:1])
+        with pytest.raises(Occupied, match=f"still in aggregate {whole.id}"):
+            plugin.start(lease(mine), mine, given)
+        assert dict(nova(plugin).slots()[mine.id].hosts) == {given[1].external_id: 2}
+        hosts.end(lease(whole), whole, given[:1])
+        plugin.start(lease(mine), mine, given[:1])
+        self.use(plugin, mine)
+        with pytest.raises(Occupied, match="which should be free"):
+            hosts.start(lease(whole), whole, given[:1])
+        hosts.end(lease(whole), whole, ())
 
 
 def nova(plugin: ResourcePlugin) -> FragileNova:

@@ -50,7 +50,7 @@ def instances(amount: int = 3, **fields: Any) -> dict[str, Any]:
 @pytest.fixture
 def climate(request: pytest.FixtureRequest, deploy: Deploy) -> Iterator[Deployment]:
     """Return climate in a mode of isolation, with two hosts."""
-    made = deploy(request.param, manager__plugins=PLUGINS)
+    made = deploy(request.param, manager__plugins=PLUGINS, manager__sync_interval=2)
     made.start_manager()
     made.register(*HOSTS)
     return made
@@ -176,6 +176,28 @@ def test_the_audit_repairs_what_was_broken_behind_our_back(
     climate.audit("--repair")
     eventually(lambda: climate.audit() == [], "all is well")
     assert boot(lab.member, "guest", flavor_id=flavor).status == "ACTIVE"
+
+
+@pytest.mark.parametrize("climate", ["blazar"], indirect=True)
+def test_slots_on_a_host_that_dies_move_to_another(
+    climate: Deployment, lab: Project, boot: Boot
+) -> None:
+    lease = started(climate, lab.member, instances(2, affinity=True))
+    flavor = lease["reservations"][0]["id"]
+    lost = boot(lab.member, "on the lost", flavor_id=flavor)
+    [host] = traces.slots(climate.cloud, flavor)["on"]
+    host = host.removeprefix("climate_")
+    [service] = climate.cloud.compute.services(host=host, binary="nova-compute")
+    try:
+        climate.cloud.compute.update_service_forced_down(service, host, "nova-compute")
+        [other] = set(HOSTS) - {host}
+        there = {f"climate_{other}": 2}
+        eventually(lambda: traces.slots(climate.cloud, flavor)["on"] == there, "they have moved")
+        assert guests.is_gone(climate.cloud, lost.id)
+        again = [boot(lab.member, "there", flavor_id=flavor) for _ in "ab"]
+        assert {guests.host_of(climate.administrator, one)[0] for one in again} == {other}
+    finally:
+        climate.cloud.compute.update_service_forced_down(service, host, "nova-compute", False)
 
 
 @pytest.mark.parametrize("climate", ["blazar"], indirect=True)

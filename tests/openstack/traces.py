@@ -58,6 +58,29 @@ def resource_class(reservation: str) -> str:
     return f"CUSTOM_RESERVATION_{reservation.upper().replace('-', '_')}"
 
 
+def slots(cloud: Connection, reservation: str) -> dict[str, Any]:
+    """Return what the cloud has of reserved instances, but for their aggregate."""
+    name, placement = resource_class(reservation), cloud.placement
+    flavors = cloud.compute.flavors(is_public=None, get_extra_specs=True)
+    mine = [one for one in flavors if one.id == reservation]
+    return {
+        "class": any(one.name == name for one in placement.resource_classes()),
+        "on": {
+            one.name: found.total
+            for one in placement.resource_providers()
+            if one.name.startswith("climate_")
+            for found in placement.resource_provider_inventories(one)
+            if found.resource_class == name
+        },
+        "flavor": [one.extra_specs for one in mine],
+        "for": [one["tenant_id"] for flavor in mine for one in _access(cloud, flavor.id)],
+    }
+
+
+def _access(cloud: Connection, flavor: str) -> list[dict[str, str]]:
+    return list(cloud.compute.get_flavor_access(flavor))
+
+
 def remove_slots(cloud: Connection, reservation: str) -> None:
     """Remove the flavor of reserved instances, and all that Placement has of them."""
     placement, path = cloud.placement, f"/resource_classes/{resource_class(reservation)}"
