@@ -20,7 +20,7 @@ from climate.core.lifecycle import ReservationStatus
 from climate.core.requirement import Requirement
 from climate.db import leases
 from climate.manager.leases import has_begun
-from climate.manager.requests import ReservationRequest
+from climate.manager.requests import ReservationRequest, new_reservation
 from climate.manager.runtime import Runtime
 
 # As many as a lease may have when it is made.
@@ -82,17 +82,13 @@ def added(
     if len(lease.reservations) + len(requests) > MOST:
         raise InvalidInput(f"A lease has at most {MOST} reservations, those that are over included")
     return tuple(
-        Reservation(
-            id=str(uuid.UUID(int=runtime.rng.getrandbits(128), version=4)),
-            lease_id=lease.id,
-            resource_type=asked.resource_type,
-            status=ReservationStatus.PENDING,
-            params=asked.params,
-            created_at=now,
-            updated_at=None,
-        )
-        for asked in requests
+        new_reservation(runtime, lease.id, asked, _new_id(runtime), now) for asked in requests
     )
+
+
+def _new_id(runtime: Runtime) -> str:
+    """Return an id that a rehearsal of the same change would choose, too."""
+    return str(uuid.UUID(int=runtime.rng.getrandbits(128), version=4))
 
 
 def check_removed(lease: Lease, ids: Collection[str]) -> None:

@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 
 from climate.core import wire
 from climate.core.errors import InvalidDate
-from climate.core.lease import Event, Lease, Reservation
-from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
+from climate.core.lease import Event, Lease
+from climate.core.lifecycle import EventStatus, LeaseStatus
 from climate.core.once import Once
 from climate.core.schedule import (
     BEFORE_END,
@@ -40,6 +40,7 @@ from climate.manager.refusal import explained
 from climate.manager.requests import (
     ReservationRequest,
     check_properties,
+    new_reservation,
     requirements_of,
     taken_window,
 )
@@ -84,7 +85,7 @@ def create(
     RequestUnderWay.
     """
     now = runtime.clock.now()
-    lease = _draft(owner, request, runtime.settings, now)
+    lease = _draft(runtime, owner, request, now)
     enforcer = runtime.enforcer if runtime.enforcer and runtime.enforcer.checks_create else None
     release = new_event(lease.id, Planned(RELEASE, now + runtime.settings.hold_timeout), now)
     stored = holds.held(lease, release) if enforcer else lease
@@ -212,13 +213,13 @@ def before_end_notice(window: Window, before_end: datetime) -> Notice:
     return Notice(BEFORE_END, Anchor.END, (before_end - window.end).total_seconds())
 
 
-def _draft(owner: Owner, request: LeaseRequest, settings: Settings, now: datetime) -> Lease:
+def _draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) -> Lease:
     """Return the lease that was asked for, not yet admitted. Pure but for its new ids."""
     window = Window(request.start, request.end)
     if window.start < now.replace(second=0, microsecond=0) or window.end <= now:
         raise InvalidDate("Start date must be later than current date")
     lease_id = str(uuid.uuid4())
-    notices = _notices(request, window, settings)
+    notices = _notices(request, window, runtime.settings)
     return Lease(
         id=lease_id,
         name=request.name,
@@ -229,16 +230,8 @@ def _draft(owner: Owner, request: LeaseRequest, settings: Settings, now: datetim
         degraded=False,
         notices=notices,
         reservations=tuple(
-            Reservation(
-                id=str(uuid.uuid4()),
-                lease_id=lease_id,
-                resource_type=wanted.resource_type,
-                status=ReservationStatus.PENDING,
-                params=wanted.params,
-                created_at=now,
-                updated_at=None,
-            )
-            for wanted in request.reservations
+            new_reservation(runtime, lease_id, asked, str(uuid.uuid4()), now)
+            for asked in request.reservations
         ),
         events=tuple(new_event(lease_id, event, now) for event in plan(window, notices, now)),
         created_at=now,

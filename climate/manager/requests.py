@@ -9,6 +9,8 @@ from sqlalchemy.orm import Session
 
 from climate.core import query as expressions
 from climate.core.errors import InvalidQuery
+from climate.core.lease import Reservation
+from climate.core.lifecycle import ReservationStatus
 from climate.core.requirement import Requirement
 from climate.core.settings import Settings
 from climate.core.window import Window
@@ -45,6 +47,22 @@ def looked_up(
     """
     found = runtime.plugin(resource_type).look_up(params, project_id)
     return ReservationRequest(resource_type=resource_type, params=found)
+
+
+def new_reservation(
+    runtime: Runtime, lease_id: str, asked: ReservationRequest, id_: str, now: datetime
+) -> Reservation:
+    """Return the reservation that was asked for; raises UnsupportedResourceType."""
+    return Reservation(
+        id=id_,
+        lease_id=lease_id,
+        resource_type=asked.resource_type,
+        status=ReservationStatus.PENDING,
+        params=asked.params,
+        details=runtime.plugin(asked.resource_type).foretold(id_),
+        created_at=now,
+        updated_at=None,
+    )
 
 
 def requirements_of(runtime: Runtime, asked: Asked) -> tuple[Requirement, ...]:

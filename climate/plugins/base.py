@@ -125,6 +125,10 @@ class ResourcePlugin(abc.ABC):
         """
         return params
 
+    def foretold(self, _reservation_id: str) -> Mapping[str, Any]:
+        """Return what users may know before the start of what ``start`` will return. Pure."""
+        return {}
+
     @abc.abstractmethod
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
         """Return what admission must find for ``params``. Pure; raises InvalidInput."""

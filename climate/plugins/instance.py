@@ -114,6 +114,10 @@ class InstancePlugin(ResourcePlugin):
             _LAYOUTS[params["affinity"]],
         )
 
+    def foretold(self, reservation_id: str) -> Mapping[str, Any]:
+        """Tell the flavor's id, though nobody can use it yet."""
+        return {"flavor_id": reservation_id, "server_group_id": None, "aggregate_id": None}
+
     def size(self, params: Mapping[str, Any]) -> Size:
         """Return what one instance is. Pure."""
         return Size(self.requirement(params).amounts)
@@ -123,7 +127,10 @@ class InstancePlugin(ResourcePlugin):
     ) -> Mapping[str, Any]:
         """Have the slots on these hosts; one that fails gets them when it works."""
         id_, held = reservation.id, {one.external_id for one in resources}
-        told = self.cloud.open_slots(id_, lease.project_id, self.size(reservation.params))
+        told = {
+            **self.foretold(id_),
+            **self.cloud.open_slots(id_, lease.project_id, self.size(reservation.params)),
+        }
         wanted = self._counts(reservation, resources)
         unwanted = [host for host in self.cloud.slot_hosts(id_) if host not in held]
         do_all(

@@ -66,8 +66,7 @@ class NovaInstances:
             self._slots.ensure_class(reservation_id)
             self._flavors.ensure(reservation_id, size)
             self._flavors.open(reservation_id, project_id)
-        told = {"flavor_id": reservation_id, "server_group_id": None}
-        return {**told, "aggregate_id": aggregate.id}
+        return {"aggregate_id": aggregate.id}
 
     def slot_hosts(self, reservation_id: str) -> Sequence[str]:
         """Return the hosts in the reservation's aggregate."""

@@ -36,7 +36,7 @@ class SimulatedInstances:
         if mine is None or project_id not in mine.projects:
             amounts = " ".join(f"{name}={amount}" for name, amount in sorted(size.amounts.items()))
             self._act("open_slots", reservation_id, project=project_id, size=amounts)
-        return {"flavor_id": reservation_id, "server_group_id": None, "aggregate_id": None}
+        return {}
 
     def slot_hosts(self, reservation_id: str) -> Sequence[str]:
         """Return the hosts on which slots are."""

@@ -59,7 +59,7 @@ class InstanceCloud(Protocol):
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
         """Let the project alone boot instances of this size, as far as there are slots for them.
 
-        Returns what users need to know.
+        Returns what users need to know besides the flavor's id, which is the reservation's.
         """
 
     def slot_hosts(self, reservation_id: str) -> Sequence[str]:

@@ -49,6 +49,8 @@ def test_a_reservation_shows_what_was_asked_for(story: Story) -> None:
     shown = lease["reservations"][0]
     assert shown.items() >= {"amount": 2, "vcpus": 4, "memory_mb": 1024, "disk_gb": 10}.items()
     assert shown["affinity"] is True
+    known = {"flavor_id": shown["id"], "server_group_id": None, "aggregate_id": None}
+    assert shown.items() >= known.items()
 
 
 def test_extra_specs_say_on_which_hosts_and_how_much_of_what_else(story: Story) -> None:
