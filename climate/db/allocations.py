@@ -237,17 +237,17 @@ def find_all(
     return list(dict.fromkeys(found))  # there is a row for each class of a share
 
 
-def params_on(session: Session, resource_id: int) -> list[dict[str, Any]]:
-    """Return what the reservations that have or will have this resource asked for."""
+def params_on(session: Session, resource_id: int) -> list[tuple[str, dict[str, Any]]]:
+    """Return what the reservations that have or will have this resource asked for, by type."""
     query = (
-        sa.select(ReservationRow.params)
+        sa.select(ReservationRow.resource_type, ReservationRow.params)
         .join(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
         .where(
             AllocationRow.resource_id == resource_id,
             ReservationRow.status != ReservationStatus.DELETED.value,
         )
     )
-    return list(session.scalars(query))
+    return [(type_, params) for type_, params in session.execute(query)]
 
 
 def count(session: Session, requirement: Requirement) -> int:

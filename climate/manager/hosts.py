@@ -32,8 +32,8 @@ def set_properties(runtime: Runtime, host_id: int, extra: Mapping[str, str]) -> 
         changing = {name for name in extra if host.properties.get(name) != extra[name]}
         used = {
             name
-            for params in allocations.params_on(session, host_id)
-            for name in expressions.names(runtime.plugin(HOST).requirement(params).query)
+            for type_, params in allocations.params_on(session, host_id)
+            for name in expressions.names(runtime.plugin(type_).requirement(params).query)
         }
         if changing & used:
             raise Conflict(

@@ -230,3 +230,13 @@ def _held(story: Story, lease: dict[str, Any]) -> dict[int, Any]:
 def _fail(story: Story, resource_id: int) -> None:
     story.cloud.fail_host(resources.get(story.runtime, "physical:host", resource_id).external_id)
     inventory.synchronise(story.runtime)
+
+
+def test_what_instances_asked_for_of_a_host_stays(story: Story) -> None:
+    host = story.ok("GET", "/v1/os-hosts")["hosts"][0]
+    path = f"/v1/os-hosts/{host['id']}"
+    story.ok("PUT", path, {"rack": "r1"})
+    asked = ["and", ["==", "$rack", "r1"], [">", "$vcpus", 0]]
+    assert ask(story, instances(resource_properties=asked)) == 201
+    story.ok("PUT", path, {"floor": "3"})
+    story.refused(409, "PUT", path, {"rack": "r2"})
