@@ -9,7 +9,7 @@ unit is. Counting the units whose starts cover an instant tells how many fit the
 """
 
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -92,18 +92,27 @@ def both(some: Sequence[Starts], others: Sequence[Starts]) -> list[Starts]:
 
 
 def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Window) -> list[Step]:
-    """Return how many units fit at each instant of ``span``, whatever comes before and after."""
-    deltas: dict[datetime, int] = defaultdict(int, {span.start: 0, span.end: 0})
+    """Return how many units fit at each instant of ``span``, whatever comes before and after.
+
+    Of units that stay together, how many fit on the resource that has most room.
+    """
+    # At each moment: the room that there was on a resource until then, and what there is now.
+    changes: dict[datetime, list[tuple[int, int]]] = defaultdict(list)
+    changes.update({span.start: [], span.end: []})
     for timeline in timelines:
-        for run in _runs(_units(requirement, timeline)):
-            begin, end = max(run.begin, span.start), min(run.end, span.end)
-            if begin < end:
-                deltas[begin] += run.units
-                deltas[end] -= run.units
-    free = 0
+        before = 0
+        for since, units in _units(requirement, timeline):
+            if since < span.end:
+                changes[max(since, span.start)].append((before, units))
+                before = units
+    rooms: Counter[int] = Counter()
+    total = 0
     steps: list[Step] = []
-    for begin, end in itertools.pairwise(sorted(deltas)):
-        free += deltas[begin]
+    for begin, end in itertools.pairwise(sorted(changes)):
+        for before, units in changes[begin]:
+            total += units - before
+            rooms.update({before: -1, units: 1} if before != units else {})
+        free = max(+rooms, default=0) if _is_together(requirement) else total
         if steps and steps[-1].free == free:
             steps[-1] = Step(Window(steps[-1].window.start, end), free)
         else:

@@ -60,10 +60,14 @@ def _units(requirement: Requirement, timeline: Timeline, begin: int, end: int) -
     return min(room, 1) if apart else room
 
 
+def _all(requirement: Requirement, units: list[int]) -> int:
+    together = requirement.layout is Layout.TOGETHER and not requirement.is_whole
+    return max(units, default=0) if together else sum(units)
+
+
 def _fits(requirement: Requirement, there: list[Timeline], begin: int, end: int) -> bool:
     units = [_units(requirement, timeline, begin, end) for timeline in there]
-    together = requirement.layout is Layout.TOGETHER and not requirement.is_whole
-    return (max(units, default=0) if together else sum(units)) >= requirement.minimum
+    return _all(requirement, units) >= requirement.minimum
 
 
 @given(requirement=requirements, there=timelines, length=st.integers(1, 5))
@@ -89,7 +93,8 @@ def test_the_free_units_of_each_hour(requirement: Requirement, there: list[Timel
     assert steps[-1].window.end == hour(LAST)
     for number in range(LAST):
         free = [one.free for one in steps if one.window.start <= hour(number) < one.window.end]
-        assert free == [sum(_units(requirement, one, number, number + 1) for one in there)]
+        units = [_units(requirement, one, number, number + 1) for one in there]
+        assert free == [_all(requirement, units)]
 
 
 @given(requirement=requirements, there=timelines)
