@@ -5,6 +5,8 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parent
 HOME = Path(os.environ.get("OPENSTACK_DIR") or SOURCE.parents[2] / ".openstack").resolve()
+# Our own resources for Heat, as operators get them.
+HEAT_PLUGINS = SOURCE.parents[2] / "heat"
 VENV = HOME / "venv"
 BIN = VENV / "bin"
 # Schemas as the migrations leave them; kept, like VENV, when the cloud is wiped.

@@ -28,6 +28,7 @@ def write(mariadb: MariaDB, rabbitmq: RabbitMQ) -> None:
         "conf": str(layout.CONF),
         "state": str(layout.STATE),
         "venv": str(layout.VENV),
+        "heat_plugins": str(layout.HEAT_PLUGINS),
     }
     for template in ("keystone", "placement", "glance-api", "nova", "neutron", "cinder", "heat"):
         _write(template, values)

@@ -1,152 +1,27 @@
-"""Heat's own OS::Blazar::Lease and OS::Blazar::Host, unmodified, are served by climate.
+"""Heat's own OS::Blazar::Lease and OS::Blazar::Host, unmodified, are served by climate."""
 
-Heat finds us in the catalog, so we listen where that says; on a cloud whose catalog says some
-other machine there is nothing to be tested here.
-"""
-
-import os
-import socket
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from heatclient.exc import HTTPBadRequest
 from keystoneauth1.identity import v3
 from keystoneauth1.session import Session
 
-from tests import servers
 from tests.openstack import guests, settings, traces
 from tests.openstack.accounts import Account, Project
-from tests.openstack.conftest import Boot, MakeProject
-from tests.openstack.stacks import Stack
+from tests.openstack.conftest import Boot
+from tests.openstack.heat import CREATED, HOST, ISOLATION, OTHER, present_minute, until_gone
+from tests.openstack.heat.conftest import MEMBERS_MAY_SEE_HOSTS, MakeStack
 from tests.openstack.templates import (
     HOST_ATTRIBUTES,
     LEASE_ATTRIBUTES,
-    Template,
     attributes,
     host,
     lease,
     server,
     template,
 )
-from tests.process import Program, Service, date, eventually, reserve, running, write_config
-
-# One is registered throughout, the other by a template. Nobody else touches them.
-HOSTS = os.environ.get("CLIMATE_TEST_HEAT_HOSTS", "fake09,fake10").split(",")
-HOST, OTHER = HOSTS
-CREATED = ("CREATE_COMPLETE", "Stack CREATE completed successfully")
-ISOLATION = "blazar"
-NO_OVERRIDES = "{}\n"
-# As docs/openstack.md has it.
-MEMBERS_MAY_SEE_HOSTS = '"climate:oshosts:get": "rule:project_member_or_admin"\n'
-
-MakeStack = Callable[[Account, Template], Stack]
-
-
-@pytest.fixture(scope="module")
-def place(administrator: Account) -> tuple[str, int]:
-    """Return the address and port at which the catalog says that reservations are made."""
-    url = administrator.cloud.session.get_endpoint(service_type="reservation", interface="public")
-    if url is None:
-        servers.absent("openstack", "the catalog has no endpoint of type reservation")
-    found = urlsplit(url)
-    host, port = found.hostname or "", found.port or 80
-    try:
-        socket.create_server((host, 0)).close()
-    except OSError:
-        servers.absent(
-            "openstack", f"the catalog has reservations at {url}, which is not on this machine"
-        )
-    return host, port
-
-
-@pytest.fixture(scope="module")
-def policy_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the service's policy file; it overrides nothing."""
-    path = tmp_path_factory.mktemp("policy") / "policy.yaml"
-    path.write_text(NO_OVERRIDES)
-    return path
-
-
-@pytest.fixture(scope="module")
-def program(
-    administrator: Account,
-    place: tuple[str, int],
-    policy_file: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Program]:
-    """Run the service where Heat looks for it, with no hosts."""
-    home = tmp_path_factory.mktemp("service")
-    path = write_config(
-        home / "climate.conf",
-        DEFAULT__host=place[0],
-        DEFAULT__port=place[1],
-        database__connection=f"sqlite:///{home}/climate.sqlite",
-        oslo_policy__policy_file=policy_file,
-        **settings.options(administrator, ISOLATION),
-        **settings.identity(administrator),
-    )
-    with running(home, "climate-standalone", "--empty", "--config-file", str(path)) as made:
-        yield made.says("climate is ready at")
-
-
-@pytest.fixture(scope="module")
-def climate(program: Program, place: tuple[str, int], administrator: Account) -> Iterator[Service]:
-    """Return the service as an administrator sees it, with one host; at the end it has none."""
-    service = Service(place[1], administrator.token)
-    eventually(lambda: not traces.servers_on(administrator.cloud, HOSTS), "our hosts are empty")
-    service.ok("POST", "/v1/os-hosts", {"name": HOST})
-    yield service
-    for one in service.ok("GET", "/v1/leases")["leases"]:
-        service.ok("DELETE", f"/v1/leases/{one['id']}")
-        until_gone(service, f"/v1/leases/{one['id']}")
-    for one in service.ok("GET", "/v1/os-hosts")["hosts"]:
-        service.ok("DELETE", f"/v1/os-hosts/{one['id']}")
-
-
-@pytest.fixture(scope="module")
-def lab(project: MakeProject) -> Project:
-    return project("heat")
-
-
-@pytest.fixture
-def policy(policy_file: Path) -> Iterator[Path]:
-    """Return the policy file, for a test to change; the service need not be told."""
-    yield policy_file
-    policy_file.write_text(NO_OVERRIDES)
-
-
-@pytest.fixture
-def hosts_for_members(policy: Path) -> None:
-    policy.write_text(MEMBERS_MAY_SEE_HOSTS)
-
-
-@pytest.fixture
-def stack(climate: Service) -> Iterator[MakeStack]:
-    """Return a maker of stacks; they go with the test."""
-    made: list[Stack] = []
-
-    def make(owner: Account, template: Template) -> Stack:
-        made.append(Stack(owner, f"climate-{os.urandom(3).hex()}", template))
-        return made[-1]
-
-    yield make
-    for one in made:
-        assert one.delete()[0] == "DELETE_COMPLETE"
-
-
-def present_minute() -> str:
-    """Return the present minute, as soon as enough of it is left for Heat to reserve in it."""
-    while time.time() % 60 > 45:
-        time.sleep(0.5)
-    return date(0)
-
-
-def until_gone(service: Service, path: str) -> None:
-    """Wait until there is no such thing; what a deleted lease ends may take its time."""
-    eventually(lambda: service.call("GET", path).status_code == 404, f"{path} is gone")
+from tests.process import Service, date, reserve
 
 
 def by_trust(trustor: Account, trustee: Account) -> str:

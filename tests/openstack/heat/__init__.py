@@ -1,0 +1,25 @@
+"""What Heat does with leases: its own resources, and ours."""
+
+import os
+import time
+
+from tests.process import Service, date, eventually
+
+# One is registered throughout, the other by a template. Nobody else touches them.
+HOSTS = os.environ.get("CLIMATE_TEST_HEAT_HOSTS", "fake09,fake10").split(",")
+HOST, OTHER = HOSTS
+CREATED = ("CREATE_COMPLETE", "Stack CREATE completed successfully")
+UPDATED = "UPDATE_COMPLETE"
+ISOLATION = "blazar"
+
+
+def present_minute() -> str:
+    """Return the present minute, as soon as enough of it is left for Heat to reserve in it."""
+    while time.time() % 60 > 45:
+        time.sleep(0.5)
+    return date(0)
+
+
+def until_gone(service: Service, path: str) -> None:
+    """Wait until there is no such thing; what a deleted lease ends may take its time."""
+    eventually(lambda: service.call("GET", path).status_code == 404, f"{path} is gone")

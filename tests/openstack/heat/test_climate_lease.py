@@ -1,0 +1,127 @@
+"""OS::Climate::Lease, our own resource: all types, in place, and complete when it is active."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.openstack import guests
+from tests.openstack.accounts import Account, Project
+from tests.openstack.heat import CREATED, HOST, UPDATED, until_gone
+from tests.openstack.heat.conftest import MakeStack
+from tests.openstack.templates import Template, template
+from tests.process import Service
+
+HOUR = 3600
+ATTRIBUTES = {
+    *("status", "reservations", "events", "reservation_id", "reservation_ids"),
+    *("flavor_id", "flavor_ids"),
+}
+
+
+def lease(*reservations: Template, **properties: Any) -> Template:
+    """Return a resource that is a lease of ours."""
+    asked = {"duration": HOUR, **properties, "reservations": list(reservations)}
+    return {"type": "OS::Climate::Lease", "properties": asked}
+
+
+def hosts(count: int) -> Template:
+    return {"resource_type": "physical:host", "params": {"min": count, "max": count}}
+
+
+def instances(amount: int) -> Template:
+    sizes = {"vcpus": 1, "memory_mb": 64, "disk_gb": 1}
+    return {"resource_type": "virtual:instance", "params": {"amount": amount, **sizes}}
+
+
+def _in(seconds: float) -> str:
+    moment = datetime.now(UTC) + timedelta(seconds=seconds)
+    return moment.isoformat(timespec="seconds")
+
+
+def outputs() -> Template:
+    return {name: {"value": {"get_attr": ["lease", name]}} for name in ATTRIBUTES}
+
+
+def test_a_server_of_the_same_template_uses_what_is_leased(
+    stack: MakeStack, lab: Project, climate: Service, administrator: Account
+) -> None:
+    server = {
+        "type": "OS::Nova::Server",
+        "properties": {
+            "image": guests.smallest(administrator.cloud)[1],
+            "flavor": {"get_attr": ["lease", "flavor_id"]},
+            "networks": [{"allocate_network": "none"}],
+        },
+    }
+    leased = lease(instances(1), wait_until_active=True)
+    made = stack(lab.member, template(outputs(), lease=leased, server=server))
+    assert made.settled() == CREATED
+    told = made.outputs
+    assert told["status"] == "ACTIVE"
+    assert told["flavor_ids"] == told["reservation_ids"] == [told["flavor_id"]]
+    server_id, _ = made.resource("server")
+    found = administrator.cloud.compute.get_server(server_id)
+    assert guests.host_of(administrator, found)[0] == HOST
+    lease_id, _ = made.resource("lease")
+    assert made.delete()[0] == "DELETE_COMPLETE"
+    until_gone(climate, f"/v1/leases/{lease_id}")
+
+
+def test_it_changes_in_place(stack: MakeStack, lab: Project, climate: Service) -> None:
+    first = lease(instances(1), start=_in(HOUR), name="first")
+    made = stack(lab.member, template(outputs(), lease=first))
+    assert made.settled() == CREATED
+    lease_id, _ = made.resource("lease")
+    [kept] = made.outputs["reservation_ids"]
+    more = lease(instances(3), instances(2), start=_in(2 * HOUR), duration=2 * HOUR, name="second")
+    assert made.update(template(outputs(), lease=more))[0] == UPDATED
+    assert made.resource("lease")[0] == lease_id
+    found = climate.ok("GET", f"/v2/leases/{lease_id}")
+    assert found["name"] == "second"
+    assert [one["params"]["amount"] for one in found["reservations"]] == [3, 2]
+    ids = made.outputs["reservation_ids"]
+    assert (ids[0], len(ids)) == (kept, 2)
+    less = lease(instances(3), start=_in(2 * HOUR), duration=2 * HOUR, name="second")
+    assert made.update(template(outputs(), lease=less))[0] == UPDATED
+    assert made.outputs["reservation_ids"] == [kept]
+
+
+def test_a_change_for_which_there_is_no_room_leaves_the_lease_as_it_was(
+    stack: MakeStack, lab: Project, climate: Service
+) -> None:
+    made = stack(lab.member, template(lease=lease(hosts(1), start=_in(HOUR))))
+    assert made.settled() == CREATED
+    lease_id, _ = made.resource("lease")
+    before = climate.ok("GET", f"/v2/leases/{lease_id}")
+    status, reason = made.update(template(lease=lease(hosts(9), start=_in(HOUR))))
+    assert status == "UPDATE_FAILED"
+    assert "Not enough hosts available" in reason
+    assert climate.ok("GET", f"/v2/leases/{lease_id}") == before
+
+
+@pytest.mark.parametrize(
+    ("properties", "sentence"),
+    [
+        ({"duration": -1}, "duration"),
+        ({"start": "yesterday"}, "start"),
+    ],
+)
+def test_what_climate_refuses_is_told_in_its_own_words(
+    stack: MakeStack, lab: Project, properties: Template, sentence: str
+) -> None:
+    made = stack(lab.member, template(lease=lease(instances(1), **properties)))
+    status, reason = made.settled()
+    assert status == "CREATE_FAILED"
+    assert sentence in reason
+
+
+def test_a_stack_can_be_deleted_when_its_lease_is_gone(
+    stack: MakeStack, lab: Project, climate: Service
+) -> None:
+    made = stack(lab.member, template(lease=lease(instances(1), start=_in(HOUR))))
+    assert made.settled() == CREATED
+    lease_id, _ = made.resource("lease")
+    climate.ok("DELETE", f"/v2/leases/{lease_id}")
+    until_gone(climate, f"/v1/leases/{lease_id}")
+    assert made.delete()[0] == "DELETE_COMPLETE"
