@@ -17,6 +17,9 @@ from climate.core.window import Window
 
 # The key of a reservation's details under which are the ids of the resources handed over.
 HANDED_OVER = "handed_over"
+# The key under which is how much of each of them, where not all: amounts by class, by id as text.
+SHARES = "handed_over_shares"
+NOT_SHOWN = frozenset({HANDED_OVER, SHARES})
 # The key that says that the reservation is no more part of its lease, but not taken back yet.
 LEAVING = "leaving"
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from climate.core.lease import HANDED_OVER, Event, Lease, Reservation, Resource
+from climate.core.lease import NOT_SHOWN, Event, Lease, Reservation, Resource
 from climate.core.lifecycle import EventStatus, LeaseStatus
 
 
@@ -51,7 +51,7 @@ def reservation_body(reservation: Reservation) -> dict[str, Any]:
     """Return a reservation; what is special to its type stands beside the common keys."""
     return {
         **reservation.params,
-        **{name: told for name, told in reservation.details.items() if name != HANDED_OVER},
+        **{name: told for name, told in reservation.details.items() if name not in NOT_SHOWN},
         "id": reservation.id,
         "lease_id": reservation.lease_id,
         "resource_id": reservation.id,

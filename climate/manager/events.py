@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core.lease import HANDED_OVER, LEAVING, Event, Lease, Reservation
+from climate.core.lease import HANDED_OVER, LEAVING, SHARES, Event, Lease, Reservation
 from climate.core.lifecycle import (
     LEASE,
     OPEN_EVENT,
@@ -234,11 +234,17 @@ def _handed_over(
     """
     if work.event.kind not in {START, UPDATE} or work.is_leaving(reservation.id):
         return {"details": dict(details)}
-    marks = {LEAVING: True} if LEAVING in reservation.details else {}
+    marks: dict[str, Any] = {LEAVING: True} if LEAVING in reservation.details else {}
     before = set(reservation.details.get(HANDED_OVER, ()))
     given = work.resources[reservation.id]
     present = [one.id for one in given if one.reservable or one.id in before]
     known = reservation.missing_resources and not all(one.reservable for one in given)
+    shares = {
+        **reservation.details.get(SHARES, {}),
+        **{str(one.id): dict(one.amounts) for one in given if one.amounts and one.reservable},
+    }
+    if shares:
+        marks[SHARES] = {id_: shares[id_] for id_ in map(str, present) if id_ in shares}
     return {
         "details": {**details, **marks, HANDED_OVER: present},
         "missing_resources": known or len(present) < len(given),

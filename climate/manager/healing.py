@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from climate.core import wire
 from climate.core.errors import ClimateError, NotFound
-from climate.core.lease import HANDED_OVER, LEAVING, Lease, Reservation
+from climate.core.lease import HANDED_OVER, LEAVING, SHARES, Lease, Reservation
 from climate.core.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
 from climate.core.packing import first
 from climate.core.query import matches
@@ -174,10 +174,17 @@ def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
     held = allocations.held(session, [reservation.id for reservation in live])
     working = resources.reservable(session, {id_ for ids in held.values() for id_ in ids})
     return any(
-        id_ in working and id_ not in _handed_over(reservation, held[reservation.id])
+        id_ in working and not _has(reservation, id_, held[reservation.id])
         for reservation in live
         for id_ in held[reservation.id]
     )
+
+
+def _has(reservation: Reservation, resource_id: int, held: Mapping[int, Held]) -> bool:
+    """Tell whether a resource was handed over, and as much of it as there is now."""
+    amounts = dict(held[resource_id].amounts)
+    known = reservation.details.get(SHARES, {}).get(str(resource_id), amounts)
+    return known == amounts and resource_id in _handed_over(reservation, held)
 
 
 def _handed_over(reservation: Reservation, held: Collection[int]) -> Collection[int]:

@@ -240,3 +240,23 @@ def test_what_instances_asked_for_of_a_host_stays(story: Story) -> None:
     assert ask(story, instances(resource_properties=asked)) == 201
     story.ok("PUT", path, {"floor": "3"})
     story.refused(409, "PUT", path, {"rack": "r2"})
+
+
+def test_what_was_lost_is_had_where_there_was_some_already(story: Story) -> None:
+    """The hosts are the same but for the lost one; how much of them is handed over is not."""
+    small, large = (["==", "$hypervisor_hostname", name] for name in ("sim-1", "sim-4"))
+    other = story.reserve(30, 90, reservations=[instances(14, resource_properties=large)])
+    either = ["or", small, large]
+    lease = story.reserve(30, 90, reservations=[instances(6, resource_properties=either)])
+    assert [one["VCPU"] for one in _held(story, lease).values()] == [16, 8]
+    story.ok("DELETE", f"/v1/leases/{other['id']}")
+    story.at(30)
+    story.cloud.fail_host("sim-1")
+    inventory.synchronise(story.runtime, inventory.synchronise(story.runtime))
+    story.at(0)
+    done = [one for one in story.cloud.effects() if one["effect"] in {"set_slots", "clear_host"}]
+    assert [(one["effect"], one["host"], one.get("count")) for one in done[2:]] == [
+        ("set_slots", "sim-4", "6"),
+        ("clear_host", "sim-1", None),
+    ]
+    assert story.lease(lease["id"])["degraded"] is False
