@@ -18,7 +18,7 @@ from oslo_config.cfg import ConfigOpts
 
 from climate import config
 from climate.core.lease import Reservation
-from climate.plugins.base import Found, ResourcePlugin
+from climate.plugins.base import Difference, Expected, Found, ResourcePlugin
 from climate.plugins.host import HostPlugin
 from climate.plugins.instance import InstancePlugin
 from climate.plugins.nova import NovaCloud, Occupied
@@ -170,6 +170,36 @@ class TestInstancePluginOnNova(SlotContract):
                     compute.remove_host_from_aggregate(found, host)
                 compute.delete_aggregate(found)
         compute.delete_flavor(reservation.id)
+
+    def test_the_audit_finds_what_is_left_and_leaves_alone_what_is_not_ours(
+        self, plugin: ResourcePlugin
+    ) -> None:
+        before, left, theirs = self.state(plugin), self.reservation(plugin), str(uuid.uuid4())
+        compute = self.administrator.cloud.compute
+        plugin.start(lease(left), left, self.granted(plugin, 2))
+        shape = {"vcpus": 1, "ram": 64, "disk": 1}
+        compute.create_flavor(id=theirs, name=f"reservation:{theirs}", is_public=False, **shape)
+        nova(plugin)._slots.ensure_class(theirs)
+        try:
+            assert theirs not in self.found(plugin)
+            self.use(plugin, left)
+            assert self.found(plugin)[left.id].repair is None
+            guests.remove(self.administrator.cloud, *nova(plugin).slot_servers(left.id))
+            repair = self.found(plugin)[left.id].repair
+            assert repair is not None
+            repair()
+            assert self.state(plugin) == before
+        finally:
+            traces.remove_slots(self.administrator.cloud, theirs)
+        nova(plugin)._slots.ensure_class(left.id)
+        repair = self.found(plugin)[left.id].repair
+        assert repair is not None
+        repair()
+        assert self.state(plugin) == before
+
+    def found(self, plugin: ResourcePlugin) -> dict[str | None, Difference]:
+        """Return what an audit finds that knows of no lease, by reservation."""
+        return {one.reservation_id: one for one in plugin.audit(lambda: Expected((), (), ()))}
 
     def test_a_host_that_somebody_has_as_a_whole_is_not_shared(
         self, plugin: ResourcePlugin, hosts: HostPlugin
