@@ -104,6 +104,30 @@ def test_a_stack_that_goes_in_the_middle_of_its_lease_takes_all_with_it(
 
 
 @pytest.mark.usefixtures("hosts_for_members")
+def test_a_lease_of_instances_gives_servers_of_another_stack_their_flavor(
+    stack: MakeStack, lab: Project, climate: Service, administrator: Account
+) -> None:
+    flavor = {"value": {"get_attr": ["lease", "reservations", 0, "flavor_id"]}}
+    reserved = lease(present_minute())
+    size = {"vcpus": 1, "memory_mb": 64, "disk_gb": 1}
+    reserved["properties"]["reservations"] = [
+        # Heat says that they are to be apart, unless told otherwise.
+        {"resource_type": "virtual:instance", "amount": 1, **size}
+    ]
+    made = stack(lab.member, template({"flavor": flavor}, lease=reserved))
+    assert made.settled() == CREATED
+    lease_id, shown = made.resource("lease")
+    climate.until_lease_is(lease_id, "ACTIVE")
+    assert made.outputs["flavor"] == shown["reservations"][0]["id"]
+    _, image = guests.smallest(administrator.cloud)
+    guest = server(image, made.outputs["flavor"], None)
+    del guest["properties"]["scheduler_hints"]
+    inside = stack(lab.member, template(server=guest))
+    assert inside.settled() == CREATED
+    assert traces.servers_on(administrator.cloud, [HOST]) == [inside.resource("server")[0]]
+
+
+@pytest.mark.usefixtures("hosts_for_members")
 @pytest.mark.parametrize(
     ("start", "count", "expression", "sentence"),
     [
