@@ -1,4 +1,4 @@
-"""Addresses of external networks as clouds have them, and the floating IPs that take some."""
+"""Addresses of external networks: which a cloud hands out, and which it leaves to us."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,22 +31,3 @@ class Subnet:
         if any(first <= address <= last for first, last in self.pools):
             return f"{address} is in an allocation pool of subnet {self.id}: others may get it"
         return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Floatingip:
-    """A floating IP; with a ``reservation_id`` it was made for that reservation.
-
-    ``is_marked`` says whether its owner can see that, too.
-    """
-
-    id: str
-    address: str
-    project_id: str
-    port_id: str | None = None
-    reservation_id: str | None = None
-    is_marked: bool = True
-
-    def __str__(self) -> str:
-        """Say which it is and whose."""
-        return f"floating IP {self.id} of project {self.project_id}"

@@ -15,7 +15,8 @@ from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease import Reservation
 from climate.core.query import matches
 from climate.plugins.base import Difference, Expected, Holding, ResourcePlugin
-from climate.plugins.floatingip import FloatingipPlugin, Taken
+from climate.plugins.floatingip import FloatingipPlugin
+from climate.plugins.places import Taken
 from climate.plugins.simulated import SimulatedCloud
 from climate.plugins.simulated_floatingips import NETWORK, SimulatedFloatingips
 from tests.contract.plugin import Interrupted, PluginContract, lease, resources
@@ -69,7 +70,7 @@ class TestFloatingipPlugin(PluginContract):
 
     def state(self, plugin: ResourcePlugin) -> Any:
         return sorted(
-            [one.address, one.project_id, one.reservation_id, one.is_marked, one.port_id]
+            [one.place, one.project_id, one.reservation_id, one.is_marked, one.port_id]
             for one in cloud(plugin)._there().values()
         )
 
@@ -80,11 +81,11 @@ class TestFloatingipPlugin(PluginContract):
         fragile(plugin).left = None
 
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for one in cloud(plugin).floatingips([], reservation.id):
+        for one in cloud(plugin).takers([], reservation.id):
             cloud(plugin).associate(one.id, "a port")
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for one in cloud(plugin).floatingips([], reservation.id):
+        for one in cloud(plugin).takers([], reservation.id):
             cloud(plugin).delete(one)
 
 
@@ -99,7 +100,7 @@ def started(plugin: FloatingipPlugin, count: int = 2, **params: Any) -> Reservat
 
 
 def addresses(plugin: FloatingipPlugin) -> list[str]:
-    return sorted(one.address for one in cloud(plugin)._there().values())
+    return sorted(one.place for one in cloud(plugin)._there().values())
 
 
 # What is asked for.
@@ -166,7 +167,7 @@ def test_what_is_to_be_kept_stays_and_is_nobody_elses(plugin: FloatingipPlugin) 
     mine = started(plugin, on_end="keep")
     for _ in range(2):
         plugin.end(lease(mine), mine, resources(plugin, 2))
-        found = cloud(plugin).floatingips(["198.51.100.2", "198.51.100.3"])
+        found = cloud(plugin).takers(["198.51.100.2", "198.51.100.3"])
         assert [one.reservation_id for one in found] == [None, None]
     another = reservation(plugin)
     with pytest.raises(Taken, match=r"198.51.100.2 is taken by floating IP .* of project lab"):
@@ -180,7 +181,7 @@ def test_an_address_that_is_taken_strands_no_other(plugin: FloatingipPlugin) -> 
     mine = reservation(plugin)
     with pytest.raises(Taken):
         plugin.start(lease(mine), mine, resources(plugin, 2))
-    assert [one.address for one in cloud(plugin).floatingips([], mine.id)] == ["198.51.100.3"]
+    assert [one.place for one in cloud(plugin).takers([], mine.id)] == ["198.51.100.3"]
     plugin.end(lease(mine), mine, resources(plugin, 2))
     assert addresses(plugin) == ["198.51.100.2"]
 
@@ -191,7 +192,7 @@ def test_what_lost_its_marks_is_still_known_by_its_id(plugin: FloatingipPlugin) 
         cloud(plugin).unmark(id_)
     again = plugin.start(lease(mine), mine, resources(plugin, 2))
     assert again == mine.details
-    assert all(one.is_marked for one in cloud(plugin).floatingips([], mine.id))
+    assert all(one.is_marked for one in cloud(plugin).takers([], mine.id))
     cloud(plugin).unmark(mine.details["floatingips"]["198.51.100.2"])
     plugin.end(lease(mine), mine, resources(plugin, 2))
     assert addresses(plugin) == []
@@ -207,8 +208,8 @@ def test_an_address_that_fails_joins_when_it_works(plugin: FloatingipPlugin) -> 
     mine, (first, second) = reservation(plugin), resources(plugin, 2)
     plugin.start(lease(mine), mine, [first, replace(second, reservable=False)])
     assert addresses(plugin) == ["198.51.100.2"]
-    plugin.start(lease(mine), mine, [replace(first, reservable=False), second])
-    assert addresses(plugin) == ["198.51.100.2", "198.51.100.3"]
+    told = plugin.start(lease(mine), mine, [replace(first, reservable=False), second])
+    assert addresses(plugin) == sorted(told["floatingips"]) == ["198.51.100.2", "198.51.100.3"]
 
 
 # What can be registered.
@@ -269,9 +270,9 @@ def test_nothing_is_wrong_with_what_was_started(plugin: FloatingipPlugin) -> Non
 
 def test_a_floating_ip_that_is_missing_is_made_again(plugin: FloatingipPlugin) -> None:
     mine = started(plugin)
-    cloud(plugin).delete(cloud(plugin).floatingips(["198.51.100.3"])[0])
+    cloud(plugin).delete(cloud(plugin).takers(["198.51.100.3"])[0])
     [difference] = audit(plugin, mine)
-    assert difference.what.endswith(f"of lease {mine.lease_id} lacks floating IP 198.51.100.3")
+    assert difference.what.endswith(f"of lease {mine.lease_id} lacks 198.51.100.3")
     assert difference.lease_id == mine.lease_id
 
 

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from climate.manager import inventory
+from climate.manager.announcements import resources_of
 from climate.manager.audit import audit, repair
 from climate.plugins.simulated_floatingips import NETWORK, SimulatedFloatingips
+from tests import enforcement
 from tests.service import Story, host_reservation
 
 MakeStory = Callable[..., Story]
@@ -58,7 +60,7 @@ def cloud(story: Story) -> SimulatedFloatingips:
 
 def there(story: Story) -> dict[str, str]:
     """Return whose project has which address in the cloud."""
-    return {one.address: one.project_id for one in cloud(story)._there().values()}
+    return {one.place: one.project_id for one in cloud(story)._there().values()}
 
 
 def addresses_of(story: Story, lease_id: str) -> list[str]:
@@ -168,7 +170,7 @@ def test_an_address_goes_from_lease_to_lease(story: Story) -> None:
     story.at(60)
     assert story.lease(before["id"])["status"] == "TERMINATED"
     assert story.lease(after["id"])["status"] == "ACTIVE"
-    [one] = cloud(story).floatingips([FIRST])
+    [one] = cloud(story).takers([FIRST])
     assert one.reservation_id == after["reservations"][0]["id"]
 
 
@@ -258,6 +260,18 @@ def test_what_is_free_when_can_be_asked(story: Story) -> None:
     assert window["start"] == story.moment(120)
 
 
+def test_an_enforcement_service_is_told_the_addresses(make_story: MakeStory) -> None:
+    with enforcement.serving() as outside:
+        where = {"enforcement__external_service_base_endpoint": outside.url}
+        story = with_addresses(make_story(manager__plugins=PLUGINS, **where), FIRST)
+        reserve(story, 60, 120, floatingips())
+        [asked] = outside.asked_at("/check-create")
+    [told] = asked["lease"]["reservations"][0]["allocations"]
+    [known] = story.ok("GET", "/v1/floatingips")["floatingips"]
+    assert told == {**known, "updated_at": told["updated_at"]}
+    assert told["floating_ip_address"] == FIRST
+
+
 # Changes.
 
 
@@ -317,11 +331,30 @@ def test_an_address_that_somebody_takes_is_booked_no_more(story: Story) -> None:
     assert [one["reservable"] for one in found] == [False, False, True]
     story.at(10)
     assert list(story.lease(other["id"])["reservations"][0]["floatingips"]) == [THIRD]
-    cloud(story).delete(cloud(story).floatingips([FIRST])[0])
+    cloud(story).delete(cloud(story).takers([FIRST])[0])
     inventory.synchronise(story.runtime)
     story.run()
     lease = story.lease(lease["id"])
     assert (lease["degraded"], list(lease["reservations"][0]["floatingips"])) == (False, [FIRST])
+
+
+def test_only_what_was_not_named_is_replaced(story: Story) -> None:
+    lease = reserve(story, 10, 60, floatingips(2, FIRST))
+    other = addresses_of_pending(story, lease)[1]
+    cloud(story).take(FIRST, "somebody", NETWORK)
+    inventory.synchronise(story.runtime)
+    assert addresses_of_pending(story, lease) == [FIRST, other]
+    assert story.lease(lease["id"])["reservations"][0]["missing_resources"] is True
+    cloud(story).take(other, "somebody", NETWORK)
+    inventory.synchronise(story.runtime)
+    [replacement] = {SECOND, THIRD} - {other}
+    assert addresses_of_pending(story, lease) == [FIRST, replacement]
+
+
+def addresses_of_pending(story: Story, lease: dict[str, Any]) -> list[str]:
+    with story.runtime.database.read() as session:
+        held = resources_of(session, [lease["reservations"][0]["id"]])
+    return sorted(one.external_id for some in held.values() for one in some)
 
 
 def test_a_start_whose_address_is_taken_fails_with_a_reason_until_it_is_free(
@@ -338,7 +371,7 @@ def test_a_start_whose_address_is_taken_fails_with_a_reason_until_it_is_free(
     found = [difference.what for difference in audit(story.runtime)]
     reason = f"{FIRST} is taken by floating IP {taken} of project somebody"
     assert any(reason in what for what in found), found
-    cloud(story).delete(cloud(story).floatingips([FIRST])[0])
+    cloud(story).delete(cloud(story).takers([FIRST])[0])
     story.until(story.clock.now().replace(minute=30))
     assert story.lease(lease["id"])["status"] == "ACTIVE"
     assert there(story).keys() == {FIRST, SECOND}
@@ -348,7 +381,7 @@ def test_an_audit_repairs_what_is_ours_and_touches_nothing_else(story: Story) ->
     lease = reserve(story, 0, 60, floatingips(1, FIRST))
     story.run()
     assert audit(story.runtime) == []
-    cloud(story).delete(cloud(story).floatingips([FIRST])[0])
+    cloud(story).delete(cloud(story).takers([FIRST])[0])
     cloud(story).take(SECOND, "somebody", NETWORK, "a reservation that is gone")
     cloud(story).take(THIRD, "somebody", NETWORK)
     cloud(story).take("198.51.100.50", "somebody", NETWORK, "a reservation of others")

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from oslo_config.cfg import ConfigOpts
 
 from climate import config
 from climate.core.lease import Reservation
 from climate.plugins.addresses import Subnet
-from climate.plugins.base import ResourcePlugin
+from climate.plugins.base import Expected, ResourcePlugin
 from climate.plugins.floatingip import FloatingipPlugin
-from climate.plugins.neutron import NeutronFloatingips
+from climate.plugins.neutron import Neutron
+from climate.plugins.neutron_floatingips import NeutronFloatingips
 from tests.contract.plugin import Interrupted, PluginContract, lease, resources
 from tests.openstack import settings
 from tests.openstack.accounts import Account
@@ -22,22 +24,30 @@ from tests.process import write_config
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-class FragileNeutron(NeutronFloatingips):
-    """The real Neutron, of which one network is seen, and which can be told when to fail."""
+class FragileNeutron(Neutron):
+    """The real Neutron, which can be told when to fail."""
 
     left: int | None = None
-    mine = ""
 
-    def subnets(self) -> Sequence[Subnet]:
-        return [one for one in super().subnets() if one.network_id == self.mine]
-
-    def _send(self, method: str, *arguments: Any, **options: Any) -> Any:
+    def send(self, method: str, *arguments: Any, **options: Any) -> Any:
         if method != "GET":
             if self.left == 0:
                 raise Interrupted(method)
             if self.left is not None:
                 self.left -= 1
-        return super()._send(method, *arguments, **options)
+        return super().send(method, *arguments, **options)
+
+
+class OurFloatingips(NeutronFloatingips):
+    """Those of our own network."""
+
+    def __init__(self, conf: ConfigOpts, network_id: str) -> None:
+        super().__init__(conf)
+        self.neutron: FragileNeutron = FragileNeutron(conf, "floatingips")
+        self._network_id = network_id
+
+    def subnets(self) -> Sequence[Subnet]:
+        return [one for one in super().subnets() if one.network_id == self._network_id]
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +57,9 @@ def public(administrator: Account) -> Iterator[Public]:
         yield made
 
 
-def neutron(plugin: ResourcePlugin) -> FragileNeutron:
+def ours(plugin: ResourcePlugin) -> OurFloatingips:
     assert isinstance(plugin, FloatingipPlugin)
-    assert isinstance(plugin.cloud, FragileNeutron)
+    assert isinstance(plugin.cloud, OurFloatingips)
     return plugin.cloud
 
 
@@ -65,8 +75,7 @@ class TestFloatingipPluginOnNeutron(PluginContract):
         conf = config.new()
         config.load(conf, "test", ["--config-file", str(path)])
         made = FloatingipPlugin(conf, contextlib.nullcontext)
-        made.cloud = FragileNeutron(conf)
-        made.cloud.mine, self.public = public.id, public
+        made.cloud, self.public = OurFloatingips(conf, public.id), public
         yield made
         public.clear()
 
@@ -78,17 +87,17 @@ class TestFloatingipPluginOnNeutron(PluginContract):
 
     @contextlib.contextmanager
     def failing_after(self, plugin: ResourcePlugin, effects: int) -> Iterator[None]:
-        neutron(plugin).left = effects
+        ours(plugin).neutron.left = effects
         yield
-        neutron(plugin).left = None
+        ours(plugin).neutron.left = None
 
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         """Put the first address at the port, as soon as it is there."""
-        for one in neutron(plugin).floatingips([], reservation.id)[:1]:
+        for one in ours(plugin).takers([], reservation.id)[:1]:
             self.public.cloud.network.update_ip(one.id, port_id=self.public.port_id)
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for one in neutron(plugin).floatingips([], reservation.id):
+        for one in ours(plugin).takers([], reservation.id):
             self.public.cloud.network.delete_ip(one.id)
 
     def test_what_is_kept_shows_no_trace_of_its_reservation(self, plugin: FloatingipPlugin) -> None:
@@ -101,3 +110,28 @@ class TestFloatingipPluginOnNeutron(PluginContract):
             assert self.state(plugin) == {SPARE[0]: ["lab", "", [], None]}
             self.public.clear()
         assert 1 < effects < 5
+
+    def test_another_network_may_have_the_same_addresses(
+        self, administrator: Account, plugin: FloatingipPlugin
+    ) -> None:
+        with passing_network(administrator.cloud, administrator.project_id) as other:
+            theirs = other.take(SPARE[0], "lab")
+            given = resources(plugin, 1)
+            assert plugin.find(name=SPARE[0]).external_id == SPARE[0]
+            assert [one.usable for one in plugin.look(given)] == [True]
+            for on_start in ("create", "nothing"):
+                mine = self.reservation(plugin, amount=1, on_start=on_start)
+                plugin.start(lease(mine), mine, given)
+                plugin.end(lease(mine), mine, given)
+            assert other.floatingips()[SPARE[0]].id == theirs.id
+            told = Expected(given, (), ())
+            assert list(plugin.audit(lambda: told)) == []
+
+    def test_what_its_owner_tagged_besides_is_left_alone(self, plugin: FloatingipPlugin) -> None:
+        mine, given = self.reservation(plugin), resources(plugin, 1)
+        plugin.start(lease(mine), mine, given)
+        besides = self.public.take(SPARE[5], "lab")
+        self.public.cloud.network.set_tags(besides, ["climate", f"reservation:{mine.id}"])
+        plugin.start(lease(mine), mine, given)
+        plugin.end(lease(mine), mine, given)
+        assert list(self.public.floatingips()) == [SPARE[5]]
