@@ -37,6 +37,7 @@ _EVERY_PLUGIN = [
     "virtual.instance.plugin",
     "flavor.instance.plugin",
     "virtual.floatingip.plugin",
+    "virtual.network.plugin",
 ]
 _FIRST_HOSTS = 8
 

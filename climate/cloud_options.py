@@ -20,6 +20,9 @@ HOST: list[cfg.Opt] = [
 FLOATINGIP: list[cfg.Opt] = [
     cfg.StrOpt("cloud", default="simulated", help="Driver that reaches the floating IPs."),
 ]
+NETWORK: list[cfg.Opt] = [
+    cfg.StrOpt("cloud", default="simulated", help="Driver that reaches the networks."),
+]
 NOVA: list[cfg.Opt] = [
     cfg.StrOpt(
         "isolation",

@@ -10,7 +10,7 @@ from keystonemiddleware import auth_token
 from oslo_config import cfg, types
 from oslo_log import log
 
-from climate.cloud_options import FLOATINGIP, HOST, NOVA, SIMULATED
+from climate.cloud_options import FLOATINGIP, HOST, NETWORK, NOVA, SIMULATED
 from climate.core.settings import Settings
 from climate.limit_options import ENFORCEMENT, LIMITS, rules
 from climate.service_options import ways
@@ -156,6 +156,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "enforcement": ENFORCEMENT,
     "physical:host": HOST,
     "virtual:floatingip": FLOATINGIP,
+    "virtual:network": NETWORK,
     "nova": NOVA,
     "simulated": SIMULATED,
     SERVICE_USER: USER,

@@ -11,7 +11,7 @@ from oslo_context.context import RequestContext
 from climate.api import auth, discovery, errors, health, keystone
 from climate.api.call import Answer, Api, Call
 from climate.api.policy import Policy
-from climate.api.v1 import floatingips, hosts, leases, microversion
+from climate.api.v1 import floatingips, hosts, leases, microversion, networks
 from climate.api.v2 import routes as v2
 from climate.core.errors import InvalidInput, NotFound
 from climate.core.quoting import is_storable
@@ -58,6 +58,10 @@ ROUTES: list[tuple[str, str, str, View]] = [
     ("POST", "/v1/floatingips", "floatingips:post", floatingips.create),
     ("GET", "/v1/floatingips/<floatingip_id>", "floatingips:get", floatingips.show),
     ("DELETE", "/v1/floatingips/<floatingip_id>", "floatingips:delete", floatingips.delete),
+    ("GET", "/v1/networks", "networks:get", networks.index),
+    ("POST", "/v1/networks", "networks:post", networks.create),
+    ("GET", "/v1/networks/<network_id>", "networks:get", networks.show),
+    ("DELETE", "/v1/networks/<network_id>", "networks:delete", networks.delete),
     *((route.method, route.path, route.rule, route.view) for route in v2.ROUTES if route.rule),
 ]
 

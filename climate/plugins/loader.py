@@ -17,6 +17,7 @@ PLUGINS = "climate.resource_plugins"
 HOST_CLOUDS = "climate.host_clouds"
 INSTANCE_CLOUDS = "climate.instance_clouds"
 FLOATINGIP_CLOUDS = "climate.floatingip_clouds"
+NETWORK_CLOUDS = "climate.network_clouds"
 _MEMBERS = ("resource_type", "schema", "native_properties")
 
 
@@ -62,6 +63,11 @@ def load_floatingip_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 
     return _load_cloud(
         "floating IP cloud", FLOATINGIP_CLOUDS, conf, turn, group="virtual:floatingip"
     )
+
+
+def load_network_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - a NetworkCloud
+    """Return the driver that reaches networks; raises BrokenPlugin."""
+    return _load_cloud("network cloud", NETWORK_CLOUDS, conf, turn, group="virtual:network")
 
 
 def _load_cloud(

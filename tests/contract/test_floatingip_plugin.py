@@ -71,7 +71,7 @@ class TestFloatingipPlugin(PluginContract):
     def state(self, plugin: ResourcePlugin) -> Any:
         return sorted(
             [one.place, one.project_id, one.reservation_id, one.is_marked, one.port_id]
-            for one in cloud(plugin)._there().values()
+            for one in cloud(plugin).there().values()
         )
 
     @contextlib.contextmanager
@@ -82,7 +82,7 @@ class TestFloatingipPlugin(PluginContract):
 
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         for one in cloud(plugin).takers([], reservation.id):
-            cloud(plugin).associate(one.id, "a port")
+            cloud(plugin).use(one.id, "a port")
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         for one in cloud(plugin).takers([], reservation.id):
@@ -100,7 +100,7 @@ def started(plugin: FloatingipPlugin, count: int = 2, **params: Any) -> Reservat
 
 
 def addresses(plugin: FloatingipPlugin) -> list[str]:
-    return sorted(one.place for one in cloud(plugin)._there().values())
+    return sorted(one.place for one in cloud(plugin).there().values())
 
 
 # What is asked for.
@@ -157,8 +157,8 @@ def test_what_is_not_given_has_blazars_defaults(plugin: FloatingipPlugin) -> Non
 def test_nothing_is_made_of_addresses_that_are_promised(plugin: FloatingipPlugin) -> None:
     mine = started(plugin, on_start="nothing")
     assert addresses(plugin) == []
-    cloud(plugin).take("198.51.100.2", "lab", NETWORK)
-    cloud(plugin).take("198.51.100.3", "another project", NETWORK)
+    cloud(plugin).take("198.51.100.2", "lab")
+    cloud(plugin).take("198.51.100.3", "another project")
     plugin.end(lease(mine), mine, resources(plugin, 2))
     assert addresses(plugin) == ["198.51.100.3"]
 
@@ -177,7 +177,7 @@ def test_what_is_to_be_kept_stays_and_is_nobody_elses(plugin: FloatingipPlugin) 
 
 
 def test_an_address_that_is_taken_strands_no_other(plugin: FloatingipPlugin) -> None:
-    cloud(plugin).take("198.51.100.2", "lab", NETWORK)
+    cloud(plugin).take("198.51.100.2", "lab")
     mine = reservation(plugin)
     with pytest.raises(Taken):
         plugin.start(lease(mine), mine, resources(plugin, 2))
@@ -235,7 +235,7 @@ def test_what_the_cloud_gives_to_others_cannot_be_registered(
 
 
 def test_what_is_taken_cannot_be_registered(plugin: FloatingipPlugin) -> None:
-    cloud(plugin).take("198.51.100.2", "lab", NETWORK)
+    cloud(plugin).take("198.51.100.2", "lab")
     with pytest.raises(Conflict, match=r"198.51.100.2 is taken by floating IP"):
         plugin.find(name=f"{NETWORK}/198.51.100.2")
 
@@ -243,7 +243,7 @@ def test_what_is_taken_cannot_be_registered(plugin: FloatingipPlugin) -> None:
 def test_a_look_tells_what_somebody_else_has(plugin: FloatingipPlugin) -> None:
     registered = resources(plugin, 3)
     started(plugin, 1)
-    cloud(plugin).take("198.51.100.3", "another project", NETWORK)
+    cloud(plugin).take("198.51.100.3", "another project")
     moved = replace(registered[2], properties={"network_id": "one that is gone"})
     found = {one.external_id: one.usable for one in plugin.look([*registered[:2], moved])}
     assert found == {"198.51.100.2": True, "198.51.100.3": False}
@@ -287,16 +287,16 @@ def test_what_a_lease_left_behind_is_deleted(plugin: FloatingipPlugin) -> None:
 
 
 def test_what_is_not_ours_is_told_and_left_alone(plugin: FloatingipPlugin) -> None:
-    cloud(plugin).take("198.51.100.2", "another project", NETWORK)
+    cloud(plugin).take("198.51.100.2", "another project")
     [difference] = audit(plugin)
     assert "198.51.100.2 can be reserved, and floating IP" in difference.what
     assert difference.repair is difference.lease_id is None
-    cloud(plugin).take("198.51.100.50", "another project", NETWORK)
+    cloud(plugin).take("198.51.100.50", "another project")
     assert len(audit(plugin)) == 1, "nobody asked about that one"
 
 
 def test_what_was_made_of_a_promise_is_as_it_should_be(plugin: FloatingipPlugin) -> None:
     mine = started(plugin, on_start="nothing")
     assert audit(plugin, mine) == []
-    cloud(plugin).take("198.51.100.2", "lab", NETWORK)
+    cloud(plugin).take("198.51.100.2", "lab")
     assert audit(plugin, mine) == []

@@ -193,3 +193,13 @@ def test_openstacksdk_needs_no_authentication(service: Service, lease: dict[str,
     with sdk.connect(**options, endpoint=endpoint) as connection:
         answer = connection.reservation.get(f"/leases/{lease['id']}")
     assert answer.json()["lease"]["name"] == lease["name"]
+
+
+def test_a_network_is_reserved(blazar: Any, service: Service, noon: dt.datetime) -> None:
+    known = {"network_type": "vlan", "physical_network": "sim", "segment_id": 101}
+    service.ok("POST", "/v1/networks", known)
+    asked = {"resource_type": "virtual:network", "network_name": "mine"}
+    lease = blazar.lease.create("net", "now", at(noon, 60), [asked], [])
+    [mine] = service.until_lease_is(lease["id"], "ACTIVE")["reservations"]
+    assert list(mine["networks"]) == ["vlan:sim:101"]
+    blazar.lease.delete(lease["id"])

@@ -60,7 +60,7 @@ def cloud(story: Story) -> SimulatedFloatingips:
 
 def there(story: Story) -> dict[str, str]:
     """Return whose project has which address in the cloud."""
-    return {one.place: one.project_id for one in cloud(story)._there().values()}
+    return {one.place: one.project_id for one in cloud(story).there().values()}
 
 
 def addresses_of(story: Story, lease_id: str) -> list[str]:
@@ -323,7 +323,7 @@ def test_an_address_that_somebody_takes_is_booked_no_more(story: Story) -> None:
     lease = reserve(story, 10, 60, floatingips(1, FIRST))
     other = reserve(story, 10, 60, floatingips(1))
     for address in (FIRST, SECOND):
-        cloud(story).take(address, "somebody", NETWORK)
+        cloud(story).take(address, "somebody")
     inventory.synchronise(story.runtime)
     assert story.lease(lease["id"])["degraded"] is True, "no other is what it named"
     assert story.lease(other["id"])["degraded"] is False
@@ -341,11 +341,11 @@ def test_an_address_that_somebody_takes_is_booked_no_more(story: Story) -> None:
 def test_only_what_was_not_named_is_replaced(story: Story) -> None:
     lease = reserve(story, 10, 60, floatingips(2, FIRST))
     other = addresses_of_pending(story, lease)[1]
-    cloud(story).take(FIRST, "somebody", NETWORK)
+    cloud(story).take(FIRST, "somebody")
     inventory.synchronise(story.runtime)
     assert addresses_of_pending(story, lease) == [FIRST, other]
     assert story.lease(lease["id"])["reservations"][0]["missing_resources"] is True
-    cloud(story).take(other, "somebody", NETWORK)
+    cloud(story).take(other, "somebody")
     inventory.synchronise(story.runtime)
     [replacement] = {SECOND, THIRD} - {other}
     assert addresses_of_pending(story, lease) == [FIRST, replacement]
@@ -364,7 +364,7 @@ def test_a_start_whose_address_is_taken_fails_with_a_reason_until_it_is_free(
     with_addresses(story, FIRST, SECOND)
     lease = reserve(story, 10, 60, floatingips(1, FIRST))
     other = reserve(story, 10, 60, floatingips(1, SECOND))
-    taken = cloud(story).take(FIRST, "somebody", NETWORK)
+    taken = cloud(story).take(FIRST, "somebody")
     story.at(10)
     assert story.lease(lease["id"])["status"] == "ERROR"
     assert story.lease(other["id"])["status"] == "ACTIVE"
@@ -382,9 +382,9 @@ def test_an_audit_repairs_what_is_ours_and_touches_nothing_else(story: Story) ->
     story.run()
     assert audit(story.runtime) == []
     cloud(story).delete(cloud(story).takers([FIRST])[0])
-    cloud(story).take(SECOND, "somebody", NETWORK, "a reservation that is gone")
-    cloud(story).take(THIRD, "somebody", NETWORK)
-    cloud(story).take("198.51.100.50", "somebody", NETWORK, "a reservation of others")
+    cloud(story).take(SECOND, "somebody", "a reservation that is gone")
+    cloud(story).take(THIRD, "somebody")
+    cloud(story).take("198.51.100.50", "somebody", "a reservation of others")
     found = audit(story.runtime)
     assert [repair(story.runtime, one) for one in found] == [True, True, False]
     story.run()

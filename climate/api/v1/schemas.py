@@ -19,6 +19,8 @@ _KIND = re.compile(r"[a-z][a-z0-9_.]{0,63}", re.ASCII)
 _EMPTY = (None, "")
 # Text without a slash, which stands between network and address.
 _ID = validate.Regexp(r"[^/]{1,255}\Z")
+# Text without a colon, which stands between type, physical network and number.
+_SEGMENT = validate.Regexp(r"[^:]{0,64}\Z")
 # Events and notifications that only the service makes.
 _OURS = {START, END, UPDATE, f"{BEFORE_END}.stop", RELEASE, TELL_END}
 
@@ -123,6 +125,14 @@ class FloatingipCreate(_Lenient):
 
     floating_network_id = fields.String(required=True, validate=_ID)
     floating_ip_address = fields.String(required=True, validate=_ID)
+
+
+class NetworkCreate(_Lenient):
+    """A segment on which networks are to be reserved; other keys are extra capabilities."""
+
+    network_type = fields.String(required=True, validate=_SEGMENT)
+    physical_network = fields.String(load_default="", allow_none=True, validate=_SEGMENT)
+    segment_id = fields.Integer(required=True)
 
 
 class PropertyUpdate(_Lenient):
