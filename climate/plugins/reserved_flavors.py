@@ -57,13 +57,16 @@ class ReservedFlavors:
         try:
             flavor = self._nova.flavors.get(reservation_id)
         except refusals.NotFound:
-            name, shape = flavor_name(reservation_id), flavor_shape(size)
-            flavor = self._nova.flavors.create(
-                name, **shape, flavorid=reservation_id, is_public=False
-            )
+            flavor = self._make(reservation_id, size)
         present, wanted = flavor.get_keys(), extra_specs(reservation_id, size)
         if missing := dict(wanted.items() - present.items()):
             flavor.set_keys(missing)
+
+    def _make(self, reservation_id: str, size: Size) -> Any:  # noqa: ANN401 - novaclient's
+        name, shape = flavor_name(reservation_id), flavor_shape(size)
+        with suppress(refusals.Conflict):  # somebody else was first
+            self._nova.flavors.create(name, **shape, flavorid=reservation_id, is_public=False)
+        return self._nova.flavors.get(reservation_id)
 
     def open(self, reservation_id: str, project_id: str) -> None:
         """Let a project use the flavor, and nobody else."""
@@ -71,7 +74,8 @@ class ReservedFlavors:
         for other in present - {project_id}:
             self._nova.flavor_access.remove_tenant_access(reservation_id, other)
         if project_id not in present:
-            self._nova.flavor_access.add_tenant_access(reservation_id, project_id)
+            with suppress(refusals.Conflict):
+                self._nova.flavor_access.add_tenant_access(reservation_id, project_id)
 
     def close(self, reservation_id: str) -> None:
         """Let nobody use the flavor; fine if it is gone."""
