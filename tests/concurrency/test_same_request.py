@@ -44,8 +44,8 @@ def _protection(*, is_there: bool) -> Iterator[None]:
     """Have processes look whether a key was used, but not claim it."""
     kept = idempotency.claim, idempotency.remember
     if not is_there:
-        idempotency.claim = lambda _session, _once, _now: None
-        idempotency.remember = lambda _session, _once, _lease: None
+        idempotency.claim = lambda *_: None
+        idempotency.remember = lambda *_: None
     try:
         yield
     finally:
