@@ -95,7 +95,7 @@ class PostgresWakeup(LocalWakeup):
             self._teller.join(_RECONNECT)
 
     def _tell(self) -> None:
-        while not self._stopping.is_set():
+        while True:
             self._hinted.wait()
             self._hinted.clear()
             try:
@@ -103,7 +103,8 @@ class PostgresWakeup(LocalWakeup):
                     connection.exec_driver_sql(f"NOTIFY {_CHANNEL}")
             except Exception as error:  # noqa: BLE001 - a lost hint only costs time
                 LOG.warning("wake-up hint not sent, the next poll will find the work: %s", error)
-            self._stopping.wait(_PAUSE)
+            if self._stopping.wait(_PAUSE) and not self._hinted.is_set():
+                return
 
     def _listen(self) -> None:
         while not self._stopping.is_set():
