@@ -33,6 +33,7 @@ from benchmarks import servers, tasks
 from benchmarks.calendar import Calendar, calendar, load
 from benchmarks.checks import count_double, count_handed_out, latest
 from benchmarks.clients import Limit, Outcome, run
+from benchmarks.options import numbers, some_of
 from benchmarks.scratch import scratch
 from climate.db.engine import Database
 from climate.db.tables import AllocationRow
@@ -155,24 +156,13 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--database", metavar="URL", help="of a server; else an SQLite file")
-    parser.add_argument("--hosts", type=_numbers, default=[100], help="of each calendar")
-    parser.add_argument("--bookings", type=_numbers, default=[10_000], help="in each calendar")
-    parser.add_argument("--clients", type=_numbers, default=[1, 16], help="processes that ask")
-    parser.add_argument("--cases", type=_names, default=CASES, help=f"of {','.join(CASES)}")
+    parser.add_argument("--hosts", type=numbers, default=[100], help="of each calendar")
+    parser.add_argument("--bookings", type=numbers, default=[10_000], help="in each calendar")
+    parser.add_argument("--clients", type=numbers, default=[1, 16], help="processes that ask")
+    parser.add_argument("--cases", type=some_of(CASES), default=CASES, help=f"of {','.join(CASES)}")
     parser.add_argument("--seconds", type=float, default=10.0, help="for each case at most")
     parser.add_argument("--anywhere", action="store_true", help="load even a server elsewhere")
     return parser
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
-
-
-def _names(text: str) -> list[str]:
-    found = text.split(",")
-    if unknown := set(found) - set(CASES):
-        raise argparse.ArgumentTypeError(f"no such case: {', '.join(sorted(unknown))}")
-    return found
 
 
 if __name__ == "__main__":

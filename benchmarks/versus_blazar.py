@@ -33,6 +33,7 @@ from typing import Any
 from benchmarks import bookings
 from benchmarks.bookings import Book, Slots
 from benchmarks.clients import Limit, Outcome, run
+from benchmarks.options import numbers, some_of
 from benchmarks.peers import Peer, both, create, database_url
 from climate.core.window import Window
 from tests.openstack.accounts import Account, passing_project
@@ -174,8 +175,8 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--cases", type=_names, default=CASES, help=f"of {','.join(CASES)}")
-    parser.add_argument("--hosts", type=_numbers, default=[10, 100, 1000], help="create: how many")
+    parser.add_argument("--cases", type=some_of(CASES), default=CASES, help=f"of {','.join(CASES)}")
+    parser.add_argument("--hosts", type=numbers, default=[10, 100, 1000], help="create: how many")
     parser.add_argument("--creates", type=int, default=100, help="create: leases at most")
     parser.add_argument("--seconds", type=float, default=60.0, help="create: for each at most")
     parser.add_argument("--clients", type=int, default=4, help="create: besides one alone")
@@ -185,17 +186,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--climate-host", default="fake09", help="a real one for climate")
     parser.add_argument("--blazar-host", default="fake10", help="a real one for Blazar")
     return parser
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
-
-
-def _names(text: str) -> list[str]:
-    found = text.split(",")
-    if unknown := set(found) - set(CASES):
-        raise argparse.ArgumentTypeError(f"no such case: {', '.join(sorted(unknown))}")
-    return found
 
 
 if __name__ == "__main__":

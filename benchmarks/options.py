@@ -1,0 +1,21 @@
+"""Options that have several values, separated by commas."""
+
+import argparse
+from collections.abc import Callable, Collection
+
+
+def numbers(text: str) -> list[int]:
+    """Return whole numbers."""
+    return [int(part) for part in text.split(",")]
+
+
+def some_of(known: Collection[str]) -> Callable[[str], list[str]]:
+    """Return what reads names that are ``known``."""
+
+    def names(text: str) -> list[str]:
+        found = text.split(",")
+        if unknown := set(found) - set(known):
+            raise argparse.ArgumentTypeError(f"no such case: {', '.join(sorted(unknown))}")
+        return found
+
+    return names
