@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from heat.common import exception
@@ -16,7 +16,9 @@ from heat.engine import attributes, properties, resource
 from keystoneauth1 import exceptions as answers
 
 _OPEN = ("UNDONE", "IN_PROGRESS")
-_ASAP = "asap"
+_NOW, _ASAP = "now", "asap"
+# Seconds that an answer may take: a lease that is ended is waited for.
+_PATIENCE = 120
 _TIMES = "start", "end", "before_end"
 
 
@@ -115,7 +117,7 @@ class ClimateLease(resource.Resource):
         """Change the lease in place; tell whether to wait until that is done."""
         after = json_snippet.properties(self.properties_schema, self.context)
         change = {name: after[name] for name in ("name", *_TIMES) if prop_diff.get(name)}
-        if prop_diff.get("duration"):
+        if after["duration"] and not prop_diff.keys().isdisjoint({"start", "duration"}):
             start = change.get("start") or self._lease()["start"]
             change["end"] = _later(start, after["duration"])
         ids = self._remembered()
@@ -204,7 +206,9 @@ class ClimateLease(resource.Resource):
         url = f"{endpoint.rstrip('/').removesuffix('/v1')}/v2/leases{path}"
         session = self.context.keystone_session
         try:
-            answer = session.request(url, method, json=body, headers=dict(headers or {}))
+            answer = session.request(
+                url, method, json=body, headers=dict(headers or {}), timeout=_PATIENCE
+            )
         except answers.NotFound:
             raise
         except answers.HttpError as error:
@@ -244,7 +248,8 @@ def _composed(
 
 
 def _later(start: str, seconds: int) -> str:
-    return (datetime.fromisoformat(start) + timedelta(seconds=seconds)).isoformat()
+    begin = datetime.now(UTC) if start == _NOW else datetime.fromisoformat(start)
+    return (begin + timedelta(seconds=seconds)).isoformat(timespec="seconds")
 
 
 def _sentence(error: answers.HttpError) -> str:

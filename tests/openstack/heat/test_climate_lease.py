@@ -85,6 +85,10 @@ def test_it_changes_in_place(stack: MakeStack, lab: Project, climate: Service) -
     less = lease(instances(3), start=_in(2 * HOUR), duration=2 * HOUR, name="second")
     assert made.update(template(outputs(), lease=less))[0] == UPDATED
     assert made.outputs["reservation_ids"] == [kept]
+    # It starts some seconds later than before, and lasts as long.
+    found = climate.ok("GET", f"/v2/leases/{lease_id}")
+    start, end = (datetime.fromisoformat(found[name]) for name in ("start", "end"))
+    assert end - start == timedelta(hours=2)
 
 
 def test_a_change_for_which_there_is_no_room_leaves_the_lease_as_it_was(
