@@ -15,7 +15,7 @@ from oslo_config.cfg import ConfigOpts
 from climate import config, enforcement, wakeup
 from climate.api.app import make_app
 from climate.clock import Clock, SystemClock
-from climate.config import Misconfigured
+from climate.config import SERVICE_USER, Misconfigured
 from climate.db import schema
 from climate.db.engine import Database
 from climate.db.turns import Turns
@@ -26,6 +26,7 @@ from climate.manager.runtime import Runtime
 from climate.notifications import emit
 from climate.plugins.loader import load_plugins
 from climate.plugins.selection_loader import load_selection
+from climate.plugins.trusts import Trusts
 
 LOG = logging.getLogger(__name__)
 _DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
@@ -94,7 +95,14 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
         wakeup=wakeup.for_database(database),
         selection=load_selection(conf),
         enforcer=enforcement.for_config(conf),
+        trusts=_trusts(conf),
     )
+
+
+def _trusts(conf: ConfigOpts) -> Trusts | None:
+    """Return the way to act as users; None if it is not said who we are in the cloud."""
+    user = conf[SERVICE_USER]
+    return Trusts(conf) if user.auth_type or user.auth_section else None
 
 
 @contextmanager

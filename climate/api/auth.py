@@ -5,7 +5,7 @@ What Keystone says is in ``keystone.py``.
 
 import ipaddress
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from oslo_config.cfg import ConfigOpts
 from werkzeug import Request
@@ -24,6 +24,8 @@ class Caller:
     roles: tuple[str, ...]
     # Those of the service that passes the request on, if it says who it is.
     service_roles: tuple[str, ...] = ()
+    # Of the request, if it was checked; for as long as the request lasts.
+    token: str | None = field(default=None, repr=False)
 
     def credentials(self) -> dict[str, object]:
         """Return what oslo.policy compares rules with."""

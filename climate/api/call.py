@@ -14,6 +14,7 @@ from climate.api.policy import Policy
 from climate.core.errors import InvalidInput
 from climate.core.quoting import is_storable
 from climate.manager.dispatcher import Dispatcher
+from climate.manager.leases import Owner
 from climate.manager.runtime import Runtime
 
 # A body (None: none, text: a page), a status, and headers if there is something to say in them.
@@ -44,6 +45,17 @@ class Call:
     def runtime(self) -> Runtime:
         """Return what use cases need."""
         return self.api.runtime
+
+    @property
+    def owner(self) -> Owner:
+        """Return who asks, as use cases need to know."""
+        caller = self.caller
+        return Owner(
+            user_id=caller.user_id,
+            project_id=caller.project_id,
+            roles=caller.roles,
+            token=caller.token,
+        )
 
     def require(self, rule: str, project_id: str | None = None) -> None:
         """Raise Forbidden unless the caller may, to its own project's things by default."""

@@ -60,6 +60,7 @@ def by_token(request: Request) -> Caller:
         project_id,
         _names(headers.get("X-Roles")),
         _names(headers.get("X-Service-Roles")),
+        headers["X-Auth-Token"],
     )
 
 

@@ -126,7 +126,11 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A window of time, an owner, and what is reserved."""
+    """A window of time, an owner, and what is reserved.
+
+    By ``trust_id`` we act as its user in the cloud, where that is needed; ``trust_lost`` says why
+    that would fail at present. Nobody is shown the id.
+    """
 
     id: str
     name: str
@@ -140,6 +144,13 @@ class Lease:
     events: tuple[Event, ...]
     created_at: datetime
     updated_at: datetime | None
+    trust_id: str | None = field(default=None, repr=False)
+    trust_lost: str | None = None
+
+    @property
+    def ails(self) -> bool:
+        """Whether some of its resources fail, or what must be done as its user would."""
+        return self.degraded or self.trust_lost is not None
 
     def event(self, kind: str) -> Event | None:
         """Return the first event of ``kind``, or None."""

@@ -18,9 +18,10 @@ BEFORE_END = "before_end_lease"
 END = "end_lease"
 
 # Upkeep of our own: a lease that is still asked for is given up, the end of one is told to an
-# enforcement service.
+# enforcement service, a trust that no lease needs any more is revoked.
 RELEASE = "release_lease"
 TELL_END = "tell_end"
+REVOKE = "revoke_trust"
 
 # Events that act on the cloud; all others only tell.
 ACTIONS = (START, UPDATE, BEFORE_END, END)

@@ -29,7 +29,7 @@ def stamp(moment: datetime | None) -> str | None:
 
 
 def lease_body(lease: Lease) -> dict[str, Any]:
-    """Return a lease as v1 shows it; trusts are not needed for hosts, hence null."""
+    """Return a lease as v1 shows it; whether it has a trust is nobody's business, hence null."""
     return {
         "id": lease.id,
         "name": lease.name,
@@ -39,7 +39,7 @@ def lease_body(lease: Lease) -> dict[str, Any]:
         "end_date": date(lease.window.end),
         "trust_id": None,
         "status": lease.status.value,
-        "degraded": lease.degraded,
+        "degraded": lease.ails,
         "created_at": stamp(lease.created_at),
         "updated_at": stamp(lease.updated_at),
         "reservations": [reservation_body(reservation) for reservation in lease.reservations],

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lifecycle import EventStatus, LeaseStatus
-from climate.core.schedule import END, TELL_END, rank
+from climate.core.schedule import END, rank
 from climate.db.order import IN_PROGRESS, OPEN, UNDONE, blocked, has_failed
 from climate.db.tables import AllocationRow, EventRow, LeaseRow, ReservationRow
 
@@ -205,14 +205,14 @@ def rearm(session: Session, event_id: str, due_at: datetime, now: datetime) -> N
 
 
 def insert_farewell(
-    session: Session, event_id: str, payload: Mapping[str, Any], now: datetime
+    session: Session, event_id: str, kind: str, payload: Mapping[str, Any], now: datetime
 ) -> None:
-    """Store that an end is to be told, from now on; the event outlives its lease."""
+    """Store what is to be done about an end, from now on; the event outlives its lease."""
     session.execute(
         sa.insert(EventRow).values(
             id=event_id,
-            kind=TELL_END,
-            rank=rank(TELL_END),
+            kind=kind,
+            rank=rank(kind),
             due_at=now,
             run_at=now,
             status=UNDONE,
@@ -223,10 +223,10 @@ def insert_farewell(
     )
 
 
-def farewell(session: Session, event_id: str) -> tuple[dict[str, Any], datetime] | None:
-    """Return what is to be told and since when; None if it was."""
+def farewell(session: Session, event_id: str) -> tuple[str, dict[str, Any], datetime] | None:
+    """Return what is to be done, about what and since when; None if it was."""
     row = session.get(EventRow, event_id)
-    return None if row is None else (row.payload or {}, row.due_at)
+    return None if row is None else (row.kind, row.payload or {}, row.due_at)
 
 
 def _mine(event_id: str, owner: str, attempt: int) -> list[sa.ColumnElement[bool]]:

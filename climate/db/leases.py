@@ -138,6 +138,15 @@ def update(session: Session, lease: Lease) -> None:
     session.execute(sa.update(LeaseRow).where(LeaseRow.id == lease.id).values(**values))
 
 
+def set_trust(session: Session, lease_id: str, trust_id: str | None) -> None:
+    """Store by which trust the lease's user is acted for; that it had been lost is over."""
+    session.execute(
+        sa.update(LeaseRow)
+        .where(LeaseRow.id == lease_id)
+        .values(trust_id=trust_id, trust_lost=None)
+    )
+
+
 def set_status(session: Session, lease_id: str, status: LeaseStatus, now: datetime) -> None:
     """Store where the lease stands."""
     session.execute(
@@ -177,6 +186,8 @@ def _lease_values(lease: Lease) -> dict[str, Any]:
         ],
         "created_at": lease.created_at,
         "updated_at": lease.updated_at,
+        "trust_id": lease.trust_id,
+        "trust_lost": lease.trust_lost,
     }
 
 
@@ -202,6 +213,8 @@ def complete(session: Session, rows: Sequence[LeaseRow]) -> list[Lease]:
             events=tuple(_event(row.id, e) for e in events.get(row.id, ())),
             created_at=row.created_at,
             updated_at=row.updated_at,
+            trust_id=row.trust_id,
+            trust_lost=row.trust_lost,
         )
         for row in rows
     ]

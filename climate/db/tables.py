@@ -53,6 +53,8 @@ class LeaseRow(Base):
     notices: Mapped[list[Any]]
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime | None]
+    trust_id: Mapped[str | None] = mapped_column(sa.String(64))
+    trust_lost: Mapped[str | None] = mapped_column(sa.Text)
 
 
 class ReservationRow(Base):
@@ -148,9 +150,8 @@ class InventoryRow(Base):
 class AllocationRow(Base):
     """A resource, or ``amount`` of one of its classes, taken for ``[start_at, busy_until)``.
 
-    Cleaning time is included. Without a class the resource is taken as a whole; ``whole_id`` is
-    its id then, and else NULL. The row of a deleted lease stays, without a reservation, until its
-    cleaning time is over.
+    Cleaning time is included. Without a class the resource is taken whole; ``whole_id`` is its id
+    then, else NULL. A deleted lease's row stays, with no reservation, until cleaning time is over.
     """
 
     __tablename__ = "allocations"
@@ -188,9 +189,8 @@ class AllocationRow(Base):
 class EventRow(Base):
     """Something due in a lease's life; this table is the managers' queue.
 
-    ``due_at`` is the promise, ``run_at`` when it may next be tried; ``owner``, ``attempt`` and
-    ``claimed_until`` fence whoever is at it. One without a lease outlives it, and has in its
-    ``payload`` all that it needs.
+    ``due_at`` is the promise, ``run_at`` when it may next be tried; ``owner``, ``attempt``,
+    ``claimed_until`` fence whoever is at it. What outlives its lease has all in its ``payload``.
     """
 
     __tablename__ = "events"

@@ -6,11 +6,13 @@ were taken back, and is DELETED then.
 """
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from marshmallow import ValidationError
 from sqlalchemy.orm import Session
 
 from climate.core.change import check_resource_type
@@ -20,7 +22,7 @@ from climate.core.lifecycle import ReservationStatus
 from climate.core.requirement import Requirement
 from climate.db import leases
 from climate.manager.leases import has_begun
-from climate.manager.requests import ReservationRequest, new_reservation
+from climate.manager.requests import ReservationRequest, arranging, new_reservation
 from climate.manager.runtime import Runtime
 
 # As many as a lease may have when it is made.
@@ -55,6 +57,19 @@ def changed(
     return tuple(present.values())
 
 
+def wished(
+    runtime: Runtime, lease: Lease, changes: Sequence[ReservationChange]
+) -> Iterator[ReservationRequest]:
+    """Yield what the changes of reservations ask for, as far as they are sound."""
+    present = {one.id: one for one in lease.reservations if one.stays}
+    for change in changes:
+        if before := present.get(change.id):
+            with suppress(ValidationError):
+                asked = {**before.params, **change.params}
+                params = runtime.plugin(before.resource_type).schema().load(asked)
+                yield ReservationRequest(resource_type=before.resource_type, params=params)
+
+
 def _check_fixed(
     id_: str, fixed: Collection[str], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> None:
@@ -78,7 +93,14 @@ def _check_size(id_: str, before: Requirement, after: Requirement) -> None:
 def added(
     runtime: Runtime, lease: Lease, requests: Sequence[ReservationRequest], now: datetime
 ) -> tuple[Reservation, ...]:
-    """Return the reservations that are new; raises InvalidInput for too many."""
+    """Return the reservations that are new.
+
+    Raises InvalidInput for too many, Conflict for what must be arranged before a lease is.
+    """
+    if wrong := sorted({r.resource_type for r in requests if arranging(runtime, [r])}):
+        raise Conflict(
+            f"{', '.join(wrong)} cannot be added to a lease that is there: ask for another lease"
+        )
     if len(lease.reservations) + len(requests) > MOST:
         raise InvalidInput(f"A lease has at most {MOST} reservations, those that are over included")
     return tuple(
@@ -99,15 +121,25 @@ def check_removed(lease: Lease, ids: Collection[str]) -> None:
             raise InvalidInput(f"Lease {lease.id} has no reservation {id_}")
 
 
-def remove(session: Session, lease: Lease, ids: Collection[str], now: datetime) -> bool:
-    """Remove reservations; tell whether something is to be taken back for that."""
+def remove(
+    runtime: Runtime, session: Session, lease: Lease, ids: Collection[str], now: datetime
+) -> bool:
+    """Remove reservations; tell whether something is to be taken back for that.
+
+    Raises Conflict for one that has something in the cloud before its start.
+    """
+    leaving = [one for one in lease.reservations if one.id in ids]
     if not has_begun(lease):
+        if arranging(runtime, leaving):
+            raise Conflict(
+                f"Something was made in the cloud for {', '.join(one.id for one in leaving)}"
+                " already: it can be removed once the lease runs, or with the lease"
+            )
         leases.delete_reservations(session, ids)
         return False
-    for reservation in lease.reservations:
-        if reservation.id in ids:
-            details = {**reservation.details, LEAVING: True}
-            leases.set_reservation(session, reservation.id, now, details=details)
+    for reservation in leaving:
+        details = {**reservation.details, LEAVING: True}
+        leases.set_reservation(session, reservation.id, now, details=details)
     return bool(ids)
 
 

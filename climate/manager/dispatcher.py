@@ -155,7 +155,7 @@ class Dispatcher:
 
     def _do(self, claim: Claim) -> None:
         if claim.lease_id is None:
-            farewells.tell(self._runtime, claim)
+            farewells.run(self._runtime, claim)
         else:
             run(self._runtime, claim)
 

@@ -56,6 +56,14 @@ def run(runtime: Runtime, claim: Claim) -> None:
     work = runtime.database.write(lambda session: _begin(runtime, session, claim))
     if work is None:
         return
+    if work.event.kind == RELEASE:
+        holds.expire(runtime, claim, work.lease)
+    else:
+        _perform(runtime, claim, work)
+
+
+def _perform(runtime: Runtime, claim: Claim, work: Work) -> None:
+    """Act on each reservation, and store the outcome."""
     details: dict[str, Mapping[str, Any]] = {}
     failed: dict[str, str] = {}
     waiting: dict[str, str] = {}
@@ -86,14 +94,12 @@ def _log(work: Work, error: Exception, *, known: bool) -> None:
 
 def _begin(runtime: Runtime, session: Session, claim: Claim) -> Work | None:
     """Look at the lease again; return the work to do, None if there is none (any more)."""
-    now = runtime.clock.now()
-    lease = lease_of(session, claim)
+    now, lease = runtime.clock.now(), lease_of(session, claim)
     if lease is None:
         return None
     event = next(event for event in lease.events if event.id == claim.event_id)
     if event.kind == RELEASE:
-        holds.expire(runtime, session, claim, lease, now)
-        return None
+        return holds.begin_release(session, lease, event)
     if event.kind not in ACTIONS:
         _tell(session, claim, lease, event, now)
         return None
@@ -179,8 +185,7 @@ def _succeed(
     details: Mapping[str, Mapping[str, Any]],
 ) -> None:
     """Store that the action is done; what the lease became meanwhile (DELETING) stays."""
-    now = runtime.clock.now()
-    lease = lease_of(session, claim)
+    now, lease = runtime.clock.now(), lease_of(session, claim)
     if lease is None or not close(session, claim, now, EventStatus.DONE):
         return
     for reservation in lease.reservations:

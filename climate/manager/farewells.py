@@ -1,13 +1,16 @@
-"""Telling an enforcement service that leases are over, at best: no end ever waits for it.
+"""What is left to do when leases are over: their trusts are revoked, and it is told.
 
-What is to be told is an event without a lease, written with the end itself, so that it is told
-though the lease was deleted. A manager runs it as any other; a service that is away is tried
-again for a day, after growing pauses.
+It is told to an enforcement service, at best: no end ever waits for it. What is to be done is an
+event without a lease, written with the end itself, so that it is done though the lease was deleted.
+A manager runs it as any other; a service that is away is told again for a day, after growing
+pauses.
 """
 
 import logging
 import uuid
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -15,8 +18,10 @@ from climate.core.enforcement import lease_body
 from climate.core.errors import EnforcementUnavailable
 from climate.core.lease import Lease
 from climate.core.lifecycle import EventStatus
+from climate.core.schedule import REVOKE, TELL_END
 from climate.db import events
 from climate.enforcement import Busy
+from climate.manager import trusts
 from climate.manager.announcements import resources_of
 from climate.manager.claims import Claim, close, give_way
 from climate.manager.failures import pause_before
@@ -29,20 +34,29 @@ _WHEN_BUSY = timedelta(seconds=5)
 
 
 def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
-    """Write down that the end of a lease is to be told, if anyone wants to know."""
+    """Write down what is to be done when a lease, locked, is over: revoke its trust, and tell."""
+    trusts.leave(session, lease, now)
     if runtime.enforcer is None or not runtime.enforcer.hears_of_ends:
         return
     held = resources_of(session, [reservation.id for reservation in lease.reservations])
-    events.insert_farewell(session, str(uuid.uuid4()), lease_body(lease, held), now)
+    events.insert_farewell(session, str(uuid.uuid4()), TELL_END, lease_body(lease, held), now)
 
 
-def tell(runtime: Runtime, claim: Claim) -> None:
-    """Tell what a claimed event is about, or see to it that it is tried again."""
+def run(runtime: Runtime, claim: Claim) -> None:
+    """Do what a claimed event without a lease is about."""
     with runtime.database.read() as session:
         found = events.farewell(session, claim.event_id)
     if found is None:
         return
-    body, since = found
+    kind, payload, since = found
+    if kind == REVOKE:
+        trusts.revoke(runtime, claim, payload)
+    else:
+        _tell(runtime, claim, payload, since)
+
+
+def _tell(runtime: Runtime, claim: Claim, body: Mapping[str, Any], since: datetime) -> None:
+    """Tell about an end, or see to it that it is tried again."""
     try:
         if runtime.enforcer is not None and runtime.enforcer.hears_of_ends:
             runtime.enforcer.on_end(body)

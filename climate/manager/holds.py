@@ -1,20 +1,24 @@
-"""Leases that are held while an enforcement service is asked about them.
+"""Leases that are held while somebody is asked about them, or something is made for them.
 
 A lease is admitted and stored as CREATING, so that its capacity cannot be lost; it is shown to
-nobody, started by nobody, and its only event is that it is due to be released. That commits. Then
-the service is asked, with no transaction open, and a second transaction confirms the lease with
-the events it is to have, or releases it. Should whoever asks die in between, a manager releases
-the lease when its event is due.
+nobody, started by nobody, and its only event is that it is due to be released. That commits. Then,
+with no transaction open, an enforcement service is asked, a trust is made, and plugins arrange what
+takes the asker's own token; and another transaction confirms the lease with the events it is to
+have, or releases it. Should whoever asks die in between, a manager releases the lease when its
+event is due. What was arranged is abandoned by managers alone, so that it is done at last.
 """
 
+import logging
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
 from climate.core import wire
 from climate.core.enforcement import lease_body
 from climate.core.errors import (
+    BackendUnavailable,
+    ClimateError,
     EnforcementDenied,
     EnforcementUnavailable,
     NotFound,
@@ -22,12 +26,18 @@ from climate.core.errors import (
 from climate.core.lease import Event, Lease
 from climate.core.lifecycle import EventStatus, LeaseStatus
 from climate.core.once import Once
-from climate.db import events, idempotency, leases, outbox
+from climate.db import allocations, events, idempotency, leases, outbox
 from climate.enforcement import Enforcer
+from climate.manager import trusts
 from climate.manager.announcements import resources_of
-from climate.manager.claims import Claim, close
+from climate.manager.claims import Claim, Work, close, lease_of
+from climate.manager.failures import pause_before
 from climate.manager.farewells import note_end
+from climate.manager.requests import arranging
 from climate.manager.runtime import Runtime
+from climate.plugins.base import Asker
+
+LOG = logging.getLogger(__name__)
 
 
 def held(lease: Lease, release: Event) -> Lease:
@@ -42,13 +52,39 @@ def shown(lease: Lease) -> Lease:
     return lease
 
 
-def settle(runtime: Runtime, enforcer: Enforcer, lease: Lease, once: Once | None = None) -> None:
-    """Ask about a lease that is held, and make it what it is to be, or release it.
+def is_needed(runtime: Runtime, lease: Lease) -> bool:
+    """Tell whether a new lease must be held until somebody was asked, or something was made."""
+    asks = runtime.enforcer is not None and runtime.enforcer.checks_create
+    return asks or _makes(runtime, lease)
+
+
+def _makes(runtime: Runtime, lease: Lease) -> bool:
+    return trusts.needed(runtime, lease.reservations) or arranging(runtime, lease.reservations)
+
+
+def settle(runtime: Runtime, lease: Lease, asker: Asker, once: Once | None = None) -> Lease:
+    """Make a lease that is held what it is to be, and return it so; or have it released.
 
     ``once`` is the request, whose key was claimed with the lease. Raises EnforcementDenied,
-    EnforcementUnavailable.
+    EnforcementUnavailable, and what trusts and plugins raise.
     """
     now = runtime.clock.now()
+    if runtime.enforcer is not None and runtime.enforcer.checks_create:
+        _ask(runtime, runtime.enforcer, lease)
+    try:
+        made = _made(runtime, lease, asker) if _makes(runtime, lease) else lease
+    except Exception:
+        runtime.database.write(lambda session: _give_up(runtime, session, lease.id))
+        runtime.wakeup.hint()
+        raise
+    if not runtime.database.write(lambda session: _confirm(session, made, now, once)):
+        _abandon(runtime, made)  # whoever released it may not have seen it all
+        raise _late(runtime)
+    return made
+
+
+def _ask(runtime: Runtime, enforcer: Enforcer, lease: Lease) -> None:
+    """Ask about a lease; one that is not granted is released."""
     with runtime.database.read() as session:
         taken = resources_of(session, [reservation.id for reservation in lease.reservations])
     try:
@@ -59,22 +95,77 @@ def settle(runtime: Runtime, enforcer: Enforcer, lease: Lease, once: Once | None
     except EnforcementUnavailable:
         runtime.database.write(lambda session: _take_back(runtime, session, lease.id))
         raise
-    runtime.database.write(lambda session: _confirm(session, lease, now, once))
 
 
-def _confirm(session: Session, lease: Lease, now: datetime, once: Once | None) -> None:
-    """Store the lease as it was asked for."""
-    present = _held(session, lease.id)
-    if present is None:
-        raise EnforcementUnavailable(
+def _made(runtime: Runtime, lease: Lease, asker: Asker) -> Lease:
+    """Make what the lease needs in the cloud, and return it with that."""
+    if trusts.needed(runtime, lease.reservations):
+        lease = replace(lease, trust_id=trusts.make(runtime, asker))
+        if not runtime.database.write(lambda session: _keep_trust(runtime, session, lease)):
+            raise _late(runtime)
+    reservations = tuple(
+        replace(one, details={**one.details, **told})
+        for one in lease.reservations
+        for told in [runtime.plugin(one.resource_type).arrange(lease, one, asker)]
+    )
+    return replace(lease, reservations=reservations)
+
+
+def _keep_trust(runtime: Runtime, session: Session, lease: Lease) -> bool:
+    """Write the trust of a lease down at once, so that whoever releases it knows of it."""
+    assert lease.trust_id is not None  # noqa: S101 - it was just made
+    if _held(session, lease.id) is None:
+        trusts.drop(session, lease.trust_id, runtime.clock.now())
+        return False
+    leases.set_trust(session, lease.id, lease.trust_id)
+    return True
+
+
+def _late(runtime: Runtime) -> ClimateError:
+    if runtime.enforcer is not None and runtime.enforcer.checks_create:
+        return EnforcementUnavailable(
             "To ask the enforcement service took so long that the lease was released: try again"
         )
+    return BackendUnavailable(
+        "To make what the lease needs took so long that it was released: try again"
+    )
+
+
+def _confirm(session: Session, lease: Lease, now: datetime, once: Once | None) -> bool:
+    """Store the lease as it was asked for, unless somebody is about to release it, or did."""
+    present = _held(session, lease.id)
+    if present is None or any(event.attempt for event in present.events):
+        return False
     events.remove(session, [event.id for event in present.events])
     leases.update(session, lease)
+    for before, after in zip(present.reservations, lease.reservations, strict=True):
+        if after.details != before.details:
+            leases.set_reservation(session, after.id, now, details=dict(after.details))
     leases.insert_events(session, lease.events)
     outbox.write(session, "lease.create", wire.payload(lease), now)
     if once is not None:
         idempotency.remember(session, once, lease)
+    return True
+
+
+def _give_up(runtime: Runtime, session: Session, lease_id: str) -> None:
+    """Release a lease of which something could not be made; a manager undoes what was."""
+    lease = _held(session, lease_id)
+    if lease is None:
+        return
+    if not arranging(runtime, lease.reservations):
+        _take_back(runtime, session, lease_id)
+        return
+    now = runtime.clock.now()
+    _let_go(session, lease)
+    for event in lease.events:
+        if event.status is EventStatus.UNDONE:
+            events.rearm(session, event.id, now, now)
+
+
+def _let_go(session: Session, lease: Lease) -> None:
+    """Let others have at once what is held for nobody any more."""
+    allocations.release(session, [reservation.id for reservation in lease.reservations])
 
 
 def _release(session: Session, lease_id: str) -> None:
@@ -99,7 +190,32 @@ def _held(session: Session, lease_id: str) -> Lease | None:
     return lease if lease.status is LeaseStatus.CREATING else None
 
 
-def expire(runtime: Runtime, session: Session, claim: Claim, lease: Lease, now: datetime) -> None:
-    """Release a lease whose asker did not come back in time; the claim is ours."""
-    if close(session, claim, now, EventStatus.DONE) and lease.status is LeaseStatus.CREATING:
+def begin_release(session: Session, lease: Lease, event: Event) -> Work:
+    """Return the work of releasing a lease, locked; others may have what it had at once."""
+    _let_go(session, lease)
+    return Work(event, lease, {})
+
+
+def expire(runtime: Runtime, claim: Claim, lease: Lease) -> None:
+    """Release a lease that is not to be; no transaction is open, the claim is ours."""
+    now = runtime.clock.now()
+    try:
+        _abandon(runtime, lease)
+    except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again
+        LOG.warning("what was made for lease %s is not undone yet: %s", lease.id, error)
+        pause = pause_before(claim.attempt, runtime.settings.max_retries, runtime.rng)
+        again = {"last_error": str(error), "run_at": now + timedelta(seconds=pause)}
+        runtime.database.write(lambda one: close(one, claim, now, EventStatus.UNDONE, **again))
+    else:
+        runtime.database.write(lambda session: _expire(runtime, session, claim))
+
+
+def _abandon(runtime: Runtime, lease: Lease) -> None:
+    for reservation in lease.reservations:
+        runtime.plugin(reservation.resource_type).abandon(lease, reservation)
+
+
+def _expire(runtime: Runtime, session: Session, claim: Claim) -> None:
+    lease = lease_of(session, claim)
+    if lease is not None and close(session, claim, runtime.clock.now(), EventStatus.DONE):
         _take_back(runtime, session, lease.id)

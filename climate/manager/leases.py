@@ -39,6 +39,7 @@ from climate.manager.farewells import note_end
 from climate.manager.refusal import explained
 from climate.manager.requests import (
     ReservationRequest,
+    arranging,
     check_properties,
     new_reservation,
     requirements_of,
@@ -46,6 +47,7 @@ from climate.manager.requests import (
 )
 from climate.manager.runtime import Runtime
 from climate.manager.search import Wanted
+from climate.plugins.base import Asker
 
 # Raises a refusal if the lease, locked by then, is not what the caller takes it for.
 Precondition = Callable[[Lease], None]
@@ -58,6 +60,12 @@ class Owner:
     user_id: str
     project_id: str
     roles: tuple[str, ...] = ()
+    token: str | None = field(default=None, repr=False)
+
+    @property
+    def asker(self) -> Asker:
+        """Return the same, as plugins know it."""
+        return Asker(self.project_id, self.user_id, self.token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,24 +89,23 @@ def create(
     """Admit a lease and return it; ``once`` however often it is asked for.
 
     Raises InvalidDate, InvalidQuery, UnsupportedResourceType, NotEnoughResources, LimitExceeded,
-    Contention, EnforcementDenied, EnforcementUnavailable, AlreadyAnswered, IdempotencyKeyReused,
-    RequestUnderWay.
+    Contention, AlreadyAnswered, IdempotencyKeyReused, RequestUnderWay; as ``holds.settle`` does.
     """
     now = runtime.clock.now()
     lease = _draft(runtime, owner, request, now)
-    enforcer = runtime.enforcer if runtime.enforcer and runtime.enforcer.checks_create else None
+    is_held = holds.is_needed(runtime, lease)
     release = new_event(lease.id, Planned(RELEASE, now + runtime.settings.hold_timeout), now)
-    stored = holds.held(lease, release) if enforcer else lease
+    stored = holds.held(lease, release) if is_held else lease
 
     def work(session: Session) -> None:
         if once is not None:
-            idempotency.claim(session, once, now, lease.id if enforcer else None)
+            idempotency.claim(session, once, now, lease.id if is_held else None)
         limit = limits.guard(session, runtime.settings.limits, lease, owner.roles)
         limit.check_dates(None, lease.window, now)
-        told = () if enforcer else (outbox.rows("lease.create", wire.payload(lease), now),)
+        told = () if is_held else (outbox.rows("lease.create", wire.payload(lease), now),)
         _book(runtime, session, stored, now, *told)
         limit.check_new(session, lease, now)
-        if once is not None and enforcer is None:
+        if once is not None and not is_held:
             idempotency.remember(session, once, lease)
 
     try:
@@ -108,8 +115,8 @@ def create(
             limit = limits.guard(session, runtime.settings.limits, lease, owner.roles, lock=False)
             leeway = limits.Leeway(limit=limit)
             raise explained(runtime, session, shortage, lease, leeway) from None
-    if enforcer is not None:
-        holds.settle(runtime, enforcer, lease, once)
+    if is_held:
+        lease = holds.settle(runtime, lease, owner.asker, once)
     runtime.wakeup.hint()
     return lease
 
@@ -159,7 +166,7 @@ def delete(
         lease = holds.shown(leases.get(session, lease_id, lock=True))
         if precondition is not None:
             precondition(lease)
-        if not has_begun(lease):
+        if not has_begun(lease) and not arranging(runtime, lease.reservations):
             note_end(runtime, session, lease, now)
         elif lease.status is not LeaseStatus.TERMINATED:
             _end_now(session, lease, now)

@@ -1,6 +1,6 @@
 """What is asked for, as admission needs it: requirements, checked, and the span they are for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from climate.core.settings import Settings
 from climate.core.window import Window
 from climate.db import resources
 from climate.manager.runtime import Runtime
+from climate.plugins.base import Asker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +40,13 @@ class Asked(Protocol):
 
 
 def looked_up(
-    runtime: Runtime, resource_type: str, params: Mapping[str, Any], project_id: str
+    runtime: Runtime, resource_type: str, params: Mapping[str, Any], asker: Asker
 ) -> ReservationRequest:
     """Return a request with what the cloud says about what it names. No transaction is open.
 
     Raises UnsupportedResourceType, InvalidInput, BackendUnavailable.
     """
-    found = runtime.plugin(resource_type).look_up(params, project_id)
+    found = runtime.plugin(resource_type).look_up(params, asker)
     return ReservationRequest(resource_type=resource_type, params=found)
 
 
@@ -68,6 +69,11 @@ def new_reservation(
 def requirements_of(runtime: Runtime, asked: Asked) -> tuple[Requirement, ...]:
     """Return what admission must find, one part or several; raises UnsupportedResourceType."""
     return runtime.plugin(asked.resource_type).requirement(asked.params).parts
+
+
+def arranging(runtime: Runtime, asked: Iterable[Asked]) -> bool:
+    """Tell whether any of these reservations has something in the cloud before its start."""
+    return any(runtime.plugin(one.resource_type).arranges for one in asked)
 
 
 def check_properties(

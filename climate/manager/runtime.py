@@ -11,6 +11,7 @@ from climate.core.settings import Settings
 from climate.db.engine import Database
 from climate.enforcement import Enforcer
 from climate.plugins.base import ResourcePlugin
+from climate.plugins.trusts import Trusts
 from climate.wakeup import Wakeup
 
 
@@ -18,7 +19,8 @@ from climate.wakeup import Wakeup
 class Runtime:
     """The collaborators of the use cases; ``rng`` only spreads parallel requests and retries.
 
-    Without an ``enforcer`` nobody outside is asked about leases. ``defined`` are the names of extra
+    Without an ``enforcer`` nobody outside is asked about leases, without ``trusts`` nobody's user
+    can be acted for. ``defined`` are the names of extra
     properties by resource type, as far as they were seen: what is defined stays so.
     """
 
@@ -29,6 +31,7 @@ class Runtime:
     wakeup: Wakeup
     selection: Selection = field(default_factory=Selection)
     enforcer: Enforcer | None = None
+    trusts: Trusts | None = None
     rng: random.Random = field(default_factory=random.Random)
     defined: dict[str, frozenset[str]] = field(default_factory=dict)
 

@@ -23,6 +23,7 @@ from climate.core.change import (
     moved,
 )
 from climate.core.enforcement import lease_body
+from climate.core.errors import LeaseBusy
 from climate.core.lease import Event, Lease
 from climate.core.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus
 from climate.core.schedule import (
@@ -37,11 +38,11 @@ from climate.core.schedule import (
 from climate.db import events, leases, outbox
 from climate.db.engine import LostRace
 from climate.enforcement import Enforcer
-from climate.manager import composition, limits
+from climate.manager import composition, limits, trusts
 from climate.manager.admission import Shortage
 from climate.manager.announcements import resources_of
 from climate.manager.composition import ReservationChange
-from climate.manager.leases import Precondition, new_event
+from climate.manager.leases import Owner, Precondition, new_event
 from climate.manager.limits import Guard
 from climate.manager.reallocation import reallocate
 from climate.manager.refusal import explained
@@ -88,34 +89,59 @@ class _Different(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """A change of a lease, and who asks for it on what condition."""
+    """A change of a lease, who asks for it on what condition, and the trust made for it."""
 
     lease_id: str
     change: LeaseChange
     roles: Collection[str]
     precondition: Precondition | None
+    trust_id: str | None
 
 
 def update(
     runtime: Runtime,
     lease_id: str,
     change: LeaseChange,
-    roles: Collection[str] = (),
+    owner: Owner | None = None,
     precondition: Precondition | None = None,
 ) -> Lease:
-    """Change a lease and return it as it is then; ``roles`` are those of whoever asks.
+    """Change a lease and return it as it is then; ``owner`` is whoever asks.
 
     Raises NotFound, LeaseBusy, InvalidInput, Conflict, NotEnoughResources, LimitExceeded,
-    Contention, EnforcementDenied, EnforcementUnavailable, and what ``precondition`` raises.
+    Contention, EnforcementDenied, EnforcementUnavailable, and what ``precondition`` and
+    ``trusts.make_for`` raise.
     """
-    wish = _Wish(lease_id, change, roles, precondition)
-    if runtime.enforcer and runtime.enforcer.checks_update and not change.only_name:
-        lease = _agreed(runtime, runtime.enforcer, wish)
-    else:
-        now = runtime.clock.now()
-        lease = runtime.database.write(lambda session: _change(runtime, session, wish, now))
-    runtime.wakeup.hint()
-    return lease
+    trust_id = _trust_for(runtime, lease_id, change, owner) if owner else None
+    wish = _Wish(lease_id, change, owner.roles if owner else (), precondition, trust_id)
+    try:
+        return _made(runtime, wish)
+    except Exception:
+        if trust_id is not None:
+            now = runtime.clock.now()
+            runtime.database.write(lambda session: trusts.drop(session, trust_id, now))
+        raise
+    finally:
+        runtime.wakeup.hint()
+
+
+def _trust_for(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owner) -> str | None:
+    """Return a new trust if the lease needs its first, or another for one that is lost."""
+    with runtime.database.read() as session:
+        lease = leases.get(session, lease_id)
+    if lease.trust_id is None:
+        wished = composition.wished(runtime, lease, change.reservations)
+        if trusts.needed(runtime, (*wished, *change.added)):
+            return trusts.make_for(runtime, owner.asker, lease)
+    elif lease.trust_lost is not None and trusts.is_owner(owner.asker, lease):
+        return trusts.make(runtime, owner.asker)
+    return None
+
+
+def _made(runtime: Runtime, wish: _Wish) -> Lease:
+    if runtime.enforcer and runtime.enforcer.checks_update and not wish.change.only_name:
+        return _agreed(runtime, runtime.enforcer, wish)
+    now = runtime.clock.now()
+    return runtime.database.write(lambda session: _change(runtime, session, wish, now))
 
 
 def _change(runtime: Runtime, session: Session, wish: _Wish, now: datetime) -> Lease:
@@ -124,7 +150,9 @@ def _change(runtime: Runtime, session: Session, wish: _Wish, now: datetime) -> L
     if wish.precondition is not None:
         wish.precondition(lease)
     check_changeable(lease, only_name=change.only_name, wants_more=change.composes)
-    if change == LeaseChange():
+    if wish.trust_id is not None:
+        lease = trusts.give(session, lease, wish.trust_id, now)
+    elif change == LeaseChange():
         return lease
     renamed = replace(lease, name=change.name or lease.name, updated_at=now)
     if change.only_name:
@@ -133,6 +161,8 @@ def _change(runtime: Runtime, session: Session, wish: _Wish, now: datetime) -> L
         limit = limits.guard(session, runtime.settings.limits, lease, wish.roles)
         _apply(runtime, session, renamed, change, now, limit)
     after = leases.get(session, lease.id)
+    if after.trust_id is None and trusts.needed(runtime, after.reservations):
+        raise LeaseBusy(f"Lease {lease.id} was changed by others meanwhile: try again")
     outbox.write(session, "lease.update", wire.payload(after), now)
     return after
 
@@ -194,7 +224,7 @@ def _apply(
     reservations = composition.changed(runtime, lease, change.reservations)
     reservations += composition.added(runtime, lease, change.added, now)
     composition.check_removed(lease, change.removed)
-    leaving = composition.remove(session, lease, change.removed, now)
+    leaving = composition.remove(runtime, session, lease, change.removed, now)
     reservations = tuple(one for one in reservations if one.id not in change.removed)
     composition.store(session, lease, reservations, now)
     try:

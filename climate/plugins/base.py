@@ -22,6 +22,18 @@ from climate.core.requirement import Requirement
 Turn = Callable[[str], AbstractContextManager[object]]
 
 
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks: a user in a project, and the token of the request where tokens are checked.
+
+    The token is for the time of the request alone: it is neither kept nor logged.
+    """
+
+    project_id: str
+    user_id: str
+    token: str | None = field(default=None, repr=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """A resource as the cloud knows it, before (or whether or not) it is registered here.
@@ -116,14 +128,35 @@ class ResourcePlugin(abc.ABC):
     fixed: ClassVar[frozenset[str]] = frozenset()
     #: Properties that resources of the type may have from the cloud.
     native_properties: frozenset[str]
+    #: Whether something must be made in the cloud when a reservation is asked for: ``arrange``.
+    arranges: ClassVar[bool] = False
 
-    def look_up(self, params: Mapping[str, Any], _project_id: str) -> Mapping[str, Any]:
+    def look_up(self, params: Mapping[str, Any], _asker: Asker) -> Mapping[str, Any]:
         """Return ``params`` with what the cloud says about what they name, if anything.
 
-        Called when they are asked for, before the transaction. Raises InvalidInput if the project
-        cannot have what they name.
+        Called when they are asked for, before the transaction; only reads. Raises InvalidInput if
+        the project cannot have what they name.
         """
         return params
+
+    def acts_as_user(self, _params: Mapping[str, Any]) -> bool:
+        """Tell whether ``start``, ``before_end`` or ``end`` act as the lease's user. Pure.
+
+        Then the lease has a ``trust_id``. Not where the cloud is made up.
+        """
+        return False
+
+    def arrange(self, _lease: Lease, _reservation: Reservation, _asker: Asker) -> Mapping[str, Any]:
+        """Make what can only be made with the asker's own token; return details to be kept.
+
+        Called once the lease is admitted and held, before anybody sees it. Idempotent.
+        """
+        return {}
+
+    def abandon(  # noqa: B027 - optional: most types arrange nothing
+        self, lease: Lease, reservation: Reservation
+    ) -> None:
+        """Undo ``arrange``, done or not, for a lease that is not to be. Idempotent."""
 
     def foretold(self, _reservation_id: str) -> Mapping[str, Any]:
         """Return what users may know before the start of what ``start`` will return. Pure."""

@@ -14,7 +14,7 @@ from marshmallow import fields, post_load, validate
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.extra_specs import read
 from climate.core.requirement import Requirement
-from climate.plugins.base import RequestSchema
+from climate.plugins.base import Asker, RequestSchema
 from climate.plugins.host import HostPlugin, WholeNumber
 from climate.plugins.instance import MAX_INSTANCES, Affinity, InstancePlugin
 from climate.plugins.slots import Flavor, Size
@@ -58,9 +58,9 @@ class FlavorPlugin(InstancePlugin):
         {"flavor_id", "vcpus", "memory_mb", "disk_gb", "resource_properties"}
     )
 
-    def look_up(self, params: Mapping[str, Any], project_id: str) -> Mapping[str, Any]:
+    def look_up(self, params: Mapping[str, Any], asker: Asker) -> Mapping[str, Any]:
         """Return ``params`` with the flavor as it is now; raises InvalidInput."""
-        flavor = self.cloud.find_flavor(params["flavor_id"], project_id)
+        flavor = self.cloud.find_flavor(params["flavor_id"], asker.project_id)
         if flavor is None:
             raise InvalidInput(f"Flavor {params['flavor_id']} could not be found")
         amounts = _size(flavor).amounts

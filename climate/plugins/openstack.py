@@ -23,6 +23,18 @@ from climate.core.errors import BackendUnavailable
 
 # The oldest in which migrations have UUIDs; from 2.88 on hypervisors lack most properties.
 _NOVA = "2.59"
+# What tokens may be for, besides a trust.
+_SCOPES = frozenset(
+    {
+        "system_scope",
+        "domain_id",
+        "domain_name",
+        "project_id",
+        "project_name",
+        "project_domain_id",
+        "project_domain_name",
+    }
+)
 # keystoneauth's own connect_retries would also repeat a POST whose answer timed out.
 _RETRY = Retry(
     total=None,
@@ -37,15 +49,17 @@ _RETRY = Retry(
 )
 
 
-def make_session(conf: ConfigOpts) -> Session:
+def make_session(conf: ConfigOpts, trust_id: str | None = None) -> Session:
     """Return the session of the user in ``[service_user]``; raises Misconfigured.
 
-    It asks for no token before the first request. Threads may share it.
+    By a trust it is that of the user who trusts it. It asks for no token before the first request.
+    Threads may share it.
     """
     try:
         # Only now is it known whether auth_section leads to another section.
         loading.register_auth_conf_options(conf, SERVICE_USER)
-        auth = loading.load_auth_from_conf_options(conf, SERVICE_USER)
+        scope = _trusted(conf, trust_id) if trust_id else {}
+        auth = loading.load_auth_from_conf_options(conf, SERVICE_USER, **scope)
         if auth is None:
             raise Misconfigured(f"[{SERVICE_USER}] auth_type is not set: who are we in the cloud?")
         session = loading.load_session_from_conf_options(
@@ -57,6 +71,17 @@ def make_session(conf: ConfigOpts) -> Session:
         if isinstance(transport, HTTPAdapter):
             transport.max_retries = _RETRY
     return session
+
+
+def _trusted(conf: ConfigOpts, trust_id: str) -> dict[str, str | None]:
+    """Return options that make a trust the only scope; raises Misconfigured."""
+    section = conf[conf[SERVICE_USER].auth_section or SERVICE_USER]
+    known = {option.dest for option in loading.get_plugin_loader(section.auth_type).get_options()}
+    if "trust_id" not in known:
+        raise Misconfigured(
+            f"[{SERVICE_USER}] auth_type {section.auth_type} is of no use in trusts"
+        )
+    return {"trust_id": trust_id, **dict.fromkeys(known & _SCOPES)}
 
 
 def adapter(

@@ -23,8 +23,9 @@ from climate.core.extra_specs import RESOURCES, TRAIT
 from climate.core.lease import Granted, Lease, Reservation
 from climate.core.lifecycle import LeaseStatus, ReservationStatus
 from climate.core.window import Window
-from climate.plugins.base import Found, ResourcePlugin
+from climate.plugins.base import Asker, Found, ResourcePlugin
 
+ASKER = Asker("lab", "alice")
 NOON = dt.datetime(2030, 1, 15, 12, tzinfo=dt.UTC)
 # More effects than any one call has.
 MANY = 50
@@ -86,7 +87,7 @@ class PluginContract(abc.ABC):
 
     def loaded(self, plugin: ResourcePlugin, **params: Any) -> Mapping[str, Any]:
         """Return the parameters of the example, as they are stored."""
-        return plugin.look_up(plugin.schema().load({**self.example, **params}), "lab")
+        return plugin.look_up(plugin.schema().load({**self.example, **params}), ASKER)
 
     def reservation(self, plugin: ResourcePlugin, **params: Any) -> Reservation:
         """Return a new reservation of the example."""
@@ -113,7 +114,7 @@ class PluginContract(abc.ABC):
     def test_keys_of_others_are_passed_over(self, plugin: ResourcePlugin) -> None:
         others = {"resource_type": plugin.resource_type, "id": "1", "a key of another type": [1]}
         loaded = plugin.schema().load({**others, **self.example})
-        assert plugin.look_up(loaded, "lab") == self.loaded(plugin)
+        assert plugin.look_up(loaded, ASKER) == self.loaded(plugin)
 
     @_calm
     @given(data=st.data())

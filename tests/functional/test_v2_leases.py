@@ -42,6 +42,7 @@ def test_a_lease_says_all_about_itself(story: Story) -> None:
         "end": "2030-01-15T14:00:00Z",
         "status": "PENDING",
         "degraded": False,
+        "trust_lost": None,
         "reservations": [],
         "events": [],
         "created_at": "2030-01-15T12:00:00Z",

@@ -20,7 +20,7 @@ from climate.core.errors import NotFound
 from climate.core.lease import Lease
 from climate.manager import leases, updates
 from climate.manager.composition import ReservationChange
-from climate.manager.leases import LeaseRequest, Owner
+from climate.manager.leases import LeaseRequest
 from climate.manager.requests import ReservationRequest, looked_up
 from climate.manager.updates import LeaseChange
 
@@ -45,9 +45,7 @@ def create(call: Call) -> tuple[Any, int]:
         ),
         user_events=tuple(data["events"]),
     )
-    caller = call.caller
-    owner = Owner(user_id=caller.user_id, project_id=caller.project_id, roles=caller.roles)
-    return {"lease": wire.lease_body(leases.create(call.runtime, owner, request))}, 201
+    return {"lease": wire.lease_body(leases.create(call.runtime, call.owner, request))}, 201
 
 
 def show(call: Call, lease_id: str) -> tuple[Any, int]:
@@ -70,7 +68,7 @@ def update(call: Call, lease_id: str) -> tuple[Any, int]:
             _reservation_change(asked, number) for number, asked in enumerate(data["reservations"])
         ),
     )
-    changed = updates.update(call.runtime, lease_id, change, call.caller.roles)
+    changed = updates.update(call.runtime, lease_id, change, call.owner)
     return {"lease": wire.lease_body(changed)}, 200
 
 
@@ -105,7 +103,7 @@ def _reservation(call: Call, asked: dict[str, Any], number: int) -> ReservationR
     """Have the plugin of its type check a reservation."""
     resource_type = _load(RESERVATION_TYPE, asked, number)["resource_type"]
     params = _load(_made(call.runtime.plugin(resource_type).schema), asked, number)
-    return looked_up(call.runtime, resource_type, params, call.caller.project_id)
+    return looked_up(call.runtime, resource_type, params, call.owner.asker)
 
 
 def _reservation_change(asked: dict[str, Any], number: int) -> ReservationChange:

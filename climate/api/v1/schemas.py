@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, post_load, validate
 
 from climate.core.errors import InvalidDate, InvalidInput
-from climate.core.schedule import BEFORE_END, END, RELEASE, START, TELL_END, UPDATE
+from climate.core.schedule import BEFORE_END, END, RELEASE, REVOKE, START, TELL_END, UPDATE
 
 FORMAT = "%Y-%m-%d %H:%M"
 NOW = "now"
@@ -22,7 +22,7 @@ _ID = validate.Regexp(r"[^/]{1,255}\Z")
 # Text without a colon, which stands between type, physical network and number.
 _SEGMENT = validate.Regexp(r"[^:]{0,64}\Z")
 # Events and notifications that only the service makes.
-_OURS = {START, END, UPDATE, f"{BEFORE_END}.stop", RELEASE, TELL_END}
+_OURS = {START, END, UPDATE, f"{BEFORE_END}.stop", RELEASE, TELL_END, REVOKE}
 
 
 class Date(fields.Field[Any]):

@@ -25,7 +25,7 @@ def requests(
         for number, one in enumerate(asked)
     ]
     return tuple(
-        looked_up(call.runtime, one["resource_type"], loaded, call.caller.project_id)
+        looked_up(call.runtime, one["resource_type"], loaded, call.owner.asker)
         for one, loaded in zip(asked, reading.load_all(parts), strict=True)
     )
 

@@ -53,7 +53,7 @@ def _request(call: Call, resource_type: str, text: str | None) -> ReservationReq
     part = asking.params(call, resource_type, {**plugin.unit, **_json(text)}, ())
     params = reading.load_parameter(*part)
     try:
-        return looked_up(call.runtime, resource_type, params, call.caller.project_id)
+        return looked_up(call.runtime, resource_type, params, call.owner.asker)
     except InvalidInput as error:
         raise reading.of_parameter(error, "params") from None
 

@@ -19,7 +19,7 @@ from climate.core.page import LEASE_SORTS, LeaseFilter
 from climate.core.window import later
 from climate.manager import leases, listing, soonest, updates
 from climate.manager.composition import ReservationChange
-from climate.manager.leases import LeaseRequest, Owner
+from climate.manager.leases import LeaseRequest
 from climate.manager.updates import LeaseChange
 
 _LONGEST_KEY = 255
@@ -77,9 +77,7 @@ def update(call: Call, lease_id: str) -> Answer:
         added=asking.requests(call, data["add_reservations"], "add_reservations"),
         removed=tuple(data["remove_reservations"]),
     )
-    return _shown(
-        updates.update(call.runtime, lease_id, change, call.caller.roles, etags.if_match())
-    )
+    return _shown(updates.update(call.runtime, lease_id, change, call.owner, etags.if_match()))
 
 
 def delete(call: Call, lease_id: str) -> Answer:
@@ -117,11 +115,6 @@ def _created(body: Mapping[str, Any]) -> Answer:
     return body, 201, {"ETag": etags.etag(body), "Location": location}
 
 
-def _owner(call: Call) -> Owner:
-    caller = call.caller
-    return Owner(user_id=caller.user_id, project_id=caller.project_id, roles=caller.roles)
-
-
 def _once(call: Call, body: Mapping[str, Any]) -> Once | None:
     """Return which request this is, if the caller gave it a key; raises InvalidInput."""
     key = request.headers.get("Idempotency-Key")
@@ -145,8 +138,8 @@ def _make(call: Call, body: Mapping[str, Any], once: Once | None) -> Lease:
     if data["start"] == ASAP:
         asked = _request(call, {**data, "start": NOW, "end": data["end_by"]})
         length = timedelta(seconds=data["duration"])
-        return soonest.create(call.runtime, _owner(call), asked, length, once)
-    return leases.create(call.runtime, _owner(call), _request(call, data), once)
+        return soonest.create(call.runtime, call.owner, asked, length, once)
+    return leases.create(call.runtime, call.owner, _request(call, data), once)
 
 
 def _request(call: Call, data: Mapping[str, Any]) -> LeaseRequest:

@@ -5,13 +5,11 @@ from typing import Any
 from climate.api.call import Answer, Call
 from climate.api.v2 import capacity_schemas
 from climate.manager import limits
-from climate.manager.leases import Owner
 
 
 def show(call: Call) -> Answer:
     """Show the limits of the caller's project and of the user, and what counts towards them."""
-    caller = call.caller
-    owner = Owner(user_id=caller.user_id, project_id=caller.project_id, roles=caller.roles)
+    owner = call.owner
     rules = call.runtime.settings.limits
     found: dict[str, Any] = {
         "apply": rules.apply_to(owner.project_id, owner.user_id, owner.roles),

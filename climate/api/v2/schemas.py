@@ -157,7 +157,14 @@ class Lease(Schema):
     start = Moment(attribute="window.start")
     end = Moment(attribute="window.end")
     status = fields.Enum(LeaseStatus, by_value=True)
-    degraded = fields.Boolean(metadata=says("Whether some of its resources fail."))
+    degraded = fields.Boolean(
+        attribute="ails",
+        metadata=says("Whether some of its resources fail, or acting as its user would."),
+    )
+    trust_lost = fields.String(
+        allow_none=True,
+        metadata=says("Why acting as its user fails at present, and what helps; else null."),
+    )
     reservations = fields.List(fields.Nested(Reservation))
     events = fields.List(fields.Nested(Event))
     created_at = Moment()

@@ -1,0 +1,21 @@
+"""The trust by which a lease's user is acted for, and why that fails."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0009"
+down_revision = "0008"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Migrate up."""
+    op.add_column("leases", sa.Column("trust_id", sa.String(64), nullable=True))
+    op.add_column("leases", sa.Column("trust_lost", sa.Text(), nullable=True))
+
+
+def downgrade() -> None:
+    """Migrate down."""
+    op.drop_column("leases", "trust_lost")
+    op.drop_column("leases", "trust_id")

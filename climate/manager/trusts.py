@@ -1,0 +1,112 @@
+"""A lease's trust, by which we act as its user where that is needed.
+
+It is made with the asker's own token, before the lease (or its change) is confirmed, and belongs to
+it from then on. One that no lease needs any more is revoked by a manager, relentlessly: that is an
+event without a lease, written with whatever made the trust superfluous.
+"""
+
+import logging
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from climate.core import wire
+from climate.core.errors import Conflict, Forbidden
+from climate.core.lease import Lease
+from climate.core.lifecycle import EventStatus
+from climate.core.schedule import RELENTLESS, REVOKE
+from climate.db import events, leases, outbox
+from climate.manager.claims import Claim, close
+from climate.manager.failures import pause_before
+from climate.manager.requests import Asked
+from climate.manager.runtime import Runtime
+from climate.plugins.base import Asker
+from climate.plugins.trusts import Trusts
+
+LOG = logging.getLogger(__name__)
+
+RESTORED = "lease.trust_restored"
+
+
+def needed(runtime: Runtime, asked: Iterable[Asked]) -> bool:
+    """Tell whether any of these reservations is acted on as its user."""
+    return any(runtime.plugin(one.resource_type).acts_as_user(one.params) for one in asked)
+
+
+def make(runtime: Runtime, asker: Asker) -> str:
+    """Return a new trust of the asker's; raises Conflict, Forbidden, BackendUnavailable."""
+    if asker.token is None:
+        raise Conflict(
+            "For this climate must act in the cloud as you, which takes a token of Keystone's: it"
+            " is to be had where [api] auth_strategy is keystone"
+        )
+    return _ours(runtime).make(asker)
+
+
+def _ours(runtime: Runtime) -> Trusts:
+    """Return the way to trusts; raises Conflict where there is none."""
+    if runtime.trusts is None:
+        raise Conflict("[service_user] does not say who climate is in the cloud")
+    return runtime.trusts
+
+
+def make_for(runtime: Runtime, asker: Asker, lease: Lease) -> str:
+    """Return a new trust for a lease; raises Forbidden unless it is the asker's own."""
+    if not is_owner(asker, lease):
+        raise Forbidden(
+            f"For this climate must act in the cloud as the lease's user {lease.user_id} in project"
+            f" {lease.project_id}, so nobody else can ask for it"
+        )
+    return make(runtime, asker)
+
+
+def is_owner(asker: Asker, lease: Lease) -> bool:
+    """Tell whether the lease is the asker's own."""
+    return (asker.user_id, asker.project_id) == (lease.user_id, lease.project_id)
+
+
+def give(session: Session, lease: Lease, trust_id: str, now: datetime) -> Lease:
+    """Have a lease, locked, use a new trust, and not the one that it had."""
+    if lease.trust_id is not None:
+        drop(session, lease.trust_id, now)
+    leases.set_trust(session, lease.id, trust_id)
+    given = replace(lease, trust_id=trust_id, trust_lost=None)
+    if lease.trust_lost is not None:
+        outbox.write(session, RESTORED, wire.payload(given), now)
+        events.hurry(session, lease.id, RELENTLESS, now)
+    return given
+
+
+def leave(session: Session, lease: Lease, now: datetime) -> None:
+    """Have the trust of a lease that is over revoked, if it has any."""
+    if lease.trust_id is not None:
+        drop(session, lease.trust_id, now)
+        leases.set_trust(session, lease.id, None)
+
+
+def drop(session: Session, trust_id: str, now: datetime) -> None:
+    """Have a manager revoke a trust."""
+    events.insert_farewell(session, str(uuid.uuid4()), REVOKE, {"trust_id": trust_id}, now)
+
+
+def revoke(runtime: Runtime, claim: Claim, payload: Mapping[str, Any]) -> None:
+    """Revoke what a claimed event names, or see to it that it is tried again."""
+    now = runtime.clock.now()
+    try:
+        _ours(runtime).revoke(payload["trust_id"])
+    except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again
+        LOG.warning("a trust that no lease needs is not revoked yet: %s", error)
+        pause = pause_before(claim.attempt, runtime.settings.max_retries, runtime.rng)
+        again = {"last_error": str(error), "run_at": now + timedelta(seconds=pause)}
+        runtime.database.write(lambda one: close(one, claim, now, EventStatus.UNDONE, **again))
+    else:
+        runtime.database.write(lambda one: _forget(one, claim))
+
+
+def _forget(session: Session, claim: Claim) -> None:
+    if events.is_mine(session, claim.event_id, claim.owner, claim.attempt):
+        events.remove(session, [claim.event_id])
