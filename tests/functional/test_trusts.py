@@ -1,0 +1,216 @@
+"""Acting as a lease's user: its trust is made with the lease, and goes with it, at last."""
+
+import datetime as dt
+import json
+from typing import Any
+
+import pytest
+
+from climate.core.errors import BackendUnavailable, ClimateError, Conflict, Forbidden
+from climate.core.lease import Lease
+from climate.manager import leases, updates
+from climate.manager.composition import ReservationChange
+from climate.manager.leases import LeaseRequest, Owner
+from climate.manager.requests import ReservationRequest
+from climate.manager.updates import LeaseChange
+from tests.rows import dump
+from tests.service import Story
+from tests.trusting import Acting, Keystone, trusting
+
+ALICE = Owner(user_id="alice", project_id="lab", token="t0ken")
+BOB = Owner(user_id="bob", project_id="lab", token="b0b")
+GONE = BackendUnavailable("Keystone is away")
+HOSTS = {"min": 1, "max": 1, "hypervisor_properties": "", "resource_properties": ""}
+
+
+@pytest.fixture
+def set_up(story: Story) -> tuple[Story, Keystone, Acting]:
+    return trusting(story)
+
+
+@pytest.fixture
+def acting(set_up: tuple[Story, Keystone, Acting]) -> Acting:
+    return set_up[2]
+
+
+@pytest.fixture
+def keystone(set_up: tuple[Story, Keystone, Acting]) -> Keystone:
+    return set_up[1]
+
+
+@pytest.fixture
+def at(set_up: tuple[Story, Keystone, Acting]) -> Story:
+    """Return a service that can act as users."""
+    return set_up[0]
+
+
+def asked(before_end: str = "snapshot", hosts: int = 1) -> ReservationRequest:
+    params = {**HOSTS, "min": hosts, "max": hosts, "before_end": before_end}
+    return ReservationRequest(resource_type="physical:host", params=params)
+
+
+def reserve(story: Story, *reservations: ReservationRequest, owner: Owner = ALICE) -> Lease:
+    start = story.clock.now() + dt.timedelta(hours=1)
+    request = LeaseRequest(
+        name="lease",
+        start=start,
+        end=start + dt.timedelta(hours=1),
+        reservations=reservations or (asked(),),
+    )
+    return leases.create(story.runtime, owner, request)
+
+
+def rows(story: Story) -> Any:
+    return {name: found for name, found in dump(story.runtime.database).items() if name != "outbox"}
+
+
+def trust_of(story: Story, lease: Lease) -> str | None:
+    return leases.get(story.runtime, lease.id).trust_id
+
+
+def test_a_lease_that_needs_one_has_a_trust_until_it_is_over(at: Story, keystone: Keystone) -> None:
+    lease = reserve(at)
+    assert keystone.kept == {"trust-1": ALICE.asker}
+    assert trust_of(at, lease) == lease.trust_id == "trust-1"
+    at.at(60)
+    assert at.lease(lease.id)["status"] == "ACTIVE"
+    assert list(keystone.kept) == ["trust-1"]
+    at.at(60)
+    assert at.lease(lease.id)["status"] == "TERMINATED"
+    assert keystone.kept == {}
+    assert trust_of(at, lease) is None
+
+
+def test_nobody_is_shown_the_trust_or_the_token(at: Story) -> None:
+    lease = reserve(at)
+    at.at(60)
+    shown = [at.lease(lease.id), at.ok("GET", f"/v2/leases/{lease.id}"), at.ok("GET", "/v1/leases")]
+    told = [row["payload"] for row in dump(at.runtime.database)["outbox"]]
+    assert "trust-1" not in json.dumps([shown, told])
+    assert shown[0]["trust_id"] is None
+    assert "t0ken" not in json.dumps(dump(at.runtime.database), default=str)
+    assert "trust-1" not in repr(lease)
+
+
+def test_what_was_arranged_is_kept_with_the_reservation(at: Story, acting: Acting) -> None:
+    lease = reserve(at)
+    assert acting.arranged == {lease.reservations[0].id: "t0ken"}
+    assert at.lease(lease.id)["reservations"][0]["arranged"] == "yes"
+
+
+def test_a_lease_that_needs_none_has_none(at: Story, keystone: Keystone) -> None:
+    assert reserve(at, asked("")).trust_id is None
+    assert keystone.kept == {}
+
+
+def test_a_lease_deleted_before_its_start_leaves_nothing(
+    at: Story, keystone: Keystone, acting: Acting
+) -> None:
+    lease = reserve(at)
+    leases.delete(at.runtime, lease.id)
+    at.run()
+    assert (keystone.kept, acting.arranged) == ({}, {})
+    assert rows(at)["leases"] == rows(at)["events"] == []
+
+
+def test_who_cannot_be_trusted_gets_no_lease(at: Story, keystone: Keystone) -> None:
+    before = rows(at)
+    keystone.failing["make"] = Forbidden("delegated")
+    with pytest.raises(Forbidden):
+        reserve(at)
+    at.run()
+    assert rows(at) == before
+
+
+def test_without_keystone_nobody_can_be_acted_for(at: Story) -> None:
+    with pytest.raises(Conflict, match="takes a token of Keystone's"):
+        reserve(at, owner=Owner(user_id="alice", project_id="lab"))
+
+
+@pytest.mark.parametrize("what", ["arrange", "asker died"])
+def test_what_could_not_be_arranged_is_undone_at_last(
+    at: Story, keystone: Keystone, acting: Acting, what: str
+) -> None:
+    before = rows(at)
+    acting.failing["arrange"] = GONE if what == "arrange" else SystemExit()  # type: ignore[assignment]
+    acting.failing["abandon"] = keystone.failing["revoke"] = GONE
+    with pytest.raises((ClimateError, SystemExit)):
+        reserve(at)
+    for _ in range(3):
+        at.at(1)
+    assert acting.arranged
+    assert keystone.kept
+    acting.failing.clear()
+    keystone.failing.clear()
+    at.at(5)
+    assert (keystone.kept, acting.arranged) == ({}, {})
+    assert rows(at) == before
+
+
+def test_what_is_held_is_free_though_it_cannot_be_abandoned_yet(at: Story, acting: Acting) -> None:
+    acting.failing.update(arrange=GONE, abandon=GONE)
+    with pytest.raises(BackendUnavailable):
+        reserve(at, asked("", 4))
+    acting.failing.pop("arrange")
+    assert reserve(at, asked("", 4))
+
+
+def test_who_comes_too_late_gets_no_lease_and_leaves_nothing(
+    at: Story, keystone: Keystone, acting: Acting
+) -> None:
+    def meanwhile(_lease: Lease) -> None:
+        at.at(2)
+
+    before = rows(at)
+    acting.meanwhile = meanwhile
+    with pytest.raises(BackendUnavailable, match="took so long"):
+        reserve(at)
+    at.run()
+    assert (keystone.kept, acting.arranged) == ({}, {})
+    assert rows(at) == before
+
+
+class TestChange:
+    def change(self, story: Story, lease: Lease, owner: Owner = ALICE) -> Lease:
+        params = {"before_end": "snapshot"}
+        one = ReservationChange(id=lease.reservations[0].id, resource_type=None, params=params)
+        return updates.update(story.runtime, lease.id, LeaseChange(reservations=(one,)), owner)
+
+    def test_a_change_that_first_needs_a_trust_makes_it(
+        self, at: Story, keystone: Keystone
+    ) -> None:
+        lease = self.change(at, reserve(at, asked("")))
+        assert lease.trust_id == "trust-1"
+        self.change(at, lease)
+        assert list(keystone.kept) == ["trust-1"]
+
+    def test_nobody_but_the_owner_can_ask_for_it(self, at: Story, keystone: Keystone) -> None:
+        lease = reserve(at, asked(""))
+        with pytest.raises(Forbidden, match="as the lease's user alice"):
+            self.change(at, lease, BOB)
+        assert keystone.kept == {}
+
+    def test_a_change_that_is_refused_leaves_no_trust(self, at: Story, keystone: Keystone) -> None:
+        lease = reserve(at, asked(""))
+        one = ReservationChange(
+            id=lease.reservations[0].id,
+            resource_type=None,
+            params={"before_end": "snapshot", "min": 9, "max": 9},
+        )
+        with pytest.raises(Conflict):
+            updates.update(at.runtime, lease.id, LeaseChange(reservations=(one,)), ALICE)
+        assert list(keystone.kept) == ["trust-1"]
+        at.run()
+        assert keystone.kept == {}
+        assert trust_of(at, lease) is None
+
+    def test_what_must_be_arranged_is_not_added(self, at: Story) -> None:
+        lease = reserve(at)
+        with pytest.raises(Conflict, match="ask for another lease"):
+            updates.update(at.runtime, lease.id, LeaseChange(added=(asked(),)), ALICE)
+
+    def test_what_was_arranged_is_not_removed_before_the_start(self, at: Story) -> None:
+        lease = reserve(at, asked(), asked())
+        gone = LeaseChange(removed=(lease.reservations[0].id,))
+        with pytest.raises(Conflict, match="made in the cloud"):
+            updates.update(at.runtime, lease.id, gone, ALICE)

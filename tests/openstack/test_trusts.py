@@ -1,0 +1,147 @@
+"""Trusts in a real Keystone: what lets climate act as a user, and what does so no more."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keystoneauth1 import session
+from keystoneauth1.identity import v3
+
+from climate import config
+from climate.config import Misconfigured
+from climate.core.errors import BackendUnavailable, Forbidden, Unauthenticated
+from climate.plugins.base import Asker
+from climate.plugins.trusts import DeadTrust, Trusts
+from tests.openstack import settings
+from tests.openstack.accounts import Account, Project
+from tests.openstack.conftest import MakeProject
+from tests.process import write_config
+
+
+@pytest.fixture
+def lab(project: MakeProject) -> Project:
+    """Return a project of the test's own: roles are taken from its users."""
+    return project("trusting")
+
+
+@pytest.fixture
+def trusts_of(administrator: Account, tmp_path: Path) -> Callable[..., Trusts]:
+    """Return a maker of the way to trusts, given other options of [service_user]."""
+
+    def make(**options: str) -> Trusts:
+        given = {f"service_user__{name}": value for name, value in options.items()}
+        path = tmp_path / "trusts.conf"
+        write_config(path, **{**settings.options(administrator, "blazar"), **given})
+        conf = config.new()
+        config.load(conf, "test", [f"--config-file={path}"])
+        return Trusts(conf)
+
+    return make
+
+
+@pytest.fixture
+def trusts(trusts_of: Callable[..., Trusts], lab: Project) -> Iterator[Trusts]:
+    """Return the way to trusts; those of the lab go with the test."""
+    made = trusts_of()
+    yield made
+    for trust in made.find_all():
+        if trust.project_id == lab.id:
+            made.revoke(trust.id)
+
+
+def asker(account: Account, token: str | None = None) -> Asker:
+    return Asker(account.project_id, account.user_id, token or account.token)
+
+
+def role_of(administrator: Account, account: Account) -> tuple[Any, str, Any]:
+    identity = administrator.cloud.identity
+    return account.project_id, account.user_id, identity.find_role(account.role)
+
+
+def test_by_a_trust_climate_is_the_user_in_the_project(trusts: Trusts, lab: Project) -> None:
+    trust_id = trusts.make(asker(lab.member))
+    acting = trusts.session(trust_id)
+    assert acting.get_user_id() == lab.member.user_id
+    assert acting.get_project_id() == lab.id
+    [found] = [one for one in trusts.find_all() if one.project_id == lab.id]
+    assert (found.id, found.user_id) == (trust_id, lab.member.user_id)
+
+
+def test_a_revoked_trust_is_dead_and_may_be_revoked_again(trusts: Trusts, lab: Project) -> None:
+    trust_id = trusts.make(asker(lab.member))
+    trusts.revoke(trust_id)
+    trusts.revoke(trust_id)
+    with pytest.raises(DeadTrust):
+        trusts.check(trust_id)
+
+
+def test_a_trust_dies_with_a_role_and_lives_again_with_it(
+    trusts: Trusts, lab: Project, administrator: Account
+) -> None:
+    identity = administrator.cloud.identity
+    trust_id = trusts.make(asker(lab.member))
+    identity.unassign_project_role_from_user(*role_of(administrator, lab.member))
+    with pytest.raises(DeadTrust, match="a role was taken"):
+        trusts.check(trust_id)
+    identity.assign_project_role_to_user(*role_of(administrator, lab.member))
+    trusts.check(trust_id)
+
+
+@pytest.mark.parametrize("what", ["user", "project"])
+def test_a_trust_dies_with_who_is_disabled(
+    trusts: Trusts, lab: Project, administrator: Account, what: str
+) -> None:
+    identity = administrator.cloud.identity
+    change = getattr(identity, f"update_{what}")
+    id_ = lab.member.user_id if what == "user" else lab.id
+    trust_id = trusts.make(asker(lab.member))
+    change(id_, is_enabled=False)
+    with pytest.raises(DeadTrust):
+        trusts.check(trust_id)
+    change(id_, is_enabled=True)
+    trusts.check(trust_id)
+
+
+def test_a_token_got_by_a_trust_makes_no_trust(trusts: Trusts, lab: Project) -> None:
+    token = trusts.session(trusts.make(asker(lab.member))).get_token()
+    with pytest.raises(Forbidden, match="got by a trust: ask with a token of your own"):
+        trusts.make(asker(lab.member, token))
+
+
+def test_a_token_of_an_application_credential_makes_no_trust(trusts: Trusts, lab: Project) -> None:
+    cloud = lab.member.cloud
+    made = cloud.identity.create_application_credential(cloud.current_user_id, "automat")
+    auth = v3.ApplicationCredential(
+        cloud.session.auth.auth_url,
+        application_credential_id=made.id,
+        application_credential_secret=made.secret,
+    )
+    token = session.Session(auth=auth).get_token()
+    with pytest.raises(Forbidden, match="got by an application credential"):
+        trusts.make(asker(lab.member, token))
+
+
+def test_a_token_that_is_over_makes_no_trust(trusts: Trusts, lab: Project) -> None:
+    with pytest.raises(Unauthenticated):
+        trusts.make(asker(lab.member, "gAAAAnotatoken"))
+
+
+def test_that_we_are_unknown_is_no_fault_of_the_trust(
+    trusts: Trusts, trusts_of: Callable[..., Trusts], lab: Project
+) -> None:
+    trust_id = trusts.make(asker(lab.member))
+    with pytest.raises(BackendUnavailable):
+        trusts_of(password="wrong").check(trust_id)
+
+
+def test_a_user_who_cannot_be_trusted_is_a_misconfiguration(
+    trusts_of: Callable[..., Trusts],
+) -> None:
+    strange = trusts_of(auth_type="none")
+    with pytest.raises(Misconfigured, match="of no use"):
+        strange.check("a")
+
+
+def test_the_token_is_in_no_text(lab: Project) -> None:
+    assert lab.member.token not in repr(asker(lab.member))
