@@ -62,6 +62,11 @@ API = [
     cfg.IntOpt(
         "idempotency_hours", default=24, min=1, max=8760, help="Hours Idempotency-Keys are kept."
     ),
+    cfg.BoolOpt(
+        "metrics",
+        default=False,
+        help="Answer GET /metrics to whoever reaches the API, for Prometheus.",
+    ),
 ]
 MANAGER = [
     cfg.ListOpt(
@@ -126,6 +131,14 @@ MANAGER = [
         min=0,
         help="Seconds that work under way may take to finish after SIGTERM; then it is handed"
         " back.",
+    ),
+    cfg.HostAddressOpt(
+        "metrics_host", default="127.0.0.1", help="Address a manager's metrics are served on."
+    ),
+    cfg.PortOpt(
+        "metrics_port",
+        min=1,
+        help="Port a manager's metrics are served on, for Prometheus; without it they are not.",
     ),
 ]
 NOTIFICATIONS = [

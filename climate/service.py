@@ -19,10 +19,12 @@ from climate.config import SERVICE_USER, Misconfigured
 from climate.db import schema
 from climate.db.engine import Database
 from climate.db.turns import Turns
+from climate.manager.backlog import show_backlog, show_pool
 from climate.manager.dispatcher import Dispatcher, owner_name
 from climate.manager.inventory import Watch
 from climate.manager.relay import Relay
 from climate.manager.runtime import Runtime
+from climate.metrics import Exporter
 from climate.notifications import emit
 from climate.plugins.loader import load_plugins
 from climate.plugins.selection_loader import load_selection
@@ -39,15 +41,18 @@ class Manager:
     dispatcher: Dispatcher
     relay: Relay
     watch: Watch
+    exporter: Exporter
 
     def start(self) -> None:
-        """Begin to work, in threads."""
+        """Begin to work, in threads; raises Misconfigured."""
+        self.exporter.start()
         self.dispatcher.start()
         self.relay.start()
         self.watch.start()
 
     def stop(self) -> None:
         """Finish or hand back what is under way; the next relay publishes what that wrote."""
+        self.exporter.stop()
         self.watch.stop()
         for part in (self.dispatcher, self.relay):
             try:
@@ -87,7 +92,7 @@ def make_database(conf: ConfigOpts) -> Database:
 def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
     """Return the collaborators of the use cases; raises Misconfigured, BrokenPlugin."""
     database = make_database(conf)
-    return Runtime(
+    runtime = Runtime(
         database=database,
         clock=clock or SystemClock(),
         plugins=load_plugins(conf, conf.manager.plugins, Turns(database).take),
@@ -97,6 +102,9 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
         enforcer=enforcement.for_config(conf),
         trusts=_trusts(conf),
     )
+    database.on_conflict = runtime.metrics.conflict
+    show_pool(runtime.metrics, database)
+    return runtime
 
 
 def _trusts(conf: ConfigOpts) -> Trusts | None:
@@ -125,10 +133,12 @@ def make_checked_runtime(conf: ConfigOpts) -> Runtime:
 def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
     """Return a manager, not yet started."""
     owner = owner_name()
+    show_backlog(runtime)
     return Manager(
         Dispatcher(runtime, owner),
         Relay(runtime, emit.for_config(conf), owner),
         Watch(runtime),
+        Exporter(runtime.metrics, conf.manager.metrics_host, conf.manager.metrics_port),
     )
 
 

@@ -1,7 +1,9 @@
 """The WSGI application: every route of v1 (v2 has its own table), and what is around each view."""
 
+import time
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from flask import Flask, Response, jsonify, request
@@ -30,6 +32,7 @@ OPEN: list[tuple[str, str, Callable[[Api], Answer]]] = [
     ("GET", "/v1/", discovery.version_1),
     ("GET", "/healthz", health.healthz),
     ("GET", "/readyz", health.readyz),
+    ("GET", "/metrics", health.metrics),
     *((route.method, route.path, route.view) for route in v2.ROUTES if route.rule is None),
 ]
 # For identified callers; the rule is checked first, for the caller's own project.
@@ -75,6 +78,7 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     app.url_map.redirect_defaults = False
     app.url_map.merge_slashes = False
     app.before_request(_check_url)
+    app.after_request(partial(_measure, runtime))
     api = Api(conf, runtime, _strategy(app, conf), Policy(conf), dispatcher)
     for method, path, view in OPEN:
         app.add_url_rule(path, f"{method} {path}", _open(api, view), methods=[method])
@@ -136,6 +140,7 @@ def _response(body: Any, status: int, headers: Mapping[str, str] | None = None) 
 
 def _check_url() -> None:
     """Give the request its id, and refuse what no database could look up."""
+    request.environ["climate.began"] = time.monotonic()
     request.environ["climate.request_id"] = f"req-{uuid.uuid4()}"
     if not is_storable(request.path):
         raise NotFound("The requested URL was not found on the server.")
@@ -148,4 +153,11 @@ def _add_headers(response: Response) -> Response:
     response.headers["X-Openstack-Request-Id"] = request.environ["climate.request_id"]
     if request.url_rule is not None and request.url_rule.rule.startswith("/v1/"):
         microversion.add_headers(response)
+    return response
+
+
+def _measure(runtime: Runtime, response: Response) -> Response:
+    route = request.url_rule.rule if request.url_rule is not None else "none"
+    seconds = time.monotonic() - request.environ["climate.began"]
+    runtime.metrics.request(request.method, route, response.status_code, seconds)
     return response

@@ -4,8 +4,10 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from climate.api.call import Api
+from climate.api.call import Answer, Api
+from climate.core.errors import NotFound
 from climate.db import schema
+from climate.metrics import CONTENT_TYPE
 
 # A dispatcher that looked at the database longer ago than this many poll intervals is stuck.
 _MISSED_POLLS = 10
@@ -34,6 +36,13 @@ def readyz(api: Api) -> tuple[Any, int]:
         checks["manager"] = _tick(api)
     ready = all(state == "ok" for state in checks.values())
     return {"status": "ready" if ready else "not ready", "checks": checks}, 200 if ready else 503
+
+
+def metrics(api: Api) -> Answer:
+    """Tell Prometheus, if that is allowed; a manager in this process included."""
+    if not api.conf.api.metrics:
+        raise NotFound("There are no metrics here: see [api] metrics")
+    return api.runtime.metrics.exposition().decode(), 200, {"Content-Type": CONTENT_TYPE}
 
 
 def _tick(api: Api) -> str:

@@ -24,6 +24,8 @@ class Once:
 class AlreadyAnswered(Exception):
     """The request was carried out before: this is what was said then."""
 
+    code = "already_answered"
+
     def __init__(self, answer: Mapping[str, Any]) -> None:
         """Keep the answer."""
         super().__init__("the request was carried out before")

@@ -23,6 +23,8 @@ RELEASE = "release_lease"
 TELL_END = "tell_end"
 REVOKE = "revoke_trust"
 
+# All kinds that are not a user's own.
+OWN_KINDS = frozenset({BEFORE_START, START, UPDATE, BEFORE_END, END, RELEASE, TELL_END})
 # Events that act on the cloud; all others only tell.
 ACTIONS = (START, UPDATE, BEFORE_END, END)
 # Tried until they succeed: what could not be started is still wanted, and resources must come back.

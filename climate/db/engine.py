@@ -17,7 +17,9 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 from sqlalchemy.orm import Session
+from sqlalchemy.pool import QueuePool
 from tenacity import (
+    RetryCallState,
     Retrying,
     retry_if_exception,
     stop_after_attempt,
@@ -71,6 +73,8 @@ class Database:
         """Prepare (but do not open) connections to ``url``, an SQLAlchemy URL."""
         self.engine = sa.create_engine(url, **_engine_options(sa.make_url(url), pool_size))
         self.dialect = self.engine.dialect.name
+        # Told why a transaction runs again, by a word of a bounded set: to be counted.
+        self.on_conflict: Callable[[str], object] = str
         # SQLite's own busy wait is unfair (seconds at the worst); a lock in the process is not.
         self._writers = threading.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
         if self.dialect == "sqlite":
@@ -97,12 +101,17 @@ class Database:
             retry=retry_if_exception(is_transient),
             stop=stop_after_attempt(ATTEMPTS),
             wait=wait_random_exponential(multiplier=0.004, max=0.25),
+            before_sleep=self._count_conflict,
             reraise=True,
         )
         for attempt in retrying:
             with attempt:
                 return self._write_once(work, attempt.retry_state.attempt_number)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _count_conflict(self, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        self.on_conflict(conflict(error) if error else "none")
 
     def rehearse(self, work: Callable[[Session], T]) -> T:
         """Run ``work(session)`` as ``write`` does, undo all of it, and return what it returned."""
@@ -120,6 +129,12 @@ class Database:
         writer = self.engine.execution_options(climate_write=True)
         with self._writers, Session(writer, info={"attempt": attempt}) as session, session.begin():
             return work(session)
+
+    def connections(self) -> tuple[Callable[[], int], Callable[[], int]]:
+        """Return how to learn how many connections are in use, and how many there may be."""
+        pool = self.engine.pool
+        assert isinstance(pool, QueuePool)  # noqa: S101 - of all databases with a name
+        return pool.checkedout, lambda: 2 * pool.size()
 
     def dispose(self) -> None:
         """Close all pooled connections."""
@@ -143,6 +158,17 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(first, str):
         return GUARD in first or "database is locked" in first
     return first in _MARIADB_TRANSIENT
+
+
+def conflict(error: BaseException) -> str:
+    """Return what a transient error is called: the database's code, "guard", "locked", "lost"."""
+    if not isinstance(error, exc.DBAPIError):
+        return "lost"
+    state = getattr(error.orig, "sqlstate", None)
+    first = error.orig.args[0] if error.orig is not None and error.orig.args else None
+    if isinstance(first, str) and state is None:
+        return "guard" if GUARD in first else "locked"
+    return str(state or first)
 
 
 def is_unavailable(error: BaseException) -> bool:

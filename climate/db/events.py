@@ -44,6 +44,14 @@ def is_due(session: Session, now: datetime) -> bool:
     return session.scalar(query.limit(1)) is not None
 
 
+def count_due(session: Session, now: datetime, most: int) -> dict[str, int]:
+    """Return how many events may run now, by kind; ``most`` of them are looked at."""
+    due = sa.select(EventRow.kind).where(EventRow.status == UNDONE, EventRow.run_at <= now)
+    found = due.limit(most).subquery()
+    counts = sa.select(found.c.kind, sa.func.count()).group_by(found.c.kind)
+    return dict(iter(session.execute(counts)))
+
+
 def claim(
     session: Session, owner: str, now: datetime, until: datetime, limit: int
 ) -> list[tuple[str, str | None, int]]:

@@ -71,6 +71,15 @@ def is_waiting(session: Session) -> bool:
     return session.scalar(query.limit(1)) is not None
 
 
+def lag(session: Session, most: int) -> tuple[int, datetime | None]:
+    """Return how many rows are unpublished, of which ``most`` are looked at, and since when."""
+    waiting = sa.select(OutboxRow.created_at).where(OutboxRow.published_at.is_(None))
+    found = waiting.limit(most).subquery()
+    oldest = sa.func.min(found.c.created_at, type_=OutboxRow.created_at.type)
+    count, since = session.execute(sa.select(sa.func.count(), oldest).select_from(found)).one()
+    return count, since
+
+
 def number(session: Session, limit: int) -> int:
     """Give sequence numbers to up to ``limit`` committed rows; return how many.
 

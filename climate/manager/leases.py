@@ -47,6 +47,7 @@ from climate.manager.requests import (
 )
 from climate.manager.runtime import Runtime
 from climate.manager.search import Wanted
+from climate.metrics import counted
 from climate.plugins.base import Asker
 
 # Raises a refusal if the lease, locked by then, is not what the caller takes it for.
@@ -83,6 +84,7 @@ class LeaseRequest:
     user_events: tuple[tuple[str, datetime], ...] = field(default=())
 
 
+@counted("create")
 def create(
     runtime: Runtime, owner: Owner, request: LeaseRequest, once: Once | None = None
 ) -> Lease:

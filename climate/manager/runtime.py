@@ -10,6 +10,7 @@ from climate.core.selection import Preference, Selection
 from climate.core.settings import Settings
 from climate.db.engine import Database
 from climate.enforcement import Enforcer
+from climate.metrics import Metrics
 from climate.plugins.base import ResourcePlugin
 from climate.plugins.trusts import Trusts
 from climate.wakeup import Wakeup
@@ -34,6 +35,7 @@ class Runtime:
     trusts: Trusts | None = None
     rng: random.Random = field(default_factory=random.Random)
     defined: dict[str, frozenset[str]] = field(default_factory=dict)
+    metrics: Metrics = field(default_factory=Metrics)
 
     def close(self) -> None:
         """Close what was opened; nothing may be at work any more."""

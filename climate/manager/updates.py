@@ -48,6 +48,7 @@ from climate.manager.reallocation import reallocate
 from climate.manager.refusal import explained
 from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
+from climate.metrics import counted
 
 # How often an enforcement service is asked about a change, if others change what it would be.
 _PROPOSALS = 3
@@ -98,6 +99,7 @@ class _Wish:
     trust_id: str | None
 
 
+@counted("update")
 def update(
     runtime: Runtime,
     lease_id: str,

@@ -1,0 +1,130 @@
+"""What Prometheus is told: by the API, and by a manager on a port of its own."""
+
+from pathlib import Path
+
+import pytest
+import requests
+from prometheus_client.parser import text_string_to_metric_families
+
+from climate.db.engine import LostRace
+from climate.manager.backlog import show_backlog
+from climate.manager.runtime import Runtime
+from tests.conftest import MakeStory
+from tests.process import free_port, running, write_config
+from tests.service import Story
+
+Samples = dict[tuple[str, tuple[str, ...]], float]
+
+
+def samples(text: str) -> Samples:
+    """Return values by name and the values of labels, but for the limits of buckets."""
+    return {
+        (one.name, tuple(value for _, value in sorted(one.labels.items()))): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+        if not one.name.endswith("_bucket")
+    }
+
+
+def told(runtime: Runtime) -> Samples:
+    return samples(runtime.metrics.exposition().decode())
+
+
+@pytest.fixture
+def watched(make_story: MakeStory) -> Story:
+    """Return a service that tells its metrics."""
+    story = make_story(api__metrics=True)
+    show_backlog(story.runtime)
+    story.register(1)
+    return story
+
+
+def test_requests_are_measured_by_the_template_of_their_route(watched: Story) -> None:
+    lease = watched.reserve()
+    for lease_id in (lease["id"], "one-that-is-not-there"):
+        watched.call("GET", f"/v1/leases/{lease_id}")
+    watched.call("GET", "/nowhere/at/all")
+    watched.http.open("/v1/leases", method="BREW")
+    found = samples(watched.call("GET", "/metrics").get_data(as_text=True))
+    count = "climate_http_request_duration_seconds_count"
+    assert found[count, ("GET", "/v1/leases/<lease_id>", "200")] == 1
+    assert found[count, ("GET", "/v1/leases/<lease_id>", "404")] == 1
+    assert found[count, ("GET", "none", "404")] == 1
+    assert found[count, ("other", "none", "405")] == 1
+    assert lease["id"] not in watched.call("GET", "/metrics").get_data(as_text=True)
+
+
+def test_metrics_are_told_only_if_the_operator_wants_that(story: Story) -> None:
+    assert "[api] metrics" in story.refused(404, "GET", "/metrics")
+
+
+def test_admissions_are_counted_by_the_code_of_their_refusal(watched: Story) -> None:
+    lease = watched.reserve()
+    watched.refused(409, "POST", "/v1/leases", watched.lease_body())
+    watched.ok("PUT", f"/v1/leases/{lease['id']}", {"name": "other"})
+    watched.refused(404, "PUT", "/v1/leases/gone", {"name": "other"})
+    found = told(watched.runtime)
+    assert found["climate_admissions_total", ("admitted", "create")] == 1
+    assert found["climate_admissions_total", ("not_enough_resources", "create")] == 1
+    assert found["climate_admissions_total", ("admitted", "update")] == 1
+    assert found["climate_admissions_total", ("not_found", "update")] == 1
+
+
+def test_a_lost_race_is_counted(watched: Story) -> None:
+    attempts: list[int] = []
+
+    def work(session: object) -> None:
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise LostRace
+
+    watched.runtime.database.write(work)
+    assert told(watched.runtime)["climate_transaction_conflicts_total", ("lost",)] == 2
+
+
+def test_what_waits_is_told_on_every_database(story_everywhere: Story) -> None:
+    story = story_everywhere
+    show_backlog(story.runtime)
+    story.relay.flush()
+    story.reserve(0, 120, events=[{"event_type": "party", "event_date": story.date(1)}])
+    story.clock.advance(60)
+    found = told(story.runtime)
+    assert found["climate_events_due", ("start_lease",)] == 1
+    assert found["climate_events_due", ("user",)] == 1, "what users call things is no label"
+    assert found["climate_outbox_lag_rows", ()] == 1
+    assert found["climate_outbox_lag_seconds", ()] == 60
+    assert found["climate_database_connections_most", ()] > 0
+    story.run()
+    story.relay.flush()
+    found = told(story.runtime)
+    assert ("climate_events_due", ("start_lease",)) not in found
+    assert (found["climate_outbox_lag_rows", ()], found["climate_outbox_lag_seconds", ()]) == (0, 0)
+
+
+def test_a_database_that_is_away_is_a_metric_and_no_error(watched: Story, tmp_path: Path) -> None:
+    watched.close()
+    for path in tmp_path.glob("climate.sqlite*"):
+        path.unlink()
+    found = told(watched.runtime)
+    assert found["climate_database_up", ()] == 0
+    assert ("climate_outbox_lag_rows", ()) not in found
+
+
+def test_each_runtime_counts_for_itself(make_story: MakeStory) -> None:
+    one, other = make_story(), make_story()
+    one.call("GET", "/healthz")
+    assert told(one.runtime).keys() - told(other.runtime).keys()
+
+
+def test_a_manager_tells_on_its_own_port(sqlite_url: str, tmp_path: Path) -> None:
+    port = free_port()
+    options = {"database__connection": sqlite_url, "manager__metrics_port": port}
+    config = write_config(tmp_path / "climate.conf", **options)
+    with running(tmp_path, "climate-manager", f"--config-file={config}") as program:
+        program.says("is at work")
+        answer = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=10)
+        assert answer.status_code == 200
+        assert samples(answer.text)["climate_database_up", ()] == 1
+        with running(tmp_path, "climate-manager", f"--config-file={config}") as second:
+            assert second.wait() == 1
+            assert f"no metrics on 127.0.0.1:{port}" in second.last_words
