@@ -209,6 +209,7 @@ def new() -> cfg.ConfigOpts:
     for group, options in (*GROUPS.items(), *library_options()):
         conf.register_opts(options, group=None if group == "DEFAULT" else group)
     log.register_options(conf)
+    conf.set_default("instance_uuid_format", "[lease: %(uuid)s] ")  # see climate.log_context
     return conf
 
 

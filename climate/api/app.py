@@ -1,5 +1,6 @@
 """The WSGI application: every route of v1 (v2 has its own table), and what is around each view."""
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -8,8 +9,8 @@ from typing import Any
 
 from flask import Flask, Response, jsonify, request
 from oslo_config.cfg import ConfigOpts
-from oslo_context.context import RequestContext
 
+from climate import log_context
 from climate.api import auth, discovery, errors, health, keystone
 from climate.api.call import Answer, Api, Call
 from climate.api.policy import Policy
@@ -20,8 +21,11 @@ from climate.core.quoting import is_storable
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.runtime import Runtime
 
+LOG = logging.getLogger(__name__)
+
 View = Callable[..., Answer]
 
+_READING = {"GET", "HEAD"}
 _LARGEST_BODY = 1024 * 1024
 
 # Seen by anyone, identified or not.
@@ -79,6 +83,7 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     app.url_map.merge_slashes = False
     app.before_request(_check_url)
     app.after_request(partial(_measure, runtime))
+    app.teardown_request(lambda _: log_context.forget())
     api = Api(conf, runtime, _strategy(app, conf), Policy(conf), dispatcher)
     for method, path, view in OPEN:
         app.add_url_rule(path, f"{method} {path}", _open(api, view), methods=[method])
@@ -111,12 +116,7 @@ def _guarded(api: Api, rule: str, view: View) -> Callable[..., Response]:
         if request.path.startswith("/v1"):
             microversion.check(request.headers.get(microversion.HEADER))
         caller = api.identify(request)
-        RequestContext(
-            user_id=caller.user_id,
-            project_id=caller.project_id,
-            global_request_id=request.headers.get("X-OpenStack-Request-ID"),
-            request_id=request.environ["climate.request_id"],
-        )
+        log_context.identified(caller.user_id, caller.project_id, path.get("lease_id"))
         call = Call(api, caller)
         call.require(rule)
         return _response(*view(call, **path))
@@ -141,7 +141,8 @@ def _response(body: Any, status: int, headers: Mapping[str, str] | None = None) 
 def _check_url() -> None:
     """Give the request its id, and refuse what no database could look up."""
     request.environ["climate.began"] = time.monotonic()
-    request.environ["climate.request_id"] = f"req-{uuid.uuid4()}"
+    request.environ["climate.request_id"] = request_id = f"req-{uuid.uuid4()}"
+    log_context.begin_request(request_id, request.headers.get("X-OpenStack-Request-ID"))
     if not is_storable(request.path):
         raise NotFound("The requested URL was not found on the server.")
     for name, value in request.args.items(multi=True):
@@ -157,7 +158,10 @@ def _add_headers(response: Response) -> Response:
 
 
 def _measure(runtime: Runtime, response: Response) -> Response:
+    """Measure the request, and log it if it was to change something."""
     route = request.url_rule.rule if request.url_rule is not None else "none"
     seconds = time.monotonic() - request.environ["climate.began"]
     runtime.metrics.request(request.method, route, response.status_code, seconds)
+    level = logging.DEBUG if request.method in _READING else logging.INFO
+    LOG.log(level, "%s %s: %s", request.method, request.path, response.status_code)
     return response

@@ -12,6 +12,7 @@ import threading
 import uuid
 from datetime import datetime, timedelta
 
+from climate import log_context
 from climate.db import allocations, events, idempotency
 from climate.db.engine import is_unavailable
 from climate.db.limits import forget_past_use
@@ -161,9 +162,11 @@ class Dispatcher:
 
     def _run(self, claim: Claim) -> None:
         try:
-            self._do(claim)
+            with log_context.about(claim.lease_id, claim.event_id):
+                self._do(claim)
         except Exception as error:  # noqa: BLE001 - others go on
-            _report(f"event {claim.event_id} was not finished, its claim will expire", error)
+            with log_context.about(claim.lease_id, claim.event_id):
+                _report("the event was not finished, its claim will expire", error)
         finally:
             with self._done:
                 self._running.pop(claim.event_id, None)

@@ -17,6 +17,7 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
+from climate import log_context
 from climate.core import wire
 from climate.core.errors import ClimateError, NotFound
 from climate.core.lease import HANDED_OVER, LEAVING, SHARES, Lease, Reservation
@@ -50,10 +51,11 @@ def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
     with runtime.database.read() as session:
         concerned = leases.ailing(session, now, now + ahead if ahead else None)
     for lease_id in concerned:
-        try:
-            runtime.database.write(partial(heal, runtime, lost, lease_id))
-        except ClimateError as error:
-            LOG.warning("lease %s is not healed: %s", lease_id, error.message)
+        with log_context.about(lease_id):
+            try:
+                runtime.database.write(partial(heal, runtime, lost, lease_id))
+            except ClimateError as error:
+                LOG.warning("lease %s is not healed: %s", lease_id, error.message)
     if concerned:
         runtime.wakeup.hint()
 

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
+from climate import log_context
 from climate.core import wire
 from climate.core.errors import InvalidDate
 from climate.core.lease import Event, Lease
@@ -95,6 +96,7 @@ def create(
     """
     now = runtime.clock.now()
     lease = _draft(runtime, owner, request, now)
+    log_context.about_lease(lease.id)
     is_held = holds.is_needed(runtime, lease)
     release = new_event(lease.id, Planned(RELEASE, now + runtime.settings.hold_timeout), now)
     stored = holds.held(lease, release) if is_held else lease

@@ -9,6 +9,7 @@ import oslo_messaging
 from oslo_config import cfg
 from oslo_config.cfg import ConfigOpts
 
+from climate import log_context
 from climate.core.notification import Notification
 
 LOG = logging.getLogger(__name__)
@@ -37,13 +38,14 @@ class LogEmitter:
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
         """Log one line."""
-        LOG.info(
-            "%s lease=%s seq=%s starts_in=%s",
-            notification.event_type,
-            notification.lease_id,
-            notification.seq,
-            payload.get("starts_in"),
-        )
+        with log_context.about(notification.lease_id):
+            LOG.info(
+                "%s lease=%s seq=%s starts_in=%s",
+                notification.event_type,
+                notification.lease_id,
+                notification.seq,
+                payload.get("starts_in"),
+            )
 
     def close(self) -> None:
         """Do nothing: there is nothing to give up."""

@@ -62,12 +62,12 @@ def test_admissions_are_counted_by_the_code_of_their_refusal(watched: Story) -> 
     lease = watched.reserve()
     watched.refused(409, "POST", "/v1/leases", watched.lease_body())
     watched.ok("PUT", f"/v1/leases/{lease['id']}", {"name": "other"})
-    watched.refused(404, "PUT", "/v1/leases/gone", {"name": "other"})
+    watched.refused(400, "PUT", f"/v1/leases/{lease['id']}", {"end_date": watched.date(-5)})
     found = told(watched.runtime)
     assert found["climate_admissions_total", ("admitted", "create")] == 1
     assert found["climate_admissions_total", ("not_enough_resources", "create")] == 1
     assert found["climate_admissions_total", ("admitted", "update")] == 1
-    assert found["climate_admissions_total", ("not_found", "update")] == 1
+    assert found["climate_admissions_total", ("invalid_date", "update")] == 1
 
 
 def test_a_lost_race_is_counted(watched: Story) -> None:
