@@ -28,7 +28,7 @@ from climate.core.requirement import Requirement
 from climate.db import schema
 from climate.manager import leases
 from climate.manager.dispatcher import Dispatcher, owner_name
-from climate.manager.leases import LeaseRequest, Owner
+from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.relay import Relay
 from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime

@@ -20,7 +20,7 @@ from climate.core.errors import Contention, NotEnoughResources
 from climate.core.window import Window
 from climate.db.engine import Database
 from climate.manager import leases
-from climate.manager.leases import LeaseRequest, Owner
+from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
 

@@ -17,6 +17,7 @@ from climate import config, service
 from climate.core.lease import Lease
 from climate.core.notification import Notification
 from climate.manager import leases, notifications, resources
+from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.runtime import Runtime
 from climate.notifications import listen
 from climate.notifications.emit import MessagingEmitter
@@ -202,7 +203,7 @@ def reserve(
         "resource_properties": "",
         "before_end": "default",
     }
-    request = leases.LeaseRequest(
+    request = LeaseRequest(
         name="lease",
         start=begin,
         end=end,
@@ -212,4 +213,4 @@ def reserve(
             ("before_start_lease", begin - dt.timedelta(seconds=lead)) for lead in leads
         ),
     )
-    return leases.create(runtime, leases.Owner(user_id="alice", project_id="lab"), request)
+    return leases.create(runtime, Owner(user_id="alice", project_id="lab"), request)

@@ -14,7 +14,7 @@ from climate.api.policy import Policy
 from climate.core.errors import InvalidInput
 from climate.core.quoting import is_storable
 from climate.manager.dispatcher import Dispatcher
-from climate.manager.leases import Owner
+from climate.manager.drafts import Owner
 from climate.manager.runtime import Runtime
 
 # A body (None: none, text: a page), a status, and headers if there is something to say in them.

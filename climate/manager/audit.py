@@ -11,7 +11,7 @@ from climate.core.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, Reserva
 from climate.core.schedule import RELENTLESS, START, UPDATE, Planned
 from climate.db import events, leases, resources
 from climate.manager.announcements import resources_of
-from climate.manager.leases import new_event
+from climate.manager.drafts import new_event
 from climate.manager.runtime import Runtime
 from climate.plugins.base import Difference, Expected, Holding
 

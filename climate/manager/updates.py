@@ -42,7 +42,8 @@ from climate.manager import composition, limits, trusts
 from climate.manager.admission import Shortage
 from climate.manager.announcements import resources_of
 from climate.manager.composition import ReservationChange
-from climate.manager.leases import Owner, Precondition, new_event
+from climate.manager.drafts import Owner, new_event
+from climate.manager.leases import Precondition
 from climate.manager.limits import Guard
 from climate.manager.reallocation import reallocate
 from climate.manager.refusal import explained

@@ -16,7 +16,7 @@ from climate.core.lease import Lease
 from climate.db import allocations, engine
 from climate.manager import leases, updates
 from climate.manager.composition import ReservationChange
-from climate.manager.leases import LeaseRequest, Owner
+from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
 from climate.manager.updates import LeaseChange

@@ -17,7 +17,7 @@ from climate.core.schedule import END, START
 from climate.db.tables import EventRow, LeaseRow, OutboxRow, RelayRow
 from climate.manager import leases, resources, updates
 from climate.manager.dispatcher import Dispatcher
-from climate.manager.leases import LeaseRequest, Owner
+from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
 from climate.manager.updates import LeaseChange

@@ -15,7 +15,8 @@ from climate.db import limits as rows
 from climate.db.engine import Database
 from climate.db.limits import Party
 from climate.manager import leases, updates
-from climate.manager.leases import LeaseRequest, Owner, ReservationRequest
+from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
 from climate.manager.updates import LeaseChange
 from tests.concurrency import crowd as crowds

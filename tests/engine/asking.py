@@ -6,7 +6,7 @@ from typing import Any
 from climate.core.change import Change
 from climate.core.lease import Lease
 from climate.manager import leases, updates
-from climate.manager.leases import LeaseRequest, Owner
+from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
 from climate.manager.updates import LeaseChange, ReservationChange

@@ -39,7 +39,7 @@ from climate.db import capacity, resources
 from climate.db.capacity import Inventory
 from climate.manager import healing, leases, updates
 from climate.manager.dispatcher import Dispatcher
-from climate.manager.leases import LeaseRequest, Owner
+from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
 from climate.manager.updates import LeaseChange, ReservationChange

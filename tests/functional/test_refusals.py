@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from climate.core.errors import NotEnoughResources
 from climate.manager import leases, updates
-from climate.manager.leases import LeaseRequest, Owner
+from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
 from tests.service import Story, host_reservation, hosts
 

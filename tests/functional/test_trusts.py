@@ -10,7 +10,7 @@ from climate.core.errors import BackendUnavailable, ClimateError, Conflict, Forb
 from climate.core.lease import Lease
 from climate.manager import leases, updates
 from climate.manager.composition import ReservationChange
-from climate.manager.leases import LeaseRequest, Owner
+from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
 from climate.manager.updates import LeaseChange
 from tests.rows import dump

@@ -20,7 +20,7 @@ from climate.core.errors import NotFound
 from climate.core.lease import Lease
 from climate.manager import leases, updates
 from climate.manager.composition import ReservationChange
-from climate.manager.leases import LeaseRequest
+from climate.manager.drafts import LeaseRequest
 from climate.manager.requests import ReservationRequest, looked_up
 from climate.manager.updates import LeaseChange
 

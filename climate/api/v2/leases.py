@@ -19,7 +19,7 @@ from climate.core.page import LEASE_SORTS, LeaseFilter
 from climate.core.window import later
 from climate.manager import leases, listing, soonest, updates
 from climate.manager.composition import ReservationChange
-from climate.manager.leases import LeaseRequest
+from climate.manager.drafts import LeaseRequest
 from climate.manager.updates import LeaseChange
 
 _LONGEST_KEY = 255
