@@ -7,7 +7,7 @@ Dates are ISO 8601 in UTC without a zone. A reservation has beside its own param
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from climate.core.lease import Lease, Resource
+from climate.core.lease import NOT_TOLD, Lease, Resource
 from climate.core.wire import floatingip_body
 
 
@@ -22,7 +22,7 @@ def lease_body(lease: Lease, resources: Mapping[str, Sequence[Resource]]) -> dic
         "end_date": lease.window.end.replace(tzinfo=None).isoformat(),
         "reservations": [
             {
-                **reservation.params,
+                **{key: one for key, one in reservation.params.items() if key not in NOT_TOLD},
                 "id": reservation.id,
                 "resource_type": reservation.resource_type,
                 "allocations": [_told(one) for one in resources.get(reservation.id, ())],

@@ -20,6 +20,8 @@ HANDED_OVER = "handed_over"
 # The key under which is how much of each of them, where not all: amounts by class, by id as text.
 SHARES = "handed_over_shares"
 NOT_SHOWN = frozenset({HANDED_OVER, SHARES})
+# What is asked for and told to nobody but who asks for the lease itself: it may hold secrets.
+NOT_TOLD = frozenset({"server"})
 # The key that says that the reservation is no more part of its lease, but not taken back yet.
 LEAVING = "leaving"
 

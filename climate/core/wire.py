@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from climate.core.lease import NOT_SHOWN, Event, Lease, Reservation, Resource
+from climate.core.lease import NOT_SHOWN, NOT_TOLD, Event, Lease, Reservation, Resource
 from climate.core.lifecycle import EventStatus, LeaseStatus
 
 
@@ -101,4 +101,7 @@ def floatingip_body(resource: Resource) -> dict[str, Any]:
 def payload(lease: Lease, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return what a notification says about a lease: its body, with ``id`` as ``lease_id``."""
     body = lease_body(lease)
+    for reservation in body["reservations"]:
+        for name in NOT_TOLD & reservation.keys():
+            del reservation[name]
     return {"lease_id": body.pop("id"), **body, **(extra or {})}

@@ -17,6 +17,7 @@ from climate.core.requirement import Requirement
 from climate.plugins.base import Asker, RequestSchema
 from climate.plugins.host import HostPlugin, WholeNumber
 from climate.plugins.instance import MAX_INSTANCES, Affinity, InstancePlugin
+from climate.plugins.servers import LifeCycleSchema
 from climate.plugins.slots import Flavor, Size
 
 _POLICY = "hw:cpu_policy"
@@ -27,7 +28,7 @@ _SHAPE = ("vcpus", "ram", "disk", "ephemeral", "swap")
 _AGGREGATES = "aggregate_instance_extra_specs"
 
 
-class FlavorSchema(RequestSchema):
+class FlavorSchema(LifeCycleSchema):
     """The part of a reservation request that is about instances of a flavor.
 
     The last four are told by the flavor, whatever is asked for.

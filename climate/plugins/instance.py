@@ -29,7 +29,8 @@ from climate.plugins.base import (
 from climate.plugins.host import Expression, HostPlugin, WholeNumber
 from climate.plugins.instance_audit import differences
 from climate.plugins.loader import load_instance_cloud
-from climate.plugins.slots import InstanceCloud, Size
+from climate.plugins.servers import CREATE, SNAPSHOT, LifeCycleSchema
+from climate.plugins.slots import Boot, InstanceCloud, Size
 
 # Bounds one request: units are placed one by one.
 MAX_INSTANCES = 10_000
@@ -58,7 +59,7 @@ class Affinity(fields.Field[bool]):
         raise ValidationError("Malformed parameter affinity: use true, false or none")
 
 
-class InstanceSchema(RequestSchema):
+class InstanceSchema(LifeCycleSchema):
     """The part of a reservation request that is about instances."""
 
     amount = WholeNumber(required=True)
@@ -122,10 +123,17 @@ class InstancePlugin(ResourcePlugin):
         """Return what one instance is. Pure."""
         return Size(self.requirement(params).amounts)
 
+    def acts_as_user(self, params: Mapping[str, Any]) -> bool:
+        """Servers are booted as the user, where there is one."""
+        return self.cloud.acts_as_user and params.get("on_start") == CREATE
+
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
-        """Have the slots on these hosts; one that fails gets them when it works."""
+        """Have the slots on these hosts; one that fails gets them when it works.
+
+        Servers are booted when there is room for them, and that stays open if they cannot be.
+        """
         id_, held = reservation.id, {one.external_id for one in resources}
         told = {
             **self.foretold(id_),
@@ -137,12 +145,28 @@ class InstancePlugin(ResourcePlugin):
             *(partial(self.cloud.set_slots, id_, host, count) for host, count in wanted.items()),
             *(partial(self.cloud.clear_host, id_, host) for host in unwanted),
         )
-        return told
+        return {**told, **self._booted(lease, reservation)}
+
+    def _booted(self, lease: Lease, reservation: Reservation) -> dict[str, Any]:
+        """Boot what servers are asked for and were not booted before; return all that were."""
+        params, known = reservation.params, reservation.details.get("servers", [])
+        if params.get("on_start") != CREATE:
+            return {"servers": known} if known else {}
+        boot = Boot(
+            reservation_id=reservation.id,
+            name=lease.name,
+            amount=params["amount"],
+            known=len(known),
+            server=params["server"],
+        )
+        return {"servers": [*known, *self.cloud.boot(lease.trust_id, boot)]}
 
     def end(self, _lease: Lease, reservation: Reservation, resources: Sequence[Granted]) -> None:
         """Delete the instances, and let nobody boot them any more."""
         id_ = reservation.id
         self.cloud.close_slots(id_)
+        if reservation.params.get("on_end") == SNAPSHOT:
+            self.cloud.keep_images(id_)
         hosts = {*self.cloud.slot_hosts(id_), *(one.external_id for one in resources)}
         do_all(*(partial(self.cloud.clear_host, id_, host) for host in sorted(hosts)))
         self.cloud.delete_slots(id_)

@@ -24,17 +24,21 @@ from climate.plugins.aggregates import AggregateChanges
 from climate.plugins.base import NotYet, Turn
 from climate.plugins.nova import Occupied
 from climate.plugins.nova_nodes import MICROVERSION
+from climate.plugins.nova_servers import NovaServers
 from climate.plugins.occupants import Occupants
 from climate.plugins.openstack import answers as _answers
 from climate.plugins.placement_slots import PlacementSlots
 from climate.plugins.reserved_flavors import MARK, ReservedFlavors, flavor_name
-from climate.plugins.slots import Flavor, Size, Slots
+from climate.plugins.slots import Boot, Flavor, Size, Slots
+from climate.plugins.snapshots import can_be_kept, keep_image
 
 _PAUSE = 0.2
 
 
 class NovaInstances:
     """The InstanceCloud of ``[nova]``; hosts are named by their compute service."""
+
+    acts_as_user = True
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
         """Prepare the client; nothing is sent yet. Raises Misconfigured."""
@@ -45,6 +49,8 @@ class NovaInstances:
         self._flavors = ReservedFlavors(self._nova)
         self._slots = PlacementSlots(placement)
         self._occupants = Occupants(self._nova, placement)
+        self._images = openstack.adapter(conf, self._session, "glance")
+        self._servers = NovaServers(conf)
         self._patience: float = conf.nova.server_delete_wait
 
     def find_flavor(self, flavor_id: str, project_id: str) -> Flavor | None:
@@ -88,6 +94,25 @@ class NovaInstances:
             if host not in aggregates[reservation_id].hosts:
                 self._changes.join(aggregates[reservation_id], host)
             self._slots.put(host, lambda: self._root(host), reservation_id, count)
+
+    def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
+        """Boot servers in the slots, as the user."""
+        return self._servers.boot(trust_id, boot)
+
+    def keep_images(self, reservation_id: str) -> None:
+        """Keep an image, ``reserved_<name>``, of each server; raises NotYet while one is saved.
+
+        A server of which Nova makes none (in ERROR, rescued, shelved) does not hold the room up.
+        """
+        servers = self.slot_servers(reservation_id)
+        if saving := [one for one in servers if not self._is_kept(one, reservation_id)]:
+            raise NotYet(f"images of servers {', '.join(saving)} are being saved")
+
+    def _is_kept(self, server_id: str, occasion: str) -> bool:
+        with _answers(), suppress(refusals.NotFound):
+            server = self._nova.servers.get(server_id)
+            return not can_be_kept(server) or keep_image(self._images, server, occasion)
+        return True
 
     def clear_host(self, reservation_id: str, host: str) -> None:
         """Delete the servers in the slots, and the slots, and take the host from the aggregate."""

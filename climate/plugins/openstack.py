@@ -22,7 +22,7 @@ from climate.config import SERVICE_USER, Misconfigured
 from climate.core.errors import BackendUnavailable
 
 # The oldest in which migrations have UUIDs; from 2.88 on hypervisors lack most properties.
-_NOVA = "2.59"
+NOVA = "2.59"
 # What tokens may be for, besides a trust.
 _SCOPES = frozenset(
     {
@@ -104,7 +104,7 @@ def nova_client(conf: ConfigOpts, session: Session) -> Any:  # noqa: ANN401 - no
     """Return the client of Nova."""
     way = adapter(conf, session, "nova")
     return client.Client(
-        _NOVA,
+        NOVA,
         session=session,
         service_type=way.service_type,
         region_name=way.region_name,

@@ -6,7 +6,7 @@ from typing import Any
 from oslo_config.cfg import ConfigOpts
 
 from climate.plugins.simulated import SimulatedCloud
-from climate.plugins.slots import Flavor, Size, Slots
+from climate.plugins.slots import Boot, Flavor, Size, Slots
 
 _GPU = {"resources:CUSTOM_GPU": "1", "trait:CUSTOM_GPU_HOST": "required"}
 _FLAVORS = {
@@ -21,6 +21,8 @@ _FLAVORS = {
 
 class SimulatedInstances:
     """Slots of which all but the reservation is made up (see InstanceCloud for the methods)."""
+
+    acts_as_user = False
 
     def __init__(self, conf: ConfigOpts) -> None:
         """Share the settings, and so the journal, with the hosts' cloud."""
@@ -49,6 +51,29 @@ class SimulatedInstances:
         if mine is None or mine.hosts.get(host) != count:
             self._act("set_slots", reservation_id, host=host, count=str(count))
 
+    def boot(self, _trust_id: str | None, boot: Boot) -> Sequence[str]:
+        """Write down which servers were booted, unless they are there."""
+        made = [f"{boot.reservation_id}-{n}" for n in range(boot.known + 1, boot.amount + 1)]
+        for server in made:
+            if server not in self.slot_servers(boot.reservation_id):
+                self._act("boot", boot.reservation_id, server=server)
+        return made
+
+    def keep_images(self, reservation_id: str) -> None:
+        """Write down that there are images of servers, unless it is so."""
+        kept = {one.get("image") for one in self._effects(reservation_id)}
+        for server in self.slot_servers(reservation_id):
+            if server not in kept:
+                self._act("keep_image", reservation_id, image=server)
+
+    def _effects(self, reservation_id: str) -> list[Mapping[str, str]]:
+        """Return what happened to a reservation since there was nothing of it."""
+        found: list[Mapping[str, str]] = []
+        for effect in self.world.effects():
+            if effect.get("reservation") == reservation_id:
+                found = [] if effect["effect"] == "delete_slots" else [*found, effect]
+        return found
+
     def clear_host(self, reservation_id: str, host: str) -> None:
         """Write down that there are none on a host, unless it is so."""
         if host in self.slot_hosts(reservation_id):
@@ -75,9 +100,11 @@ class SimulatedInstances:
                     del found[id_]
         return found
 
-    def slot_servers(self, _reservation_id: str, _host: str | None = None) -> Sequence[str]:
-        """Return nothing: nobody boots here."""
-        return ()
+    def slot_servers(self, reservation_id: str, host: str | None = None) -> Sequence[str]:
+        """Return the servers that were booted; nobody knows on which host."""
+        if host is not None:
+            return ()
+        return [one["server"] for one in self._effects(reservation_id) if "server" in one]
 
     def _act(self, effect: str, reservation_id: str, **details: str) -> None:
         self.world.act(effect, reservation=reservation_id, **details)

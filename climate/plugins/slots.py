@@ -46,12 +46,29 @@ class Flavor:
     extra_specs: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boot:
+    """Servers to be booted in the slots of a reservation: ``amount`` in all, ``known`` are there.
+
+    ``server`` is what Nova is asked for each, ``name`` what they are called if it does not say.
+    """
+
+    reservation_id: str
+    name: str
+    amount: int
+    known: int
+    server: Mapping[str, Any] = field(repr=False)
+
+
 class InstanceCloud(Protocol):
     """What must be known and done about slots, however a cloud does it.
 
     Hosts are named by their external id, slots by their reservation's. All methods are idempotent
     where they change anything.
     """
+
+    #: Whether servers are booted as the user, who must trust us for that.
+    acts_as_user: bool
 
     def find_flavor(self, flavor_id: str, project_id: str) -> Flavor | None:
         """Return a flavor, None if there is none of this id that the project may use."""
@@ -67,6 +84,18 @@ class InstanceCloud(Protocol):
 
     def set_slots(self, reservation_id: str, host: str, count: int) -> None:
         """Have so many slots on a host; raises an error if it cannot be shared now."""
+
+    def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
+        """Have the servers that are not known, as the user of the trust; return their ids.
+
+        Raises NotYet while they are being built, another error with the reason if one cannot be.
+        """
+
+    def keep_images(self, reservation_id: str) -> None:
+        """Have an image, the project's, of each instance that one can be made of.
+
+        Raises NotYet while they are being saved.
+        """
 
     def clear_host(self, reservation_id: str, host: str) -> None:
         """Delete the instances in the slots on a host, and the slots; raises NotYet meanwhile."""

@@ -5,17 +5,26 @@ from typing import Any
 from keystoneauth1.adapter import Adapter
 
 _KEPT = {"active", "importing", "queued", "saving", "uploading"}
+# The states of servers, as Nova calls them, in which it makes images of them.
+_IMAGED = {"active", "paused", "stopped", "suspended"}
 _PATCH = {"Content-Type": "application/openstack-images-v2.1-json-patch"}
+
+
+def can_be_kept(server: Any) -> bool:  # noqa: ANN401 - novaclient's
+    """Tell whether Nova makes images of a server in such a state, or is at it or at its end."""
+    busy = getattr(server, "OS-EXT-STS:task_state") is not None
+    return busy or getattr(server, "OS-EXT-STS:vm_state") in _IMAGED
 
 
 def keep_image(
     images: Adapter,
     server: Any,  # noqa: ANN401 - novaclient's
     occasion: str,
-) -> None:
+) -> bool:
     """Make an image ``reserved_<name>`` of a server, once for an occasion, and its project's.
 
     Nova makes it for whoever asks, and that is us; an interrupted call is completed by the next.
+    Return whether it is saved.
     """
     mark = {"climate_server": server.id, "climate_occasion": occasion}
     # Anyone can put our marks on an own image; what Nova makes of a server it marks itself.
@@ -31,3 +40,4 @@ def keep_image(
         if image.get("owner") != server.tenant_id:
             change = [{"op": "replace", "path": "/owner", "value": server.tenant_id}]
             images.patch(f"/v2/images/{image['id']}", json=change, headers=_PATCH)
+    return any(image.get("status") == "active" for image in found)

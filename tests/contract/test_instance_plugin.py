@@ -148,6 +148,37 @@ def cloud(plugin: ResourcePlugin) -> FragileInstances:
     return plugin.cloud
 
 
+class TestInstancePluginWithServers(TestInstancePlugin):
+    """Servers are booted once each, and images kept once, whatever is interrupted."""
+
+    example: ClassVar = {
+        **TestInstancePlugin.example,
+        "on_start": "create",
+        "on_end": "snapshot",
+        "server": {"imageRef": "cirros", "networks": [{"uuid": "1"}], "metadata": {"a": "b"}},
+    }
+
+    def state(self, plugin: ResourcePlugin) -> Any:
+        there = cloud(plugin).slots()
+        return super().state(plugin), {id_: cloud(plugin).slot_servers(id_) for id_ in there}
+
+    def test_the_audit_knows_what_is_missing_and_what_is_left(self, plugin: ResourcePlugin) -> None:
+        left = self.reservation(plugin)
+        plugin.start(lease(left), left, self.granted(plugin, 2))
+        [stale] = plugin.audit(lambda: Expected((), (), ()))
+        assert f"{left.id}-6" in stale.what
+        assert stale.repair is None
+
+    def test_servers_that_are_there_are_left_alone(self, plugin: ResourcePlugin) -> None:
+        mine, given = self.reservation(plugin), self.granted(plugin, 3)
+        told = plugin.start(lease(mine), mine, given)
+        assert len(told["servers"]) == 6
+        more = replace(mine, details=told, params={**mine.params, "amount": 7})
+        again = plugin.start(lease(more), more, given)
+        assert again["servers"][:6] == told["servers"]
+        assert len(again["servers"]) == 7
+
+
 class TestFlavorPlugin(TestInstancePlugin):
     """Instances of a flavor are handed over and taken back as others are."""
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -43,8 +44,8 @@ class Deployment:
                 **options,
             },
         )
-        self._port = free_port()
-        self.api = self._run("climate-api", "--port", str(self._port)).says("climate is ready at")
+        self.port = free_port()
+        self.api = self._run("climate-api", "--port", str(self.port)).says("climate is ready at")
 
     def _run(self, name: str, *arguments: str) -> Program:
         given = (f"--config-file={self._conf}", *arguments)
@@ -56,7 +57,7 @@ class Deployment:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}/v1"
+        return f"http://127.0.0.1:{self.port}/v1"
 
     def by(self, account: Account) -> Any:
         """Return Blazar's own client, logged in as a user."""
@@ -72,7 +73,7 @@ class Deployment:
 
     def http(self, account: Account) -> Service:
         """Return the API by plain requests, with a user's token."""
-        return Service(self._port, account.token)
+        return Service(self.port, account.token)
 
     def register(self, *hosts: str, **extra: str) -> list[dict[str, Any]]:
         """Make hosts reservable."""
@@ -128,6 +129,16 @@ class Deployment:
         with contextlib.redirect_stdout(output):
             cli.manage([*arguments, f"--config-file={self._conf}"])
         return output.getvalue().splitlines()
+
+    def trusts(self) -> list[str]:
+        """Return the ids of the trusts that leases of ours have, or are to be rid of."""
+        found = [id_ for (id_,) in self.query("SELECT trust_id FROM leases") if id_]
+        left = self.query("SELECT payload FROM events WHERE kind = 'revoke_trust'")
+        return [*found, *(json.loads(payload)["trust_id"] for (payload,) in left)]
+
+    def revoke(self, trust_id: str) -> None:
+        """Delete a trust, as the administrator."""
+        self.cloud.identity.delete_trust(trust_id)
 
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """Look into the database."""

@@ -1,0 +1,151 @@
+"""Reserved instances that climate boots by itself, as the lease's user, on a real cloud."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from keystoneauth1 import session
+from keystoneauth1.identity import v3
+
+from tests.openstack import guests, settings
+from tests.openstack.accounts import Account, Project
+from tests.openstack.conftest import Deploy, MakeProject
+from tests.openstack.deployment import Deployment
+from tests.openstack.test_instances import instances, remains
+from tests.process import Service, date, eventually
+
+HOSTS = settings.HOSTS[:2]
+PLUGINS = "physical.host.plugin,virtual.instance.plugin,flavor.instance.plugin"
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture
+def lab(project: MakeProject) -> Project:
+    """Return a project of the test's own: roles are taken from its users."""
+    return project("booted")
+
+
+@pytest.fixture
+def climate(deploy: Deploy) -> Iterator[Deployment]:
+    """Return climate with two hosts, which looks at trusts often."""
+    made = deploy(
+        "blazar", manager__plugins=PLUGINS, manager__sync_interval=1, manager__event_max_retries=1
+    )
+    made.start_manager()
+    made.register(*HOSTS)
+    yield made
+    for one in made.trusts():
+        made.revoke(one)
+
+
+def booting(lab: Project, amount: int = 2, **fields: Any) -> dict[str, Any]:
+    """Return a request for instances that climate boots."""
+    _, image = guests.smallest(lab.member.cloud)
+    server = {"imageRef": image, "networks": "none", "name": "web"}
+    return instances(amount, **{"on_start": "create", "server": server, **fields})
+
+
+def servers_of(account: Account) -> dict[str, str]:
+    """Return the status of the servers of an account's project, by name."""
+    return {one.name: one.status for one in account.cloud.compute.servers()}
+
+
+def test_servers_are_booted_as_the_user_and_gone_at_the_end(
+    climate: Deployment, lab: Project
+) -> None:
+    lease = climate.reserve(lab.member, reservations=[booting(lab)])
+    assert len(climate.trusts()) == 1
+    [reservation] = climate.until(lab.member, lease["id"], "ACTIVE")["reservations"]
+    servers = list(lab.member.cloud.compute.servers())
+    assert {one.name: one.status for one in servers} == {"web-1": "ACTIVE", "web-2": "ACTIVE"}
+    assert {one.user_id for one in servers} == {lab.member.user_id}
+    assert {one.id for one in servers} == set(reservation["servers"])
+    assert climate.audit() == []
+    climate.end(lab.member, lease["id"])
+    assert servers_of(lab.member) == {}
+    assert remains(climate.cloud, reservation["id"]) == []
+    eventually(lambda: climate.trusts() == [], "the trust is revoked")
+
+
+def test_images_are_the_projects_when_the_servers_are_gone(
+    climate: Deployment, lab: Project
+) -> None:
+    lease = climate.reserve(lab.member, reservations=[booting(lab, on_end="snapshot")])
+    climate.until(lab.member, lease["id"], "ACTIVE")
+    climate.end(lab.member, lease["id"])
+    assert servers_of(lab.member) == {}
+    images = list(lab.member.cloud.image.images(owner=lab.id))
+    assert sorted(one.name for one in images) == ["reserved_web-1", "reserved_web-2"]
+    assert {one.status for one in images} == {"active"}
+    for one in images:
+        lab.member.cloud.image.delete_image(one)
+
+
+def test_a_quota_exceeded_at_the_start_is_told_and_the_room_stays_open(
+    climate: Deployment, lab: Project
+) -> None:
+    climate.cloud.compute.update_quota_set(lab.id, instances=1)
+    lease = climate.reserve(lab.member, reservations=[booting(lab)])
+    climate.until(lab.member, lease["id"], "ERROR")
+    assert "Quota exceeded" in climate.reason(lease["id"])
+    assert servers_of(lab.member) == {"web-1": "ACTIVE"}
+    climate.cloud.compute.update_quota_set(lab.id, instances=10)
+    _again(climate)
+    climate.until(lab.member, lease["id"], "ACTIVE")
+    assert servers_of(lab.member) == {"web-1": "ACTIVE", "web-2": "ACTIVE"}
+
+
+@pytest.mark.parametrize("by", ["a trust", "an application credential"])
+def test_a_token_that_is_itself_delegated_gets_a_clear_refusal(
+    climate: Deployment, lab: Project, by: str
+) -> None:
+    body = {
+        "name": "delegated",
+        "start_date": date(60),
+        "end_date": date(120),
+        "reservations": [booting(lab)],
+        "events": [],
+    }
+    token = _by_trust(lab) if by == "a trust" else _by_application_credential(lab)
+    answer = Service(climate.port, token).call("POST", "/v1/leases", body)
+    assert answer.status_code == 403
+    assert f"got by {by}" in answer.json()["error_message"]
+    assert climate.query("SELECT id FROM leases") == []
+    body["reservations"] = [instances()]
+    assert Service(climate.port, token).call("POST", "/v1/leases", body).status_code == 201
+
+
+def _by_trust(lab: Project) -> str:
+    identity = lab.member.cloud.identity
+    trust = identity.create_trust(
+        trustor_user_id=lab.member.user_id,
+        trustee_user_id=lab.admin.user_id,
+        project_id=lab.id,
+        is_impersonation=True,
+        roles=[{"name": "member"}],
+    )
+    given = lab.admin.environment
+    auth = v3.Password(
+        given["OS_AUTH_URL"],
+        username=given["OS_USERNAME"],
+        password=given["OS_PASSWORD"],
+        user_domain_id=given["OS_USER_DOMAIN_ID"],
+        trust_id=trust.id,
+    )
+    return str(session.Session(auth=auth).get_token())
+
+
+def _by_application_credential(lab: Project) -> str:
+    cloud = lab.member.cloud
+    made = cloud.identity.create_application_credential(cloud.current_user_id, "automat")
+    auth = v3.ApplicationCredential(
+        lab.member.environment["OS_AUTH_URL"],
+        application_credential_id=made.id,
+        application_credential_secret=made.secret,
+    )
+    return str(session.Session(auth=auth).get_token())
+
+
+def _again(climate: Deployment) -> None:
+    """Have what failed tried again at once, as an operator would."""
+    climate.manage("audit", "--repair")
