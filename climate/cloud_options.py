@@ -67,6 +67,21 @@ NOVA: list[cfg.Opt] = [
         " 'domain-c7: ha=True, drs=False'. One line per node.",
     ),
 ]
+TRUSTS: list[cfg.Opt] = [
+    cfg.IntOpt(
+        "check_ahead",
+        default=24,
+        min=0,
+        help="Hours before the start of a lease from which on managers look whether its user still"
+        " lets climate act in its name.",
+    ),
+    cfg.FloatOpt(
+        "check_interval",
+        default=300.0,
+        min=0.1,
+        help="Seconds between these looks, each of which costs Keystone a token per lease.",
+    ),
+]
 SIMULATED = [
     cfg.IntOpt("hosts", default=16, min=0, help="Number of made-up hosts."),
     cfg.IntOpt("seed", default=1, help="Seed of the made-up failures."),

@@ -10,7 +10,7 @@ from keystonemiddleware import auth_token
 from oslo_config import cfg, types
 from oslo_log import log
 
-from climate.cloud_options import FLOATINGIP, HOST, NETWORK, NOVA, SIMULATED
+from climate.cloud_options import FLOATINGIP, HOST, NETWORK, NOVA, SIMULATED, TRUSTS
 from climate.core.settings import Settings
 from climate.limit_options import ENFORCEMENT, LIMITS, rules
 from climate.service_options import ways
@@ -171,6 +171,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "virtual:floatingip": FLOATINGIP,
     "virtual:network": NETWORK,
     "nova": NOVA,
+    "trusts": TRUSTS,
     "simulated": SIMULATED,
     SERVICE_USER: USER,
 }
@@ -253,4 +254,6 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         idempotency_time=timedelta(hours=conf.api.idempotency_hours),
         limits=rules(conf),
         hold_timeout=timedelta(seconds=conf.enforcement.hold_timeout),
+        trust_ahead=timedelta(hours=conf.trusts.check_ahead),
+        trust_interval=timedelta(seconds=conf.trusts.check_interval),
     )

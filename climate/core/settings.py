@@ -12,7 +12,8 @@ class Settings:
 
     ``before_start_leads``, ``poll_interval``, ``shutdown_timeout`` and ``sync_interval`` are
     seconds; without a ``healing_interval`` leases are healed however far ahead. ``hold_timeout``
-    is how long an enforcement service may think about a lease.
+    is how long a lease is held while somebody thinks about it. The trusts of leases that start
+    within ``trust_ahead`` are looked at every ``trust_interval``.
     """
 
     cleaning_time: timedelta
@@ -28,3 +29,5 @@ class Settings:
     idempotency_time: timedelta
     limits: Rules = NO_RULES
     hold_timeout: timedelta = timedelta(minutes=1)
+    trust_ahead: timedelta = timedelta(days=1)
+    trust_interval: timedelta = timedelta(minutes=5)

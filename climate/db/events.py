@@ -237,6 +237,12 @@ def farewell(session: Session, event_id: str) -> tuple[str, dict[str, Any], date
     return None if row is None else (row.kind, row.payload or {}, row.due_at)
 
 
+def farewells(session: Session, kind: str) -> list[dict[str, Any]]:
+    """Return what else is to be done of a kind."""
+    query = sa.select(EventRow.payload).where(EventRow.kind == kind, EventRow.lease_id.is_(None))
+    return [payload or {} for payload in session.scalars(query)]
+
+
 def _mine(event_id: str, owner: str, attempt: int) -> list[sa.ColumnElement[bool]]:
     return [
         EventRow.id == event_id,

@@ -127,6 +127,22 @@ def ailing(session: Session, now: datetime, until: datetime | None) -> list[str]
     return list(session.scalars(query.where(sa.or_(LeaseRow.degraded, failing))))
 
 
+def trusted(session: Session, until: datetime) -> list[tuple[str, str]]:
+    """Return (id, trust id) of the leases with a trust that are there or start before ``until``."""
+    query = sa.select(LeaseRow.id, LeaseRow.trust_id).where(
+        LeaseRow.trust_id.is_not(None),
+        LeaseRow.start_at < until,
+        LeaseRow.status != LeaseStatus.CREATING.value,
+    )
+    return [(id_, trust_id) for id_, trust_id in session.execute(query) if trust_id]
+
+
+def trust_ids(session: Session) -> set[str]:
+    """Return the trusts of all leases, also of those that are only held."""
+    query = sa.select(LeaseRow.trust_id).where(LeaseRow.trust_id.is_not(None))
+    return {trust_id for trust_id in session.scalars(query) if trust_id}
+
+
 def exists(session: Session, lease_id: str) -> bool:
     """Tell whether the lease is (still) there."""
     return session.scalar(sa.select(LeaseRow.id).where(LeaseRow.id == lease_id)) is not None

@@ -39,6 +39,7 @@ class LeaseRow(Base):
         # What an owner has and had, for its limits.
         Index(None, "project_id", "end_at"),
         Index(None, "user_id", "end_at"),
+        Index(None, "trust_id"),
         MARIADB,
     )
 
@@ -290,7 +291,6 @@ class IdempotencyKeyRow(Base):
 
     __tablename__ = "idempotency_keys"
     __table_args__ = (Index(None, "created_at"), MARIADB)
-
     project_id: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
     user_id: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
     key: Mapped[str] = mapped_column(sa.String(255), primary_key=True)

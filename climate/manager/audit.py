@@ -10,6 +10,7 @@ from climate.core.lease import Lease
 from climate.core.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
 from climate.core.schedule import RELENTLESS, START, UPDATE, Planned
 from climate.db import events, leases, resources
+from climate.manager import trusts
 from climate.manager.announcements import resources_of
 from climate.manager.drafts import new_event
 from climate.manager.runtime import Runtime
@@ -23,6 +24,7 @@ def audit(runtime: Runtime) -> list[Difference]:
         for resource_type, plugin in runtime.plugins.items()
         for difference in plugin.audit(partial(_expected, runtime, resource_type))
     ]
+    found += trusts.orphans(runtime)
     with runtime.database.read() as session:
         found += _failures(session)
     # Two types may be looked after by the same part of the cloud.

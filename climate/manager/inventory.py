@@ -25,6 +25,7 @@ from climate.db.engine import is_unavailable
 from climate.manager import healing
 from climate.manager.runtime import Runtime
 from climate.manager.timer import Timer
+from climate.manager.trust_watch import TrustWatch
 from climate.plugins.base import Found, ResourcePlugin
 
 LOG = logging.getLogger(__name__)
@@ -118,12 +119,13 @@ def _store(
 
 
 class Watch:
-    """Looks at the cloud from time to time until it is stopped."""
+    """Looks at the cloud, and at trusts, from time to time until it is stopped."""
 
     def __init__(self, runtime: Runtime) -> None:
         """Prepare; nothing happens before ``start``."""
         self._runtime = runtime
         self._lost: set[int] = set()
+        self._trusts = TrustWatch(runtime)
         self._timer = Timer()
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -150,8 +152,12 @@ class Watch:
                 self._look()
 
     def _look(self) -> None:
-        try:
-            self._lost = synchronise(self._runtime, self._lost)
-        except Exception as error:
-            detail = None if is_unavailable(error) else error
-            LOG.warning("the cloud was not looked at: %s", error, exc_info=detail)
+        for what, look in (("the cloud", self._follow), ("trusts", self._trusts.look)):
+            try:
+                look()
+            except Exception as error:
+                detail = None if is_unavailable(error) else error
+                LOG.warning("%s: not looked at: %s", what, error, exc_info=detail)
+
+    def _follow(self) -> None:
+        self._lost = synchronise(self._runtime, self._lost)

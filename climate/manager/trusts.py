@@ -7,9 +7,10 @@ event without a lease, written with whatever made the trust superfluous.
 
 import logging
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -18,13 +19,13 @@ from climate.core import wire
 from climate.core.errors import Conflict, Forbidden
 from climate.core.lease import Lease
 from climate.core.lifecycle import EventStatus
-from climate.core.schedule import RELENTLESS, REVOKE
+from climate.core.schedule import PATIENCE, RELENTLESS, REVOKE
 from climate.db import events, leases, outbox
 from climate.manager.claims import Claim, close
 from climate.manager.failures import pause_before
 from climate.manager.requests import Asked
 from climate.manager.runtime import Runtime
-from climate.plugins.base import Asker
+from climate.plugins.base import Asker, Difference
 from climate.plugins.trusts import Trusts
 
 LOG = logging.getLogger(__name__)
@@ -74,11 +75,17 @@ def give(session: Session, lease: Lease, trust_id: str, now: datetime) -> Lease:
     if lease.trust_id is not None:
         drop(session, lease.trust_id, now)
     leases.set_trust(session, lease.id, trust_id)
-    given = replace(lease, trust_id=trust_id, trust_lost=None)
-    if lease.trust_lost is not None:
-        outbox.write(session, RESTORED, wire.payload(given), now)
-        events.hurry(session, lease.id, RELENTLESS, now)
-    return given
+    given = replace(lease, trust_id=trust_id)
+    return given if lease.trust_lost is None else restore(session, given, now)
+
+
+def restore(session: Session, lease: Lease, now: datetime) -> Lease:
+    """Write down that a lease's trust works again; what failed for it is tried again at once."""
+    restored = replace(lease, trust_lost=None, updated_at=now)
+    leases.update(session, restored)
+    outbox.write(session, RESTORED, wire.payload(restored), now)
+    events.hurry(session, lease.id, RELENTLESS, now)
+    return restored
 
 
 def leave(session: Session, lease: Lease, now: datetime) -> None:
@@ -91,6 +98,26 @@ def leave(session: Session, lease: Lease, now: datetime) -> None:
 def drop(session: Session, trust_id: str, now: datetime) -> None:
     """Have a manager revoke a trust."""
     events.insert_farewell(session, str(uuid.uuid4()), REVOKE, {"trust_id": trust_id}, now)
+
+
+def orphans(runtime: Runtime) -> Iterator[Difference]:
+    """Name the trusts of ours that no lease has, nor a request that is under way."""
+    if runtime.trusts is None:
+        return
+    found = runtime.trusts.find_all()
+    old = runtime.clock.now() - runtime.settings.hold_timeout - PATIENCE
+    with runtime.database.read() as session:
+        known = leases.trust_ids(session)
+        leaving = {payload["trust_id"] for payload in events.farewells(session, REVOKE)}
+    for trust in found:
+        whose = f"user {trust.user_id} in project {trust.project_id}"
+        if trust.id in leaving:
+            yield Difference(f"a trust of {whose}, which no lease needs, is not revoked yet")
+        elif trust.id not in known and trust.made_at < old:
+            yield Difference(
+                f"a trust of {whose}, made at {trust.made_at:%Y-%m-%d %H:%M:%S}, is of no lease",
+                partial(runtime.trusts.revoke, trust.id),
+            )
 
 
 def revoke(runtime: Runtime, claim: Claim, payload: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ is refused; what it gains is handed over by an ``update_lease`` event that is du
 
 import random
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -23,7 +24,7 @@ from climate.core.change import (
     moved,
 )
 from climate.core.enforcement import lease_body
-from climate.core.errors import LeaseBusy
+from climate.core.errors import Forbidden, LeaseBusy
 from climate.core.lease import Event, Lease
 from climate.core.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus
 from climate.core.schedule import (
@@ -136,7 +137,8 @@ def _trust_for(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owne
         if trusts.needed(runtime, (*wished, *change.added)):
             return trusts.make_for(runtime, owner.asker, lease)
     elif lease.trust_lost is not None and trusts.is_owner(owner.asker, lease):
-        return trusts.make(runtime, owner.asker)
+        with nullcontext() if change == LeaseChange() else suppress(Forbidden):
+            return trusts.make(runtime, owner.asker)
     return None
 
 

@@ -119,4 +119,14 @@ def answers(service: str = "Nova") -> Iterator[None]:
     try:
         yield
     except (ClientException, refusals.ClientException) as error:
-        raise BackendUnavailable(f"{service} does not do it: {error}") from error
+        raise BackendUnavailable(f"{service} does not do it: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return what the service says; Nova's way to say so is lost on keystoneauth."""
+    response: Any = getattr(error, "response", None)
+    try:
+        [told] = response.json().values()
+        return f"{told['message']} (HTTP {response.status_code})"
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return str(error)

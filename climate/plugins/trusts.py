@@ -5,11 +5,13 @@ request; with it we get tokens that are the user's, for as long as the user has 
 delegated and is enabled. Ours carry a mark, as others may trust the same user of the cloud's.
 """
 
+import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from keystoneauth1 import exceptions as refusals
 from keystoneauth1.adapter import Adapter
@@ -23,7 +25,7 @@ from climate.plugins import openstack
 from climate.plugins.base import Asker
 from climate.plugins.openstack import answers
 
-# The key, in Keystone's record of a trust, under which is when it was made.
+# The key, in Keystone's record of a trust, under which is by which climate and when it was made.
 MARK = "climate"
 _TRUSTS = "/OS-TRUST/trusts"
 _TRUST = "OS-TRUST:trust"
@@ -55,6 +57,7 @@ class Trusts:
         """Prepare; nothing is sent yet. Raises Misconfigured."""
         self._conf = conf
         self._clock = SystemClock()
+        self._deployment = _deployment(conf)
         self._session = openstack.make_session(conf)
         self._keystone = Adapter(
             self._session,
@@ -77,7 +80,7 @@ class Trusts:
                     "project_id": asker.project_id,
                     "impersonation": True,
                     "roles": roles,
-                    MARK: self._clock.now().isoformat(),
+                    MARK: f"{self._deployment} {self._clock.now().isoformat()}",
                 }
                 return self._make(asker, trust)
         except BackendUnavailable as error:
@@ -137,24 +140,32 @@ class Trusts:
         self.session(trust_id)
 
     def find_all(self) -> list[Trust]:
-        """Return all trusts that carry our mark."""
+        """Return all trusts that carry our mark, not those of another climate with our user."""
         with answers("Keystone"):
             ours = {"trustee_user_id": self._session.get_user_id()}
             found = self._keystone.get(_TRUSTS, params=ours).json()["trusts"]
         return [
             Trust(one["id"], one["trustor_user_id"], one["project_id"], made_at)
             for one in found
-            if (made_at := _made_at(one)) is not None
+            if (made_at := self._made_at(one)) is not None
         ]
 
-
-def _made_at(trust: Mapping[str, Any]) -> datetime | None:
-    """Return when a trust of ours was made; None if it is not ours."""
-    try:
-        made_at = datetime.fromisoformat(trust[MARK])
-    except (KeyError, TypeError, ValueError):
+    def _made_at(self, trust: Mapping[str, Any]) -> datetime | None:
+        """Return when a trust of ours was made; None if it is not ours."""
+        deployment, _, moment = str(trust.get(MARK, "")).partition(" ")
+        if deployment != self._deployment:
+            return None
+        with suppress(ValueError):
+            made_at = datetime.fromisoformat(moment)
+            return made_at if made_at.tzinfo else None
         return None
-    return made_at if made_at.tzinfo else None
+
+
+def _deployment(conf: ConfigOpts) -> str:
+    """Return what tells this climate from others that act by the same user: its database."""
+    url = urlsplit(conf.database.connection)
+    where = f"{url.hostname}:{url.port}{url.path}"  # nothing that is secret
+    return hashlib.sha256(where.encode()).hexdigest()[:16]
 
 
 def _dead() -> DeadTrust:

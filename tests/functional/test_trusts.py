@@ -2,17 +2,21 @@
 
 import datetime as dt
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from climate.core.errors import BackendUnavailable, ClimateError, Conflict, Forbidden
 from climate.core.lease import Lease
-from climate.manager import leases, updates
+from climate.manager import audit as auditing
+from climate.manager import leases, trust_watch, updates
 from climate.manager.composition import ReservationChange
 from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
+from climate.manager.trust_watch import TrustWatch
 from climate.manager.updates import LeaseChange
+from climate.plugins.trusts import Trust
 from tests.rows import dump
 from tests.service import Story
 from tests.trusting import Acting, Keystone, trusting
@@ -168,6 +172,108 @@ def test_who_comes_too_late_gets_no_lease_and_leaves_nothing(
     at.run()
     assert (keystone.kept, acting.arranged) == ({}, {})
     assert rows(at) == before
+
+
+class TestWatch:
+    """What became of a trust is found before the start, and told once."""
+
+    def look(self, story: Story) -> list[str]:
+        trust_watch.look(story.runtime)
+        return story.told(dump(story.runtime.database)["leases"][0]["id"])
+
+    def test_a_trust_that_died_is_told_once_and_again_when_it_works(
+        self, at: Story, keystone: Keystone
+    ) -> None:
+        lease = reserve(at)
+        assert self.look(at) == ["lease.create"]
+        keystone.dead.add("trust-1")
+        assert self.look(at) == self.look(at) == ["lease.create", "lease.trust_lost"]
+        assert at.lease(lease.id)["degraded"]
+        shown = at.ok("GET", f"/v2/leases/{lease.id}")
+        assert (shown["degraded"], shown["trust_lost"]) == (True, "the trust is dead: trust")
+        keystone.dead.clear()
+        assert self.look(at) == self.look(at)
+        assert self.look(at)[2:] == ["lease.trust_restored"]
+        assert at.ok("GET", f"/v2/leases/{lease.id}")["trust_lost"] is None
+
+    def test_while_keystone_is_away_nothing_is_known(self, at: Story, keystone: Keystone) -> None:
+        reserve(at)
+        keystone.failing["check"] = GONE
+        assert self.look(at) == ["lease.create"]
+
+    def test_a_lease_that_starts_later_is_looked_at_later(
+        self, at: Story, keystone: Keystone
+    ) -> None:
+        reserve(at)
+        keystone.dead.add("trust-1")
+        settings = replace(at.runtime.settings, trust_ahead=dt.timedelta(minutes=59))
+        later = replace(at.runtime, settings=settings)
+        trust_watch.look(later)
+        assert self.look(at)[-1] == "lease.trust_lost"
+
+    def test_it_is_not_looked_too_often(self, at: Story, keystone: Keystone) -> None:
+        lease, watch = reserve(at), TrustWatch(at.runtime)
+        watch.look()
+        keystone.dead.add("trust-1")
+        watch.look()
+        assert at.told(lease.id) == ["lease.create"]
+        at.clock.advance(300)
+        watch.look()
+        assert at.told(lease.id) == ["lease.create", "lease.trust_lost"]
+
+    @pytest.mark.parametrize("change", [LeaseChange(), LeaseChange(name="new")])
+    def test_any_change_by_the_owner_gives_a_fresh_trust(
+        self, at: Story, keystone: Keystone, change: LeaseChange
+    ) -> None:
+        lease = reserve(at)
+        keystone.dead.add("trust-1")
+        self.look(at)
+        updates.update(at.runtime, lease.id, LeaseChange(name="bob's"), BOB)
+        assert at.lease(lease.id)["degraded"]
+        changed = updates.update(at.runtime, lease.id, change, ALICE)
+        assert (changed.trust_id, changed.ails) == ("trust-2", False)
+        at.run()
+        assert list(keystone.kept) == ["trust-2"]
+        assert "lease.trust_restored" in at.told(lease.id)
+
+    def test_a_change_is_not_refused_for_want_of_a_fresh_trust(
+        self, at: Story, keystone: Keystone
+    ) -> None:
+        lease = reserve(at)
+        keystone.dead.add("trust-1")
+        self.look(at)
+        keystone.failing["make"] = Forbidden("delegated")
+        assert updates.update(at.runtime, lease.id, LeaseChange(name="new"), ALICE).name == "new"
+        with pytest.raises(Forbidden):
+            updates.update(at.runtime, lease.id, LeaseChange(), ALICE)
+
+
+class TestAudit:
+    def test_a_trust_of_no_lease_is_revoked_when_it_is_old(
+        self, at: Story, keystone: Keystone
+    ) -> None:
+        now = at.clock.now()
+        reserve(at)
+        for name, minutes in (("trust-1", 60), ("young", 5), ("old", 60)):
+            keystone.kept.setdefault(name, ALICE.asker)
+            made_at = now - dt.timedelta(minutes=minutes)
+            keystone.found.append(Trust(name, "alice", "lab", made_at))
+        [found] = auditing.audit(at.runtime)
+        assert "made at 2030-01-15 11:00:00, is of no lease" in found.what
+        assert auditing.repair(at.runtime, found)
+        assert list(keystone.kept) == ["trust-1", "young"]
+
+    def test_a_trust_that_is_to_be_revoked_is_told_and_left_to_managers(
+        self, at: Story, keystone: Keystone
+    ) -> None:
+        lease = reserve(at)
+        keystone.found.append(Trust("trust-1", "alice", "lab", at.clock.now()))
+        keystone.failing["revoke"] = GONE
+        leases.delete(at.runtime, lease.id)
+        at.run()
+        [found] = auditing.audit(at.runtime)
+        assert found.what.endswith("is not revoked yet")
+        assert found.repair is None
 
 
 class TestChange:

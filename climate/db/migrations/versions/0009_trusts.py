@@ -13,9 +13,11 @@ def upgrade() -> None:
     """Migrate up."""
     op.add_column("leases", sa.Column("trust_id", sa.String(64), nullable=True))
     op.add_column("leases", sa.Column("trust_lost", sa.Text(), nullable=True))
+    op.create_index("leases_trust_id", "leases", ["trust_id"])
 
 
 def downgrade() -> None:
     """Migrate down."""
+    op.drop_index("leases_trust_id", "leases")
     op.drop_column("leases", "trust_lost")
     op.drop_column("leases", "trust_id")
