@@ -26,6 +26,14 @@ NOT_TOLD = frozenset({"server"})
 LEAVING = "leaving"
 
 
+def shown_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a reservation's parameters as they are shown: as Nova does, without user data."""
+    server = params.get("server")
+    if not isinstance(server, Mapping):
+        return params
+    return {**params, "server": {key: one for key, one in server.items() if key != "user_data"}}
+
+
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """What a resource has of a class, as Placement counts it; one taker gets ``max_unit`` at most.

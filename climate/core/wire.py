@@ -10,7 +10,15 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from climate.core.lease import NOT_SHOWN, NOT_TOLD, Event, Lease, Reservation, Resource
+from climate.core.lease import (
+    NOT_SHOWN,
+    NOT_TOLD,
+    Event,
+    Lease,
+    Reservation,
+    Resource,
+    shown_params,
+)
 from climate.core.lifecycle import EventStatus, LeaseStatus
 
 
@@ -50,7 +58,7 @@ def lease_body(lease: Lease) -> dict[str, Any]:
 def reservation_body(reservation: Reservation) -> dict[str, Any]:
     """Return a reservation; what is special to its type stands beside the common keys."""
     return {
-        **reservation.params,
+        **shown_params(reservation.params),
         **{name: told for name, told in reservation.details.items() if name not in NOT_SHOWN},
         "id": reservation.id,
         "lease_id": reservation.lease_id,

@@ -174,6 +174,42 @@ def test_who_comes_too_late_gets_no_lease_and_leaves_nothing(
     assert rows(at) == before
 
 
+def test_a_lease_whose_release_has_begun_is_confirmed_no_more(
+    at: Story, keystone: Keystone, acting: Acting
+) -> None:
+    def meanwhile(_lease: Lease) -> None:
+        acting.failing["abandon"] = GONE
+        at.at(2)
+        acting.failing.clear()
+
+    before = rows(at)
+    acting.meanwhile = meanwhile
+    with pytest.raises(BackendUnavailable, match="took so long"):
+        reserve(at)
+    at.at(1)
+    assert (keystone.kept, acting.arranged) == ({}, {})
+    assert rows(at) == before
+
+
+def test_so_it_is_on_every_database(story_everywhere: Story) -> None:
+    at, keystone, acting = trusting(story_everywhere)
+    lease = reserve(at)
+    keystone.dead.add("trust-1")
+    trust_watch.look(at.runtime)
+    assert leases.get(at.runtime, lease.id).trust_lost
+    keystone.found.append(Trust("trust-1", "alice", "lab", at.clock.now() - dt.timedelta(days=1)))
+    assert auditing.audit(at.runtime) == []
+    updates.update(at.runtime, lease.id, LeaseChange(), ALICE)
+    [leaving] = auditing.audit(at.runtime)
+    assert leaving.what.endswith("is not revoked yet")
+    at.run()
+    assert list(keystone.kept) == ["trust-2"]
+    leases.delete(at.runtime, lease.id)
+    at.run()
+    assert (keystone.kept, acting.arranged) == ({}, {})
+    assert rows(at)["leases"] == rows(at)["events"] == []
+
+
 class TestWatch:
     """What became of a trust is found before the start, and told once."""
 

@@ -1,11 +1,13 @@
 """Reserved instances that climate boots by itself, as the lease's user, on a real cloud."""
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from keystoneauth1 import session
 from keystoneauth1.identity import v3
+from openstack.exceptions import NotFoundException
 
 from tests.openstack import guests, settings
 from tests.openstack.accounts import Account, Project
@@ -29,13 +31,18 @@ def lab(project: MakeProject) -> Project:
 def climate(deploy: Deploy) -> Iterator[Deployment]:
     """Return climate with two hosts, which looks at trusts often."""
     made = deploy(
-        "blazar", manager__plugins=PLUGINS, manager__sync_interval=1, manager__event_max_retries=1
+        "blazar",
+        manager__plugins=PLUGINS,
+        manager__sync_interval=1,
+        manager__event_max_retries=1,
+        trusts__check_interval=1,
     )
     made.start_manager()
     made.register(*HOSTS)
     yield made
-    for one in made.trusts():
-        made.revoke(one)
+    for trust_id in made.trusts():
+        with contextlib.suppress(NotFoundException):
+            made.revoke(trust_id)
 
 
 def booting(lab: Project, amount: int = 2, **fields: Any) -> dict[str, Any]:
@@ -112,6 +119,64 @@ def test_a_token_that_is_itself_delegated_gets_a_clear_refusal(
     assert climate.query("SELECT id FROM leases") == []
     body["reservations"] = [instances()]
     assert Service(climate.port, token).call("POST", "/v1/leases", body).status_code == 201
+
+
+def shown(climate: Deployment, lab: Project, lease_id: str) -> dict[str, Any]:
+    """Return a lease as v2 shows it."""
+    return dict(climate.http(lab.admin).ok("GET", f"/v2/leases/{lease_id}"))
+
+
+def told(climate: Deployment, lease_id: str) -> list[str]:
+    """Return what was told about the trust of a lease."""
+    query = "SELECT event_type FROM outbox WHERE lease_id = ? AND event_type LIKE '%trust%'"
+    return [kind for (kind,) in climate.query(query + " ORDER BY id", lease_id)]
+
+
+def test_a_trust_that_died_is_found_before_the_start_and_when_it_works_again(
+    climate: Deployment, lab: Project, administrator: Account
+) -> None:
+    identity = administrator.cloud.identity
+    role = lab.id, lab.member.user_id, identity.find_role("member")
+    asked = booting(lab)
+    lease = climate.reserve(lab.member, reservations=[asked], start=date(60))
+    identity.unassign_project_role_from_user(*role)
+    eventually(lambda: shown(climate, lab, lease["id"])["trust_lost"], "the trust is lost")
+    found = shown(climate, lab, lease["id"])
+    assert (found["status"], found["degraded"]) == ("PENDING", True)
+    assert "a role was taken" in found["trust_lost"]
+    identity.assign_project_role_to_user(*role)
+    eventually(lambda: not shown(climate, lab, lease["id"])["degraded"], "the trust works again")
+    assert told(climate, lease["id"]) == ["lease.trust_lost", "lease.trust_restored"]
+
+
+def test_a_start_as_a_user_who_is_disabled_succeeds_when_it_is_enabled(
+    climate: Deployment, lab: Project, administrator: Account
+) -> None:
+    identity = administrator.cloud.identity
+    asked = booting(lab, amount=1)
+    lease = climate.reserve(lab.member, reservations=[asked], start=date(1))
+    user = lab.member.user_id
+    identity.update_user(user, is_enabled=False)
+    failed = "it cannot be started"
+    eventually(lambda: climate.http(lab.admin).lease(lease["id"])["status"] == "ERROR", failed, 150)
+    assert "DeadTrust" in climate.reason(lease["id"])
+    identity.update_user(user, is_enabled=True)
+    climate.until(lab.admin, lease["id"], "ACTIVE")
+    assert servers_of(lab.admin) == {"web": "ACTIVE"}
+
+
+def test_a_change_by_the_owner_gives_a_fresh_trust(climate: Deployment, lab: Project) -> None:
+    lease = climate.reserve(lab.member, reservations=[booting(lab)], start=date(60))
+    [before] = climate.trusts()
+    climate.revoke(before)
+    eventually(lambda: shown(climate, lab, lease["id"])["trust_lost"], "the trust is lost")
+    for account, is_lost in ((lab.admin, True), (lab.member, False)):
+        climate.http(account).ok("PATCH", f"/v2/leases/{lease['id']}", {})
+        assert bool(shown(climate, lab, lease["id"])["trust_lost"]) is is_lost
+    eventually(lambda: len(climate.trusts()) == 1, "the old one is not to be revoked any more")
+    assert climate.trusts() != [before]
+    climate.http(lab.member).ok("DELETE", f"/v1/leases/{lease['id']}")
+    eventually(lambda: climate.trusts() == [], "there is none")
 
 
 def _by_trust(lab: Project) -> str:
