@@ -93,9 +93,9 @@ def _one(nova: Adapter, servers: Sequence[Server]) -> Server | None:
     return next(iter(ordered), None)
 
 
-def _worth(server: Server) -> tuple[bool, bool, str]:
+def _worth(server: Server) -> tuple[bool, bool, bool, str]:
     """Order servers of one number: what runs first, then what may, the oldest first."""
-    return not _is_there(server), _has_failed(server), server["created"]
+    return not _is_there(server), _has_failed(server), _is_leaving(server), server["created"]
 
 
 def _is_there(server: Server | None) -> bool:
@@ -104,7 +104,13 @@ def _is_there(server: Server | None) -> bool:
 
 
 def _has_failed(server: Server) -> bool:
-    return server["status"] == "ERROR" and not _is_there(server)
+    is_over = server["status"] == "ERROR" and not _is_leaving(server)
+    return is_over and not _is_there(server)
+
+
+def _is_leaving(server: Server) -> bool:
+    """Tell whether a server is being deleted; another is booted when it is gone."""
+    return server.get("OS-EXT-STS:task_state") == "deleting"
 
 
 def _fault(server: Server) -> str:

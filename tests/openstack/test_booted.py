@@ -121,6 +121,26 @@ def test_a_token_that_is_itself_delegated_gets_a_clear_refusal(
     assert Service(climate.port, token).call("POST", "/v1/leases", body).status_code == 201
 
 
+def test_a_server_that_cannot_be_booted_is_told_and_booted_again(
+    climate: Deployment, lab: Project
+) -> None:
+    images = lab.member.cloud.image
+    strange = {"disk_format": "raw", "container_format": "bare", "hw_architecture": "mips"}
+    image = images.create_image("strange", data=b"strange", wait=True, **strange)
+    server = {"imageRef": image.id, "networks": "none"}
+    lease = climate.reserve(
+        lab.member, reservations=[instances(1, on_start="create", server=server)]
+    )
+    climate.until(lab.member, lease["id"], "ERROR")
+    assert "No valid host" in climate.reason(lease["id"])
+    images.update_image(image.id, hw_architecture="x86_64")
+    _again(climate)
+    climate.until(lab.member, lease["id"], "ACTIVE")
+    assert servers_of(lab.member) == {"lease": "ACTIVE"}
+    climate.end(lab.member, lease["id"])
+    images.delete_image(image.id)
+
+
 def shown(climate: Deployment, lab: Project, lease_id: str) -> dict[str, Any]:
     """Return a lease as v2 shows it."""
     return dict(climate.http(lab.admin).ok("GET", f"/v2/leases/{lease_id}"))

@@ -7,16 +7,20 @@ from typing import Any
 import pytest
 from keystoneauth1 import session
 from keystoneauth1.identity import v3
+from oslo_config.cfg import ConfigOpts
 
 from climate import config
 from climate.config import Misconfigured
 from climate.core.errors import BackendUnavailable, Forbidden, Unauthenticated
 from climate.plugins.base import Asker
+from climate.plugins.nova_servers import NovaServers
+from climate.plugins.slots import Boot
 from climate.plugins.trusts import DeadTrust, Trusts
-from tests.openstack import settings
+from tests.openstack import guests, settings
 from tests.openstack.accounts import Account, Project
+from tests.openstack.conftest import Boot as MakeServer
 from tests.openstack.conftest import MakeProject
-from tests.process import write_config
+from tests.process import eventually, write_config
 
 
 @pytest.fixture
@@ -28,16 +32,17 @@ def lab(project: MakeProject) -> Project:
 @pytest.fixture
 def trusts_of(administrator: Account, tmp_path: Path) -> Callable[..., Trusts]:
     """Return a maker of the way to trusts, given other options of [service_user]."""
+    return lambda **options: Trusts(conf_of(administrator, tmp_path, **options))
 
-    def make(**options: str) -> Trusts:
-        given = {f"service_user__{name}": value for name, value in options.items()}
-        path = tmp_path / "trusts.conf"
-        write_config(path, **{**settings.options(administrator, "blazar"), **given})
-        conf = config.new()
-        config.load(conf, "test", [f"--config-file={path}"])
-        return Trusts(conf)
 
-    return make
+def conf_of(administrator: Account, home: Path, **options: str) -> ConfigOpts:
+    """Return a configuration with other options of [service_user]."""
+    given = {f"service_user__{name}": value for name, value in options.items()}
+    path = home / "trusts.conf"
+    write_config(path, **{**settings.options(administrator, "blazar"), **given})
+    conf = config.new()
+    config.load(conf, "test", [f"--config-file={path}"])
+    return conf
 
 
 @pytest.fixture
@@ -141,6 +146,22 @@ def test_a_user_who_cannot_be_trusted_is_a_misconfiguration(
     strange = trusts_of(auth_type="none")
     with pytest.raises(Misconfigured, match="of no use"):
         strange.check("a")
+
+
+def test_of_two_servers_of_a_number_one_goes(
+    trusts: Trusts, lab: Project, administrator: Account, tmp_path: Path, boot: MakeServer
+) -> None:
+    """A manager died, and Nova took so long that its successor saw no server yet."""
+    flavor, image = guests.smallest(lab.member.cloud)
+    mark = {"climate:reservation": flavor, "climate:number": "1"}
+    twins = {boot(lab.member, "twin", metadata=mark).id for _ in "ab"}
+    asked = {"imageRef": image, "networks": "none", "name": "twin"}
+    order = Boot(reservation_id=flavor, name="", amount=1, known=0, server=asked)
+    nova = NovaServers(conf_of(administrator, tmp_path))
+    [left] = nova.boot(trusts.make(asker(lab.member)), order)
+    [gone] = twins - {left}
+    eventually(lambda: guests.is_gone(administrator.cloud, gone), "one is gone")
+    assert not guests.is_gone(administrator.cloud, left)
 
 
 def test_the_token_is_in_no_text(lab: Project) -> None:
