@@ -23,6 +23,16 @@ FLOATINGIP: list[cfg.Opt] = [
 NETWORK: list[cfg.Opt] = [
     cfg.StrOpt("cloud", default="simulated", help="Driver that reaches the networks."),
 ]
+STACK: list[cfg.Opt] = [
+    cfg.StrOpt("cloud", default="simulated", help="Driver that reaches the stacks."),
+    cfg.FloatOpt(
+        "end_patience",
+        default=600.0,
+        min=0,
+        help="Seconds that the room of a stack is left to it when its lease is over and it can be"
+        " neither deleted nor suspended; then it is taken back, and the stack given up.",
+    ),
+]
 NOVA: list[cfg.Opt] = [
     cfg.StrOpt(
         "isolation",

@@ -10,7 +10,7 @@ from keystonemiddleware import auth_token
 from oslo_config import cfg, types
 from oslo_log import log
 
-from climate.cloud_options import FLOATINGIP, HOST, NETWORK, NOVA, SIMULATED, TRUSTS
+from climate.cloud_options import FLOATINGIP, HOST, NETWORK, NOVA, SIMULATED, STACK, TRUSTS
 from climate.core.settings import Settings
 from climate.limit_options import ENFORCEMENT, LIMITS, rules
 from climate.service_options import ways
@@ -170,6 +170,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "physical:host": HOST,
     "virtual:floatingip": FLOATINGIP,
     "virtual:network": NETWORK,
+    "virtual:stack": STACK,
     "nova": NOVA,
     "trusts": TRUSTS,
     "simulated": SIMULATED,
@@ -256,4 +257,5 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         hold_timeout=timedelta(seconds=conf.enforcement.hold_timeout),
         trust_ahead=timedelta(hours=conf.trusts.check_ahead),
         trust_interval=timedelta(seconds=conf.trusts.check_interval),
+        stack_patience=timedelta(seconds=conf["virtual:stack"].end_patience),
     )

@@ -8,6 +8,7 @@ SERVICES = {
     "placement": "placement",
     "glance": "image",
     "neutron": "network",
+    "heat": "orchestration",
 }
 
 

@@ -22,7 +22,7 @@ def lease_body(lease: Lease, resources: Mapping[str, Sequence[Resource]]) -> dic
         "end_date": lease.window.end.replace(tzinfo=None).isoformat(),
         "reservations": [
             {
-                **{key: one for key, one in reservation.params.items() if key not in NOT_TOLD},
+                **{k: one for k, one in reservation.shown_params.items() if k not in NOT_TOLD},
                 "id": reservation.id,
                 "resource_type": reservation.resource_type,
                 "allocations": [_told(one) for one in resources.get(reservation.id, ())],

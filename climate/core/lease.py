@@ -24,14 +24,18 @@ NOT_SHOWN = frozenset({HANDED_OVER, SHARES})
 NOT_TOLD = frozenset({"server"})
 # The key that says that the reservation is no more part of its lease, but not taken back yet.
 LEAVING = "leaving"
+# The parameters of a part of a stack: the stack's reservation, and which part it is.
+STACK, PART = "stack", "part"
+# Parameters that may hold secrets and be large: they are kept for the plugin, and shown to nobody.
+HIDDEN = frozenset({"template", "files", "parameters", "environment"})
 
 
 def shown_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a reservation's parameters as they are shown: as Nova does, without user data."""
-    server = params.get("server")
-    if not isinstance(server, Mapping):
-        return params
-    return {**params, "server": {key: one for key, one in server.items() if key != "user_data"}}
+    """Return a reservation's parameters without secrets; as with Nova, user data is one."""
+    shown = {name: value for name, value in params.items() if name not in HIDDEN}
+    if isinstance(server := params.get("server"), Mapping):
+        shown["server"] = {key: one for key, one in server.items() if key != "user_data"}
+    return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,16 @@ class Reservation:
     def stays(self) -> bool:
         """Whether it is part of its lease, and neither over nor being taken back early."""
         return self.status is not ReservationStatus.DELETED and LEAVING not in self.details
+
+    @property
+    def stack_id(self) -> str | None:
+        """The reservation that this is a part of, with which it changes and goes."""
+        return self.params.get(STACK)
+
+    @property
+    def shown_params(self) -> Mapping[str, Any]:
+        """What is shown of what was asked for."""
+        return shown_params(self.params)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,8 @@ class Settings:
     ``before_start_leads``, ``poll_interval``, ``shutdown_timeout`` and ``sync_interval`` are
     seconds; without a ``healing_interval`` leases are healed however far ahead. ``hold_timeout``
     is how long a lease is held while somebody thinks about it. The trusts of leases that start
-    within ``trust_ahead`` are looked at every ``trust_interval``.
+    within ``trust_ahead`` are looked at every ``trust_interval``. ``stack_patience`` is how long
+    the room of a stack is left to it that cannot be ended.
     """
 
     cleaning_time: timedelta
@@ -31,3 +32,4 @@ class Settings:
     hold_timeout: timedelta = timedelta(minutes=1)
     trust_ahead: timedelta = timedelta(days=1)
     trust_interval: timedelta = timedelta(minutes=5)
+    stack_patience: timedelta = timedelta(minutes=10)

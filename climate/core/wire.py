@@ -17,7 +17,6 @@ from climate.core.lease import (
     Lease,
     Reservation,
     Resource,
-    shown_params,
 )
 from climate.core.lifecycle import EventStatus, LeaseStatus
 
@@ -58,7 +57,7 @@ def lease_body(lease: Lease) -> dict[str, Any]:
 def reservation_body(reservation: Reservation) -> dict[str, Any]:
     """Return a reservation; what is special to its type stands beside the common keys."""
     return {
-        **shown_params(reservation.params),
+        **reservation.shown_params,
         **{name: told for name, told in reservation.details.items() if name not in NOT_SHOWN},
         "id": reservation.id,
         "lease_id": reservation.lease_id,

@@ -45,7 +45,8 @@ def repair(runtime: Runtime, difference: Difference) -> bool:
 def _expected(runtime: Runtime, resource_type: str) -> Expected:
     with runtime.database.read() as session:
         registered = resources.find_all(session, resource_type)
-        present = [one for one in leases.find_all(session, None) if _is_in_cloud(one)]
+        leases_ = leases.find_all(session, None)
+        present = [one for one in leases_ if _is_in_cloud(one)]
         settled = [one for one in present if _is_settled(one)]
         running = _holdings(session, settled, resource_type)
         shared = _shared(session, present, resource_type)
@@ -53,7 +54,8 @@ def _expected(runtime: Runtime, resource_type: str) -> Expected:
     elsewhere = [
         r.id for one in settled for r in one.reservations if r.resource_type != resource_type
     ]
-    return Expected(registered, running, changing, elsewhere, shared)
+    awaited = [r.id for one in leases_ if one not in present for r in one.reservations if r.stays]
+    return Expected(registered, running, changing, elsewhere, shared, awaited)
 
 
 def _failures(session: Session) -> Iterator[Difference]:

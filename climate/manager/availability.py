@@ -16,14 +16,19 @@ from sqlalchemy.orm import Session
 
 from climate.core import calendar
 from climate.core.calendar import Starts, Step
-from climate.core.errors import InvalidDate
+from climate.core.errors import InvalidDate, InvalidInput
 from climate.core.requirement import Requirement
 from climate.core.selection import Candidate, Preference, rank
 from climate.core.window import Window, later
 from climate.db import allocations, capacity, resources
 from climate.db import calendar as bookings
 from climate.manager.admission import would_take
-from climate.manager.requests import ReservationRequest, check_properties, requirements_of
+from climate.manager.requests import (
+    ReservationRequest,
+    check_properties,
+    needs_of,
+    requirements_of,
+)
 from climate.manager.runtime import Runtime
 from climate.manager.search import Wanted
 
@@ -62,6 +67,10 @@ def free_over(runtime: Runtime, request: ReservationRequest, span: Window) -> li
     """
     _check(span)
     parts = requirements_of(runtime, request)
+    if not parts[0].maximum:
+        raise InvalidInput(
+            f"A {request.resource_type} is no unit of anything: search for windows in which it fits"
+        )
     with runtime.database.read() as session:
         check_properties(session, runtime, parts)
         preference = Preference(selection=runtime.selection)
@@ -89,7 +98,7 @@ def search(
     _check(within)
     if not timedelta(0) < length <= within.end - within.start:
         raise InvalidDate("The duration must be more than nothing and fit between start and end")
-    requirements = [part for request in requests for part in requirements_of(runtime, request)]
+    requirements = needs_of(runtime, requests)
     with runtime.database.read() as session:
         check_properties(session, runtime, requirements)
         sought = Sought(requirements, length, within)

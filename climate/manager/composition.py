@@ -16,14 +16,15 @@ from marshmallow import ValidationError
 from sqlalchemy.orm import Session
 
 from climate.core.change import check_resource_type
-from climate.core.errors import Conflict, InvalidInput
-from climate.core.lease import LEAVING, Lease, Reservation
+from climate.core.errors import Conflict, InvalidInput, LeaseBusy
+from climate.core.lease import LEAVING, PART, Lease, Reservation
 from climate.core.lifecycle import ReservationStatus
 from climate.core.requirement import Requirement
 from climate.db import leases
 from climate.manager.leases import has_begun
 from climate.manager.requests import ReservationRequest, arranging, new_reservation
 from climate.manager.runtime import Runtime
+from climate.plugins.base import ResourcePlugin
 
 # As many as a lease may have when it is made.
 MOST = 100
@@ -31,11 +32,23 @@ MOST = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationChange:
-    """New parameters for one reservation of the lease; those not named stay."""
+    """New parameters for one reservation of the lease; those not named stay.
+
+    ``planned`` is what they come to, if that had to be looked up.
+    """
 
     id: str
     resource_type: str | None
     params: Mapping[str, Any]
+    planned: "Planned | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What was looked up for a change: the parameters before it, and all of them with it."""
+
+    before: Mapping[str, Any]
+    request: ReservationRequest
 
 
 def changed(
@@ -48,13 +61,34 @@ def changed(
             raise InvalidInput(f"Lease {lease.id} has no reservation {change.id}")
         before = present[change.id]
         check_resource_type(before.resource_type, change.resource_type)
+        check_own(before)
         plugin = runtime.plugin(before.resource_type)
-        after = plugin.schema().load({**before.params, **change.params})
-        _check_fixed(change.id, plugin.fixed, before.params, after)
+        after = _after(plugin, before, change)
+        check_fixed(change.id, plugin.fixed, before.params, after)
         if has_begun(lease) and not plugin.resizes:
             _check_size(change.id, plugin.requirement(before.params), plugin.requirement(after))
         present[change.id] = replace(before, params=after)
     return tuple(present.values())
+
+
+def _after(
+    plugin: ResourcePlugin, before: Reservation, change: ReservationChange
+) -> Mapping[str, Any]:
+    if change.planned is None:
+        after: Mapping[str, Any] = plugin.schema().load({**before.params, **change.params})
+        return after
+    if change.planned.before != before.params:
+        raise LeaseBusy(f"Reservation {before.id} was changed by others meanwhile: try again")
+    return change.planned.request.params
+
+
+def check_own(reservation: Reservation) -> None:
+    """Raise Conflict for a part of a stack."""
+    if reservation.stack_id is not None:
+        raise Conflict(
+            f"Reservation {reservation.id} is for the {reservation.params[PART]} in a stack:"
+            f" change or remove reservation {reservation.stack_id}, which is the stack's"
+        )
 
 
 def wished(
@@ -70,7 +104,7 @@ def wished(
                 yield ReservationRequest(resource_type=before.resource_type, params=params)
 
 
-def _check_fixed(
+def check_fixed(
     id_: str, fixed: Collection[str], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> None:
     """Raise Conflict if what was looked up for a reservation would be something else."""
@@ -104,19 +138,24 @@ def added(
     if len(lease.reservations) + len(requests) > MOST:
         raise InvalidInput(f"A lease has at most {MOST} reservations, those that are over included")
     return tuple(
-        new_reservation(runtime, lease.id, asked, _new_id(runtime), now) for asked in requests
+        new_reservation(runtime, lease.id, asked, new_id(runtime), now) for asked in requests
     )
 
 
-def _new_id(runtime: Runtime) -> str:
+def new_id(runtime: Runtime) -> str:
     """Return an id that a rehearsal of the same change would choose, too."""
     return str(uuid.UUID(int=runtime.rng.getrandbits(128), version=4))
 
 
 def check_removed(lease: Lease, ids: Collection[str]) -> None:
-    """Raise InvalidInput for a reservation that the lease has not, or not any more."""
-    live = {r.id for r in lease.reservations if r.status is not ReservationStatus.DELETED}
+    """Raise InvalidInput for a reservation that the lease has not, or not any more.
+
+    Raises Conflict for a part of one that stays.
+    """
+    live = {r.id: r for r in lease.reservations if r.status is not ReservationStatus.DELETED}
     for id_ in ids:
+        if id_ in live and live[id_].stack_id not in ids:
+            check_own(live[id_])
         if id_ not in live:
             raise InvalidInput(f"Lease {lease.id} has no reservation {id_}")
 

@@ -10,7 +10,7 @@ from climate.core.lifecycle import EventStatus, LeaseStatus
 from climate.core.schedule import BEFORE_END, BEFORE_START, Anchor, Notice, Planned, plan
 from climate.core.settings import Settings
 from climate.core.window import Window
-from climate.manager.requests import ReservationRequest, new_reservation
+from climate.manager.requests import ReservationRequest, new_reservations
 from climate.manager.runtime import Runtime
 from climate.plugins.base import Asker
 
@@ -61,9 +61,8 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
         status=LeaseStatus.PENDING,
         degraded=False,
         notices=notices,
-        reservations=tuple(
-            new_reservation(runtime, lease_id, asked, str(uuid.uuid4()), now)
-            for asked in request.reservations
+        reservations=new_reservations(
+            runtime, lease_id, request.reservations, lambda: str(uuid.uuid4()), now
         ),
         events=tuple(new_event(lease_id, event, now) for event in plan(window, notices, now)),
         created_at=now,

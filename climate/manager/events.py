@@ -14,11 +14,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core.lease import HANDED_OVER, LEAVING, SHARES, Event, Lease, Reservation
+from climate.core.lease import Event, Lease, Reservation
 from climate.core.lifecycle import (
     LEASE,
     OPEN_EVENT,
-    RESERVATION,
     EventStatus,
     LeaseStatus,
     ReservationStatus,
@@ -36,12 +35,13 @@ from climate.core.schedule import (
 )
 from climate.db import allocations, events, leases
 from climate.db.limits import keep_past_use
-from climate.manager import holds
+from climate.manager import acting, holds, outcomes
 from climate.manager.announcements import announce, resources_of
 from climate.manager.claims import Claim, Work, close, give_way, lease_of
 from climate.manager.failures import fail
 from climate.manager.farewells import note_end
 from climate.manager.leases import remove
+from climate.manager.outcomes import Done
 from climate.manager.runtime import Runtime
 from climate.plugins.base import NotYet
 
@@ -67,23 +67,39 @@ def _perform(runtime: Runtime, claim: Claim, work: Work) -> None:
     details: dict[str, Mapping[str, Any]] = {}
     failed: dict[str, str] = {}
     waiting: dict[str, str] = {}
-    for reservation in work.reservations:
+    patience = runtime.settings.stack_patience
+    for reservation in acting.ordered(work, runtime.clock.now(), patience):
+        undone = {**failed, **waiting}
+        if why := acting.held_up(work, reservation, undone, runtime.clock.now(), patience):
+            waiting[reservation.id] = why
+            continue
         try:
-            details[reservation.id] = _act(runtime, work, reservation)
+            lease = acting.seen_by(work, details)
+            details[reservation.id] = _act(runtime, work, lease, reservation)
         except NotYet as reason:
             waiting[reservation.id] = str(reason)
         except Exception as error:  # noqa: BLE001 - whatever a plugin raises is a failed attempt
             failed[reservation.id] = f"{type(error).__name__}: {error}"
             _log(work, error, known=claim.attempt > runtime.settings.max_retries + 1)
+    lost = _lost(runtime, work, {**waiting, **failed})
     if runtime.clock.now() - work.event.due_at > PATIENCE:
         failed |= waiting
-    if failed:
+    if failed and not lost:
         runtime.database.write(lambda session: fail(runtime, session, claim, work, failed))
-    elif waiting:
+    elif waiting and not lost:
         again = runtime.clock.now() + _SHORTLY
         runtime.database.write(lambda session: give_way(session, claim, run_at=again))
     else:
-        runtime.database.write(lambda session: _succeed(runtime, session, claim, work, details))
+        runtime.database.write(
+            lambda session: _succeed(runtime, session, claim, work, Done(details, lost))
+        )
+
+
+def _lost(runtime: Runtime, work: Work, undone: Mapping[str, str]) -> Mapping[str, str]:
+    """Return why which stacks could not be ended, if nothing else is left to be done."""
+    patience = runtime.settings.stack_patience
+    given_up = acting.given_up(work, undone, runtime.clock.now(), patience)
+    return {id_: undone[id_] for id_ in given_up}
 
 
 def _log(work: Work, error: Exception, *, known: bool) -> None:
@@ -161,19 +177,19 @@ def _is_called_for(lease: Lease, event: Event, now: datetime) -> bool:
     return lease.status is not LeaseStatus.TERMINATED
 
 
-def _act(runtime: Runtime, work: Work, reservation: Reservation) -> Mapping[str, Any]:
+def _act(runtime: Runtime, work: Work, lease: Lease, reservation: Reservation) -> Mapping[str, Any]:
     """Call the plugin for one reservation. No transaction is open."""
     plugin = runtime.plugin(reservation.resource_type)
     given = work.resources[reservation.id]
     if work.is_leaving(reservation.id):
-        plugin.end(work.lease, reservation, given)
+        plugin.end(lease, reservation, given)
         return reservation.details
     if work.event.kind in {START, UPDATE}:
-        return plugin.start(work.lease, reservation, given)
+        return plugin.start(lease, reservation, given)
     if work.event.kind == BEFORE_END:
-        plugin.before_end(work.lease, reservation, given)
+        plugin.before_end(lease, reservation, given)
     else:
-        plugin.end(work.lease, reservation, given)
+        plugin.end(lease, reservation, given)
     return reservation.details
 
 
@@ -182,15 +198,14 @@ def _succeed(
     session: Session,
     claim: Claim,
     work: Work,
-    details: Mapping[str, Mapping[str, Any]],
+    done: Done,
 ) -> None:
     """Store that the action is done; what the lease became meanwhile (DELETING) stays."""
+    details = done.details
     now, lease = runtime.clock.now(), lease_of(session, claim)
     if lease is None or not close(session, claim, now, EventStatus.DONE):
         return
-    for reservation in lease.reservations:
-        if reservation.id in details:
-            _store_outcome(session, work, reservation, details[reservation.id], now)
+    outcomes.store(session, work, lease, done, now)
     _let_go(runtime, session, lease, [id_ for id_ in details if work.is_leaving(id_)], now)
     if work.event.kind in {START, UPDATE}:
         short = any(one.missing_resources for one in leases.get(session, lease.id).reservations)
@@ -201,7 +216,8 @@ def _succeed(
     if lease.status is not LeaseStatus.DELETING:
         after = _LEASE_AFTER.get(work.event.kind, lease.status)
         leases.set_status(session, lease.id, step(LEASE, lease.status, after), now)
-    announce(session, lease.id, work.event.kind, now)
+    error = {"error": "; ".join(done.lost.values())} if done.lost else {}
+    announce(session, lease.id, work.event.kind, now, **error)
     if lease.status is LeaseStatus.DELETING and work.event.kind == END:
         remove(session, leases.get(session, lease.id), now, runtime.settings)
 
@@ -214,55 +230,6 @@ def _let_go(
         if runtime.settings.limits.enabled:
             keep_past_use(session, lease, reservation_ids, now)
         allocations.detach(session, reservation_ids, now + runtime.settings.cleaning_time)
-
-
-def _store_outcome(
-    session: Session,
-    work: Work,
-    reservation: Reservation,
-    details: Mapping[str, Any],
-    now: datetime,
-) -> None:
-    fields = _handed_over(work, reservation, details)
-    wanted = _status_after(work, reservation)
-    fields["status"] = step(RESERVATION, reservation.status, wanted).value
-    leases.set_reservation(session, reservation.id, now, **fields)
-
-
-def _handed_over(
-    work: Work, reservation: Reservation, details: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return what is to be stored: what the reservation has now, and whether some is missing.
-
-    What was handed over before and cannot be booked now is still the user's. What was removed while
-    it was handed over is still to be taken back.
-    """
-    if work.event.kind not in {START, UPDATE} or work.is_leaving(reservation.id):
-        return {"details": dict(details)}
-    marks: dict[str, Any] = {LEAVING: True} if LEAVING in reservation.details else {}
-    before = set(reservation.details.get(HANDED_OVER, ()))
-    given = work.resources[reservation.id]
-    present = [one.id for one in given if one.reservable or one.id in before]
-    known = reservation.missing_resources and not all(one.reservable for one in given)
-    shares = {
-        **reservation.details.get(SHARES, {}),
-        **{str(one.id): dict(one.amounts) for one in given if one.amounts and one.reservable},
-    }
-    if shares:
-        marks[SHARES] = {id_: shares[id_] for id_ in map(str, present) if id_ in shares}
-    return {
-        "details": {**details, **marks, HANDED_OVER: present},
-        "missing_resources": known or len(present) < len(given),
-    }
-
-
-def _status_after(work: Work, reservation: Reservation) -> ReservationStatus:
-    """Return where a reservation stands after an event that succeeded."""
-    kind = work.event.kind
-    if kind == END or work.is_leaving(reservation.id):
-        return ReservationStatus.DELETED
-    is_new = kind == UPDATE and reservation.status is ReservationStatus.PENDING
-    return ReservationStatus.ACTIVE if kind == START or is_new else reservation.status
 
 
 _LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}

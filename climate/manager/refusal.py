@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from climate.core import calendar
 from climate.core.change import has_started
 from climate.core.errors import NotEnoughResources
-from climate.core.lease import Lease
+from climate.core.lease import PART, Lease, Reservation
 from climate.core.packing import Units
 from climate.core.query import Everything
 from climate.core.requirement import Requirement
@@ -79,7 +79,7 @@ def explained(
     found = look.alternatives()
     mine = [one for one in in_the_way if one.project_id == project_id]
     others = [one for one in in_the_way if one.project_id != project_id]
-    parts = [shortage.message]
+    parts = [_of_part(lease, shortage)]
     if mine:
         parts.append(f"Taken by your own {', '.join(_named(one) for one in mine)}")
     if others:
@@ -88,10 +88,35 @@ def explained(
         parts.append(f"What would fit now: {'; '.join(one.sentence() for one in found)}")
     details = {
         **shortage.details,
+        "reservation": _number(lease, shortage),
         "blocked_by": [_blocker(one, project_id) for one in in_the_way],
         "alternatives": [one.as_json() for one in found],
     }
     return NotEnoughResources(". ".join(parts), details)
+
+
+def _short(lease: Lease, shortage: Shortage) -> Reservation | None:
+    """Return the reservation that there is too little for; None if only all together fail."""
+    if shortage.index is None:
+        return None
+    id_ = shortage.wanted[shortage.index].reservation_id
+    return next((one for one in lease.reservations if one.id == id_), None)
+
+
+def _number(lease: Lease, shortage: Shortage) -> int | None:
+    """Return which reservation of those that were asked for that is."""
+    short = _short(lease, shortage)
+    asked_for = short and (short.stack_id or short.id)
+    ids = [one.id for one in lease.reservations]
+    return ids.index(asked_for) if asked_for in ids else shortage.details["reservation"]
+
+
+def _of_part(lease: Lease, shortage: Shortage) -> str:
+    """Return the refusal; what somebody asked for as part of something is named."""
+    short = _short(lease, shortage)
+    if short is None or short.stack_id is None:
+        return shortage.message
+    return f"For the {short.params[PART]} in the stack: {shortage.message}"
 
 
 class _Look:

@@ -1,30 +1,36 @@
 """What is asked for, as admission needs it: requirements, checked, and the span they are for."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from typing import Any, Protocol
 
+from marshmallow import ValidationError
 from sqlalchemy.orm import Session
 
 from climate.core import query as expressions
-from climate.core.errors import InvalidQuery
-from climate.core.lease import Reservation
+from climate.core.errors import InvalidInput, InvalidQuery
+from climate.core.lease import PART, STACK, Reservation
 from climate.core.lifecycle import ReservationStatus
 from climate.core.requirement import Requirement
 from climate.core.settings import Settings
 from climate.core.window import Window
 from climate.db import resources
 from climate.manager.runtime import Runtime
-from climate.plugins.base import Asker
+from climate.plugins.base import Asker, Child
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationRequest:
-    """One thing asked for; ``params`` were checked by the plugin's schema."""
+    """One thing asked for; ``params`` were checked by the plugin's schema.
+
+    What it consists of, if that is reserved by itself, are its ``children``.
+    """
 
     resource_type: str
     params: Mapping[str, Any]
+    children: "tuple[ReservationRequest, ...]" = ()
 
 
 class Asked(Protocol):
@@ -46,8 +52,41 @@ def looked_up(
 
     Raises UnsupportedResourceType, InvalidInput, BackendUnavailable.
     """
-    found = runtime.plugin(resource_type).look_up(params, asker)
-    return ReservationRequest(resource_type=resource_type, params=found)
+    plugin = runtime.plugin(resource_type)
+    found = plugin.look_up(params, asker)
+    children = tuple(_child(runtime, one, asker) for one in plugin.children(found))
+    return ReservationRequest(resource_type=resource_type, params=found, children=children)
+
+
+def _child(runtime: Runtime, child: Child, asker: Asker) -> ReservationRequest:
+    try:
+        params = runtime.plugin(child.resource_type).schema().load(child.params)
+    except ValidationError as error:
+        raise InvalidInput(f"The {child.name} cannot be reserved: {error}") from None
+    asked = looked_up(runtime, child.resource_type, params, asker)
+    return replace(asked, params={**asked.params, PART: child.name})
+
+
+def new_reservations(
+    runtime: Runtime,
+    lease_id: str,
+    requests: Sequence[ReservationRequest],
+    new_id: Callable[[], str],
+    now: datetime,
+) -> tuple[Reservation, ...]:
+    """Return the reservations that were asked for, and after all of them their children."""
+    made = [new_reservation(runtime, lease_id, asked, new_id(), now) for asked in requests]
+    children = [
+        new_reservation(runtime, lease_id, part_of(one, child), new_id(), now)
+        for one, asked in zip(made, requests, strict=True)
+        for child in asked.children
+    ]
+    return (*made, *children)
+
+
+def part_of(stack: Reservation, child: ReservationRequest) -> ReservationRequest:
+    """Return what is asked for as a part of a reservation."""
+    return replace(child, params={**child.params, STACK: stack.id})
 
 
 def new_reservation(
@@ -69,6 +108,13 @@ def new_reservation(
 def requirements_of(runtime: Runtime, asked: Asked) -> tuple[Requirement, ...]:
     """Return what admission must find, one part or several; raises UnsupportedResourceType."""
     return runtime.plugin(asked.resource_type).requirement(asked.params).parts
+
+
+def needs_of(runtime: Runtime, requests: Iterable[ReservationRequest]) -> list[Requirement]:
+    """Return all that admission must find for requests and what they consist of."""
+    asked = chain.from_iterable((one, *one.children) for one in requests)
+    parts = chain.from_iterable(requirements_of(runtime, one) for one in asked)
+    return [part for part in parts if part.maximum]
 
 
 def arranging(runtime: Runtime, asked: Iterable[Asked]) -> bool:

@@ -39,7 +39,7 @@ from climate.core.schedule import (
 from climate.db import events, leases, outbox
 from climate.db.engine import LostRace
 from climate.enforcement import Enforcer
-from climate.manager import composition, limits, trusts
+from climate.manager import children, composition, limits, trusts
 from climate.manager.admission import Shortage
 from climate.manager.announcements import resources_of
 from climate.manager.composition import ReservationChange
@@ -115,6 +115,8 @@ def update(
     Contention, EnforcementDenied, EnforcementUnavailable, and what ``precondition`` and
     ``trusts.make_for`` raise.
     """
+    if owner is not None and change.reservations:
+        change = _looked_up(runtime, lease_id, change, owner)
     trust_id = _trust_for(runtime, lease_id, change, owner) if owner else None
     wish = _Wish(lease_id, change, owner.roles if owner else (), precondition, trust_id)
     try:
@@ -126,6 +128,14 @@ def update(
         raise
     finally:
         runtime.wakeup.hint()
+
+
+def _looked_up(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owner) -> LeaseChange:
+    """Return the change with what must be looked up for it. No transaction is open."""
+    with runtime.database.read() as session:
+        lease = leases.get(session, lease_id)
+    planned = children.replanned(runtime, lease, change.reservations, owner.asker)
+    return replace(change, reservations=planned)
 
 
 def _trust_for(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owner) -> str | None:
@@ -227,15 +237,18 @@ def _apply(
     used = limit.uses_of(session, lease)
     notices = changed_notices(lease, change.dates, window)
     reservations = composition.changed(runtime, lease, change.reservations)
+    parts = children.reconciled(runtime, lease, change.reservations, now)
+    reservations = (*parts.onto(reservations), *parts.new)
     reservations += composition.added(runtime, lease, change.added, now)
     composition.check_removed(lease, change.removed)
-    leaving = composition.remove(runtime, session, lease, change.removed, now)
-    reservations = tuple(one for one in reservations if one.id not in change.removed)
+    removed = children.with_parts(lease, {*change.removed, *parts.superfluous})
+    leaving = composition.remove(runtime, session, lease, removed, now)
+    reservations = tuple(one for one in reservations if one.id not in removed)
     composition.store(session, lease, reservations, now)
     try:
         grown = reallocate(runtime, session, lease, reservations, window, now)
     except Shortage as shortage:
-        wished = replace(lease, window=window)
+        wished = replace(lease, window=window, reservations=reservations)
         leeway = limits.Leeway(limit=limit, before=lease, used=used)
         raise explained(runtime, session, shortage, wished, leeway) from None
     after = moved(replace(lease, reservations=reservations), window, notices, now)
@@ -243,6 +256,7 @@ def _apply(
     limit.check_use(session, after, used)
     _reschedule(session, lease, after, now)
     unfinished = lease.degraded and bool(change.reservations)
+    unfinished |= any(one.planned for one in change.reservations)
     if (grown or unfinished or leaving) and lease.status is LeaseStatus.ACTIVE:
         leases.insert_events(session, [new_event(lease.id, Planned(UPDATE, now), now)])
 

@@ -70,6 +70,18 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
+class Child:
+    """A part of a reservation that is reserved by itself; ``name`` tells it from the others.
+
+    ``params`` are as users would ask for it.
+    """
+
+    name: str
+    resource_type: str
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Holding:
     """A running reservation, and the resources that it should have."""
 
@@ -83,8 +95,9 @@ class Expected:
     """What the database says: the registered resources, and what running reservations have.
 
     ``changing`` are the ids of reservations that a manager is at, of which nothing is known;
-    ``elsewhere`` are those of running reservations of other types, and ``shared`` the external ids
-    of resources of which reservations of other types have some.
+    ``elsewhere`` are those of running reservations of other types, ``awaited`` those of leases that
+    nobody has begun to start, and ``shared`` the external ids of resources of which reservations of
+    other types have some.
     """
 
     registered: Sequence[Resource]
@@ -92,6 +105,7 @@ class Expected:
     changing: Collection[str]
     elsewhere: Collection[str] = ()
     shared: Collection[str] = ()
+    awaited: Collection[str] = ()
 
     @property
     def known(self) -> set[str]:
@@ -130,6 +144,8 @@ class ResourcePlugin(abc.ABC):
     native_properties: frozenset[str]
     #: Whether something must be made in the cloud when a reservation is asked for: ``arrange``.
     arranges: ClassVar[bool] = False
+    #: Whether new parameters are looked up, too: what a reservation consists of changes with them.
+    replans: ClassVar[bool] = False
 
     def look_up(self, params: Mapping[str, Any], _asker: Asker) -> Mapping[str, Any]:
         """Return ``params`` with what the cloud says about what they name, if anything.
@@ -138,6 +154,13 @@ class ResourcePlugin(abc.ABC):
         the project cannot have what they name.
         """
         return params
+
+    def children(self, _params: Mapping[str, Any]) -> Sequence[Child]:
+        """Return what is reserved besides, in reservations of the same lease, and goes with it.
+
+        Their start is before, and their end after that of what they are parts of. Pure.
+        """
+        return ()
 
     def acts_as_user(self, _params: Mapping[str, Any]) -> bool:
         """Tell whether ``start``, ``before_end`` or ``end`` act as the lease's user. Pure.

@@ -18,6 +18,7 @@ HOST_CLOUDS = "climate.host_clouds"
 INSTANCE_CLOUDS = "climate.instance_clouds"
 FLOATINGIP_CLOUDS = "climate.floatingip_clouds"
 NETWORK_CLOUDS = "climate.network_clouds"
+STACK_CLOUDS = "climate.stack_clouds"
 _MEMBERS = ("resource_type", "schema", "native_properties")
 
 
@@ -68,6 +69,11 @@ def load_floatingip_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 
 def load_network_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - a NetworkCloud
     """Return the driver that reaches networks; raises BrokenPlugin."""
     return _load_cloud("network cloud", NETWORK_CLOUDS, conf, turn, group="virtual:network")
+
+
+def load_stack_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - a StackCloud
+    """Return the driver that reaches stacks; raises BrokenPlugin."""
+    return _load_cloud("stack cloud", STACK_CLOUDS, conf, turn, group="virtual:stack")
 
 
 def _load_cloud(

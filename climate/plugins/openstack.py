@@ -12,6 +12,7 @@ from keystoneauth1 import loading
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.exceptions import ClientException
 from keystoneauth1.session import Session
+from keystoneauth1.token_endpoint import Token
 from novaclient import client
 from novaclient import exceptions as refusals
 from oslo_config.cfg import ConfigOpts
@@ -67,6 +68,19 @@ def make_session(conf: ConfigOpts, trust_id: str | None = None) -> Session:
         )
     except ClientException as error:
         raise Misconfigured(f"[{SERVICE_USER}]: {error}") from error
+    return _patient(session)
+
+
+def session_of(conf: ConfigOpts, token: str, endpoint: str) -> Session:
+    """Return a session that has just this token, for one service."""
+    auth = Token(endpoint, token)
+    session = loading.load_session_from_conf_options(
+        conf, SERVICE_USER, auth=auth, app_name="climate"
+    )
+    return _patient(session)
+
+
+def _patient(session: Session) -> Session:
     for transport in session.session.adapters.values():
         if isinstance(transport, HTTPAdapter):
             transport.max_retries = _RETRY

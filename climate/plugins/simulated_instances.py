@@ -9,7 +9,7 @@ from climate.plugins.simulated import SimulatedCloud
 from climate.plugins.slots import Boot, Flavor, Size, Slots
 
 _GPU = {"resources:CUSTOM_GPU": "1", "trait:CUSTOM_GPU_HOST": "required"}
-_FLAVORS = {
+FLAVORS = {
     one.id: one
     for one in (
         Flavor("small", "m1.small", 1, 2048, 20, 0, 0, {}),
@@ -17,6 +17,7 @@ _FLAVORS = {
         Flavor("gpu", "g1.large", 4, 8192, 80, 0, 0, _GPU),
     )
 }
+_EFFECTS = frozenset({"open_slots", "set_slots", "clear_host", "close_slots", "delete_slots"})
 
 
 class SimulatedInstances:
@@ -30,7 +31,7 @@ class SimulatedInstances:
 
     def find_flavor(self, flavor_id: str, _project_id: str) -> Flavor | None:
         """Return one of three flavors, which everybody may use."""
-        return _FLAVORS.get(flavor_id)
+        return FLAVORS.get(flavor_id)
 
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
         """Write down who may boot what, unless it is so."""
@@ -94,7 +95,8 @@ class SimulatedInstances:
         """Return what the effects so far add up to."""
         found: dict[str, Slots] = {}
         for effect in self.world.effects():
-            if id_ := effect.get("reservation"):
+            id_ = effect.get("reservation")
+            if id_ and effect["effect"] in _EFFECTS:
                 found[id_] = _after(found.get(id_, Slots((), {})), effect)
                 if effect["effect"] == "delete_slots":
                     del found[id_]

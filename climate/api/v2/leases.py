@@ -18,7 +18,7 @@ from climate.core.once import AlreadyAnswered, Once
 from climate.core.page import LEASE_SORTS, LeaseFilter
 from climate.core.window import later
 from climate.manager import leases, listing, soonest, updates
-from climate.manager.composition import ReservationChange
+from climate.manager.composition import ReservationChange, check_own
 from climate.manager.drafts import LeaseRequest
 from climate.manager.updates import LeaseChange
 
@@ -165,6 +165,7 @@ def _reservation_changes(
         if before is None:
             refusal = InvalidInput(f"Lease {lease.id} has no reservation {one['id']}")
             raise reading.placed(refusal, ("reservations", number, "id"))
+        check_own(before)
         after = {**before.params, **one["params"]}
         parts.append(asking.params(call, before.resource_type, after, ("reservations", number)))
     reading.load_all(parts)

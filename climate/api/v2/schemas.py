@@ -16,7 +16,7 @@ from marshmallow import (
 
 from climate.api.v1.schemas import check_event_kind
 from climate.api.v2.fields import ASAP, NOW, Moment, Strict
-from climate.core.lease import NOT_SHOWN, shown_params
+from climate.core.lease import NOT_SHOWN
 from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 
 MOST = 100
@@ -134,7 +134,7 @@ class Reservation(Schema):
     id = fields.String()
     resource_type = fields.String()
     status = fields.Enum(ReservationStatus, by_value=True)
-    params = fields.Dict(keys=fields.String())
+    params = fields.Dict(keys=fields.String(), attribute="shown_params")
     details = fields.Dict(keys=fields.String())
     missing_resources = fields.Boolean()
     resources_changed = fields.Boolean()
@@ -144,7 +144,7 @@ class Reservation(Schema):
     @post_dump
     def _told(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
         told = {name: value for name, value in data["details"].items() if name not in NOT_SHOWN}
-        return {**data, "details": told, "params": shown_params(data["params"])}
+        return {**data, "details": told}
 
 
 class Lease(Schema):

@@ -1,0 +1,210 @@
+"""Reservations of virtual:stack: a stack, and room for all that it can ever consist of."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from climate.manager import audit
+from climate.plugins.stacks import Stack
+from tests.service import Story
+
+MakeStory = Callable[..., Story]
+PLUGINS = [
+    "physical.host.plugin",
+    "flavor.instance.plugin",
+    "virtual.floatingip.plugin",
+    "virtual.stack.plugin",
+]
+NETWORK = "sim-public"
+
+
+@pytest.fixture
+def story(make_story: MakeStory, hosts_template: Path, tmp_path: Path) -> Story:
+    """Return a service that reserves three hosts of 16 VCPU and one of 64 with GPUs."""
+    shutil.copy(hosts_template, tmp_path / "climate.sqlite")
+    shutil.copy(hosts_template.parent / "cloud", tmp_path / "cloud")
+    made = make_story(manager__plugins=PLUGINS)
+    for last in range(2, 6):
+        body = {"floating_network_id": NETWORK, "floating_ip_address": f"198.51.100.{last}"}
+        made.ok("POST", "/v1/floatingips", body)
+    return made
+
+
+def server(flavor: Any = "m1.small", **more: Any) -> dict[str, Any]:
+    return {"type": "OS::Nova::Server", "properties": {"flavor": flavor, **more}}
+
+
+def group(largest: Any = 4) -> dict[str, Any]:
+    properties = {"min_size": 1, "max_size": largest, "resource": server({"get_param": "flavor"})}
+    return {"type": "OS::Heat::AutoScalingGroup", "properties": properties}
+
+
+def address() -> dict[str, Any]:
+    return {"type": "OS::Neutron::FloatingIP", "properties": {"floating_network": NETWORK}}
+
+
+def template(**resources: Any) -> dict[str, Any]:
+    return {
+        "heat_template_version": "2016-10-14",
+        "parameters": {"flavor": {"type": "string", "default": "m1.large"}},
+        "resources": resources,
+    }
+
+
+SHOP = template(web=server(), workers=group(), address=address())
+
+
+def stack(source: Any = SHOP, **params: Any) -> dict[str, Any]:
+    return {"resource_type": "virtual:stack", "params": {"template": source, **params}}
+
+
+def asking(story: Story, *reservations: dict[str, Any], first: float = 60) -> dict[str, Any]:
+    return story.asking(first, 120, reservations=list(reservations))
+
+
+def lease_of(story: Story, *reservations: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return dict(story.ok("POST", "/v2/leases", asking(story, *reservations, **fields)))
+
+
+def shown(story: Story, lease: dict[str, Any]) -> dict[str, Any]:
+    return dict(story.ok("GET", f"/v2/leases/{lease['id']}"))
+
+
+def amounts(lease: dict[str, Any]) -> dict[str, int]:
+    """Return how much is reserved of what for the stack."""
+    parts = [one["params"] for one in lease["reservations"] if "part" in one["params"]]
+    return {one["part"]: one["amount"] for one in parts}
+
+
+def stacks(story: Story) -> list[Stack]:
+    cloud: Any = story.runtime.plugins["virtual:stack"]
+    return list(cloud.cloud.stacks())
+
+
+def let_pass(story: Story, minutes: float) -> None:
+    """Let time pass, and what takes a moment more be done."""
+    story.at(minutes)
+    for _ in range(3):
+        story.at(1 / 30)
+
+
+def effects(story: Story, *names: str) -> list[str]:
+    return [one["effect"] for one in story.cloud.effects() if one["effect"] in names]
+
+
+def test_a_stack_has_reservations_for_all_that_it_can_consist_of(story: Story) -> None:
+    lease = lease_of(story, stack())
+    assert amounts(lease) == {
+        "servers of flavor m1.small": 1,
+        "servers of flavor m1.large": 4,
+        f"floating IPs of network {NETWORK}": 1,
+    }
+    [own, *parts] = lease["reservations"]
+    assert {one["params"]["stack"] for one in parts} == {own["id"]}
+    assert own["params"]["reserves"]["servers"] == [
+        {"flavor_id": "large", "flavor": "m1.large", "amount": 4},
+        {"flavor_id": "small", "flavor": "m1.small", "amount": 1},
+    ]
+
+
+def test_it_is_admitted_as_a_whole_or_not_at_all(story: Story) -> None:
+    there = 3 * (16 // 4) + 1000 // 91
+    most = template(workers=group(there))
+    problem = story.problem(
+        409, "POST", "/v2/leases", asking(story, stack(template(web=server(), workers=group(99))))
+    )
+    assert "servers of flavor m1.large in the stack" in problem["detail"]
+    assert problem["reservation"] == 0
+    assert stacks(story) == []
+    lease_of(story, stack(most))
+    story.problem(409, "POST", "/v2/leases", asking(story, stack(template(workers=group(1)))))
+
+
+def test_windows_are_found_in_which_all_of_it_fits(story: Story) -> None:
+    lease_of(story, stack(template(workers=group(20))))
+    body = {
+        "reservations": [stack(template(workers=group(20)))],
+        "duration": 3600,
+        "start_after": story.moment(60),
+        "end_by": story.moment(600),
+    }
+    [found, *_] = story.ok("POST", "/v2/availability/search", body)["windows"]
+    assert found["start"] == story.moment(120)
+
+
+def test_it_lives_on_reserved_room_from_start_to_end(story: Story) -> None:
+    lease = lease_of(story, stack())
+    [empty] = stacks(story)
+    assert (empty.status, empty.plan) == ("CREATE_COMPLETE", None)
+    let_pass(story, 60)
+    ids = {one["params"].get("part"): one["id"] for one in lease["reservations"]}
+    [update] = [one for one in story.cloud.effects() if one["effect"] == "update_stack"]
+    small, large = ids["servers of flavor m1.small"], ids["servers of flavor m1.large"]
+    assert sorted(update["flavors"].split(",")) == sorted([small, large])
+    made = json.loads(update["source"])["template"]["resources"]["address"]
+    assert made["external_id"].startswith("floatingip-")
+    assert shown(story, lease)["status"] == "ACTIVE"
+    let_pass(story, 60)
+    assert shown(story, lease)["status"] == "TERMINATED"
+    assert stacks(story) == []
+    done = effects(story, "open_slots", "update_stack", "delete_stack", "close_slots")
+    assert done == ["open_slots"] * 2 + ["update_stack", "delete_stack"] + ["close_slots"] * 2
+    assert audit.audit(story.runtime) == []
+
+
+def test_what_it_is_made_of_is_told_to_nobody(story: Story) -> None:
+    lease = lease_of(story, stack(parameters={"word": "hunter2"}, files={"a": "hunter2"}))
+    story.ok("PATCH", f"/v2/leases/{lease['id']}", {"name": "other"})
+    for path in (f"/v2/leases/{lease['id']}", "/v2/leases", "/v1/leases"):
+        assert "hunter2" not in json.dumps(story.ok("GET", path))
+    story.run()
+    assert "hunter2" not in json.dumps(story.ok("GET", "/v2/notifications"))
+
+
+def test_a_part_is_changed_and_removed_with_its_stack_alone(story: Story) -> None:
+    lease = lease_of(story, stack())
+    [own, part, *_] = lease["reservations"]
+    change = {"reservations": [{"id": part["id"], "params": {"amount": 9}}]}
+    path = f"/v2/leases/{lease['id']}"
+    assert own["id"] in story.problem(409, "PATCH", path, change)["detail"]
+    removal = {"remove_reservations": [part["id"]]}
+    assert own["id"] in story.problem(409, "PATCH", path, removal)["detail"]
+    body = {"reservations": [{"id": part["id"], "amount": 9}]}
+    assert own["id"] in story.refused(409, "PUT", f"/v1/leases/{lease['id']}", body)
+
+
+def change(lease: dict[str, Any], **params: Any) -> dict[str, Any]:
+    return {"reservations": [{"id": lease["reservations"][0]["id"], "params": params}]}
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_another_template_plans_it_anew_as_a_whole_or_not_at_all(
+    story: Story,
+    running: bool,
+) -> None:
+    lease = lease_of(story, stack())
+    path = f"/v2/leases/{lease['id']}"
+    if running:
+        let_pass(story, 60)
+    before = shown(story, lease)
+    story.problem(409, "PATCH", path, change(lease, template=template(workers=group(99))))
+    assert shown(story, lease) == before
+    more = template(workers=group(6), gpu=server("g1.large"))
+    changed = story.ok("PATCH", path, change(lease, template=more))
+    told = amounts({"reservations": [o for o in changed["reservations"] if not leaves(o)]})
+    assert told == {"servers of flavor m1.large": 6, "servers of flavor g1.large": 1}
+    let_pass(story, 1 if running else 60)
+    now = shown(story, lease)
+    live = [one for one in now["reservations"] if one["status"] == "active"]
+    assert amounts({"reservations": live}) == told
+    [present] = stacks(story)
+    assert present.status == "UPDATE_COMPLETE"
+    assert audit.audit(story.runtime) == []
+
+
+def leaves(reservation: dict[str, Any]) -> bool:
+    return bool(reservation["details"].get("leaving"))
