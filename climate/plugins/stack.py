@@ -171,7 +171,9 @@ class StackPlugin(ResourcePlugin):
         Without a reservation it is nobody's but its owner's then.
         """
         _wait(stack)
-        plan = f"{reservation_id}-{source.fingerprint}" if reservation_id else source.fingerprint
+        # A tag has 80 characters at most.
+        whose = f"{reservation_id[:8]}-" if reservation_id else ""
+        plan = f"{whose}{source.fingerprint}"
         tags = stack.tags_for(reservation_id, plan)
         if stack.plan != plan:
             self._wake(stack)

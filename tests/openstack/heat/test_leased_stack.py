@@ -1,0 +1,260 @@
+"""Stacks that are leased: reserved at their maximum, made, changed and ended by climate."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+from heatclient.client import Client
+from heatclient.exc import HTTPNotFound
+from openstack.connection import Connection
+
+from tests.openstack import guests, settings
+from tests.openstack.accounts import Account, Project
+from tests.openstack.conftest import Deploy, MakeProject
+from tests.openstack.deployment import Deployment
+from tests.openstack.templates import Template
+from tests.process import Program, eventually
+
+pytestmark = pytest.mark.timeout(400)
+
+HOSTS = settings.HOSTS[:2]
+PLUGINS = (
+    "physical.host.plugin,flavor.instance.plugin,virtual.floatingip.plugin,virtual.stack.plugin"
+)
+PATIENCE = 90.0
+
+
+@pytest.fixture(scope="module")
+def lab(project: MakeProject) -> Project:
+    """Return the project that leases stacks."""
+    return project("stacks")
+
+
+@pytest.fixture
+def deployed(deploy: Deploy) -> Deployment:
+    """Return climate with two hosts; whoever wants one starts its managers."""
+    made = deploy(
+        "blazar",
+        manager__plugins=PLUGINS,
+        manager__minutes_before_end_lease=0,
+        manager__sync_interval=2,
+        **{
+            "virtual:stack__cloud": "heat",
+            "virtual:floatingip__cloud": "neutron",
+            "virtual:stack__end_patience": 20,
+        },
+    )
+    made.register(*HOSTS)
+    return made
+
+
+@pytest.fixture
+def manager(deployed: Deployment) -> Program:
+    """Return a manager that is at work."""
+    return deployed.start_manager()
+
+
+class Heat:
+    """The stacks of a project, as one of its members sees them."""
+
+    def __init__(self, account: Account) -> None:
+        session, region = account.cloud.session, account.cloud.config.get_region_name()
+        self.client = Client("1", session=session, region_name=region, endpoint_type="publicURL")
+
+    def __getitem__(self, stack_id: str) -> Any | None:
+        with suppress(HTTPNotFound):
+            found = self.client.stacks.get(stack_id, resolve_outputs=False)
+            return None if found.stack_status == "DELETE_COMPLETE" else found
+        return None
+
+    def settled(self, stack_id: str) -> str:
+        """Wait until Heat is done with a stack, and return its status."""
+
+        def look() -> str | None:
+            found = self[stack_id]
+            status = "GONE" if found is None else found.stack_status
+            return None if status.endswith("_IN_PROGRESS") else status
+
+        return str(eventually(look, f"Heat is done with {stack_id}", PATIENCE))
+
+    def remove_all(self) -> None:
+        """Delete all stacks of the project, and wait until they are gone."""
+        for stack in self.client.stacks.list():
+            self.settled(stack.id)
+            self.client.stacks.delete(stack.id)
+        eventually(lambda: not list(self.client.stacks.list()), "no stack is left", PATIENCE)
+
+
+@pytest.fixture
+def heat(lab: Project) -> Iterator[Heat]:
+    """Return the stacks of the project; they go with the test."""
+    made = Heat(lab.member)
+    yield made
+    made.remove_all()
+
+
+def image_of(cloud: Connection) -> str:
+    return guests.smallest(cloud)[1]
+
+
+def server(cloud: Connection, flavor: Any = "m1.tiny", **more: Any) -> Template:
+    networks = more.pop("networks", [{"allocate_network": "none"}])
+    properties = {"image": image_of(cloud), "flavor": flavor, "networks": networks, **more}
+    return {"type": "OS::Nova::Server", "properties": properties}
+
+
+def shop(cloud: Connection, largest: int = 3, **more: Template) -> Template:
+    """Return a template of one server, and of a group that has one member at first."""
+    member = server(cloud, {"get_param": "flavor"})
+    group = {"min_size": 1, "max_size": largest, "desired_capacity": 1, "resource": member}
+    policy = {
+        "adjustment_type": "exact_capacity",
+        "auto_scaling_group_id": {"get_resource": "workers"},
+        "scaling_adjustment": largest,
+    }
+    return {
+        "heat_template_version": "2016-10-14",
+        "parameters": {"flavor": {"type": "string", "default": "m1.tiny"}},
+        "resources": {
+            "web": server(cloud),
+            "workers": {"type": "OS::Heat::AutoScalingGroup", "properties": group},
+            "grow": {"type": "OS::Heat::ScalingPolicy", "properties": policy},
+            **more,
+        },
+    }
+
+
+def asked(template: Template | None, **params: Any) -> dict[str, Any]:
+    given = {"template": template, **params}
+    return {"resource_type": "virtual:stack", "params": given}
+
+
+def lease_body(*reservations: dict[str, Any]) -> dict[str, Any]:
+    body = {"name": "a stack", "start": "now", "duration": 7200}
+    return {**body, "reservations": list(reservations)}
+
+
+def reserve(
+    climate: Deployment, lab: Project, *reservations: dict[str, Any], start: str = "now"
+) -> dict[str, Any]:
+    body = {**lease_body(*reservations), "start": start}
+    return dict(climate.http(lab.member).ok("POST", "/v2/leases", body))
+
+
+def until(
+    climate: Deployment, lab: Project, lease: dict[str, Any], *statuses: str, allowed: bool = False
+) -> Any:
+    """Wait until a lease has one of the statuses, and return it."""
+
+    def look() -> dict[str, Any] | None:
+        found = climate.http(lab.member).ok("GET", f"/v2/leases/{lease['id']}")
+        failures = [error for _, error in climate.query(ERRORS)]
+        assert allowed or not failures
+        return dict(found) if found["status"] in statuses else None
+
+    return eventually(look, f"lease is {statuses}: {climate.query(ERRORS)}", PATIENCE)
+
+
+ERRORS = "SELECT kind, last_error FROM events WHERE last_error IS NOT NULL"
+
+
+def flavors_of(lease: dict[str, Any]) -> list[str]:
+    live = [one for one in lease["reservations"] if one["status"] != "deleted"]
+    return [one["id"] for one in live if one["resource_type"] == "flavor:instance"]
+
+
+def servers_of(cloud: Connection, flavor: str) -> list[Any]:
+    return list(cloud.compute.servers(all_projects=True, flavor=flavor))
+
+
+def instances(cloud: Connection, amount: int) -> dict[str, Any]:
+    flavor_id, _ = guests.smallest(cloud)
+    params = {"flavor_id": flavor_id, "amount": amount}
+    return {"resource_type": "flavor:instance", "params": params}
+
+
+def fill(climate: Deployment, lab: Project, cloud: Connection) -> None:
+    """Reserve all that is left of the hosts."""
+    body = lease_body(instances(cloud, 10_000))
+    refusal = climate.http(lab.member).call("POST", "/v2/leases", body)
+    assert refusal.status_code == HTTPStatus.CONFLICT, refusal.text
+    reserve(climate, lab, instances(cloud, refusal.json()["free"]))
+    body = lease_body(instances(cloud, 1))
+    refusal = climate.http(lab.member).call("POST", "/v2/leases", body)
+    assert refusal.status_code == HTTPStatus.CONFLICT
+
+
+def test_it_is_reserved_for_its_maximum_scales_to_it_and_is_ended_by_climate(
+    deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
+) -> None:
+    lease = reserve(deployed, lab, asked(shop(cloud), stack_name="shop"))
+    lease = until(deployed, lab, lease, "ACTIVE")
+    [own, part] = lease["reservations"]
+    flavor, stack_id = part["id"], own["details"]["stack_id"]
+    assert part["params"]["amount"] == 4
+    assert heat[stack_id].stack_name == "shop"
+    assert len(servers_of(cloud, flavor)) == 2
+    fill(deployed, lab, cloud)
+    heat.client.resources.signal(stack_id, "grow")
+    eventually(lambda: len(servers_of(cloud, flavor)) == 4, "it is at its maximum", PATIENCE)
+    for one in servers_of(cloud, flavor):
+        assert guests.settled(cloud, one.id).status == "ACTIVE"
+        assert (one.project_id, one.user_id) == (lab.id, lab.member.user_id)
+    assert deployed.audit() == []
+    deployed.end_soon(lab.member, lease["id"])
+    until(deployed, lab, lease, "TERMINATED")
+    assert heat[stack_id] is None
+    assert servers_of(cloud, flavor) == []
+    assert deployed.audit() == []
+
+
+def changed(lease: dict[str, Any], **params: Any) -> dict[str, Any]:
+    return {"reservations": [{"id": lease["reservations"][0]["id"], "params": params}]}
+
+
+def test_its_template_changes_under_lease_if_it_fits_and_not_at_all_if_it_does_not(
+    deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
+) -> None:
+    lease = reserve(deployed, lab, asked(shop(cloud, 1)))
+    lease = until(deployed, lab, lease, "ACTIVE")
+    http, path = deployed.http(lab.member), f"/v2/leases/{lease['id']}"
+    too_large = changed(lease, template=shop(cloud, 5000))
+    refusal = http.call("PATCH", path, too_large)
+    assert refusal.status_code == HTTPStatus.CONFLICT, refusal.text
+    assert "servers of flavor m1.tiny in the stack" in refusal.json()["detail"]
+    assert http.ok("GET", path) == lease
+    larger = shop(cloud, 2, other=server(cloud, "m1.small"))
+    after = http.ok("PATCH", path, changed(lease, template=larger))
+    [tiny, small] = flavors_of(after)
+    eventually(lambda: len(servers_of(cloud, small)) == 1, "the new server is there", PATIENCE)
+    eventually(lambda: deployed.audit() == [], "all is as it should be", PATIENCE)
+    stack_id = lease["reservations"][0]["details"]["stack_id"]
+    assert heat.settled(stack_id) == "UPDATE_COMPLETE"
+    http.ok("PATCH", path, changed(lease, template=shop(cloud, 2)))
+    eventually(lambda: servers_of(cloud, small) == [], "it is gone again", PATIENCE)
+    eventually(
+        lambda: flavors_of(http.ok("GET", path)) == [tiny], "its room is given back", PATIENCE
+    )
+    deployed.end_soon(lab.member, lease["id"])
+    until(deployed, lab, lease, "TERMINATED")
+
+
+def test_what_cannot_be_reserved_or_replaced_is_refused_with_its_name(
+    deployed: Deployment, lab: Project, cloud: Connection
+) -> None:
+    later = {"get_attr": ["web", "name"]}
+    http = deployed.http(lab.member)
+    for resource, words in (
+        (server(cloud, later), "attribute of another resource"),
+        (server(cloud, "m1.none"), "m1.none"),
+        ({"type": "OS::Cinder::Volume", "properties": {"size": 1}}, "no type"),
+        ({"type": "OS::Nova::FloatingIP", "properties": {"pool": "public"}}, "odd"),
+        ({"type": "No::Such::Type"}, "No::Such::Type"),
+    ):
+        template = shop(cloud, odd=resource)
+        refusal = http.call("POST", "/v2/leases", lease_body(asked(template)))
+        assert refusal.status_code == HTTPStatus.BAD_REQUEST, refusal.text
+        assert words in refusal.json()["detail"]
+    assert deployed.query("SELECT id FROM leases") == []
