@@ -132,6 +132,12 @@ MANAGER = [
         help="Seconds that work under way may take to finish after SIGTERM; then it is handed"
         " back.",
     ),
+    cfg.FloatOpt(
+        "self_audit_interval",
+        default=60.0,
+        min=0,
+        help="Seconds between looks at whether the invariants hold; 0 for none.",
+    ),
     cfg.HostAddressOpt(
         "metrics_host", default="127.0.0.1", help="Address a manager's metrics are served on."
     ),
@@ -258,4 +264,5 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         trust_ahead=timedelta(hours=conf.trusts.check_ahead),
         trust_interval=timedelta(seconds=conf.trusts.check_interval),
         stack_patience=timedelta(seconds=conf["virtual:stack"].end_patience),
+        self_audit_interval=manager.self_audit_interval,
     )

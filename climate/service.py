@@ -24,6 +24,7 @@ from climate.manager.dispatcher import Dispatcher, owner_name
 from climate.manager.inventory import Watch
 from climate.manager.relay import Relay
 from climate.manager.runtime import Runtime
+from climate.manager.self_audit import SelfAudit
 from climate.metrics import Exporter
 from climate.notifications import emit
 from climate.plugins.loader import load_plugins
@@ -41,6 +42,7 @@ class Manager:
     dispatcher: Dispatcher
     relay: Relay
     watch: Watch
+    self_audit: SelfAudit
     exporter: Exporter
 
     def start(self) -> None:
@@ -49,11 +51,13 @@ class Manager:
         self.dispatcher.start()
         self.relay.start()
         self.watch.start()
+        self.self_audit.start()
 
     def stop(self) -> None:
         """Finish or hand back what is under way; the next relay publishes what that wrote."""
         self.exporter.stop()
         self.watch.stop()
+        self.self_audit.stop()
         for part in (self.dispatcher, self.relay):
             try:
                 part.stop()
@@ -138,6 +142,7 @@ def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
         Dispatcher(runtime, owner),
         Relay(runtime, emit.for_config(conf), owner),
         Watch(runtime),
+        SelfAudit(runtime),
         Exporter(runtime.metrics, conf.manager.metrics_host, conf.manager.metrics_port),
     )
 

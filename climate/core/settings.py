@@ -14,7 +14,8 @@ class Settings:
     seconds; without a ``healing_interval`` leases are healed however far ahead. ``hold_timeout``
     is how long a lease is held while somebody thinks about it. The trusts of leases that start
     within ``trust_ahead`` are looked at every ``trust_interval``. ``stack_patience`` is how long
-    the room of a stack is left to it that cannot be ended.
+    the room of a stack is left to it that cannot be ended. With ``self_audit_interval`` 0
+    (seconds) managers do not check the invariants.
     """
 
     cleaning_time: timedelta
@@ -33,3 +34,4 @@ class Settings:
     trust_ahead: timedelta = timedelta(days=1)
     trust_interval: timedelta = timedelta(minutes=5)
     stack_patience: timedelta = timedelta(minutes=10)
+    self_audit_interval: float = 0.0

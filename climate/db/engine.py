@@ -90,6 +90,14 @@ class Database:
         with Session(self.engine) as session:
             yield session
 
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Session]:
+        """Open a session whose statements all see the same state; else as ``read``."""
+        with Session(self.engine) as session:
+            if self.dialect != "sqlite":  # which knows nothing else
+                session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
+            yield session
+
     def write(self, work: Callable[[Session], T]) -> T:
         """Run ``work(session)`` in a transaction, commit it, and return what it returned.
 

@@ -252,13 +252,13 @@ class PastUseRow(Base):
 class OutboxRow(Base):
     """A notification, written in the transaction of the change that it is about.
 
-    ``id`` is the order of writing; ``seq``, given by the relay to rows that are committed, is the
-    order that the world sees: a reader who has seen ``seq`` n will never be shown a smaller one.
+    ``id`` is the order of writing; ``seq``, given by the relay, is that which the world sees.
     """
 
     __tablename__ = "outbox"
     __table_args__ = (
         Index(None, "published_at", "seq"),
+        Index(None, "lease_id", "id"),
         UniqueConstraint("seq"),
         {**MARIADB, "sqlite_autoincrement": True},
     )

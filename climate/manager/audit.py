@@ -14,11 +14,15 @@ from climate.manager import trusts
 from climate.manager.announcements import resources_of
 from climate.manager.drafts import new_event
 from climate.manager.runtime import Runtime
+from climate.manager.self_audit import violations
 from climate.plugins.base import Difference, Expected, Holding
 
 
 def audit(runtime: Runtime) -> list[Difference]:
-    """Return all differences between leases and the cloud. Raises what a plugin raises."""
+    """Return all differences between leases and the cloud, and what breaks an invariant.
+
+    Raises what a plugin raises.
+    """
     found = [
         difference
         for resource_type, plugin in runtime.plugins.items()
@@ -27,6 +31,7 @@ def audit(runtime: Runtime) -> list[Difference]:
     found += trusts.orphans(runtime)
     with runtime.database.read() as session:
         found += _failures(session)
+    found += [Difference(f"invariant {number}: {what}") for number, what in violations(runtime)]
     # Two types may be looked after by the same part of the cloud.
     return list({difference.what: difference for difference in found}.values())
 

@@ -2,6 +2,7 @@
 
 from alembic import context
 
+from climate.db import self_audit  # noqa: F401 - its table belongs to the metadata
 from climate.db.tables import Base
 
 context.configure(

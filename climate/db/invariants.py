@@ -1,0 +1,219 @@
+"""The invariants, looked at slice by slice: each look sees a bounded number of rows.
+
+A look is given where the one before ended, and returns what it found and where it ended itself,
+None at the end of the round. All of its statements must see the same state: ``Database.snapshot``.
+What a manager is late with counts only after a while, as it may be about to be done.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from climate.core.calendar import Booking
+from climate.core.invariants import Due, booked_twice, wrong_events
+from climate.core.lease import LEAVING
+from climate.core.lifecycle import LeaseStatus, ReservationStatus
+from climate.core.schedule import PATIENCE
+from climate.core.window import Window
+from climate.core.wire import date
+from climate.db import capacity
+from climate.db.order import IN_PROGRESS, UNDONE, blocked
+from climate.db.tables import (
+    AllocationRow,
+    EventRow,
+    LeaseRow,
+    OutboxRow,
+    RelayRow,
+    ReservationRow,
+    ResourceRow,
+)
+
+_Lease = Any  # a row of _leases
+Taken = tuple[datetime, datetime]
+Look = Callable[[Session, str, datetime], tuple[list[str], str | None]]
+
+HOST = "physical:host"
+
+_RESOURCES = 100
+_LEASES = 500
+_NUMBERS = 10_000
+_FINDINGS = 20
+
+_HOLDING = [
+    status.value for status in (LeaseStatus.PENDING, LeaseStatus.STARTING, LeaseStatus.ACTIVE)
+]
+
+
+def bookings(session: Session, after: str, now: datetime) -> tuple[list[str], str | None]:
+    """1: from now on, nothing is taken twice or beyond what there is."""
+    query = sa.select(ResourceRow.id, ResourceRow.external_id).where(
+        ResourceRow.id > int(after or 0)
+    )
+    page = session.execute(query.order_by(ResourceRow.id).limit(_RESOURCES))
+    names = {row.id: row.external_id for row in page}
+    taken: dict[int, list[Booking]] = defaultdict(list)
+    rows = sa.select(AllocationRow).where(
+        AllocationRow.resource_id.in_(names), AllocationRow.busy_until > now
+    )
+    for row in session.scalars(rows):
+        booking = Booking(row.start_at, row.busy_until, row.resource_class, row.amount or 0)
+        taken[row.resource_id].append(booking)
+    there = capacity.find_some(session, taken)
+    found = [
+        f"resource {names[id_]} {what}"
+        for id_, mine in taken.items()
+        for what in booked_twice(mine, {name: one.capacity for name, one in there[id_].items()})
+    ]
+    return found, str(max(names)) if len(names) == _RESOURCES else None
+
+
+def open_events(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
+    """2: a lease has the open events that its state calls for."""
+    leases, end = _leases(session, after)
+    events: dict[str | None, list[Due]] = defaultdict(list)
+    query = sa.select(EventRow.lease_id, EventRow.kind, EventRow.status, EventRow.due_at)
+    for row in session.execute(query.where(EventRow.lease_id.in_([one.id for one in leases]))):
+        events[row.lease_id].append(Due(row.kind, row.status, row.due_at))
+    found = [
+        f"lease {one.id} {wrong}"
+        for one in leases
+        if (wrong := wrong_events(one.status, Window(one.start_at, one.end_at), events[one.id]))
+    ]
+    return found, end
+
+
+def claims(session: Session, _after: str, now: datetime) -> tuple[list[str], str | None]:
+    """3: what is claimed has an owner who is alive; what is due is tried."""
+    since = now - PATIENCE
+    lost = sa.or_(
+        EventRow.owner.is_(None),
+        EventRow.claimed_until.is_(None),
+        EventRow.claimed_until < since,
+    )
+    nobodys = sa.select(EventRow.id).where(EventRow.status == IN_PROGRESS, lost)
+    overdue = sa.select(EventRow.id, EventRow.kind, EventRow.run_at).where(
+        EventRow.status == UNDONE,
+        EventRow.run_at < since,
+        EventRow.attempt == 0,
+        ~blocked(sa.literal(now, EventRow.run_at.type)),
+    )
+    found = [
+        f"event {id_} is claimed, and nobody is at it"
+        for id_ in session.scalars(nobodys.limit(_FINDINGS))
+    ]
+    found += [
+        f"event {row.id} ({row.kind}) may run since {row.run_at} and was never tried"
+        for row in session.execute(overdue.order_by(EventRow.run_at).limit(_FINDINGS))
+    ]
+    return found, None
+
+
+def numbers(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
+    """4: public numbers have no gaps, from the oldest that is kept to the last that was given."""
+    last = session.scalar(sa.select(RelayRow.last_seq)) or 0
+    oldest, newest = session.execute(
+        sa.select(sa.func.min(OutboxRow.seq), sa.func.max(OutboxRow.seq))
+    ).one()
+    if newest is None or oldest is None:
+        return [], None
+    if newest > last:
+        return [f"number {newest} was given, and {last} is said to be the last"], None
+    begin = max(int(after or 0), oldest - 1)
+    end = min(begin + _NUMBERS, last)
+    between = sa.and_(OutboxRow.seq > begin, OutboxRow.seq <= end)
+    there = session.scalar(sa.select(sa.func.count()).select_from(OutboxRow).where(between)) or 0
+    missing = end - begin - there
+    found = [f"{missing} of the numbers {begin + 1} to {end} are missing"] if missing else []
+    return found, str(end) if end < last else None
+
+
+def told(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
+    """4: what was last told of a lease are the dates that it has."""
+    leases, end = _leases(session, after)
+    known = [one for one in leases if one.status != LeaseStatus.CREATING.value]
+    latest = (
+        sa.select(sa.func.max(OutboxRow.id))
+        .where(OutboxRow.lease_id.in_([one.id for one in known]))
+        .group_by(OutboxRow.lease_id)
+    )
+    query = sa.select(OutboxRow.lease_id, OutboxRow.payload).where(OutboxRow.id.in_(latest))
+    payloads = {row.lease_id: row.payload for row in session.execute(query)}
+    oldest = sa.select(OutboxRow.created_at).order_by(OutboxRow.id).limit(1)
+    kept_since = session.scalar(oldest)
+    found = [
+        f"lease {one.id} {wrong}"
+        for one in known
+        if (wrong := _mistold(one, payloads.get(one.id), kept_since))
+    ]
+    return found, end
+
+
+def _mistold(
+    lease: _Lease, payload: dict[str, Any] | None, kept_since: datetime | None
+) -> str | None:
+    """Say what is wrong with what was last told; what is not kept any more was right."""
+    if payload is None:
+        is_kept = kept_since is not None and lease.created_at > kept_since
+        return "was never told of" if is_kept else None
+    present = {"start_date": date(lease.start_at), "end_date": date(lease.end_at)}
+    differs = any(payload.get(name, value) != value for name, value in present.items())
+    return "was last told of with other dates than it has" if differs else None
+
+
+def whole_leases(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
+    """5: nothing is half done: what a lease has, it has for all its time, and enough of it."""
+    leases, end = _leases(session, after)
+    windows = {one.id: one for one in leases if one.status in _HOLDING}
+    query = (
+        sa.select(ReservationRow, AllocationRow.start_at, AllocationRow.busy_until)
+        .outerjoin(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
+        .where(
+            ReservationRow.lease_id.in_(windows),
+            ReservationRow.status != ReservationStatus.DELETED.value,
+        )
+    )
+    held: dict[str, tuple[ReservationRow, list[Taken]]] = {}
+    for row, start, until in session.execute(query):
+        spans = held.setdefault(row.id, (row, []))[1]
+        if start is not None:
+            spans.append((start, until))
+    found = [
+        f"reservation {id_} of lease {row.lease_id} {wrong}"
+        for id_, (row, spans) in held.items()
+        if (wrong := _half_done(windows[row.lease_id], row, spans))
+    ]
+    return found, end
+
+
+def _half_done(lease: _Lease, row: ReservationRow, taken: list[Taken]) -> str | None:
+    if LEAVING in row.details:  # no part of the lease any more
+        return None
+    for start, until in taken:
+        if start < lease.start_at or until < lease.end_at:
+            return f"has something from {start} to {until}, not until the end"
+    least = row.params.get("min") if row.resource_type == HOST else None
+    if not row.missing_resources and isinstance(least, int) and len(taken) < least:
+        return f"has {len(taken)} hosts, and asked for {least} at least"
+    return None
+
+
+def _leases(session: Session, after: str) -> tuple[Sequence[_Lease], str | None]:
+    columns = (LeaseRow.id, LeaseRow.status, LeaseRow.start_at, LeaseRow.end_at)
+    query = sa.select(*columns, LeaseRow.created_at).where(LeaseRow.id > after)
+    found = session.execute(query.order_by(LeaseRow.id).limit(_LEASES)).all()
+    return found, found[-1].id if len(found) == _LEASES else None
+
+
+# Each by its name, with the number of its invariant in ARCHITECTURE.md.
+LOOKS: dict[str, tuple[int, Look]] = {
+    "bookings": (1, bookings),
+    "open_events": (2, open_events),
+    "claims": (3, claims),
+    "numbers": (4, numbers),
+    "told": (4, told),
+    "whole_leases": (5, whole_leases),
+}
