@@ -229,9 +229,7 @@ def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None
     Misconfigured if there can be no log.
     """
     conf(args=sys.argv[1:] if arguments is None else arguments, project="climate", prog=prog)
-    for group, options in (*GROUPS.items(), *library_options()):
-        for option in options:
-            getattr(conf if group == "DEFAULT" else conf[group], option.dest)
+    check_values(conf)
     # Left alone, oslo.log would write to standard output, among the answers of the commands.
     elsewhere = conf.log_file or conf.log_dir or conf.use_syslog or conf.use_journal
     conf.set_default("use_stderr", default=not elsewhere)
@@ -240,6 +238,13 @@ def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None
     except (OSError, log.LogConfigError) as error:
         raise Misconfigured(f"cannot log as configured: {error}") from error
     logging.captureWarnings(capture=True)
+
+
+def check_values(conf: cfg.ConfigOpts) -> None:
+    """Raise cfg.Error for a value that an option cannot have, whether or not anyone asks for it."""
+    for group, options in (*GROUPS.items(), *library_options()):
+        for option in options:
+            getattr(conf if group == "DEFAULT" else conf[group], option.dest)
 
 
 def settings(conf: cfg.ConfigOpts) -> Settings:

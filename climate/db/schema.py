@@ -30,6 +30,12 @@ def head() -> str:
     return revision
 
 
+def revisions() -> list[str]:
+    """Return all revisions that this release knows, the first one first."""
+    scripts = ScriptDirectory.from_config(_config()).walk_revisions()
+    return [script.revision for script in scripts][::-1]
+
+
 def current(database: Database) -> str | None:
     """Return the database's revision, None if it has no schema."""
     with database.engine.connect() as connection:
@@ -41,8 +47,7 @@ def check(database: Database) -> None:
     found = current(database)
     if found == head():
         return
-    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
-    if found is not None and found not in known:
+    if found is not None and found not in revisions():
         raise UnknownSchema(
             f"the database schema is at {found}, which this release does not know (it works with"
             f" {head()}): run the release that made it, or downgrade with that release's"

@@ -40,7 +40,7 @@ RESERVED = {
     "oslo_messaging": "climate.notifications",
     "apscheduler": "climate.manager.timer",
     "oslo_config.cfg.CONF": "climate.config",
-    "climate.service": ["climate.cli", "climate.wsgi"],
+    "climate.service": ["climate.cli", "climate.status", "climate.wsgi"],
     "climate.cli": [],
     "climate.wsgi": [],
     "tests": [],
