@@ -135,9 +135,13 @@ class SimulatedCloud:
             self.act("delete_servers", host=host)
 
     def snapshot_servers(self, host: str, occasion: str) -> None:
-        """Pretend to keep images of the servers."""
+        """Pretend to keep images of the servers, unless they were kept on this occasion."""
         for server in self.servers(host):
-            self.act("snapshot", host=host, server=server, occasion=occasion)
+            image = {"host": host, "server": server, "occasion": occasion}
+            with self._world.present() as world:
+                is_kept = {"effect": "snapshot", **image} in world.effects
+            if not is_kept:
+                self.act("snapshot", **image)
 
     def effects(self) -> list[dict[str, Any]]:
         """Return all that was done to this cloud by leases and users, in order."""
@@ -195,16 +199,16 @@ class _World:
         """Tell whether an effect would change anything; raises SimulatedFailure if it cannot."""
         pool, host = str(entry.get("pool")), str(entry.get("host"))
         match entry["effect"]:
-            case "ensure_pool":
-                return pool not in self.pools
+            case "ensure_pool" | "delete_pool":
+                return (pool in self.pools) is (entry["effect"] == "delete_pool")
             case "add_host":
                 if pool not in self.pools or self.holder.get(host, pool) != pool:
                     raise SimulatedFailure(f"{host} cannot be moved to pool {pool} any more")
                 return host not in self.holder
             case "remove_host":
                 return self.holder.get(host) == pool
-            case "delete_pool":
-                return pool in self.pools
+            case "snapshot":
+                return entry not in self.effects
             case "enroll" | "withdraw":
                 return (host in self.enrolled) is (str(entry["effect"]) == "withdraw")
         return True

@@ -78,6 +78,8 @@ def test_what_is_so_already_takes_no_effect_and_cannot_fail(make: Make, tmp_path
     cloud = make(journal=str(tmp_path / "cloud"))
     cloud.ensure_pool("pool", "lab")
     cloud.add_host("pool", "sim-1")
+    cloud.boot_server("sim-2", "server")
+    cloud.snapshot_servers("sim-2", "the end")
     done = cloud.effects()
     broken = make(journal=str(tmp_path / "cloud"), failure_rate=1.0)
     broken.ensure_pool("pool", "lab")
@@ -85,6 +87,7 @@ def test_what_is_so_already_takes_no_effect_and_cannot_fail(make: Make, tmp_path
     broken.remove_host("pool", "sim-2")
     broken.delete_pool("no such pool")
     broken.delete_servers("pool", "sim-1")
+    broken.snapshot_servers("sim-2", "the end")
     assert broken.effects() == done
 
 
@@ -125,6 +128,17 @@ def test_two_clouds_without_a_journal_are_two(make: Make) -> None:
     one.ensure_pool("pool", "lab")
     one.add_host("pool", "sim-1")
     assert other.pool_hosts("pool") == []
+
+
+def test_two_that_keep_an_image_on_one_occasion_keep_one(make: Make, tmp_path: Path) -> None:
+    here, there = (make(journal=str(tmp_path / "cloud")) for _ in range(2))
+    here.boot_server("sim-1", "server")
+    image = {"host": "sim-1", "server": "server", "occasion": "the end"}
+    for cloud in (here, there):  # both have found that there is none
+        cloud.act("snapshot", **image)
+    here.snapshot_servers("sim-1", "another end")
+    kept = [one["occasion"] for one in there.effects() if one["effect"] == "snapshot"]
+    assert kept == ["the end", "another end"]
 
 
 def test_a_journal_outlives_the_process(make: Make, tmp_path: Path) -> None:
