@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Protocol
 
 from sqlalchemy.orm import Session
@@ -24,7 +24,6 @@ from climate.manager.timer import Timer
 LOG = logging.getLogger(__name__)
 
 _BATCH = 100
-_TURN = timedelta(seconds=30)
 _LONGEST_PAUSE = 30.0
 
 
@@ -110,7 +109,7 @@ class Relay:
             if not outbox.is_waiting(session):
                 return False
         now = self._runtime.clock.now()
-        until = now + _TURN
+        until = now + self._runtime.settings.claim_timeout
 
         def work(session: Session) -> bool:
             if not outbox.take_turn(session, self._owner, now, until):
