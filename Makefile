@@ -13,7 +13,7 @@ export OPENSTACK_DIR ?= .openstack
 export OPENSTACK_PORT_OFFSET ?= 0
 export OPENSTACK_RESERVATION_URL ?= http://127.0.0.1:1234/v1
 export OPENSTACK_BLAZAR ?=
-# More arguments for pytest (test, test-sqlite, test-openstack, coverage) or the benchmarks (bench).
+# More arguments for pytest (test, test-sqlite, test-faults and so on) or the benchmarks (bench).
 ARGS ?=
 
 BIN := $(VENV)/bin
@@ -28,7 +28,7 @@ EXTRAS_DEV := $(EXTRAS),dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev run test test-slow test-sqlite coverage lint format type check config \
+.PHONY: help install install-dev run test test-slow test-sqlite test-faults coverage lint format type check config \
 	openstack-up openstack-down openstack-wipe test-openstack bench constraints clean
 
 help: ## Show this list
@@ -46,10 +46,13 @@ test: $(INSTALLED) ## Run the tests on every database that is reachable (ARGS='-
 	$(BIN)/pytest $(PARALLEL) $(ARGS)
 
 test-slow: $(INSTALLED) ## Run the tests that take minutes
-	$(BIN)/pytest -m 'slow and not openstack' $(ARGS)
+	$(BIN)/pytest -m 'slow and not openstack and not faults' $(ARGS)
 
 test-sqlite: $(INSTALLED) ## Run the tests on SQLite only
 	CLIMATE_TEST_DATABASES=sqlite $(BIN)/pytest $(PARALLEL) $(ARGS)
+
+test-faults: $(INSTALLED) ## Run managers, databases and brokers into faults (ARGS='-m faults': all)
+	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m 'faults and not slow' tests/faults $(ARGS)
 
 openstack-up: ## Start a real OpenStack on this machine (3 minutes, later less than one)
 	@$(TESTBED) up

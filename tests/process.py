@@ -83,8 +83,18 @@ def effects(journal: Path) -> Counter[str]:
     return found
 
 
-def _become(name: str, arguments: tuple[str, ...], home: Path, streams: list[Path]) -> None:
-    """Be one of our commands, as its script in ``BIN`` would."""
+def _nothing() -> None:
+    """Be prepared as a command of ours is."""
+
+
+def _become(
+    name: str,
+    arguments: tuple[str, ...],
+    home: Path,
+    streams: list[Path],
+    prepare: Callable[[], None],
+) -> None:
+    """Be one of our commands, as its script in ``BIN`` would; ``prepare`` is called before."""
     os.chdir(home)
     given = environment(home)
     os.environ.clear()
@@ -99,6 +109,7 @@ def _become(name: str, arguments: tuple[str, ...], home: Path, streams: list[Pat
     sys.stdout = os.fdopen(1, "w", buffering=1)
     sys.stderr = os.fdopen(2, "w", buffering=1)
     sys.argv = [str(BIN / name), *arguments]
+    prepare()
     command: Callable[[], int] = getattr(cli, name.removeprefix("climate-").replace("-", "_"))
     sys.exit(command())
 
@@ -106,14 +117,18 @@ def _become(name: str, arguments: tuple[str, ...], home: Path, streams: list[Pat
 class Program:
     """One of our commands at work; what it says goes to files in ``home``."""
 
-    def __init__(self, home: Path, name: str, *arguments: str) -> None:
+    def __init__(
+        self, home: Path, name: str, *arguments: str, prepare: Callable[[], None] = _nothing
+    ) -> None:
         stem = home / f"{name}-{len(list(home.glob(f'{name}-*.out')))}"
         self.name = name
         self._out, self._err = stem.with_suffix(".out"), stem.with_suffix(".err")
         self._out.touch()
         self._err.touch()
         self._process = FORKSERVER.Process(
-            target=_become, args=(name, arguments, home, [self._out, self._err]), daemon=True
+            target=_become,
+            args=(name, arguments, home, [self._out, self._err], prepare),
+            daemon=True,
         )
         self._process.start()
 
@@ -240,9 +255,11 @@ def reserve(service: Service, start: str = "now", hosts: int = 1) -> str:
 
 
 @contextmanager
-def running(home: Path, name: str, *arguments: str) -> Iterator[Program]:
+def running(
+    home: Path, name: str, *arguments: str, prepare: Callable[[], None] = _nothing
+) -> Iterator[Program]:
     """Run one of our commands; if the test did not stop it, it must stop well when asked."""
-    program = Program(home, name, *arguments)
+    program = Program(home, name, *arguments, prepare=prepare)
     try:
         yield program
         if program.is_running:

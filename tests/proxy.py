@@ -56,7 +56,11 @@ class Proxy:
         with contextlib.suppress(OSError):  # the listener was closed
             while True:
                 client, _ = listener.accept()
-                server = socket.create_connection(self._target)
+                try:
+                    server = socket.create_connection(self._target)
+                except OSError:  # nobody is there now, which is what the client sees
+                    _close(client)
+                    continue
                 with self._lock:
                     self._sockets |= {client, server}
                 for pair in ((client, server, _ALWAYS), (server, client, self._answering)):

@@ -31,15 +31,19 @@ _made: dict[str, str] = {}
 
 def need(server: str) -> None:
     """Skip the test if ``server`` is not wanted or absent; fail if it is required and absent."""
+    if server in BACKENDS:
+        choose(server)
     if server == "sqlite":
-        if server not in _CHOSEN:
-            pytest.skip("sqlite is not among CLIMATE_TEST_DATABASES")
         return
-    if server in BACKENDS and server not in _CHOSEN:
-        pytest.skip(f"{server} is not among CLIMATE_TEST_DATABASES")
     reason = _why_absent(server)
     if reason is not None:
         absent(server, reason)
+
+
+def choose(backend: str) -> None:
+    """Skip the test if this kind of database is not wanted."""
+    if backend not in _CHOSEN:
+        pytest.skip(f"{backend} is not among CLIMATE_TEST_DATABASES")
 
 
 def absent(server: str, reason: str) -> NoReturn:

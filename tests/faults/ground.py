@@ -1,0 +1,147 @@
+"""Where lives are lived: a database with hosts in it, on a server of ours or on a disk of ours."""
+
+import json
+import os
+import shutil
+import subprocess
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import sqlalchemy as sa
+
+from climate import config, service
+from climate.db.tables import (
+    Base,
+    InventoryRow,
+    PropertyRow,
+    RelayRow,
+    ResourceProperty,
+    ResourceRow,
+)
+from climate.manager import resources
+from climate.manager.runtime import Runtime
+from tests import servers
+from tests.faults.private import DatabaseServer
+from tests.process import write_config
+
+_KEPT = {one.__tablename__ for one in (InventoryRow, PropertyRow, RelayRow, ResourceProperty)}
+_KEPT.add(ResourceRow.__tablename__)
+_MIB = 1 << 20
+
+
+@contextmanager
+def runtime(conf: Path) -> Iterator[Runtime]:
+    """Open what use cases need, as a configuration says."""
+    read = config.new()
+    config.load(read, "test", [f"--config-file={conf}"])
+    with service.open_runtime(read) as made:
+        yield made
+
+
+class Ground(ABC):
+    """A database in which hosts are registered, each with a server on it; cleared at will."""
+
+    def __init__(self, home: Path, hosts: int) -> None:
+        self._home = home
+        self._hosts = hosts
+        self._journal = home / "hosts"
+
+    def __enter__(self) -> Self:
+        servers.migrate(self.url)
+        conf = self._home / "hosts.conf"
+        options = {"simulated__hosts": self._hosts, "simulated__journal": self._journal}
+        write_config(conf, database__connection=self.url, **options)
+        names = [f"sim-{number}" for number in range(1, self._hosts + 1)]
+        with runtime(conf) as made:
+            for name in names:
+                resources.register(made, "physical:host", name)
+        with self._journal.open("a", encoding="utf-8") as journal:
+            for name in names:
+                # Put there by nobody's lease: something for before-end to keep an image of.
+                boot = {"effect": "boot_server", "host": name, "server": f"server-on-{name}"}
+                journal.write(json.dumps(boot) + "\n")
+        return self
+
+    def __exit__(self, *_: object) -> None:  # noqa: B027 - whoever has the server has the database
+        """Leave the database."""
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """SQLAlchemy URL of the database."""
+
+    def clear(self, journal: Path) -> None:
+        """Leave hosts only, in the database and in the cloud, whose journal is made anew."""
+        engine = sa.create_engine(self.url)
+        with engine.begin() as connection:
+            for table in reversed(Base.metadata.sorted_tables):
+                if table.name not in _KEPT:
+                    connection.execute(sa.delete(table))
+            anew = {"last_seq": 0, "owner": None, "claimed_until": None}
+            connection.execute(sa.update(RelayRow).values(**anew))
+        engine.dispose()
+        shutil.copy(self._journal, journal)
+
+
+class OnServer(Ground):
+    """On a private server."""
+
+    def __init__(self, server: DatabaseServer, home: Path, hosts: int) -> None:
+        super().__init__(home, hosts)
+        self.server = server
+
+    def __enter__(self) -> Self:
+        self.server.make_database()
+        return super().__enter__()
+
+    @property
+    def url(self) -> str:
+        return self.server.url()
+
+
+class OnDisk(Ground):
+    """An SQLite file on a small disk, in memory, which takes root to mount."""
+
+    def __init__(self, home: Path, hosts: int) -> None:
+        super().__init__(home, hosts)
+        self._disk = home / "disk"
+        self._disk.mkdir()
+
+    def __enter__(self) -> Self:
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={64 * _MIB}", "tmpfs", str(self._disk)]
+        try:
+            subprocess.run(mount, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            servers.absent("disk", f"a small disk of our own cannot be mounted here: {error}")
+        return super().__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        subprocess.run(["umount", "--lazy", str(self._disk)], check=True)
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self._disk}/climate.sqlite"
+
+    def fill(self) -> None:
+        """Leave no byte free."""
+        file = os.open(self._disk / "filler", os.O_WRONLY | os.O_CREAT)
+        try:
+            for size in (_MIB, 4096, 1):
+                self._write(file, bytes(size))
+        finally:
+            os.close(file)
+
+    def empty(self) -> None:
+        """Have room again."""
+        (self._disk / "filler").unlink(missing_ok=True)
+
+    @staticmethod
+    def _write(file: int, chunk: bytes) -> None:
+        try:
+            while True:
+                os.write(file, chunk)
+        except OSError:  # it is full for chunks of this size
+            return

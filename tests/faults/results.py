@@ -1,0 +1,165 @@
+"""What each cell of the matrix came to: noted in files, and made into the page docs/faults.md.
+
+``python -m tests.faults.results`` writes the page from the files, whichever runs made them.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tests.faults.cell import LEASES, MANAGERS
+from tests.faults.evidence import Outcome
+from tests.faults.injection import FAULTS, Fault
+from tests.faults.stage import Moment
+
+FOLDER = Path(os.environ.get("CLIMATE_TEST_FAULT_RESULTS", ".faults")).absolute()
+PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+DATABASES = {"postgresql": "PostgreSQL", "mariadb": "MariaDB", "sqlite": "SQLite"}
+
+_LONGEST_REASON, _LONGEST_LINE = 2000, 200
+
+Cells = dict[tuple[str, str, str], dict[str, Any]]
+
+
+@dataclass
+class Note:
+    """What a cell found: how many calls were held as the fault came, and what came of it."""
+
+    held: int = 0
+    outcome: Outcome | None = None
+
+
+@contextmanager
+def noted(backend: str, fault: str, moment: str) -> Iterator[Note]:
+    """Write down what becomes of a cell, good or bad."""
+    note, began, why = Note(), time.monotonic(), None
+    try:
+        yield note
+    except BaseException as error:
+        why = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+        raise
+    finally:
+        found = {
+            "cell": [backend, fault, moment],
+            "leases": LEASES,
+            "held": note.held,
+            "passed": note.outcome is not None,
+            "why": why,
+            "seconds": round(time.monotonic() - began),
+            "date": datetime.now(UTC).date().isoformat(),
+            **(asdict(note.outcome) if note.outcome else {}),
+        }
+        FOLDER.mkdir(exist_ok=True)
+        (FOLDER / f"{backend}-{fault}-{moment}.json").write_text(json.dumps(found))
+
+
+def page(cells: Cells) -> str:
+    """Return the page."""
+    parts = [_HEAD.format(managers=MANAGERS, when=_when(list(cells.values())))]
+    for backend, name in DATABASES.items():
+        faults = [fault for fault in FAULTS if backend in fault.databases]
+        parts.append(f"## {name}\n\n{_table(cells, backend, faults)}\n")
+    if failed := [f"- `{'-'.join(key)}`: {_why(one)}" for key, one in cells.items() if one["why"]]:
+        parts.append("## What failed\n\n" + "\n".join(failed) + "\n")
+    rows = "\n".join(f"| `{fault.name}` | {' '.join(_what(fault).split())} |" for fault in FAULTS)
+    parts.append(_FOOT.format(faults=rows))
+    return "\n".join(parts)
+
+
+def _when(found: Sequence[dict[str, Any]]) -> str:
+    if not found:
+        return "Nothing was run yet."
+    passed = sum(one["passed"] for one in found)
+    leases = sorted({one["leases"] for one in found})
+    days = sorted({one["date"] for one in found})
+    many = " to ".join(map(str, dict.fromkeys((leases[0], leases[-1]))))
+    when = " to ".join(dict.fromkeys((days[0], days[-1])))
+    return f"{passed} of {len(found)} passed, with {many} leases each, on {when}."
+
+
+def _table(cells: Cells, backend: str, faults: Sequence[Fault]) -> str:
+    lines = ["| | " + " | ".join(Moment) + " |", "|---" * (len(Moment) + 1) + "|"]
+    for fault in faults:
+        texts = [_text(cells.get((backend, fault.name, moment))) for moment in Moment]
+        lines.append(f"| `{fault.name}` | " + " | ".join(texts) + " |")
+    return "\n".join(lines)
+
+
+def _text(cell: dict[str, Any] | None) -> str:
+    if cell is None:
+        return "not run"
+    if not cell["passed"]:
+        return "**failed**"
+    counts = ("held", "tried_again", "told_again", "too_late")
+    return "ok " + "/".join(str(cell[name]) for name in counts)
+
+
+def _why(cell: dict[str, Any]) -> str:
+    """Return the first line of what was wrong, as code."""
+    return f"`{cell['why'].splitlines()[0][:_LONGEST_LINE].replace('`', chr(39))}`"
+
+
+def _what(fault: Fault) -> str:
+    return fault.inject.__doc__ or ""
+
+
+_HEAD = """\
+# Faults
+
+Written by `python -m tests.faults.results` from what `make test-faults` found. {when}
+
+Each cell is a run of its own: {managers} manager processes, a database server and a broker that
+nobody else uses, a simulated cloud, and leases whose heads-up, start, before-end and end are due
+within a few seconds of each other. The fault comes while managers are held in the moment that the
+column names, at the steps listed below, and not before.
+
+What passes: every lease that was acknowledged is over and no other is there; each effect on the
+cloud was had once and in order, images of servers included; nothing is left in the cloud; every
+notification arrived at least once, those of a lease in their order; the
+[invariants](../ARCHITECTURE.md#five-invariants) hold.
+
+The numbers are `held / tried again / told again / too late`: calls that were under way when the
+fault came; attempts at an event beyond its first, which looked and did what was missing, and
+nothing twice; messages that came more than once, with the id of the first; heads-ups and
+before-ends that nobody could see to before the start or the end, and which have no meaning after
+it. They differ from run to run.
+"""
+
+_FOOT = """\
+## What is done
+
+| Fault | |
+|---|---|
+{faults}
+
+| Moment | Where managers are held: each lease at one of |
+|---|---|
+| `heads-up` | in the transaction: before the notification is written, after that |
+| `start` | before the pool is made, before the host is in it, after that |
+| `before-end` | before an image is made, after that |
+| `end` | before the host is taken from the pool, before that is removed, after that |
+| `relay` | before a start is published, after that and before it is remembered |
+
+A paused manager is held before the first step, where a fence can still help. A broker that fails
+while the relay is at work does so before the message is sent.
+
+Heads-ups and the relay make no call to the cloud. There, `slow-plugin` and `failing-plugin` trouble
+other leases, which start meanwhile.
+"""
+
+
+def main() -> None:
+    """Write the page."""
+    found = [json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))]
+    cells: Cells = {(one["cell"][0], one["cell"][1], one["cell"][2]): one for one in found}
+    PAGE.write_text(page(cells))
+
+
+if __name__ == "__main__":
+    main()

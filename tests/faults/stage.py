@@ -1,0 +1,225 @@
+"""What tests and managers share: where managers are held, and what they find wrong with the world.
+
+It is a folder. The test says in files of it where managers shall wait, that plugins are slow or
+fail, and how far wall clocks are off; managers, which have called ``take_part``, look there at
+every step. So a fault is had exactly while a phase is under way, at some lease before, at others
+after each step. Nothing is changed but that: all else in a manager is as shipped.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta, tzinfo
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from climate.core.notification import Notification
+from climate.core.schedule import BEFORE_START, START
+from climate.manager import events
+from climate.notifications.emit import MessagingEmitter
+from climate.plugins.simulated import SimulatedCloud, SimulatedFailure
+
+_PAUSE = 0.02
+
+
+class Moment(StrEnum):
+    """What managers are at when the fault comes, in the order of a lease's life."""
+
+    HEADS_UP = "heads-up"
+    START = "start"
+    BEFORE_END = "before-end"
+    END = "end"
+    RELAY = "relay"
+
+
+# Where a manager can be held: so many places in each moment. A lease is held in one of them.
+STEPS = {
+    Moment.HEADS_UP: 2,  # in the transaction, before and after the notification is written
+    Moment.START: 3,  # before the pool is there, before the host is in it, after that
+    Moment.BEFORE_END: 2,  # before and after the image is made
+    Moment.END: 3,  # before the host is taken back, before the pool is removed, after that
+    Moment.RELAY: 2,  # before and after a start is published
+}
+# The steps before and after the effects of the simulated cloud.
+_BEFORE = {
+    "ensure_pool": (Moment.START, 0),
+    "add_host": (Moment.START, 1),
+    "snapshot": (Moment.BEFORE_END, 0),
+    "remove_host": (Moment.END, 0),
+    "delete_pool": (Moment.END, 1),
+}
+_AFTER = {
+    "add_host": (Moment.START, 2),
+    "snapshot": (Moment.BEFORE_END, 1),
+    "delete_pool": (Moment.END, 2),
+}
+
+
+class Stage:
+    """The folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+
+    # The test's side.
+
+    def hold(self, moment: Moment, step: int | None = None) -> None:
+        """Have managers wait in ``moment``, at this step or each lease at one of them."""
+        self._tell("hold", [moment, step])
+
+    def release(self) -> None:
+        """Let all go on, those that will come, too."""
+        self._forget("hold")
+
+    def held(self) -> Counter[int]:
+        """Return how many threads of which process wait."""
+        return Counter(int(mark.name.split("-")[1]) for mark in self.folder.glob("held-*"))
+
+    def slow(self, seconds: float) -> None:
+        """Have every change of the cloud take ``seconds`` more; 0: none."""
+        self._tell("slow", seconds)
+
+    def fail(self, *, failing: bool) -> None:
+        """Have every change of the cloud fail, or not any more."""
+        self._tell("fail", failing)
+
+    def done(self) -> dict[str, datetime]:
+        """Return when the machine's clock said that each effect was had first, as EFFECT POOL."""
+        found: dict[str, datetime] = {}
+        path = self.folder / "done"
+        for line in path.read_text().splitlines() if path.exists() else []:
+            moment, _, effect = line.partition(" ")
+            found.setdefault(effect, datetime.fromisoformat(moment))
+        return found
+
+    def step_clock(self, pid: int, seconds: float) -> None:
+        """Have the wall clock of a process be off by ``seconds``."""
+        self._tell("clock", {**self._told("clock", {}), str(pid): seconds})
+
+    def _tell(self, name: str, value: object) -> None:
+        new = self.folder / f"{name}.new"
+        new.write_text(json.dumps(value))
+        new.replace(self.folder / name)
+
+    def _forget(self, name: str) -> None:
+        (self.folder / name).unlink(missing_ok=True)
+
+    # The managers' side.
+
+    def _told(self, name: str, default: Any) -> Any:
+        try:
+            return json.loads((self.folder / name).read_text())
+        except FileNotFoundError:
+            return default
+
+    def reach(self, moment: Moment, step: int, what: str) -> None:
+        """Wait here if this is where ``what`` is to be held."""
+        if not self._holds(moment, step, what):
+            return
+        mark = self.folder / f"held-{os.getpid()}-{threading.get_ident()}"
+        mark.touch()
+        while self._holds(moment, step, what):
+            time.sleep(_PAUSE)
+        mark.unlink()
+
+    def _holds(self, moment: Moment, step: int, what: str) -> bool:
+        wanted, at = self._told("hold", (None, None))
+        if wanted != moment:
+            return False
+        return step == (zlib.crc32(what.encode()) % STEPS[moment] if at is None else at)
+
+    @contextmanager
+    def changing(self, effect: str, what: str) -> Iterator[None]:
+        """Be at an effect of the cloud: held before or after, slow, failing."""
+        if effect in _BEFORE:
+            self.reach(*_BEFORE[effect], what)
+        time.sleep(self._told("slow", 0))
+        if self._told("fail", default=False):
+            raise SimulatedFailure(f"the cloud refuses {effect}")
+        yield
+        with (self.folder / "done").open("a", encoding="utf-8") as done:
+            done.write(f"{datetime.now(UTC).isoformat()} {effect} {what}\n")
+        if effect in _AFTER:
+            self.reach(*_AFTER[effect], what)
+
+    def wall(self, zone: tzinfo | None = None) -> datetime:
+        """Return what this process takes for the present."""
+        off = self._told("clock", {}).get(str(os.getpid()), 0)
+        return datetime.now(zone) + timedelta(seconds=off)
+
+
+def take_part(folder: Path) -> None:
+    """Be, from now on, a process that looks there."""
+    stage = Stage(folder)
+    _wrap(SimulatedCloud, "act", lambda act: _acting(stage, act))
+    _wrap(events, "announce", lambda announce: _announcing(stage, announce))
+    _wrap(MessagingEmitter, "publish", lambda publish: _publishing(stage, publish))
+    _replace_clock(stage)
+
+
+def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+    setattr(owner, name, wrapper(getattr(owner, name)))
+
+
+def _acting(stage: Stage, act: Callable[..., None]) -> Callable[..., None]:
+    def acting(cloud: SimulatedCloud, name: str, **details: str) -> None:
+        with stage.changing(name, details.get("pool") or details["host"]):
+            act(cloud, name, **details)
+
+    return acting
+
+
+def _announcing(stage: Stage, announce: Callable[..., None]) -> Callable[..., None]:
+    def announcing(session: Any, lease_id: str, kind: str, now: datetime, **extra: Any) -> None:
+        if kind == BEFORE_START:
+            stage.reach(Moment.HEADS_UP, 0, lease_id)
+        announce(session, lease_id, kind, now, **extra)
+        if kind == BEFORE_START:
+            stage.reach(Moment.HEADS_UP, 1, lease_id)
+
+    return announcing
+
+
+def _publishing(stage: Stage, publish: Callable[..., None]) -> Callable[..., None]:
+    def publishing(
+        emitter: MessagingEmitter, notification: Notification, payload: Mapping[str, Any]
+    ) -> None:
+        at = notification.event_type == f"lease.event.{START}"
+        if at:
+            stage.reach(Moment.RELAY, 0, notification.lease_id)
+        publish(emitter, notification, payload)
+        if at:
+            stage.reach(Moment.RELAY, 1, notification.lease_id)
+
+    return publishing
+
+
+def _replace_clock(stage: Stage) -> None:
+    """Have climate's clock and the timer ask the stage for the time, wherever they would ask.
+
+    Only the wall clock: what counts seconds goes on counting, as when an operator sets the clock.
+    """
+
+    class Kind(type(datetime)):  # type: ignore[misc]
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, datetime)
+
+    class Wall(datetime, metaclass=Kind):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return stage.wall(tz)
+
+    for name, module in list(sys.modules.items()):
+        is_asked = name == "climate.clock" or name.startswith("apscheduler.")
+        if is_asked and getattr(module, "datetime", None) is datetime:
+            module.datetime = Wall  # type: ignore[attr-defined]
+    real = time.time
+    time.time = lambda: real() + stage._told("clock", {}).get(str(os.getpid()), 0)
