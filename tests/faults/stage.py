@@ -18,11 +18,12 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from climate.core.notification import Notification
 from climate.core.schedule import BEFORE_START, START
-from climate.manager import events
+from climate.manager import announcements
 from climate.notifications.emit import MessagingEmitter
 from climate.plugins.simulated import SimulatedCloud, SimulatedFailure
 
@@ -160,9 +161,16 @@ def take_part(folder: Path) -> None:
     """Be, from now on, a process that looks there."""
     stage = Stage(folder)
     _wrap(SimulatedCloud, "act", lambda act: _acting(stage, act))
-    _wrap(events, "announce", lambda announce: _announcing(stage, announce))
+    for module in _who_uses("announce", announcements.announce):
+        _wrap(module, "announce", lambda announce: _announcing(stage, announce))
     _wrap(MessagingEmitter, "publish", lambda publish: _publishing(stage, publish))
     _replace_clock(stage)
+
+
+def _who_uses(name: str, what: object) -> list[ModuleType]:
+    """Return the modules of climate that have imported ``what``."""
+    ours = [module for path, module in sys.modules.items() if path.startswith("climate.")]
+    return [module for module in ours if getattr(module, name, None) is what]
 
 
 def _wrap(owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
@@ -218,8 +226,8 @@ def _replace_clock(stage: Stage) -> None:
             return stage.wall(tz)
 
     for name, module in list(sys.modules.items()):
-        is_asked = name == "climate.clock" or name.startswith("apscheduler.")
-        if is_asked and getattr(module, "datetime", None) is datetime:
+        is_ours = name.startswith(("climate.", "apscheduler."))
+        if is_ours and getattr(module, "datetime", None) is datetime:
             module.datetime = Wall  # type: ignore[attr-defined]
     real = time.time
     time.time = lambda: real() + stage._told("clock", {}).get(str(os.getpid()), 0)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import evidence, results
-from tests.faults.cell import Cell
+from tests.faults.cell import PACE, Cell
 from tests.faults.conftest import Grounds
 from tests.faults.injection import FAULTS, Fault, step
 from tests.faults.private import RabbitMQ
@@ -46,7 +46,7 @@ def cells() -> Iterator[object]:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(600 * PACE)
 @pytest.mark.parametrize(("backend", "fault", "moment"), list(cells()))
 def test_every_lease_lives_its_life_once(
     backend: str, fault: Fault, moment: Moment, grounds: Grounds, broker: RabbitMQ, tmp_path: Path
