@@ -116,7 +116,11 @@ class OnDisk(Ground):
             subprocess.run(mount, check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError) as error:
             servers.absent("disk", f"a small disk of our own cannot be mounted here: {error}")
-        return super().__enter__()
+        try:
+            return super().__enter__()
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_: object) -> None:
         subprocess.run(["umount", "--lazy", str(self._disk)], check=True)

@@ -112,7 +112,8 @@ def _what(fault: Fault) -> str:
 _HEAD = """\
 # Faults
 
-Written by `python -m tests.faults.results` from what `make test-faults` found. {when}
+Written by `python -m tests.faults.results` from what `make test-faults` found.
+{when}
 
 Each cell is a run of its own: {managers} manager processes, a database server and a broker that
 nobody else uses, a simulated cloud, and leases whose heads-up, start, before-end and end are due
@@ -120,8 +121,8 @@ within a few seconds of each other. The fault comes while managers are held in t
 column names, at the steps listed below, and not before.
 
 What passes: every lease that was acknowledged is over and no other is there; each effect on the
-cloud was had once and in order, images of servers included; nothing is left in the cloud; every
-notification arrived at least once, those of a lease in their order; the
+cloud was had once and in order, images of servers included, none before its time; nothing is left
+in the cloud; every notification arrived at least once, those of a lease in their order; the
 [invariants](../ARCHITECTURE.md#five-invariants) hold.
 
 The numbers are `held / tried again / told again / too late`: calls that were under way when the
@@ -151,6 +152,11 @@ while the relay is at work does so before the message is sent.
 
 Heads-ups and the relay make no call to the cloud. There, `slow-plugin` and `failing-plugin` trouble
 other leases, which start meanwhile.
+
+Not tried here: two faults at once; a network that swallows packets and says nothing; a full disk
+below PostgreSQL, MariaDB or RabbitMQ; machines that lose power. What climate does to a real cloud
+while that fails is tried by `make test-openstack`
+([CONTRIBUTING.md](../CONTRIBUTING.md#a-real-openstack)).
 """
 
 
