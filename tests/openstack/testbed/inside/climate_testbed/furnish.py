@@ -32,6 +32,7 @@ def furnish_catalog(cloud: Connection) -> None:
         for role in roles:
             identity.assign_project_role_to_user(project, user, role)
         _publish(cloud, name, kind, url)
+    _role(cloud, "heat_stack_user")  # of what signals scaling policies
     domain = identity.find_domain("heat") or identity.create_domain(name="heat")
     admin = _user(cloud, "heat_domain_admin", domain.id)
     identity.assign_domain_role_to_user(domain, admin, roles[0])
