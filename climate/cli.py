@@ -123,8 +123,7 @@ def listen(arguments: Sequence[str] | None = None) -> int:
         "--after",
         metavar="SEQ",
         type=int,
-        default=0,
-        help="over HTTP, print what is later than this number (default: 0, all there is)",
+        help="over HTTP, print what is later than this number (default: all that is kept)",
     )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whatever we wait for, it ends it
     try:
@@ -182,7 +181,7 @@ def _standalone(conf: ConfigOpts, *, empty: bool) -> None:
                 _register_first_hosts(conf, runtime)
             made.start()
             try:
-                serving.serve(conf, server, _settled())
+                serving.serve(conf, server, _settled(), runtime.latest.close)
             finally:
                 made.stop()
 
@@ -199,7 +198,7 @@ def _api(conf: ConfigOpts) -> None:
     with service.open_runtime(conf) as runtime:
         schema.check(runtime.database)
         with serving.bound(conf, service.make_api(conf, runtime)) as server:
-            serving.serve(conf, server, _settled())
+            serving.serve(conf, server, _settled(), runtime.latest.close)
 
 
 def _manager(conf: ConfigOpts) -> None:

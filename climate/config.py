@@ -12,7 +12,9 @@ from oslo_log import log
 
 from climate.cloud_options import FLOATINGIP, HOST, NETWORK, NOVA, SIMULATED, STACK, TRUSTS
 from climate.core.settings import Settings
+from climate.core.subscription import WebhookRules
 from climate.limit_options import ENFORCEMENT, LIMITS, rules
+from climate.notification_options import NOTIFICATIONS, kept, webhook_rules
 from climate.service_options import ways
 
 DEFAULT = [
@@ -147,16 +149,6 @@ MANAGER = [
         help="Port a manager's metrics are served on, for Prometheus; without it they are not.",
     ),
 ]
-NOTIFICATIONS = [
-    cfg.StrOpt(
-        "transport_url",
-        secret=True,
-        help="URL of the broker for oslo.messaging, such as rabbit://user:password@host:5672/."
-        " Without it notifications are logged and kept for GET /v2/notifications.",
-    ),
-    cfg.ListOpt("topics", default=["notifications"], help="Topics to publish on."),
-    cfg.StrOpt("publisher_id", default="climate.lease", help="Who we say that we are."),
-]
 USER: list[cfg.Opt] = [
     cfg.StrOpt("region_name", help="Region of the services whose own section names none."),
 ]
@@ -248,7 +240,7 @@ def check_values(conf: cfg.ConfigOpts) -> None:
 
 
 def settings(conf: cfg.ConfigOpts) -> Settings:
-    """Return what use cases and managers need to know of ``conf``."""
+    """Return what use cases and managers need to know of ``conf``; raises Misconfigured."""
     manager = conf.manager
     minutes = manager.minutes_before_end_lease
     healing = conf["physical:host"].healing_interval
@@ -270,4 +262,13 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         trust_interval=timedelta(seconds=conf.trusts.check_interval),
         stack_patience=timedelta(seconds=conf["virtual:stack"].end_patience),
         self_audit_interval=manager.self_audit_interval,
+        notifications_kept=kept(conf),
+        webhooks=_webhooks(conf),
     )
+
+
+def _webhooks(conf: cfg.ConfigOpts) -> WebhookRules:
+    try:
+        return webhook_rules(conf)
+    except ValueError as error:
+        raise Misconfigured(f"[notifications] webhook_networks: {error}") from error

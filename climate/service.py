@@ -20,13 +20,15 @@ from climate.db import schema
 from climate.db.engine import Database
 from climate.db.turns import Turns
 from climate.manager.backlog import show_backlog, show_pool
+from climate.manager.deliveries import Deliveries
 from climate.manager.dispatcher import Dispatcher, owner_name
 from climate.manager.inventory import Watch
+from climate.manager.latest import Latest
 from climate.manager.relay import Relay
 from climate.manager.runtime import Runtime
 from climate.manager.self_audit import SelfAudit
 from climate.metrics import Exporter
-from climate.notifications import emit
+from climate.notifications import emit, webhooks
 from climate.plugins.loader import load_plugins
 from climate.plugins.selection_loader import load_selection
 from climate.plugins.trusts import Trusts
@@ -44,6 +46,7 @@ class Manager:
     watch: Watch
     self_audit: SelfAudit
     exporter: Exporter
+    deliveries: Deliveries
 
     def start(self) -> None:
         """Begin to work, in threads; raises Misconfigured."""
@@ -52,13 +55,14 @@ class Manager:
         self.relay.start()
         self.watch.start()
         self.self_audit.start()
+        self.deliveries.start()
 
     def stop(self) -> None:
         """Finish or hand back what is under way; the next relay publishes what that wrote."""
         self.exporter.stop()
         self.watch.stop()
         self.self_audit.stop()
-        for part in (self.dispatcher, self.relay):
+        for part in (self.dispatcher, self.relay, self.deliveries):
             try:
                 part.stop()
             except sa.exc.DBAPIError as error:
@@ -96,12 +100,17 @@ def make_database(conf: ConfigOpts) -> Database:
 def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
     """Return the collaborators of the use cases; raises Misconfigured, BrokenPlugin."""
     database = make_database(conf)
+    settings = config.settings(conf)
+    news = wakeup.for_database(database, wakeup.NEWS)
+    followers = conf.notifications.followers
     runtime = Runtime(
         database=database,
         clock=clock or SystemClock(),
         plugins=load_plugins(conf, conf.manager.plugins, Turns(database).take),
-        settings=config.settings(conf),
+        settings=settings,
         wakeup=wakeup.for_database(database),
+        news=news,
+        latest=Latest(database, news, settings.poll_interval, followers),
         selection=load_selection(conf),
         enforcer=enforcement.for_config(conf),
         trusts=_trusts(conf),
@@ -144,6 +153,7 @@ def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
         Watch(runtime),
         SelfAudit(runtime),
         Exporter(runtime.metrics, conf.manager.metrics_host, conf.manager.metrics_port),
+        Deliveries(runtime, webhooks.for_config(conf, runtime.settings.webhooks), owner),
     )
 
 

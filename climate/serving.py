@@ -2,7 +2,8 @@
 
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -15,6 +16,8 @@ from climate.config import Misconfigured
 
 # Seconds that requests under way have to be answered after SIGTERM.
 _DRAIN = 5
+# Of these, before nobody new is let in: who merely follows is done then.
+_GOODBYE = 1.0
 
 
 def url(host: str, port: int) -> str:
@@ -36,9 +39,11 @@ def check_address(conf: ConfigOpts) -> None:
 @contextmanager
 def bound(conf: ConfigOpts, app: Flask) -> Iterator[Any]:
     """Hold the port; requests wait there until they are served."""
+    # Those who follow notifications have threads of their own: others never wait for them.
+    threads = conf.api.threads + conf.notifications.followers
     try:
         server = waitress.create_server(
-            app, host=conf.host, port=conf.port, threads=conf.api.threads, ident="climate"
+            app, host=conf.host, port=conf.port, threads=threads, ident="climate"
         )
     except OSError as error:
         where = f"{conf.host}:{conf.port}"
@@ -47,12 +52,26 @@ def bound(conf: ConfigOpts, app: Flask) -> Iterator[Any]:
         yield server
 
 
-def serve(conf: ConfigOpts, server: Any, stopping: threading.Event) -> None:  # noqa: ANN401 - waitress is untyped
-    """Serve until ``stopping`` is set, then finish the requests under way."""
+def serve(
+    conf: ConfigOpts,
+    server: Any,  # noqa: ANN401 - waitress is untyped
+    stopping: threading.Event,
+    dismiss: Callable[[], None],
+) -> None:
+    """Serve until ``stopping`` is set, ``dismiss`` who only waits, and finish the requests."""
     thread = threading.Thread(target=server.run, name="http", daemon=True)
     thread.start()
     sys.stdout.write(f"climate is ready at {url(conf.host, server.effective_port)}\n")
     sys.stdout.flush()
     stopping.wait()
+    dismiss()
+    _until_idle(server.task_dispatcher)
     server.close()
     server.task_dispatcher.shutdown(cancel_pending=False, timeout=_DRAIN)
+
+
+def _until_idle(dispatcher: Any) -> None:  # noqa: ANN401 - waitress is untyped
+    """Wait, not for long, until no request is being answered."""
+    ends = time.monotonic() + _GOODBYE
+    while dispatcher.active_count and time.monotonic() < ends:
+        time.sleep(0.02)

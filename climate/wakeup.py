@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from climate.db.engine import Database
 
 LOG = logging.getLogger(__name__)
-_CHANNEL = "climate_work"
+#: Something is due, or may be soon; notifications were numbered.
+WORK, NEWS = "climate_work", "climate_news"
 _RECONNECT = 5.0
 # Hints of so many seconds are told as one: each costs the server a commit.
 _PAUSE = 0.02
@@ -56,9 +57,10 @@ class LocalWakeup:
 class PostgresWakeup(LocalWakeup):
     """Hints between processes by LISTEN/NOTIFY, besides those within the process."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, channel: str = WORK) -> None:
         """Prepare; the listening connection is opened by the first subscriber."""
         super().__init__()
+        self._channel = channel
         self._engine = database.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._stopping = threading.Event()
         self._hinted = threading.Event()
@@ -100,7 +102,7 @@ class PostgresWakeup(LocalWakeup):
             self._hinted.clear()
             try:
                 with self._engine.connect() as connection:
-                    connection.exec_driver_sql(f"NOTIFY {_CHANNEL}")
+                    connection.exec_driver_sql(f"NOTIFY {self._channel}")
             except Exception as error:  # noqa: BLE001 - a lost hint only costs time
                 LOG.warning("wake-up hint not sent, the next poll will find the work: %s", error)
             if self._stopping.wait(_PAUSE) and not self._hinted.is_set():
@@ -117,7 +119,7 @@ class PostgresWakeup(LocalWakeup):
     def _listen_once(self) -> None:
         with self._engine.connect() as connection:
             connection.detach()  # a listening connection must not go back to the pool
-            connection.exec_driver_sql(f"LISTEN {_CHANNEL}")
+            connection.exec_driver_sql(f"LISTEN {self._channel}")
             raw: Any = connection.connection.dbapi_connection
             super().hint()  # whatever was missed while nobody listened
             while not self._stopping.is_set():
@@ -125,6 +127,8 @@ class PostgresWakeup(LocalWakeup):
                     super().hint()
 
 
-def for_database(database: Database) -> Wakeup:
-    """Return the best wake-up that ``database`` offers."""
-    return PostgresWakeup(database) if database.dialect == "postgresql" else LocalWakeup()
+def for_database(database: Database, channel: str = WORK) -> Wakeup:
+    """Return the best wake-up that ``database`` offers for one kind of hints."""
+    if database.dialect == "postgresql":
+        return PostgresWakeup(database, channel)
+    return LocalWakeup()

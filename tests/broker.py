@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 
 from climate import config, service
 from climate.core.lease import Lease
-from climate.core.notification import Notification
+from climate.core.notification import Notification, NotificationFilter
 from climate.manager import leases, notifications, resources
 from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.runtime import Runtime
@@ -182,7 +182,8 @@ def listening(conf: ConfigOpts, topic: str) -> Iterator[Heard]:
 
 def numbered(runtime: Runtime) -> int:
     """Return how many notifications can be read over HTTP."""
-    return len(notifications.find_after(runtime, 0, 1000, None))
+    found = notifications.find_after(runtime, NotificationFilter(), 0, 1000)
+    return len(found.notifications)
 
 
 def reserve(

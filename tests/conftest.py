@@ -103,6 +103,22 @@ def make_story(sqlite_url: str, clock: ManualClock, tmp_path: Path) -> Iterator[
         story.close()
 
 
+@pytest.fixture
+def make_story_everywhere(
+    database_url: str, clock: ManualClock, tmp_path: Path
+) -> Iterator[MakeStory]:
+    """Return a maker of services on each database in turn."""
+    made: list[Story] = []
+
+    def make(**options: object) -> Story:
+        made.append(_story(database_url, clock, tmp_path, **options))
+        return made[-1]
+
+    yield make
+    for story in made:
+        story.close()
+
+
 @pytest.fixture(scope="session")
 def hosts_template(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return an SQLite file in which hosts sim-1 .. sim-4 are registered; tests copy it.

@@ -9,7 +9,10 @@ import kombu
 import pytest
 import sqlalchemy as sa
 
-from climate.db import schema
+from climate.db import (
+    outbox_tables,  # noqa: F401 - its tables belong to the metadata
+    schema,
+)
 from climate.db.engine import Database
 from climate.db.tables import Base
 
@@ -71,7 +74,7 @@ def clean(backend: str) -> str:
         for table in _TABLES:
             connection.execute(sa.delete(table))
         connection.exec_driver_sql(
-            "UPDATE relay SET last_seq = 0, owner = NULL, claimed_until = NULL"
+            "UPDATE relay SET last_seq = 0, removed_seq = 0, owner = NULL, claimed_until = NULL"
         )
     engine.dispose()
     return url

@@ -3,7 +3,7 @@
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -127,6 +127,8 @@ def _guarded(api: Api, rule: str, view: View) -> Callable[..., Response]:
 def _response(body: Any, status: int, headers: Mapping[str, str] | None = None) -> Response:  # noqa: ANN401 - JSON
     if isinstance(body, str):
         response = Response(body, mimetype="text/html")
+    elif isinstance(body, Iterator):
+        response = Response(body, mimetype="text/event-stream")
     else:
         response = Response() if body is None else jsonify(body)
     response.status_code = status

@@ -6,6 +6,7 @@ What Keystone says is in ``keystone.py``.
 import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from oslo_config.cfg import ConfigOpts
 from werkzeug import Request
@@ -26,6 +27,8 @@ class Caller:
     service_roles: tuple[str, ...] = ()
     # Of the request, if it was checked; for as long as the request lasts.
     token: str | None = field(default=None, repr=False)
+    # When the token is one no more, if it ever ends.
+    expires_at: datetime | None = None
 
     def credentials(self) -> dict[str, object]:
         """Return what oslo.policy compares rules with."""

@@ -17,7 +17,8 @@ from climate.manager.dispatcher import Dispatcher
 from climate.manager.drafts import Owner
 from climate.manager.runtime import Runtime
 
-# A body (None: none, text: a page), a status, and headers if there is something to say in them.
+# A body (None: none, text: a page, an iterator: a stream of events), a status, and headers if
+# there is something to say in them.
 Answer = tuple[Any, int] | tuple[Any, int, Mapping[str, str]]
 
 _DEEPEST = 64

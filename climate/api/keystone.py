@@ -7,7 +7,8 @@ the shape of the API that was called, and "Keystone is away" is not "your token 
 
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from flask import Flask, request
@@ -61,7 +62,17 @@ def by_token(request: Request) -> Caller:
         _names(headers.get("X-Roles")),
         _names(headers.get("X-Service-Roles")),
         headers["X-Auth-Token"],
+        _expiry(request.environ.get("keystone.token_info") or {}),
     )
+
+
+def _expiry(token_info: Mapping[str, Any]) -> datetime | None:
+    """Return when the token ends, as Keystone said, if it said so."""
+    try:
+        found = datetime.fromisoformat(token_info["token"]["expires_at"])
+    except (LookupError, TypeError, ValueError):
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _names(joined: str | None) -> tuple[str, ...]:

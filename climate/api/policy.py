@@ -15,6 +15,7 @@ from climate.core.errors import Forbidden
 _READER = "rule:project_reader_or_admin"
 _MEMBER = "rule:project_member_or_admin"
 _ADMIN = "rule:admin"
+_SUBSCRIPTION = "/v2/subscriptions/{subscription_id}"
 
 _ROLES = [
     policy.RuleDefault("admin", "role:admin", "Operators of the service."),
@@ -75,6 +76,11 @@ _TABLE = [
     ("limits:get", _READER, "GET", "/v2/limits", "See one's limits."),
     ("notifications:get", _READER, "GET", "/v2/notifications", "Read one's notifications."),
     ("notifications:get_all", _ADMIN, "GET", "/v2/notifications", "Read all notifications."),
+    ("subscriptions:get", _MEMBER, "GET", "/v2/subscriptions", "See one's subscriptions."),
+    ("subscriptions:get_all", _ADMIN, "GET", "/v2/subscriptions", "See those of all projects."),
+    ("subscriptions:post", _MEMBER, "POST", "/v2/subscriptions", "Subscribe."),
+    ("subscriptions:put", _MEMBER, "PATCH", _SUBSCRIPTION, "Change a subscription."),
+    ("subscriptions:delete", _MEMBER, "DELETE", _SUBSCRIPTION, "Remove a subscription."),
 ]
 
 # What an operator forbids in v1 is forbidden in v2: both go by one rule.
@@ -86,6 +92,12 @@ _ALSO = {
     "leases:delete": [("DELETE", "/v2/leases/{lease_id}")],
     "resources:get": [("GET", "/v2/resources/{resource_id}")],
     "availability:get": [("POST", "/v2/availability/search")],
+    "notifications:get": [("GET", "/v2/notifications/stream")],
+    "subscriptions:get": [
+        ("GET", _SUBSCRIPTION),
+        ("GET", f"{_SUBSCRIPTION}/dead-letters"),
+    ],
+    "subscriptions:put": [("POST", f"{_SUBSCRIPTION}/redeliver")],
 }
 
 

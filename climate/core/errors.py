@@ -125,6 +125,13 @@ class InvalidTransition(Conflict):
     code = "invalid_transition"
 
 
+class NotificationsRemoved(ClimateError):
+    """What comes after this number is not kept any more, or not all of it."""
+
+    code = "notifications_removed"
+    status = 410
+
+
 class PreconditionFailed(ClimateError):
     """What was to be changed is not any more what the caller saw."""
 
@@ -164,6 +171,13 @@ class Contention(ClimateError):
     """Others hold the resources locked for longer than we were willing to try."""
 
     code = "contention"
+    status = 503
+
+
+class TooManyFollowers(ClimateError):
+    """As many as there is room for wait for notifications already."""
+
+    code = "too_many_followers"
     status = 503
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from climate.core.limits import NO_RULES, Rules
+from climate.core.subscription import NO_WEBHOOK_RULES, WebhookRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +16,8 @@ class Settings:
     is how long a lease is held while somebody thinks about it. The trusts of leases that start
     within ``trust_ahead`` are looked at every ``trust_interval``. ``stack_patience`` is how long
     the room of a stack is left to it that cannot be ended. With ``self_audit_interval`` 0
-    (seconds) managers do not check the invariants.
+    (seconds) managers do not check the invariants; without ``notifications_kept`` all
+    notifications are kept.
     """
 
     cleaning_time: timedelta
@@ -35,3 +37,5 @@ class Settings:
     trust_interval: timedelta = timedelta(minutes=5)
     stack_patience: timedelta = timedelta(minutes=10)
     self_audit_interval: float = 0.0
+    notifications_kept: timedelta | None = None
+    webhooks: WebhookRules = NO_WEBHOOK_RULES

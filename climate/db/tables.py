@@ -249,43 +249,6 @@ class PastUseRow(Base):
     hosts: Mapped[int]
 
 
-class OutboxRow(Base):
-    """A notification, written in the transaction of the change that it is about.
-
-    ``id`` is the order of writing; ``seq``, given by the relay, is that which the world sees.
-    """
-
-    __tablename__ = "outbox"
-    __table_args__ = (
-        Index(None, "published_at", "seq"),
-        Index(None, "lease_id", "id"),
-        UniqueConstraint("seq"),
-        {**MARIADB, "sqlite_autoincrement": True},
-    )
-
-    id: Mapped[int] = mapped_column(Serial, primary_key=True)
-    seq: Mapped[int | None] = mapped_column(sa.BigInteger)
-    message_id: Mapped[str] = mapped_column(Id)
-    event_type: Mapped[str] = mapped_column(sa.String(128))
-    lease_id: Mapped[str] = mapped_column(Id)
-    project_id: Mapped[str] = mapped_column(sa.String(255))
-    payload: Mapped[dict[str, Any]]
-    created_at: Mapped[datetime]
-    published_at: Mapped[datetime | None]
-
-
-class RelayRow(Base):
-    """The relay's turn: who publishes, until when, and the last ``seq`` that was given."""
-
-    __tablename__ = "relay"
-    __table_args__ = (MARIADB,)
-
-    id: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
-    last_seq: Mapped[int] = mapped_column(sa.BigInteger)
-    owner: Mapped[str | None] = mapped_column(sa.String(64))
-    claimed_until: Mapped[datetime | None]
-
-
 class IdempotencyKeyRow(Base):
     """A request under a key of its sender's: what was answered, or the lease held meanwhile."""
 

@@ -16,7 +16,7 @@ from climate import log_context
 from climate.db import allocations, events, idempotency
 from climate.db.engine import is_unavailable
 from climate.db.limits import forget_past_use
-from climate.manager import farewells
+from climate.manager import farewells, notifications
 from climate.manager.claims import Claim
 from climate.manager.events import run
 from climate.manager.runtime import Runtime
@@ -102,6 +102,7 @@ class Dispatcher:
         write(lambda session: allocations.forget_cleaned(session, now))
         answered = now - self._runtime.settings.idempotency_time
         write(lambda session: idempotency.forget(session, answered))
+        notifications.forget_old(self._runtime)
         if (rules := self._runtime.settings.limits).enabled:
             write(lambda session: forget_past_use(session, now - rules.period))
 

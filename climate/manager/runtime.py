@@ -10,6 +10,7 @@ from climate.core.selection import Preference, Selection
 from climate.core.settings import Settings
 from climate.db.engine import Database
 from climate.enforcement import Enforcer
+from climate.manager.latest import Latest
 from climate.metrics import Metrics
 from climate.plugins.base import ResourcePlugin
 from climate.plugins.trusts import Trusts
@@ -20,9 +21,10 @@ from climate.wakeup import Wakeup
 class Runtime:
     """The collaborators of the use cases; ``rng`` only spreads parallel requests and retries.
 
-    Without an ``enforcer`` nobody outside is asked about leases, without ``trusts`` nobody's user
-    can be acted for. ``defined`` are the names of extra
-    properties by resource type, as far as they were seen: what is defined stays so.
+    ``wakeup`` hints at work, ``news`` at notifications with new numbers, for which ``latest`` has
+    others wait. Without an ``enforcer`` nobody outside is asked about leases, without ``trusts``
+    nobody's user can be acted for. ``defined`` are the names of extra properties by resource type,
+    as far as they were seen: what is defined stays so.
     """
 
     database: Database
@@ -30,6 +32,8 @@ class Runtime:
     plugins: Mapping[str, ResourcePlugin]
     settings: Settings
     wakeup: Wakeup
+    news: Wakeup
+    latest: Latest
     selection: Selection = field(default_factory=Selection)
     enforcer: Enforcer | None = None
     trusts: Trusts | None = None
@@ -39,6 +43,8 @@ class Runtime:
 
     def close(self) -> None:
         """Close what was opened; nothing may be at work any more."""
+        self.latest.close()
+        self.news.close()
         self.wakeup.close()
         self.database.dispose()
 

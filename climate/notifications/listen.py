@@ -21,7 +21,8 @@ from climate.notifications.emit import open_transport
 
 LOG = logging.getLogger(__name__)
 Handler = Callable[[str, dict[str, Any]], None]
-_TIMEOUT = 30
+_TIMEOUT = 60
+_WAIT = 20
 _LONGEST_PAUSE = 30.0
 # Asking again will not help, unlike with the statuses of a service that is (re)starting.
 _HOPELESS = frozenset(range(400, 500)) - {408, 429}
@@ -97,11 +98,14 @@ def _remove(transport: Any, queue: str) -> None:  # noqa: ANN401 - oslo.messagin
         LOG.warning("queue %s stays at the broker, remove it there: %s", queue, error)
 
 
-def from_http(url: str, token: str, after: int, pause: float = 1.0) -> Iterator[dict[str, Any]]:
-    """Yield notifications later than ``after``, for ever; ``url`` is the service's root.
+def from_http(
+    url: str, token: str, after: int | None = None, pause: float = 1.0
+) -> Iterator[dict[str, Any]]:
+    """Yield notifications later than ``after`` (None: all that is kept), for ever.
 
-    A service that does not answer is asked again, after longer and longer pauses; raises Refused
-    if it answers that it will not tell us.
+    ``url`` is the service's root. It is asked to wait until there is something to say, and asked
+    again, after longer and longer pauses, if it does not answer or has no room for us. Raises
+    Refused if it answers that it will not tell us, as when what comes next is not kept any more.
     """
     session = requests.Session()
     session.headers["X-Auth-Token"] = token
@@ -114,21 +118,20 @@ def from_http(url: str, token: str, after: int, pause: float = 1.0) -> Iterator[
             away = min(away * 2, _LONGEST_PAUSE)
             continue
         away = pause
-        for notification in found:
-            after = notification["seq"]
-            yield notification
-        if not found:
-            time.sleep(pause)
+        yield from found["notifications"]
+        after = found["after"]
 
 
-def _read(session: requests.Session, url: str, after: int) -> list[dict[str, Any]] | None:
-    """Return the next notifications; None if the service does not answer."""
+def _read(session: requests.Session, url: str, after: int | None) -> dict[str, Any] | None:
+    """Return the next page of notifications; None if the service does not answer."""
+    params = {"wait": _WAIT} | ({} if after is None else {"after": after})
     try:
-        response = session.get(url, params={"after": after}, timeout=_TIMEOUT)
+        response = session.get(url, params=params, timeout=_TIMEOUT)
         if response.status_code in _HOPELESS:
             raise Refused(f"{url} answers {response.status_code}: {response.text}")
         response.raise_for_status()
-        return list(response.json()["notifications"])
+        page = response.json()
+        return {"notifications": list(page["notifications"]), "after": int(page["after"])}
     except (ValueError, LookupError, TypeError) as error:  # no URL, or not our JSON
         raise Refused(f"{url} is no log of notifications: {error}") from error
     except requests.RequestException as error:

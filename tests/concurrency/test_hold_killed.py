@@ -9,7 +9,8 @@ import requests
 import sqlalchemy as sa
 
 from climate.db.engine import Database
-from climate.db.tables import AllocationRow, EventRow, LeaseRow, OutboxRow, ReservationRow
+from climate.db.outbox_tables import OutboxRow
+from climate.db.tables import AllocationRow, EventRow, LeaseRow, ReservationRow
 from tests import enforcement
 from tests.enforcement import Answer, EnforcementService
 from tests.process import Service, date, eventually, free_port, running, write_config

@@ -14,7 +14,8 @@ from climate import config, service
 from climate.core.change import Change
 from climate.core.lease import Lease
 from climate.core.schedule import END, START
-from climate.db.tables import EventRow, LeaseRow, OutboxRow, RelayRow
+from climate.db.outbox_tables import OutboxRow, RelayRow
+from climate.db.tables import EventRow, LeaseRow
 from climate.manager import leases, resources, updates
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.drafts import LeaseRequest, Owner

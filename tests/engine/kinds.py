@@ -21,6 +21,7 @@ from climate.db import capacity
 from climate.db.capacity import Inventory
 from climate.db.engine import Database
 from climate.db.tables import ResourceProperty, ResourceRow
+from climate.manager.latest import Latest
 from climate.manager.runtime import Runtime
 from climate.plugins.base import Found, RequestSchema, ResourcePlugin
 from climate.wakeup import LocalWakeup
@@ -151,12 +152,15 @@ def make_runtime(url: str, clock: Clock, *, cleaning: timedelta = timedelta()) -
         healing_interval=None,
         idempotency_time=timedelta(days=1),
     )
+    database, news = Database(url), LocalWakeup()
     return Runtime(
-        database=Database(url),
+        database=database,
         clock=clock,
         plugins=PLUGINS,
         settings=settings,
         wakeup=LocalWakeup(),
+        news=news,
+        latest=Latest(database, news, 1.0, 1),
     )
 
 

@@ -1,6 +1,8 @@
 """Who is calling is what Keystone says about the token, and nothing else."""
 
+import datetime as dt
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -213,3 +215,19 @@ def test_answers_pass_the_middleware_as_they_are(story: Story, online: Keystone)
     gone = story.call("DELETE", "/v1/os-hosts/1", token="the-boss")
     assert (gone.status_code, gone.data) == (204, b"")
     assert set(gone.headers.keys()) == always
+
+
+def test_a_stream_ends_with_its_token(
+    story: Story, keystone: Keystone, online: Keystone, clock: ManualClock
+) -> None:
+    ends = (clock.now() + dt.timedelta(minutes=1)).isoformat().replace("+00:00", "Z")
+    keystone.issue("short", "alice", "member,reader", project="lab", expires_at=ends)
+    answer = story.http.get(
+        "/v2/notifications/stream", headers={"X-Auth-Token": "short"}, buffered=False
+    )
+    assert answer.status_code == 200
+    with closing(answer):
+        parts = answer.iter_encoded()
+        assert next(parts).startswith(b"retry: ")
+        clock.advance(61)
+        assert list(parts) == []

@@ -25,6 +25,11 @@ COUNTS = {
     "manager.event_max_retries",
     "manager.workers",
     *(
+        f"notifications.{what}"
+        for what in ("followers", "subscriptions_per_project", "webhook_dead_letters")
+    ),
+    *(f"notifications.{what}" for what in ("webhook_max_bytes", "webhook_parallel")),
+    *(
         f"limits.{scope}_{what}"
         for scope in ("project", "user")
         for what in ("leases", "hosts", "vcpus")
@@ -34,7 +39,7 @@ COUNTS = {
     "simulated.failure_rate",
 }
 SECRETS = {"connection", "transport_url", "external_service_token"}
-UNIT = re.compile(r"\b(seconds|minutes|hours)\b", re.IGNORECASE)
+UNIT = re.compile(r"\b(seconds|minutes|hours|days)\b", re.IGNORECASE)
 
 
 @pytest.mark.parametrize(("group", "option"), OPTIONS)

@@ -22,11 +22,12 @@ _HEADERS = {
     "Idempotency-Key": "A name for this request: sent again, it makes no second lease but is"
     " answered as the first time.",
     "If-Match": "The ETag of the lease as you saw it: if it has changed since, nothing is done.",
+    "Last-Event-ID": "The id of the last event that was seen, which after gives as well.",
     "If-None-Match": "The ETag that you have: if the lease has not changed, 304.",
 }
 _GIVEN = {
     "ETag": "What If-Match takes.",
-    "Location": "Where the lease is.",
+    "Location": "Where it is.",
 }
 _TEXT = {"type": "string"}
 

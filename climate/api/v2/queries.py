@@ -5,9 +5,13 @@ from typing import Any
 from marshmallow import fields, validate
 
 from climate.api.v2.fields import NOW, Count, Moment, Strict, flag
+from climate.api.v2.notification_schemas import BAD_PATTERN, MOST_PATTERNS
 from climate.api.v2.schemas import says
 from climate.core.lifecycle import LeaseStatus
+from climate.core.notification import PATTERN
 from climate.core.page import LEASE_SORTS, RESOURCE_SORTS
+
+_LARGEST = 2**63 - 1
 
 
 def _sort(names: Any, default: str) -> fields.String:  # noqa: ANN401 - any names
@@ -63,11 +67,53 @@ class AvailabilityQuery(Strict):
     end = Moment(required=True)
 
 
-class NotificationQuery(Strict):
-    """Which notifications."""
+class FilterQuery(Strict):
+    """Which notifications, from where on."""
 
-    after = Count(minimum=0, maximum=2**63 - 1, load_default=0)
+    after = Count(
+        minimum=0,
+        maximum=_LARGEST,
+        metadata={**says("What was seen last."), "minimum": 0, "maximum": _LARGEST},
+    )
+    event_type = fields.List(
+        fields.String(validate=validate.Regexp(PATTERN, error=BAD_PATTERN)),
+        load_default=list,
+        validate=validate.Length(max=MOST_PATTERNS),
+        metadata=says("A type, or with * at its end all that begin so; any of several."),
+    )
+    lease_id = fields.String()
+    resource_type = fields.String()
+    project_id = fields.String(
+        metadata=says("Of another project, to those with climate:notifications:get_all.")
+    )
+
+
+class NotificationQuery(FilterQuery):
+    """Which notifications, and how long to wait if there is none."""
+
     limit = Count(minimum=0, maximum=1000, load_default=100)
+    wait = Count(
+        minimum=0,
+        maximum=60,
+        load_default=0,
+        metadata={**says("Seconds to wait for the first."), "minimum": 0, "maximum": 60},
+    )
+
+
+class SubscriptionQuery(PageQuery):
+    """Which subscriptions."""
+
+    all_projects = flag(
+        load_default=False,
+        metadata=says("Of all projects, to those with the policy climate:subscriptions:get_all."),
+    )
+
+
+class DeadLetterQuery(Strict):
+    """Which dead letters."""
+
+    after = Count(minimum=0, maximum=_LARGEST, load_default=0)
+    limit = Count(minimum=1, maximum=1000, load_default=100)
 
 
 # Made once: making a schema takes longer than using it.
@@ -75,3 +121,6 @@ LEASE_QUERY = LeaseQuery()
 RESOURCE_QUERY = ResourceQuery()
 NOTIFICATION_QUERY = NotificationQuery()
 AVAILABILITY_QUERY = AvailabilityQuery()
+STREAM_QUERY = FilterQuery()
+SUBSCRIPTION_QUERY = SubscriptionQuery()
+DEAD_LETTER_QUERY = DeadLetterQuery()

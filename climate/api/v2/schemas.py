@@ -183,7 +183,7 @@ class Resource(Schema):
     updated_at = Moment(allow_none=True)
 
 
-def _next() -> fields.String:
+def next_page() -> fields.String:
     """Return the link to the next page."""
     return fields.String(
         allow_none=True, metadata=says("Where the next page is; null on the last.")
@@ -194,31 +194,14 @@ class LeasePage(Schema):
     """A page of leases."""
 
     leases = fields.List(fields.Nested(Lease))
-    next = _next()
+    next = next_page()
 
 
 class ResourcePage(Schema):
     """A page of resources."""
 
     resources = fields.List(fields.Nested(Resource))
-    next = _next()
-
-
-class Notification(Schema):
-    """Something that happened to a lease; ``payload`` is the lease as v1 shows it."""
-
-    seq = fields.Integer()
-    message_id = fields.String()
-    event_type = fields.String()
-    lease_id = fields.String()
-    created_at = fields.DateTime()
-    payload = fields.Dict(keys=fields.String())
-
-
-class NotificationPage(Schema):
-    """Notifications, the oldest first."""
-
-    notifications = fields.List(fields.Nested(Notification))
+    next = next_page()
 
 
 class BadValue(Schema):
@@ -269,6 +252,7 @@ class Problem(Schema):
             "Which was short, from 0; null: each would fit alone (not_enough_resources)."
         ),
     )
+    oldest = fields.Integer(metadata=says("The first number that is kept (notifications_removed)."))
     asked = fields.Float(metadata=says("What was asked for: units, or what there is a limit of."))
     matching = fields.Integer(metadata=says("Resources that match and are large enough."))
     free = fields.Integer(metadata=says("Units that are free all through the window."))

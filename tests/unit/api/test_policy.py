@@ -41,6 +41,11 @@ WHO = {
     "plugins:get": {READER, MEMBER, ADMIN},
     "notifications:get": {READER, MEMBER, ADMIN},
     "notifications:get_all": {ADMIN},
+    "subscriptions:get": {MEMBER, ADMIN},
+    "subscriptions:get_all": {ADMIN},
+    "subscriptions:post": {MEMBER, ADMIN},
+    "subscriptions:put": {MEMBER, ADMIN},
+    "subscriptions:delete": {MEMBER, ADMIN},
 }
 RULES = [rule for rule in list_rules() if isinstance(rule, DocumentedRuleDefault)]
 

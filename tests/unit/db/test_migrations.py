@@ -8,7 +8,10 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from climate.db import schema
+from climate.db import (
+    outbox_tables,  # noqa: F401 - its tables belong to the metadata
+    schema,
+)
 from climate.db.engine import GUARD, Database
 from climate.db.schema import SchemaMismatch
 from climate.db.tables import Base

@@ -8,7 +8,7 @@ from alembic import op
 from climate.db.types import UtcDateTime
 
 revision = "0013"
-down_revision = "0008"
+down_revision = "0012"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,205 @@
+"""Sending a notification to a receiver over HTTP: a signed CloudEvent, to a checked address.
+
+The name is resolved here, each address is checked, and a connection is made to an address that
+passed: what the name means a moment later does not matter. Redirects are not followed, proxies
+are not asked, and nothing of an answer but its status is looked at.
+"""
+
+import base64
+import hashlib
+import hmac
+import http.client
+import json
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from oslo_config.cfg import ConfigOpts
+
+from climate.config import Misconfigured
+from climate.core.errors import InvalidInput
+from climate.core.notification import Notification
+from climate.core.subscription import (
+    Delivery,
+    Outcome,
+    WebhookRules,
+    check_address,
+    check_url,
+    key_of,
+    where,
+)
+
+# Seconds after which an answer was slow.
+_SLOW = 1.0
+# Of a notification that is too large, what is sent all the same.
+_ESSENCE = ("seq", "message_id", "lease_id", "project_id", "name", "status", "starts_in")
+
+
+class WebhookPoster:
+    """Sends deliveries. Safe to share between threads."""
+
+    def __init__(self, rules: WebhookRules, source: str, cafile: str | None = None) -> None:
+        """Speak as ``source``; check receivers against ``cafile`` or what the machine trusts."""
+        self._rules = rules
+        self._source = source
+        self._tls = ssl.create_default_context(cafile=cafile)
+
+    def post(self, delivery: Delivery, payload: Mapping[str, Any]) -> Outcome:
+        """Send one; whatever goes wrong is an outcome."""
+        body = event_body(delivery.notification, payload, self._source, self._rules.largest)
+        headers = {
+            "Content-Type": "application/cloudevents+json; charset=UTF-8",
+            "User-Agent": "climate",
+            **signature(delivery, body),
+        }
+        began = time.monotonic()
+        try:
+            status, wish = self._send(delivery.subscription.url, body, headers)
+        except (OSError, ValueError, http.client.HTTPException, InvalidInput) as error:
+            return Outcome(reason=self._why(error), slow=True)
+        if status in range(200, 300):
+            return Outcome(slow=time.monotonic() - began > _SLOW)
+        text = f"HTTP {status}"
+        if status in range(300, 400):
+            text += ": redirects are not followed"
+        return Outcome(
+            reason=text,
+            gone=status == http.client.GONE,
+            retry_after=float(wish) if re.fullmatch(r"\d{1,9}", wish, re.ASCII) else 0.0,
+            slow=True,
+        )
+
+    def _send(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+        """Return the status and Retry-After; raises OSError, ValueError, HTTPException."""
+        check_url(url, self._rules)  # by the rules of now, not of when it was made
+        host, port = where(url)
+        parts = urlsplit(url)
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        with self._connected(host, port, secure=parts.scheme == "https") as connected:
+            talk = http.client.HTTPConnection(host, port)
+            talk.sock = connected
+            named = {"Host": parts.netloc, "Connection": "close", **headers}
+            talk.request("POST", path, body, named)
+            answer = talk.getresponse()
+            return answer.status, answer.headers.get("Retry-After", "")
+
+    @contextmanager
+    def _connected(self, host: str, port: int, *, secure: bool) -> Iterator[socket.socket]:
+        """Connect to a checked address; whatever is done with it ends at the time-out."""
+        deadline = time.monotonic() + self._rules.timeout
+        with closing(self._connect(host, port, deadline)) as plain:
+            connected = plain
+            if secure:
+                connected = self._tls.wrap_socket(plain, server_hostname=host)
+            # A time-out of sockets begins anew with each byte.
+            watch = threading.Timer(max(0.0, deadline - time.monotonic()), _cut, [connected])
+            watch.daemon = True
+            watch.start()
+            try:
+                yield connected
+            finally:
+                watch.cancel()
+                connected.close()
+                # What was cut off may look like the end of an answer, or like anything.
+                if time.monotonic() >= deadline:
+                    raise TimeoutError
+
+    def _connect(self, host: str, port: int, deadline: float) -> socket.socket:
+        """Return a connection to the first address that may be reached and answers."""
+        failure: OSError | InvalidInput = OSError("there is no such name")
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        ):
+            try:
+                check_address(str(address[0]), self._rules)
+                made = socket.socket(family, kind, protocol)
+                try:
+                    made.settimeout(max(0.01, deadline - time.monotonic()))
+                    made.connect(address)
+                except OSError:
+                    made.close()
+                    raise
+            except (OSError, InvalidInput) as error:
+                failure = error
+            else:
+                return made
+        raise failure
+
+    def _why(self, error: Exception) -> str:
+        """Return what the owner of a subscription is told about a failure."""
+        if isinstance(error, InvalidInput):
+            return error.message
+        if isinstance(error, TimeoutError):
+            return f"no answer within {self._rules.timeout:g} s"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f"its certificate is not to be trusted: {error.verify_message}"
+        if isinstance(error, socket.gaierror):
+            return "its name cannot be resolved"
+        if isinstance(error, ConnectionRefusedError):
+            return "it refuses connections"
+        return "the connection broke, or what came back is no HTTP"
+
+
+def event_body(
+    notification: Notification, payload: Mapping[str, Any], source: str, largest: int
+) -> bytes:
+    """Return a CloudEvent 1.0 in structured mode; all of it is covered by the signature.
+
+    ``sequence`` is that of the extension of this name, padded as it is compared as text. What
+    would be larger than ``largest`` bytes is ``shortened`` to what it is about.
+    """
+    event = {
+        "specversion": "1.0",
+        "id": notification.message_id,
+        "source": source,
+        "type": notification.event_type,
+        "time": notification.created_at.isoformat(timespec="microseconds"),
+        "sequence": f"{notification.seq:020}",
+        "datacontenttype": "application/json",
+        **({"subject": notification.lease_id} if notification.lease_id else {}),
+    }
+    body = _packed({**event, "data": dict(payload)})
+    if len(body) <= largest:
+        return body
+    essence = {name: payload[name] for name in _ESSENCE if name in payload}
+    return _packed({**event, "data": {**essence, "shortened": True}})
+
+
+def signature(delivery: Delivery, body: bytes) -> dict[str, str]:
+    """Return the headers by which a receiver knows us, as Standard Webhooks have them.
+
+    https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+    """
+    id_, stamp = delivery.notification.message_id, str(int(delivery.at.timestamp()))
+    signed = f"{id_}.{stamp}.".encode() + body
+    digest = hmac.new(key_of(delivery.secret), signed, hashlib.sha256).digest()
+    return {
+        "webhook-id": id_,
+        "webhook-timestamp": stamp,
+        "webhook-signature": f"v1,{base64.b64encode(digest).decode()}",
+    }
+
+
+def for_config(conf: ConfigOpts, rules: WebhookRules) -> WebhookPoster:
+    """Return what sends webhooks; raises Misconfigured."""
+    options = conf.notifications
+    try:
+        return WebhookPoster(rules, options.publisher_id, options.webhook_cafile)
+    except (OSError, ssl.SSLError) as error:
+        raise Misconfigured(f"[notifications] webhook_cafile: {error}") from error
+
+
+def _packed(event: Mapping[str, Any]) -> bytes:
+    return json.dumps(event, separators=(",", ":")).encode()
+
+
+def _cut(connected: socket.socket) -> None:
+    """Break a connection that another thread may be waiting at."""
+    with suppress(OSError):
+        socket.socket.shutdown(connected, socket.SHUT_RDWR)

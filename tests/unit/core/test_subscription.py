@@ -1,0 +1,168 @@
+"""Where webhooks may go, what they are signed with, and what a failure means."""
+
+import base64
+import datetime as dt
+import ipaddress
+
+import pytest
+
+from climate.core.errors import InvalidInput
+from climate.core.notification import NotificationFilter
+from climate.core.subscription import (
+    Outcome,
+    Subscription,
+    SubscriptionStatus,
+    WebhookRules,
+    check_address,
+    check_url,
+    judge,
+    key_of,
+    where,
+)
+
+PUBLIC = WebhookRules()
+LAB = WebhookRules(networks=(ipaddress.ip_network("10.1.0.0/16"),), plain=True)
+
+
+def failing(attempts: int = 0, given_up: int = 0) -> Subscription:
+    now = dt.datetime(2030, 1, 15, tzinfo=dt.UTC)
+    return Subscription(
+        id="subscription",
+        project_id="lab",
+        user_id="alice",
+        url="https://example.org",
+        wanted=NotificationFilter(),
+        all_projects=False,
+        status=SubscriptionStatus.ACTIVE,
+        reason=None,
+        done_seq=0,
+        attempts=attempts,
+        given_up=given_up,
+        slow=False,
+        delivered_at=None,
+        created_at=now,
+        updated_at=None,
+    )
+
+
+# Where to.
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("127.0.0.1", "127.9.9.9", "0.0.0.0", "10.1.2.3", "172.16.0.1"),  # noqa: S104 - refused
+        *("192.168.1.1", "192.0.2.1"),
+        *(
+            "169.254.169.254",
+            "100.64.0.1",
+            "224.0.0.1",
+            "255.255.255.255",
+            "240.0.0.1",
+            "192.0.2.1",
+        ),
+        *("::1", "::", "fe80::1", "fe80::1%eth0", "fd00::1", "fec0::1", "ff02::1"),
+        *("::ffff:127.0.0.1", "::ffff:10.1.2.3", "64:ff9b::a00:1", "64:ff9b::7f00:1"),
+        *("2002:7f00:1::", "2002:a01:203::", "2001:0:4136:e378:8000:63bf:80ff:fffe"),
+        *("2130706433", "127.1", "0177.0.0.1", "not-an-address"),
+    ],
+)
+def test_what_is_not_public_is_not_reached(address: str) -> None:
+    with pytest.raises(InvalidInput):
+        check_address(address, PUBLIC)
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8"])
+def test_what_is_public_is_reached(address: str) -> None:
+    check_address(address, PUBLIC)
+
+
+def test_the_operator_may_allow_networks() -> None:
+    check_address("10.1.2.3", LAB)
+    check_address("::ffff:10.1.2.3", LAB)
+    for other in ("10.2.0.1", "127.0.0.1", "fd00::1"):
+        with pytest.raises(InvalidInput):
+            check_address(other, LAB)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://example.org/", "ftp://example.org/", "example.org", "//example.org", "https://"),
+        *("https://user:pw@example.org/", "https://example.org/#x", "https://example.org:0/"),
+        *("https://example.org:99999/", "https://[::1/", "https://exa mple.org/", "https://é.org/"),
+        *("https://example.org/a\nb", "https://localhost/", "https://LOCALHOST./x"),
+        *("https://a.localhost/", "https://127.0.0.1/", "https://[::1]/", "https://2130706433/"),
+        f"https://example.org/{'x' * 2048}",
+    ],
+)
+def test_a_url_that_nothing_can_be_sent_to_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInput):
+        check_url(url, PUBLIC)
+
+
+def test_a_url_says_where() -> None:
+    for url, place in [
+        ("https://example.org/hook?a=b", ("example.org", 443)),
+        ("https://example.org:8443", ("example.org", 8443)),
+        ("https://[2606:4700::1111]/", ("2606:4700::1111", 443)),
+    ]:
+        check_url(url, PUBLIC)
+        assert where(url) == place
+    check_url("http://10.1.0.1:8080/", LAB)
+    assert where("http://10.1.0.1/") == ("10.1.0.1", 80)
+
+
+# Signed with what.
+
+
+def test_a_secret_is_a_key_of_enough_bytes() -> None:
+    key = bytes(range(24))
+    assert key_of(f"whsec_{base64.b64encode(key).decode()}") == key
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        *("", "whsec_", "secret", base64.b64encode(bytes(24)).decode(), "whsec_***"),
+        f"whsec_{base64.b64encode(bytes(23)).decode()}",
+        f"whsec_{base64.b64encode(bytes(65)).decode()}",
+        f"whsec_{base64.b64encode(bytes(30)).decode()}é",
+    ],
+)
+def test_what_is_none_is_refused_without_repeating_it(secret: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        key_of(secret)
+    assert not secret.removeprefix("whsec_") or secret not in refusal.value.message
+
+
+# What a failure means.
+
+
+def test_pauses_grow_and_are_spread() -> None:
+    failed = Outcome(reason="HTTP 500")
+    pauses = [judge(failing(n), failed, PUBLIC, 0.5).pause for n in range(9)]
+    assert pauses == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    many = WebhookRules(attempts=100)
+    assert judge(failing(50), failed, many, 0.5).pause == 300
+    assert judge(failing(2), failed, PUBLIC, 0.0).pause == 3
+    assert judge(failing(2), failed, PUBLIC, 0.999).pause < 5
+
+
+def test_a_wish_is_heard_within_reason() -> None:
+    assert judge(failing(), Outcome(reason="x", retry_after=90), PUBLIC, 0.5).pause == 90
+    assert judge(failing(), Outcome(reason="x", retry_after=9e9), PUBLIC, 0.5).pause == 3600
+    assert judge(failing(5), Outcome(reason="x", retry_after=3), PUBLIC, 0.5).pause == 32
+
+
+def test_there_is_an_end_to_trying() -> None:
+    failed = Outcome(reason="HTTP 500")
+    assert not judge(failing(8), failed, PUBLIC, 0.5).give_up
+    given_up = judge(failing(9), failed, PUBLIC, 0.5)
+    assert given_up.give_up
+    assert given_up.suspend is None
+    last = judge(failing(9, given_up=4), failed, PUBLIC, 0.5)
+    assert last.give_up
+    assert last.suspend == "5 notifications in a row were not taken; the last: HTTP 500"
+    gone = judge(failing(), Outcome(reason="HTTP 410", gone=True), PUBLIC, 0.5)
+    assert (gone.give_up, gone.suspend) == (False, "HTTP 410")
