@@ -22,12 +22,11 @@ from climate.core.window import Window
 from climate.core.wire import date
 from climate.db import capacity
 from climate.db.order import IN_PROGRESS, UNDONE, blocked
+from climate.db.outbox_tables import OutboxRow, RelayRow
 from climate.db.tables import (
     AllocationRow,
     EventRow,
     LeaseRow,
-    OutboxRow,
-    RelayRow,
     ReservationRow,
     ResourceRow,
 )

@@ -92,7 +92,7 @@ def _store(
         return None
     news = HOLDS if since is None else BROKEN
     known = {"invariant": LOOKS[turn.name][0], "look": turn.name, "found": kept}
-    payload = {"lease_id": "", "project_id": "", **known, "broken_since": str(since or before)}
+    payload = {"lease_id": None, "project_id": "", **known, "broken_since": str(since or before)}
     outbox.write(session, news, payload, now)
     return news
 

@@ -15,7 +15,8 @@ import sqlalchemy as sa
 
 from climate.core.lifecycle import OPEN_EVENT
 from climate.core.schedule import BEFORE_START
-from climate.db.tables import EventRow, LeaseRow, OutboxRow
+from climate.db.outbox_tables import OutboxRow
+from climate.db.tables import EventRow, LeaseRow
 from climate.manager import leases
 from climate.manager.leases import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
