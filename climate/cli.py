@@ -38,6 +38,7 @@ _EVERY_PLUGIN = [
     "flavor.instance.plugin",
     "virtual.floatingip.plugin",
     "virtual.network.plugin",
+    "virtual.volume.plugin",
 ]
 _FIRST_HOSTS = 8
 

@@ -33,6 +33,16 @@ STACK: list[cfg.Opt] = [
         " neither deleted nor suspended; then it is taken back, and the stack given up.",
     ),
 ]
+VOLUME: list[cfg.Opt] = [
+    cfg.StrOpt("cloud", default="simulated", help="Driver that reaches the volumes."),
+    cfg.FloatOpt(
+        "stuck_after",
+        default=300.0,
+        min=1,
+        help="Seconds in which nothing happens to a volume that is being deleted, made or detached"
+        " after which it is set back and deleted again.",
+    ),
+]
 NOVA: list[cfg.Opt] = [
     cfg.StrOpt(
         "isolation",

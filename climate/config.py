@@ -10,7 +10,16 @@ from keystonemiddleware import auth_token
 from oslo_config import cfg, types
 from oslo_log import log
 
-from climate.cloud_options import FLOATINGIP, HOST, NETWORK, NOVA, SIMULATED, STACK, TRUSTS
+from climate.cloud_options import (
+    FLOATINGIP,
+    HOST,
+    NETWORK,
+    NOVA,
+    SIMULATED,
+    STACK,
+    TRUSTS,
+    VOLUME,
+)
 from climate.core.settings import Settings
 from climate.core.subscription import WebhookRules
 from climate.limit_options import ENFORCEMENT, LIMITS, rules
@@ -169,6 +178,7 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "virtual:floatingip": FLOATINGIP,
     "virtual:network": NETWORK,
     "virtual:stack": STACK,
+    "virtual:volume": VOLUME,
     "nova": NOVA,
     "trusts": TRUSTS,
     "simulated": SIMULATED,

@@ -9,6 +9,7 @@ SERVICES = {
     "glance": "image",
     "neutron": "network",
     "heat": "orchestration",
+    "cinder": "block-storage",
 }
 
 

@@ -45,7 +45,7 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
         now = runtime.clock.now()
         with runtime.database.read() as session:
             shared = capacity.find_some(session, [resource.id for resource in registered])
-            stuck = events.stuck(session, now, now - PATIENCE, runtime.settings.max_retries)
+            stuck = set() if plugin.counts_leftovers else _stuck(runtime, session, now)
         for resource in registered:
             found = there.get(resource.external_id)
             if found is None or found.lost:
@@ -58,6 +58,10 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
                 LOG.warning("%s is not followed: %s", resource.external_id, error.message)
     healing.heal_all(runtime, lost.intersection(lost_before))
     return lost
+
+
+def _stuck(runtime: Runtime, session: Session, now: datetime) -> set[int]:
+    return events.stuck(session, now, now - PATIENCE, runtime.settings.max_retries)
 
 
 def follow(

@@ -34,6 +34,7 @@ def register(
     found = plugin.find(name=name, external_number=external_number)
     taken = plugin.native_properties | found.properties.keys()
     own = {key: value for key, value in (extra or {}).items() if key not in taken}
+    found = plugin.declared(found, own)
     write, now = runtime.database.write, runtime.clock.now()
     made = write(partial(_insert, resource_type, found, own, now))
     try:

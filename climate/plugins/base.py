@@ -138,6 +138,8 @@ class ResourcePlugin(abc.ABC):
     #: Whether units in use can take more or less of their resources, or be laid out otherwise:
     #: then ``start`` is called again.
     resizes: ClassVar[bool] = True
+    #: Whether ``look`` counts what an ended lease does not give back: then the rest can be booked.
+    counts_leftovers: ClassVar[bool] = False
     #: The parameters that stay as they are: those of what was looked up.
     fixed: ClassVar[frozenset[str]] = frozenset()
     #: Properties that resources of the type may have from the cloud.
@@ -226,6 +228,13 @@ class ResourcePlugin(abc.ABC):
         Raises NotFound, or Conflict if the name is ambiguous, or the resource is in use or cannot
         be reserved.
         """
+
+    def declared(self, found: Found, _properties: Mapping[str, str]) -> Found:
+        """Return what was found, with what the operator's properties say that it has. Pure.
+
+        Raises InvalidInput if they say something that cannot be.
+        """
+        return found
 
     @abc.abstractmethod
     def inventory(self) -> Iterable[Found]:

@@ -19,6 +19,7 @@ INSTANCE_CLOUDS = "climate.instance_clouds"
 FLOATINGIP_CLOUDS = "climate.floatingip_clouds"
 NETWORK_CLOUDS = "climate.network_clouds"
 STACK_CLOUDS = "climate.stack_clouds"
+VOLUME_CLOUDS = "climate.volume_clouds"
 _MEMBERS = ("resource_type", "schema", "native_properties")
 
 
@@ -74,6 +75,11 @@ def load_network_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - a
 def load_stack_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - a StackCloud
     """Return the driver that reaches stacks; raises BrokenPlugin."""
     return _load_cloud("stack cloud", STACK_CLOUDS, conf, turn, group="virtual:stack")
+
+
+def load_volume_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - a VolumeCloud
+    """Return the driver that reaches volumes; raises BrokenPlugin."""
+    return _load_cloud("volume cloud", VOLUME_CLOUDS, conf, turn, group="virtual:volume")
 
 
 def _load_cloud(

@@ -1,13 +1,26 @@
-"""``/v2/resources``: what there is to be reserved, without a word about who has it."""
+"""``/v2/resources``: what there is to be reserved, without a word about who has it.
+
+A resource of any type that is registered by itself is registered here.
+"""
 
 from typing import Any
 
+from flask import request
+
 from climate.api.call import Answer, Call
-from climate.api.v2 import paging, queries, reading, schemas
+from climate.api.v2 import paging, queries, reading, resource_schemas, schemas
 from climate.core import expression
 from climate.core.errors import InvalidQuery, NotFound
 from climate.core.page import RESOURCE_SORTS, ResourceFilter
 from climate.manager import listing
+from climate.manager import resources as registry
+
+# What an operator forbids in v1 is forbidden here.
+_IN_V1 = {
+    "physical:host": "oshosts",
+    "virtual:floatingip": "floatingips",
+    "virtual:network": "networks",
+}
 
 
 def index(call: Call) -> Answer:
@@ -36,6 +49,32 @@ def show(call: Call, resource_id: str) -> Answer:
     found = listing.get_resource(call.runtime, _number(resource_id), private=private)
     body: dict[str, Any] = schemas.RESOURCE.dump(found)
     return body, 200
+
+
+def create(call: Call) -> Answer:
+    """Make something that the cloud has reservable."""
+    asked = reading.load(resource_schemas.RESOURCE_REQUEST, reading.body(call))
+    _require(call, asked["resource_type"], "post")
+    made = registry.register(
+        call.runtime, asked["resource_type"], asked["name"], extra=asked["properties"]
+    )
+    body: dict[str, Any] = schemas.RESOURCE.dump(made)
+    return body, 201, {"Location": f"{request.root_path}/v2/resources/{made.id}"}
+
+
+def delete(call: Call, resource_id: str) -> Answer:
+    """Remove a resource that nobody has or will have."""
+    reading.no_query()
+    found = listing.get_resource(call.runtime, _number(resource_id), private=True)
+    _require(call, found.type, "delete")
+    registry.delete(call.runtime, found.type, found.id)
+    return None, 204
+
+
+def _require(call: Call, resource_type: str, what: str) -> None:
+    """Raise Forbidden if the caller may not in v1, where there is a rule for the type."""
+    if noun := _IN_V1.get(resource_type):
+        call.require(f"{noun}:{what}")
 
 
 def _number(resource_id: str) -> int:

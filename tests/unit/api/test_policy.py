@@ -35,6 +35,8 @@ WHO = {
     "networks:post": {ADMIN},
     "networks:delete": {ADMIN},
     "resources:get": {READER, MEMBER, ADMIN},
+    "resources:post": {ADMIN},
+    "resources:delete": {ADMIN},
     "limits:get": {READER, MEMBER, ADMIN},
     "availability:get": {READER, MEMBER, ADMIN},
     "resources:get_private": {ADMIN},

@@ -1,0 +1,91 @@
+"""A private volume type of a test's own, and what is of it: for tests of reserved volumes."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from openstack.connection import Connection
+from openstack.exceptions import HttpException
+
+from tests.process import eventually
+
+_VERSION = "3.44"
+
+
+@dataclass(frozen=True)
+class Base:
+    """A volume type that can be reserved, seen by the cloud's administrator."""
+
+    cloud: Connection
+    id: str
+    name: str
+
+    def get(self, path: str, **query: str) -> Any:
+        """Return what Cinder answers."""
+        return self.cloud.block_storage.get(path, params=query, microversion=_VERSION).json()
+
+    def act(self, volume_id: str, action: str, **values: Any) -> None:
+        """Do what administrators can do with a volume."""
+        path = f"/volumes/{volume_id}/action"
+        answer = self.cloud.block_storage.post(path, json={action: values})
+        assert answer.ok, answer.text
+
+    def types(self) -> dict[str, dict[str, Any]]:
+        """Return the types of reservations of this one, by name."""
+        found = self.get("/types", is_public="None")["volume_types"]
+        return {one["name"]: one for one in found if (one["description"] or "").endswith(self.id)}
+
+    def volumes(self, name: str | None = None) -> list[dict[str, Any]]:
+        """Return the volumes of this type, or of another."""
+        found = self.get("/volumes/detail", all_tenants="1")["volumes"]
+        return [one for one in found if one["volume_type"] == (name or self.name)]
+
+    def access(self, type_id: str) -> list[str]:
+        """Return the projects that can use a type."""
+        found = self.get(f"/types/{type_id}/os-volume-type-access")["volume_type_access"]
+        return [one["project_id"] for one in found]
+
+    def quota(self, project_id: str) -> dict[str, int]:
+        """Return a project's quota."""
+        return dict(self.get(f"/os-quota-sets/{project_id}")["quota_set"])
+
+    def set_quota(self, project_id: str, **values: int) -> None:
+        """Change a project's quota."""
+        body = {"quota_set": values}
+        answer = self.cloud.block_storage.put(f"/os-quota-sets/{project_id}", json=body)
+        assert answer.ok, answer.text
+
+    def clear(self) -> None:
+        """Remove all that is of this type, or of a reservation of it."""
+        for name, one in [*self.types().items(), (self.name, {"id": None})]:
+            for volume in self.volumes(name):
+                self._delete(volume)
+            eventually(lambda name=name: not self.volumes(name), f"{name} is empty", 30)
+            if one["id"]:
+                self.cloud.block_storage.delete_type(one["id"])
+
+    def _delete(self, volume: dict[str, Any]) -> None:
+        with suppress(HttpException):
+            detached = {"status": "error", "attach_status": "detached"}
+            self.act(volume["id"], "os-reset_status", **detached)
+            path = f"/volumes/{volume['id']}?force=True&cascade=True"
+            self.cloud.block_storage.delete(path, microversion=_VERSION)
+
+
+@contextmanager
+def passing_type(cloud: Connection) -> Iterator[Base]:
+    """Make a private volume type, and remove it at the end with all that is of it."""
+    name = f"climate-test-{uuid.uuid4().hex[:8]}"
+    pools = cloud.block_storage.get("/scheduler-stats/get_pools?detail=True").json()["pools"]
+    backend = pools[0]["capabilities"]["volume_backend_name"]
+    made = cloud.block_storage.create_type(
+        name=name, is_public=False, extra_specs={"volume_backend_name": backend}
+    )
+    base = Base(cloud, made.id, name)
+    try:
+        yield base
+    finally:
+        base.clear()
+        cloud.block_storage.delete_type(made)

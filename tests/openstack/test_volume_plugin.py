@@ -1,0 +1,142 @@
+"""The volume plugin keeps the contract on a real Cinder, however it is interrupted."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from keystoneauth1.session import Session
+from oslo_config.cfg import ConfigOpts
+
+from climate import config
+from climate.core.lease import Granted, Lease, Reservation
+from climate.plugins import openstack
+from climate.plugins.base import NotYet, ResourcePlugin
+from climate.plugins.cinder import Cinder
+from climate.plugins.cinder_volumes import MARK, CinderVolumes
+from climate.plugins.rooms import Room, VolumeType
+from climate.plugins.volume import VolumePlugin
+from tests.contract.plugin import Interrupted, PluginContract, resources
+from tests.openstack import settings
+from tests.openstack.accounts import Account
+from tests.openstack.storage import Base, passing_type
+from tests.process import write_config
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+class FragileCinder(Cinder):
+    """The real Cinder, which can be told when to fail."""
+
+    left: int | None = None
+
+    def send(self, method: str, *arguments: Any, **options: Any) -> Any:
+        if method != "GET":
+            if self.left == 0:
+                raise Interrupted(method)
+            if self.left is not None:
+                self.left -= 1
+        return super().send(method, *arguments, **options)
+
+
+class OurVolumes(CinderVolumes):
+    """Those of our own type; they are made by the administrator, who needs no trust for it."""
+
+    def __init__(self, conf: ConfigOpts, base: Base, session: Session) -> None:
+        super().__init__(conf)
+        self.cinder: FragileCinder = FragileCinder(conf, session)
+        self._base = base
+
+    def types(self) -> Sequence[VolumeType]:
+        return [one for one in super().types() if one.id == self._base.id]
+
+    def create(self, _lease: Lease, room: Room, name: str, size: int) -> str:
+        wanted = {"name": name, "size": size, "volume_type": room.name}
+        body = {"volume": {**wanted, "metadata": {MARK: room.reservation_id}}}
+        return str(self.cinder.send("POST", "volumes", body).json()["volume"]["id"])
+
+
+class PatientPlugin(VolumePlugin):
+    """The plugin as a manager calls it: again, while it says that it needs more time."""
+
+    def start(self, *arguments: Any) -> Any:
+        return _patiently(super().start, *arguments)
+
+    def end(self, *arguments: Any) -> None:
+        _patiently(super().end, *arguments)
+
+
+def _patiently(call: Any, *arguments: Any) -> Any:
+    for _ in range(100):
+        try:
+            return call(*arguments)
+        except NotYet:
+            time.sleep(0.2)
+    return call(*arguments)
+
+
+@pytest.fixture(scope="module")
+def base(administrator: Account) -> Iterator[Base]:
+    """Return a volume type of our own."""
+    with passing_type(administrator.cloud) as made:
+        yield made
+
+
+class TestVolumePluginOnCinder(PluginContract):
+    example: ClassVar = {"volume_type": "any", "amount": 2, "size": 1}
+
+    @pytest.fixture
+    def plugin(self, administrator: Account, base: Base, tmp_path: Path) -> Iterator[VolumePlugin]:
+        path = write_config(tmp_path / "climate.conf", **settings.options(administrator, "blazar"))
+        conf = config.new()
+        config.load(conf, "test", ["--config-file", str(path)])
+        made = PatientPlugin(conf, contextlib.nullcontext)
+        made.cloud, self.base = OurVolumes(conf, base, openstack.make_session(conf)), base
+        self.__class__.example = {**self.example, "volume_type": base.name}
+        yield made
+        base.clear()
+
+    def name(self, found: Any) -> str:
+        return str(found.properties["name"])
+
+    def granted(self, plugin: ResourcePlugin, count: int) -> Sequence[Granted]:
+        """Return each volume's part of the type by itself."""
+        [base] = resources(plugin, 1)
+        return [replace(base, amounts={"DISK_GB": 1, "VOLUMES": 1})] * count
+
+    def state(self, plugin: ResourcePlugin) -> Any:
+        quota = self.base.quota("lab")
+        return {
+            name: [
+                one["description"],
+                one["extra_specs"],
+                one["is_public"],
+                self.base.access(one["id"]),
+                [quota[f"{what}_{name}"] for what in ("volumes", "gigabytes")],
+                sorted(
+                    [found["size"], found["status"], found["metadata"]]
+                    for found in self.base.volumes(name)
+                ),
+            ]
+            for name, one in sorted(self.base.types().items())
+        }
+
+    @contextlib.contextmanager
+    def failing_after(self, plugin: ResourcePlugin, effects: int) -> Iterator[None]:
+        cinder = plugin.cloud.cinder  # type: ignore[attr-defined]
+        cinder.left = effects
+        yield
+        cinder.left = None
+
+    def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
+        """Take a snapshot of the first."""
+        found = self.base.volumes(f"reservation:{reservation.id}")
+        for one in found[:1]:
+            snapshot = self.base.cloud.block_storage.create_snapshot(volume_id=one["id"])
+            self.base.cloud.block_storage.wait_for_status(snapshot, interval=1)
+
+    def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
+        self.base.clear()
