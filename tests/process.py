@@ -63,8 +63,7 @@ def write_config(path: Path, **options: object) -> Path:
     groups: dict[str, list[str]] = {}
     for name, value in options.items():
         group, _, option = name.partition("__")
-        text = str(value).replace("%", "%%")
-        groups.setdefault(group, []).append(f"{option} = {text}")
+        groups.setdefault(group, []).append(f"{option} = {value}")
     lines = [line for group, found in groups.items() for line in (f"[{group}]", *found)]
     path.write_text("\n".join(lines) + "\n")
     return path

@@ -91,8 +91,8 @@ def started(climate: Deployment, lab: Project, *reservations: dict[str, Any]) ->
 
 def audit(climate: Deployment, base: Base, *arguments: str) -> list[str]:
     """Return what the audit has to say, about our leases and volumes."""
-    found = climate.manage("audit", *arguments)
     ours = [*base.types(), *(id_ for (id_,) in climate.query("SELECT id FROM leases"))]
+    found = climate.manage("audit", *arguments)
     return [line for line in found if any(one in line for one in ours)]
 
 

@@ -8,9 +8,10 @@ from typing import Any
 from flask import request
 
 from climate.api.call import Answer, Call
+from climate.api.v1.schemas import Capabilities
 from climate.api.v2 import paging, queries, reading, resource_schemas, schemas
 from climate.core import expression
-from climate.core.errors import InvalidQuery, NotFound
+from climate.core.errors import InvalidInput, InvalidQuery, NotFound
 from climate.core.page import RESOURCE_SORTS, ResourceFilter
 from climate.manager import listing
 from climate.manager import resources as registry
@@ -55,9 +56,11 @@ def create(call: Call) -> Answer:
     """Make something that the cloud has reservable."""
     asked = reading.load(resource_schemas.RESOURCE_REQUEST, reading.body(call))
     _require(call, asked["resource_type"], "post")
-    made = registry.register(
-        call.runtime, asked["resource_type"], asked["name"], extra=asked["properties"]
-    )
+    try:
+        own = Capabilities.load(asked["properties"])
+    except InvalidInput as error:
+        raise reading.placed(error, ("properties",)) from None
+    made = registry.register(call.runtime, asked["resource_type"], asked["name"], extra=own)
     body: dict[str, Any] = schemas.RESOURCE.dump(made)
     return body, 201, {"Location": f"{request.root_path}/v2/resources/{made.id}"}
 
