@@ -126,9 +126,10 @@ def revoke(runtime: Runtime, claim: Claim, payload: Mapping[str, Any]) -> None:
     try:
         _ours(runtime).revoke(payload["trust_id"])
     except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again
-        LOG.warning("a trust that no lease needs is not revoked yet: %s", error)
+        reason = str(error).replace(payload["trust_id"], "...")  # it may be in an address
+        LOG.warning("a trust that no lease needs is not revoked yet: %s", reason)
         pause = pause_before(claim.attempt, runtime.settings.max_retries, runtime.rng)
-        again = {"last_error": str(error), "run_at": now + timedelta(seconds=pause)}
+        again = {"last_error": reason, "run_at": now + timedelta(seconds=pause)}
         runtime.database.write(lambda one: close(one, claim, now, EventStatus.UNDONE, **again))
     else:
         runtime.database.write(lambda one: _forget(one, claim))

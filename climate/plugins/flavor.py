@@ -64,6 +64,7 @@ class FlavorPlugin(InstancePlugin):
         flavor = self.cloud.find_flavor(params["flavor_id"], asker.project_id)
         if flavor is None:
             raise InvalidInput(f"Flavor {params['flavor_id']} could not be found")
+        params = super().look_up(params, asker)
         amounts = _size(flavor).amounts
         return {
             **params,

@@ -17,6 +17,7 @@ from climate.core.extra_specs import read
 from climate.core.lease import Granted, Lease, Reservation
 from climate.core.requirement import Layout, Requirement
 from climate.plugins.base import (
+    Asker,
     Difference,
     Expected,
     Found,
@@ -97,6 +98,12 @@ class InstancePlugin(ResourcePlugin):
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
         """Load the cloud that ``conf`` names for hosts."""
         self.cloud: InstanceCloud = load_instance_cloud(conf, turn)
+
+    def look_up(self, params: Mapping[str, Any], asker: Asker) -> Mapping[str, Any]:
+        """Return ``params``; raises InvalidInput if servers cannot be booted from their image."""
+        if params.get("on_start") == CREATE:
+            self.cloud.check_image(params["server"]["imageRef"], asker)
+        return params
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
         """Shares of hosts that match; what extra specs ask of resource classes counts."""

@@ -15,13 +15,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+from urllib.parse import quote
 
+from keystoneauth1.exceptions import NotFound
 from novaclient import exceptions as refusals
 from oslo_config.cfg import ConfigOpts
 
+from climate.core.errors import InvalidInput
 from climate.plugins import nova, openstack
 from climate.plugins.aggregates import AggregateChanges
-from climate.plugins.base import NotYet, Turn
+from climate.plugins.base import Asker, NotYet, Turn
 from climate.plugins.nova import Occupied
 from climate.plugins.nova_nodes import MICROVERSION
 from climate.plugins.nova_servers import NovaServers
@@ -57,6 +60,19 @@ class NovaInstances:
         """Return a flavor that is public, or open to the project."""
         with _answers():
             return self._flavors.find(flavor_id, project_id)
+
+    def check_image(self, image_id: str, asker: Asker) -> None:
+        """Look for the image as the asker, who sees other images than we do."""
+        if asker.token is None:
+            return
+        token = {"X-Auth-Token": asker.token}
+        with _answers("Glance"):
+            try:
+                self._images.get(
+                    f"/v2/images/{quote(image_id, safe='')}", headers=token, authenticated=False
+                )
+            except NotFound:
+                raise InvalidInput(f"Image {image_id} could not be found") from None
 
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
         """Make the aggregate, the resource class and the flavor, which only the project sees."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from oslo_config.cfg import ConfigOpts
 
+from climate.plugins.base import Asker
 from climate.plugins.simulated import SimulatedCloud
 from climate.plugins.slots import Boot, Flavor, Size, Slots
 
@@ -32,6 +33,9 @@ class SimulatedInstances:
     def find_flavor(self, flavor_id: str, _project_id: str) -> Flavor | None:
         """Return one of three flavors, which everybody may use."""
         return FLAVORS.get(flavor_id)
+
+    def check_image(self, _image_id: str, _asker: Asker) -> None:
+        """Have any image."""
 
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
         """Write down who may boot what, unless it is so."""

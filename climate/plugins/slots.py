@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from climate.plugins.base import Asker
+
 
 @dataclass(frozen=True, slots=True)
 class Size:
@@ -72,6 +74,9 @@ class InstanceCloud(Protocol):
 
     def find_flavor(self, flavor_id: str, project_id: str) -> Flavor | None:
         """Return a flavor, None if there is none of this id that the project may use."""
+
+    def check_image(self, image_id: str, asker: Asker) -> None:
+        """Raise InvalidInput if the asker has no such image to boot servers from."""
 
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
         """Let the project alone boot instances of this size, as far as there are slots for them.

@@ -107,6 +107,19 @@ def test_a_lease_that_needs_none_has_none(at: Story, keystone: Keystone) -> None
     assert keystone.kept == {}
 
 
+def test_a_trust_that_cannot_be_revoked_is_in_no_log(
+    at: Story, keystone: Keystone, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = reserve(at)
+    away = "Unable to connect to http://keystone/v3/OS-TRUST/trusts/trust-1"
+    keystone.failing["revoke"] = BackendUnavailable(away)
+    leases.delete(at.runtime, lease.id)
+    at.run()
+    assert "not revoked yet: Unable to connect" in caplog.text
+    [event] = rows(at)["events"]
+    assert "trust-1" not in caplog.text + event["last_error"]
+
+
 def test_a_lease_deleted_before_its_start_leaves_nothing(
     at: Story, keystone: Keystone, acting: Acting
 ) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from blazarclient.exception import BlazarClientException
 from keystoneauth1 import session
 from keystoneauth1.identity import v3
 from openstack.exceptions import NotFoundException
@@ -138,6 +139,19 @@ def test_a_server_that_cannot_be_booted_is_told_and_booted_again(
     climate.until(lab.member, lease["id"], "ACTIVE")
     assert servers_of(lab.member) == {"lease": "ACTIVE"}
     climate.end(lab.member, lease["id"])
+    images.delete_image(image.id)
+
+
+def test_an_image_that_the_user_does_not_have_is_refused_at_once(
+    climate: Deployment, lab: Project, administrator: Account
+) -> None:
+    images = administrator.cloud.image
+    raw = {"disk_format": "raw", "container_format": "bare"}
+    image = images.create_image("private", data=b"-", wait=True, visibility="private", **raw)
+    for image_id in (image.id, "no/such?image"):
+        server = {"imageRef": image_id, "networks": "none"}
+        with pytest.raises(BlazarClientException, match="could not be found"):
+            climate.reserve(lab.member, reservations=[booting(lab, server=server)])
     images.delete_image(image.id)
 
 
