@@ -5,7 +5,6 @@ would answer with the volumes of others.
 """
 
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from keystoneauth1.adapter import Adapter
@@ -31,17 +30,13 @@ class Cinder:
         self._adapter: Adapter = openstack.adapter(conf, session, "cinder", _VERSION)
 
     def fetch(self, what: str, key: str, **query: Any) -> list[dict[str, Any]]:
-        """Return all there is of a kind, page by page, that the answers have under ``key``.
-
-        When that was by Cinder's clock is added to each, as ``now``.
-        """
+        """Return all there is of a kind, page by page, that the answers have under ``key``."""
         found: list[dict[str, Any]] = []
         while True:
             marker = {"marker": found[-1]["id"]} if found else {}
             answer = self.send("GET", what, params={**query, "limit": _PAGE, **marker})
-            now = parsedate_to_datetime(answer.headers["Date"])
             page = answer.json()[key]
-            found += [{**one, "now": now} for one in page]
+            found += page
             if len(page) < _PAGE:
                 return found
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from oslo_config.cfg import ConfigOpts
 
+from climate.clock import SystemClock
 from climate.core.errors import BackendUnavailable, NotFound
 from climate.core.lease import Inventory, Lease
 from climate.plugins import openstack
@@ -33,7 +34,7 @@ class CinderVolumes:
 
     def __init__(self, conf: ConfigOpts) -> None:
         """Prepare the clients; nothing is sent yet. Raises Misconfigured."""
-        self._conf = conf
+        self._conf, self._clock = conf, SystemClock()
         session = openstack.make_session(conf)
         self.cinder = Cinder(conf, session)
         self._servers = VolumeServers(conf, session)
@@ -178,7 +179,7 @@ class CinderVolumes:
             status=found["status"],
             reservation_id=found["metadata"].get(MARK),
             is_attached=bool(found["attachments"]),
-            is_still=found["now"] - changed.replace(tzinfo=UTC) > self._patience,
+            is_still=self._clock.now() - changed.replace(tzinfo=UTC) > self._patience,
         )
 
     def create(self, lease: Lease, room: Room, name: str, size: int) -> str:

@@ -99,7 +99,6 @@ def audit(climate: Deployment, base: Base, *arguments: str) -> list[str]:
 def check_over(climate: Deployment, base: Base, lab: Project) -> None:
     """See that nothing is left, with the trust the last."""
     assert base.types() == {}
-    assert not [name for name in base.quota(lab.id) if "reservation:" in name]
     assert audit(climate, base) == []
     trusts = "/OS-TRUST/trusts"
 
@@ -246,7 +245,7 @@ def test_a_cinder_that_is_away_for_a_while_is_waited_for(
     climate = make_climate(cinder__endpoint_override=by_way_of(cinder))
     later = climate.reserve(lab.member, start=_date(60), reservations=[asked(base)])
     cinder.away = True
-    climate.by(lab.member).lease.update(later["id"], start_date="now")
+    climate.http(lab.member).ok("PATCH", f"/v2/leases/{later['id']}", {"start": "now"})
     lease_id = later["id"]
     time.sleep(3)
     assert climate.by(lab.member).lease.get(lease_id)["status"] == "STARTING"
