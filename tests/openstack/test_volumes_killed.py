@@ -108,7 +108,8 @@ class Story:
             for one in self._base.volumes(name)
         ]
         quota = self._base.quota(self._lab.id)
-        limits = sorted(value for name, value in quota.items() if "_reservation:" in name)
+        what = ("volumes", "gigabytes")
+        limits = [quota[f"{one}_{name}"] for name in self._base.types() for one in what]
         return [types, volumes, limits]
 
 
