@@ -59,7 +59,8 @@ def _expected(runtime: Runtime, resource_type: str) -> Expected:
     elsewhere = [
         r.id for one in settled for r in one.reservations if r.resource_type != resource_type
     ]
-    awaited = [r.id for one in leases_ if one not in present for r in one.reservations if r.stays]
+    pending = [one for one in leases_ if one not in present and one.status is LeaseStatus.PENDING]
+    awaited = [r.id for one in pending for r in one.reservations]
     return Expected(registered, running, changing, elsewhere, shared, awaited)
 
 

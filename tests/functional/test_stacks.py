@@ -3,12 +3,15 @@
 import json
 import shutil
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from climate.manager import audit
+from climate.plugins.base import Asker
+from climate.plugins.stack_templates import Source
 from climate.plugins.stacks import Stack
 from tests.service import Story
 
@@ -59,6 +62,7 @@ SHOP = template(web=server(), workers=group(), address=address())
 
 
 def stack(source: Any = SHOP, **params: Any) -> dict[str, Any]:
+    """Return a request for a stack."""
     return {"resource_type": "virtual:stack", "params": {"template": source, **params}}
 
 
@@ -208,3 +212,111 @@ def test_another_template_plans_it_anew_as_a_whole_or_not_at_all(
 
 def leaves(reservation: dict[str, Any]) -> bool:
     return bool(reservation["details"].get("leaving"))
+
+
+def broken(*_args: Any) -> None:
+    raise RuntimeError("Heat has gone fishing")
+
+
+def cloud_of(story: Story) -> Any:
+    plugin: Any = story.runtime.plugins["virtual:stack"]
+    return plugin.cloud
+
+
+def test_a_stack_that_cannot_be_ended_loses_its_room_in_time_and_its_owner_is_told(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = lease_of(story, stack())
+    let_pass(story, 60)
+    with monkeypatch.context() as away:
+        away.setattr(cloud_of(story), "delete", broken)
+        let_pass(story, 60)
+        assert effects(story, "close_slots") == []
+        story.until(story.clock.now() + timedelta(minutes=12), step=20)
+    assert len(effects(story, "delete_slots")) == 2
+    after = shown(story, lease)
+    assert after["status"] == "TERMINATED"
+    statuses = [one["status"] for one in after["reservations"]]
+    assert statuses == ["error", "deleted", "deleted", "deleted"]
+    ends = [
+        one["payload"]["error"]
+        for one in story.published(lease["id"])
+        if one["event_type"] == "lease.event.end_lease" and "error" in one["payload"]
+    ]
+    assert "gone fishing" in ends[-1]
+    [difference] = audit.audit(story.runtime)
+    assert audit.repair(story.runtime, difference)
+    assert stacks(story) == []
+
+
+def test_a_start_waits_for_the_cloud_and_the_parts_are_there_meanwhile(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = lease_of(story, stack())
+    with monkeypatch.context() as away:
+        away.setattr(cloud_of(story), "update", broken)
+        let_pass(story, 60)
+        assert shown(story, lease)["status"] == "STARTING"
+        assert len(effects(story, "open_slots")) == 2
+    story.until(story.clock.now() + timedelta(minutes=2), step=10)
+    assert shown(story, lease)["status"] == "ACTIVE"
+
+
+def test_a_stack_that_is_there_is_resumed_and_at_the_end_back_on_its_own_flavors_suspended(
+    story: Story,
+) -> None:
+    cloud = cloud_of(story)
+    there = cloud.make_empty(Asker("admin", "admin"), "theirs", "none")
+    own = Source(template(web=server()))
+    cloud.update(None, there, own, ["precious"])
+    cloud.suspend(there)
+    asked = {"resource_type": "virtual:stack", "params": {"stack_id": there.id}}
+    lease = lease_of(story, asked)
+    assert amounts(lease) == {"servers of flavor m1.small": 1}
+    let_pass(story, 60)
+    [present] = stacks(story)
+    assert (present.status, present.reservation_id) == (
+        "UPDATE_COMPLETE",
+        lease["reservations"][0]["id"],
+    )
+    let_pass(story, 60)
+    assert shown(story, lease)["status"] == "TERMINATED"
+    [present] = stacks(story)
+    assert (present.status, present.reservation_id) == ("SUSPEND_COMPLETE", None)
+    assert "precious" in present.tags
+    updates = [one for one in story.cloud.effects() if one["effect"] == "update_stack"]
+    assert [one["flavors"] for one in updates] == [
+        "m1.small",
+        lease["reservations"][1]["id"],
+        "m1.small",
+    ]
+    assert audit.audit(story.runtime) == []
+
+
+def test_a_lease_that_is_removed_before_its_start_leaves_no_stack(story: Story) -> None:
+    lease = lease_of(story, stack())
+    story.call("DELETE", f"/v2/leases/{lease['id']}")
+    let_pass(story, 1)
+    assert stacks(story) == []
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"template": None}, "stack_id"),
+        ({"template": "no template"}, "Cannot be read"),
+        ({"on_end": "keep"}, "use suspend or delete"),
+        ({"template": SHOP, "on_end": "suspend"}, "floatingips"),
+        ({"template": template(web=server("m1.none"))}, "m1.none"),
+        ({"template": template(web=server({"get_attr": ["a", "b"]}))}, "attribute of another"),
+        ({"files": {"a": "x" * 600_000}}, "bytes"),
+        ({"stack_name": "1"}, "letter"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_reason(
+    story: Story, params: dict[str, Any], words: str
+) -> None:
+    asked = {"resource_type": "virtual:stack", "params": {"template": template(web=server())}}
+    asked["params"] |= params  # type: ignore[operator]
+    problem = story.problem(400, "POST", "/v2/leases", asking(story, asked))
+    assert words in problem["detail"]

@@ -220,7 +220,7 @@ def test_its_template_changes_under_lease_if_it_fits_and_not_at_all_if_it_does_n
     lease = reserve(deployed, lab, asked(shop(cloud, 1)))
     lease = until(deployed, lab, lease, "ACTIVE")
     http, path = deployed.http(lab.member), f"/v2/leases/{lease['id']}"
-    too_large = changed(lease, template=shop(cloud, 5000))
+    too_large = changed(lease, template=shop(cloud, 500))
     refusal = http.call("PATCH", path, too_large)
     assert refusal.status_code == HTTPStatus.CONFLICT, refusal.text
     assert "servers of flavor m1.tiny in the stack" in refusal.json()["detail"]
