@@ -320,3 +320,51 @@ def test_what_cannot_be_is_refused_with_a_reason(
     asked["params"] |= params  # type: ignore[operator]
     problem = story.problem(400, "POST", "/v2/leases", asking(story, asked))
     assert words in problem["detail"]
+
+
+def test_it_can_be_asked_for_by_v1_and_is_shown_there_without_its_template(story: Story) -> None:
+    asked = {"resource_type": "virtual:stack", "template": SHOP, "stack_name": "shop"}
+    lease = story.ok("POST", "/v1/leases", story.lease_body(reservations=[asked]))["lease"]
+    [own, *parts] = lease["reservations"]
+    assert {one["stack"] for one in parts} == {own["id"]}
+    assert "template" not in own
+    assert own["stack_name"] == "shop"
+    later = {**asked, "id": own["id"], "template": template(workers=group(2))}
+    body = {"reservations": [later]}
+    changed = story.ok("PUT", f"/v1/leases/{lease['id']}", body)["lease"]
+    assert [one.get("part") for one in changed["reservations"]] == [
+        None,
+        "servers of flavor m1.large",
+    ]
+
+
+def test_it_is_not_made_before_its_room_is_there(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = lease_of(story, stack())
+    plugin: Any = story.runtime.plugins["flavor:instance"]
+    with monkeypatch.context() as away:
+        away.setattr(plugin.cloud, "set_slots", broken)
+        let_pass(story, 60)
+        assert effects(story, "update_stack") == []
+    story.until(story.clock.now() + timedelta(minutes=2), step=10)
+    assert shown(story, lease)["status"] == "ACTIVE"
+
+
+def test_a_change_that_was_planned_on_what_is_no_more_so_is_refused(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = lease_of(story, stack())
+    path, cloud = f"/v2/leases/{lease['id']}", cloud_of(story)
+    preview = cloud.preview
+
+    def slow(*asked: Any) -> Any:
+        monkeypatch.setattr(cloud, "preview", preview)
+        story.ok("PATCH", path, change(lease, template=template(workers=group(2))))
+        return preview(*asked)
+
+    monkeypatch.setattr(cloud, "preview", slow)
+    refusal = story.problem(409, "PATCH", path, change(lease, template=template(web=server())))
+    assert refusal["code"] == "lease_busy"
+    live = [one for one in shown(story, lease)["reservations"] if one["status"] != "deleted"]
+    assert amounts({"reservations": live}) == {"servers of flavor m1.large": 2}

@@ -14,6 +14,7 @@ from tests.openstack import guests, settings
 from tests.openstack.accounts import Account, Project
 from tests.openstack.conftest import Deploy, MakeProject
 from tests.openstack.deployment import Deployment
+from tests.openstack.nova_proxy import NovaProxy
 from tests.openstack.templates import Template
 from tests.process import Program, eventually
 
@@ -23,7 +24,7 @@ HOSTS = settings.HOSTS[:2]
 PLUGINS = (
     "physical.host.plugin,flavor.instance.plugin,virtual.floatingip.plugin,virtual.stack.plugin"
 )
-PATIENCE = 90.0
+PATIENCE = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +34,21 @@ def lab(project: MakeProject) -> Project:
 
 
 @pytest.fixture
-def deployed(deploy: Deploy) -> Deployment:
+def way(cloud: Connection) -> Iterator[NovaProxy]:
+    """Return a way to Heat on which things can go wrong."""
+    with NovaProxy(cloud.orchestration.get_endpoint()) as made:
+        yield made
+
+
+@pytest.fixture
+def deployed(deploy: Deploy, way: NovaProxy) -> Deployment:
     """Return climate with two hosts; whoever wants one starts its managers."""
     made = deploy(
         "blazar",
         manager__plugins=PLUGINS,
         manager__minutes_before_end_lease=0,
         manager__sync_interval=2,
+        heat__endpoint_override=way.url,
         **{
             "virtual:stack__cloud": "heat",
             "virtual:floatingip__cloud": "neutron",
@@ -258,3 +267,60 @@ def test_what_cannot_be_reserved_or_replaced_is_refused_with_its_name(
         assert refusal.status_code == HTTPStatus.BAD_REQUEST, refusal.text
         assert words in refusal.json()["detail"]
     assert deployed.query("SELECT id FROM leases") == []
+
+
+def test_a_heat_that_is_away_at_start_and_end_is_waited_for(
+    deployed: Deployment, way: NovaProxy, lab: Project, heat: Heat, cloud: Connection
+) -> None:
+    lease = reserve(deployed, lab, asked(shop(cloud, 1)))
+    way.away = True
+    deployed.start_manager()
+    eventually(lambda: deployed.query(ERRORS), "the start fails", PATIENCE)
+    way.away = False
+    lease = until(deployed, lab, lease, "ACTIVE", allowed=True)
+    [flavor] = flavors_of(lease)
+    assert len(servers_of(cloud, flavor)) == 2
+    way.away = True
+    deployed.end_soon(lab.member, lease["id"])
+    ends = f"{ERRORS} AND kind = 'end_lease'"
+    eventually(lambda: deployed.query(ends), "the end fails", PATIENCE)
+    assert len(servers_of(cloud, flavor)) == 2
+    way.away = False
+    until(deployed, lab, lease, "TERMINATED", allowed=True)
+    assert servers_of(cloud, flavor) == []
+    assert heat[lease["reservations"][0]["details"]["stack_id"]] is None
+
+
+def test_at_suspend_it_is_put_back_on_its_own_flavors_first(
+    deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
+) -> None:
+    template = {"heat_template_version": "2016-10-14", "resources": {"web": server(cloud)}}
+    lease = reserve(deployed, lab, asked(template, on_end="suspend"))
+    lease = until(deployed, lab, lease, "ACTIVE")
+    [flavor], stack_id = flavors_of(lease), lease["reservations"][0]["details"]["stack_id"]
+    [before] = servers_of(cloud, flavor)
+    deployed.end_soon(lab.member, lease["id"])
+    until(deployed, lab, lease, "TERMINATED")
+    assert heat[stack_id].stack_status == "SUSPEND_COMPLETE"
+    assert cloud.compute.get_server(before.id).status == "SUSPENDED"
+    assert servers_of(cloud, flavor) == []
+    assert deployed.audit() == []
+
+
+def test_one_that_cannot_be_suspended_does_not_keep_its_room(
+    deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
+) -> None:
+    template = {"heat_template_version": "2016-10-14", "resources": {"web": server(cloud)}}
+    lease = reserve(deployed, lab, asked(template, on_end="suspend"))
+    lease = until(deployed, lab, lease, "ACTIVE")
+    [flavor] = flavors_of(lease)
+    [member] = servers_of(cloud, flavor)
+    lab.member.cloud.compute.stop_server(member.id)
+    stopped = "its user has stopped it"
+    get = cloud.compute.get_server
+    eventually(lambda: get(member.id).status == "SHUTOFF", stopped, PATIENCE)
+    deployed.end_soon(lab.member, lease["id"])
+    after = until(deployed, lab, lease, "TERMINATED", allowed=True)
+    assert [one["status"] for one in after["reservations"]] == ["error", "deleted"]
+    assert "FAILED" in after["reservations"][0]["details"]["error"]
+    assert servers_of(cloud, flavor) == []
