@@ -1,5 +1,6 @@
 """The relay publishes the outbox: all of it, in order, whatever the broker and others do."""
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -201,3 +202,37 @@ def test_what_is_sent_names_its_number_and_its_id(story: Story) -> None:
     [(_, payload)] = listener.heard
     assert (payload["seq"], payload["message_id"]) == (kept["seq"], kept["message_id"])
     assert payload["status"] == "PENDING"
+
+
+# A broker that is silent.
+
+
+def test_a_broker_that_is_silent_keeps_nothing_from_readers(make_story: MakeStory) -> None:
+    story = make_story(manager__poll_interval=0.1)
+    speaks, asked = threading.Event(), threading.Event()
+
+    def wait(_: Notification) -> None:
+        asked.set()
+        speaks.wait(30)
+
+    with at_work(story, Relay(story.runtime, FakeEmitter(wait), "relay")):
+        write(story, "lease", "first")
+        asked.wait(30)
+        write(story, "lease", "second")
+        eventually(lambda: len(log(story)) == 2, "both can be read")
+        speaks.set()
+
+
+def test_any_number_of_relays_number_without_gaps(story_everywhere: Story) -> None:
+    story = story_everywhere
+    relays = [Relay(story.runtime, FakeEmitter(), f"relay-{n}") for n in range(4)]
+    write_many(story, 250)
+    numbering = [threading.Thread(target=relay.number) for relay in relays]
+    for thread in numbering:
+        thread.start()
+    for thread in numbering:
+        thread.join()
+    assert [one["seq"] for one in log(story, limit=1000)] == list(range(1, 251))
+    assert [one["event_type"] for one in log(story, limit=1000)] == [
+        f"event {n}" for n in range(250)
+    ]
