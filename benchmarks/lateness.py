@@ -1,166 +1,213 @@
-"""How late do leases start? ``python -m benchmarks.lateness [--database URL] [--leases N]``.
+"""How late do leases start? ``python -m benchmarks.lateness [CASE ...] [--database URL]``.
 
-Prints one JSON object a line: ``idle`` is a manager as shipped (timer, wake-up hints, poll as a
-net, relay), ``poll`` its dispatcher reduced to looking every 10 s, both in this run, one after
-the other. Lateness is the moment the plugin's start is called, less the moment it was due, of
-``n`` leases spread over ``--seconds``; milliseconds.
+Prints one JSON object a line for each case, all in one run, one after the other:
+
+- ``idle``: one manager as shipped (timer, hints, poll as a net), leases spread over ``--seconds``;
+- ``burst``: three managers, so many starts due in the same second;
+- ``drain``: two managers, so many starts overdue; how long until all are finished;
+- ``kill``: the same with three, of which one is killed in the middle, and claims of two seconds;
+- ``poll``: as ``idle``, with a manager that does nothing but look every 10 s.
+
+Lateness is the moment the plugin's start is called, less the moment it was due; milliseconds. The
+plugin does nothing but note that. ``twice`` is how many events were attempted more than once,
+``effects_twice`` how many leases were handed over again though they had been.
 
 The database must be empty or none of ours: by default it is a temporary SQLite file.
 """
 
 import argparse
 import json
-import logging
 import math
+import os
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from climate import config, service
-from climate.core.lease import Lease, Reservation, Resource
-from climate.core.query import Everything
-from climate.core.requirement import Requirement
+import sqlalchemy as sa
+
+from benchmarks import stopwatch
+from climate import service
+from climate.core.lifecycle import OPEN_EVENT
+from climate.core.schedule import START
 from climate.db import schema
-from climate.manager import leases
+from climate.db.tables import EventRow
 from climate.manager.dispatcher import Dispatcher, owner_name
-from climate.manager.drafts import LeaseRequest, Owner
-from climate.manager.relay import Relay
-from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
-from climate.notifications.emit import LogEmitter
-from climate.plugins.base import Found, RequestSchema, ResourcePlugin
 
 _POLL = 10.0
-# The first lease is due when all have been made: this long per lease, on a slow machine.
-_AHEAD = 0.05
-
-
-class Stopwatch(ResourcePlugin):
-    """A resource type that needs nothing and notes when each lease was started."""
-
-    resource_type: ClassVar[str] = "benchmark:stopwatch"
-    schema: ClassVar[type[RequestSchema]] = RequestSchema
-    native_properties: ClassVar[frozenset[str]] = frozenset()
-
-    def __init__(self) -> None:
-        """Start with no times."""
-        self.late: list[float] = []
-
-    def requirement(self, params: Mapping[str, Any]) -> Requirement:  # noqa: ARG002
-        """Nothing is needed."""
-        return Requirement(self.resource_type, 0, 0, Everything())
-
-    def start(
-        self,
-        lease: Lease,
-        reservation: Reservation,  # noqa: ARG002
-        resources: Sequence[Resource],  # noqa: ARG002
-    ) -> Mapping[str, Any]:
-        """Note how late it is, in seconds."""
-        self.late.append((datetime.now(UTC) - lease.window.start).total_seconds())
-        return {}
-
-    def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
-        """Do nothing."""
-
-    def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
-        """There is nothing to find."""
-        raise NotImplementedError
-
-    def inventory(self) -> Iterable[Found]:
-        """There is nothing."""
-        return ()
+# Seconds that managers get to be at work before the first lease is due.
+_WARM = 3.0
+# Seconds that nothing may take longer than.
+_PATIENCE = 1800.0
+_SPAWN = get_context("spawn")
 
 
 def main() -> None:
-    """Measure both cases and print them."""
+    """Measure the cases and print them."""
     parser = argparse.ArgumentParser("benchmarks.lateness", description=__doc__)
+    parser.add_argument("cases", nargs="*", metavar="CASE", default=[], help="all by default")
     parser.add_argument("--database", metavar="URL", help="an empty database of any kind")
-    parser.add_argument("--leases", type=int, default=100, help="leases per case")
+    parser.add_argument("--leases", type=int, default=100, help="leases of idle and poll")
     parser.add_argument("--seconds", type=float, default=30.0, help="over which they start")
+    parser.add_argument("--burst", type=int, default=1000, help="starts in the same second")
+    parser.add_argument("--drain", type=int, default=5000, help="starts that are overdue")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        url = given.database or f"sqlite:///{Path(folder) / 'lateness.sqlite'}"
-        for case, manage in (("idle", _as_shipped), ("poll", _by_polling)):
-            print(json.dumps(_measure(case, url, given.leases, given.seconds, manage)), flush=True)
+    cases: dict[str, Callable[[Bench], dict[str, Any]]] = {
+        "idle": lambda bench: _spread(bench, _as_shipped, given.leases, given.seconds),
+        "burst": lambda bench: _burst(bench, given.burst),
+        "drain": lambda bench: _drain(bench, given.drain, 2),
+        "kill": lambda bench: _drain(bench, given.drain, 3, kill=True),
+        "poll": lambda bench: _spread(bench, _by_polling, given.leases, given.seconds),
+    }
+    for case in given.cases or cases:
+        with tempfile.TemporaryDirectory() as folder:
+            url = given.database or f"sqlite:///{Path(folder) / 'lateness.sqlite'}"
+            with Bench.at(url, Path(folder)) as bench:
+                found = {"case": case, "database": bench.runtime.database.dialect}
+                print(json.dumps(found | cases[case](bench)), flush=True)
 
 
-def _measure(
-    case: str,
-    url: str,
-    count: int,
-    seconds: float,
-    manage: Callable[[Runtime, threading.Event], None],
-) -> dict[str, Any]:
-    watch = Stopwatch()
-    runtime = _runtime(url, watch)
-    stopping = threading.Event()
-    manager = threading.Thread(target=manage, args=(runtime, stopping))
-    service.settle()
-    manager.start()
-    _make_leases(runtime, count, seconds)
-    deadline = time.monotonic() + _AHEAD * count + seconds + 3 * _POLL
-    while len(watch.late) < count and time.monotonic() < deadline:
-        time.sleep(0.1)
-    stopping.set()
-    manager.join()
-    runtime.wakeup.close()
-    runtime.close()
-    assert len(watch.late) == count, f"{len(watch.late)} of {count} leases were started"
-    return {"case": case, "database": runtime.database.dialect, **_figures(watch.late)}
+class Bench:
+    """A database, and managers that work on it as processes of their own."""
 
+    def __init__(self, runtime: Runtime, url: str, folder: Path) -> None:
+        self.runtime = runtime
+        self.folder = folder
+        self._url = url
+        self.managers: list[BaseProcess] = []
 
-def _runtime(url: str, watch: Stopwatch) -> Runtime:
-    conf = config.new()
-    config.load(conf, "benchmarks.lateness", [])
-    logging.getLogger("climate").setLevel(logging.WARNING)
-    conf.set_override("connection", url, group="database")
-    runtime = service.make_runtime(conf)
-    schema.upgrade(runtime.database)
-    settings = replace(runtime.settings, before_start_leads=(), before_end_lead=None)
-    return replace(runtime, plugins={watch.resource_type: watch}, settings=settings)
+    @classmethod
+    @contextmanager
+    def at(cls, url: str, folder: Path) -> Iterator["Bench"]:
+        """Make the schema, and remove all events and managers at the end."""
+        made = cls(stopwatch.make_runtime(url, folder), url, folder)
+        schema.upgrade(made.runtime.database)
+        try:
+            yield made
+        finally:
+            for manager in made.managers:
+                manager.kill()
+                manager.join()
+            stopwatch.forget(made.runtime)
+            made.runtime.close()
 
+    def start(self, count: int, manage: Callable[..., None], **options: float) -> None:
+        """Have so many managers at work."""
+        for _ in range(count):
+            manager = _SPAWN.Process(
+                target=manage, args=(self._url, self.folder, options), daemon=True
+            )
+            manager.start()
+            self.managers.append(manager)
+        self.until(lambda: len(list(self.folder.glob("*.ready"))) >= count)
 
-def _make_leases(runtime: Runtime, count: int, seconds: float) -> None:
-    first = datetime.now(UTC) + timedelta(seconds=_AHEAD * count)
-    asked = ReservationRequest(resource_type=Stopwatch.resource_type, params={})
-    for number in range(count):
-        start = first + timedelta(seconds=seconds * number / count)
-        request = LeaseRequest(
-            name=f"lease-{number}",
-            start=start,
-            end=start + timedelta(days=1),
-            reservations=(asked,),
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition."""
+        deadline = time.monotonic() + _PATIENCE
+        while not condition():
+            assert time.monotonic() < deadline, "it takes too long"
+            time.sleep(0.02)
+
+    def left(self) -> int:
+        """Return how many starts are not finished."""
+        still = sa.select(sa.func.count()).where(
+            EventRow.kind == START, EventRow.status.in_([one.value for one in OPEN_EVENT])
         )
-        leases.create(runtime, Owner(user_id="user", project_id="project"), request)
+        with self.runtime.database.read() as session:
+            return session.scalar(still) or 0
+
+    def twice(self) -> int:
+        """Return how many starts were attempted more than once."""
+        more = sa.select(sa.func.count()).where(EventRow.kind == START, EventRow.attempt > 1)
+        with self.runtime.database.read() as session:
+            return session.scalar(more) or 0
 
 
-def _as_shipped(runtime: Runtime, stopping: threading.Event) -> None:
-    owner = owner_name()
-    manager = service.Manager(Dispatcher(runtime, owner), Relay(runtime, LogEmitter(), owner))
-    manager.start()
-    stopping.wait()
-    manager.stop()
+def _as_shipped(url: str, folder: Path, options: dict[str, float]) -> None:
+    """Be a manager until we are killed."""
+    runtime = stopwatch.make_runtime(url, folder, **options)
+    service.settle()
+    stopwatch.make_manager(runtime).start()
+    _say_ready(folder)
+    while True:
+        time.sleep(60)
 
 
-def _by_polling(runtime: Runtime, stopping: threading.Event) -> None:
+def _by_polling(url: str, folder: Path, _options: dict[str, float]) -> None:
+    """Look every 10 s, and do nothing else, until we are killed."""
+    runtime = stopwatch.make_runtime(url, folder)
     dispatcher = Dispatcher(runtime, owner_name())
-    while not stopping.wait(_POLL):
+    _say_ready(folder)
+    while True:
+        time.sleep(_POLL)
         dispatcher.run_due()
 
 
-def _figures(late: Sequence[float]) -> dict[str, float | int]:
-    ordered = sorted(late)
+def _say_ready(folder: Path) -> None:
+    (folder / f"{os.getpid()}.ready").touch()
+
+
+def _spread(
+    bench: Bench, manage: Callable[..., None], count: int, seconds: float
+) -> dict[str, Any]:
+    bench.start(1, manage)
+    first = bench.runtime.clock.now() + timedelta(seconds=_WARM)
+    spread = [first + timedelta(seconds=seconds * number / count) for number in range(count)]
+    stopwatch.add_leases(bench.runtime, spread)
+    bench.until(lambda: bench.left() == 0)
+    return _figures(bench, count)
+
+
+def _burst(bench: Bench, count: int) -> dict[str, Any]:
+    bench.start(3, _as_shipped)
+    # As many as there may be, and a second for them to be written.
+    due = bench.runtime.clock.now() + timedelta(seconds=_WARM + count / 1000)
+    stopwatch.add_leases(bench.runtime, [due] * count)
+    bench.until(lambda: bench.left() == 0)
+    return {**_figures(bench, count), "managers": 3}
+
+
+def _drain(bench: Bench, count: int, managers: int, *, kill: bool = False) -> dict[str, Any]:
+    due = bench.runtime.clock.now()
+    stopwatch.add_leases(bench.runtime, [due] * count)
+    options = {"claim_timeout": 2.0} if kill else {}
+    bench.start(managers, _as_shipped, **options)
+    began, left = time.monotonic(), bench.left()
+    if kill:
+        bench.until(lambda: bench.left() < count * 0.7)
+        bench.managers[0].kill()
+    bench.until(lambda: bench.left() == 0)
+    seconds = time.monotonic() - began
+    return {
+        "n": left,
+        "managers": managers,
+        "seconds": round(seconds, 1),
+        "events_per_second": round(left / seconds),
+        "twice": bench.twice(),
+        "effects_twice": stopwatch.effects_twice(bench.folder),
+    }
+
+
+def _figures(bench: Bench, count: int) -> dict[str, float | int]:
+    ordered = sorted(stopwatch.late(bench.folder))
+    assert len(ordered) == count, f"{len(ordered)} of {count} leases were started"
 
     def at(share: float) -> float:
         return round(ordered[math.ceil(len(ordered) * share) - 1] * 1000, 1)
 
-    return {"n": len(ordered), "p50_ms": at(0.5), "p99_ms": at(0.99), "max_ms": at(1.0)}
+    return {
+        "n": len(ordered),
+        "p50_ms": at(0.5),
+        "p99_ms": at(0.99),
+        "max_ms": at(1.0),
+        "twice": bench.twice(),
+    }
 
 
 if __name__ == "__main__":

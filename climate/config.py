@@ -133,9 +133,30 @@ MANAGER = [
         "claim_timeout",
         default=30.0,
         min=1,
-        help="Seconds after which the work of a manager that stopped answering is taken over.",
+        help="Seconds after which the work of a manager that stopped answering is taken over, and"
+        " it may change nothing in the cloud any more.",
     ),
-    cfg.IntOpt("workers", default=8, min=1, help="Events a manager runs at once."),
+    cfg.FloatOpt(
+        "call_timeout",
+        default=600.0,
+        min=1,
+        help="Seconds that a plugin may take to hand one reservation over, or to take it back;"
+        " then the attempt has failed, and others get its worker.",
+    ),
+    cfg.FloatOpt(
+        "late_after",
+        default=60.0,
+        min=1,
+        help="Seconds past its time after which an event is late: a notification (lease.catch_up)"
+        " says once which events of a lease are, and which of them are skipped.",
+    ),
+    cfg.IntOpt(
+        "workers",
+        default=8,
+        min=1,
+        help="Events a manager runs at once. Some workers are kept for each resource type, and no"
+        " project gets all.",
+    ),
     cfg.FloatOpt(
         "shutdown_timeout",
         default=20.0,
@@ -260,6 +281,8 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         before_start_leads=tuple(manager.before_start_leads),
         max_retries=manager.event_max_retries,
         claim_timeout=timedelta(seconds=manager.claim_timeout),
+        call_timeout=manager.call_timeout,
+        late_after=timedelta(seconds=manager.late_after),
         workers=manager.workers,
         poll_interval=manager.poll_interval,
         shutdown_timeout=manager.shutdown_timeout,

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import sqlalchemy as sa
 from flask import Flask
@@ -14,9 +15,10 @@ from oslo_config.cfg import ConfigOpts
 
 from climate import config, enforcement, wakeup
 from climate.api.app import make_app
-from climate.clock import Clock, SystemClock
+from climate.clock import Clock, SampledClock
 from climate.config import SERVICE_USER, Misconfigured
 from climate.db import schema
+from climate.db.clock import present
 from climate.db.engine import Database
 from climate.db.turns import Turns
 from climate.manager.backlog import show_backlog, show_pool
@@ -105,7 +107,7 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
     followers = conf.notifications.followers
     runtime = Runtime(
         database=database,
-        clock=clock or SystemClock(),
+        clock=clock or SampledClock(partial(present, database)),
         plugins=load_plugins(conf, conf.manager.plugins, Turns(database).take),
         settings=settings,
         wakeup=wakeup.for_database(database),

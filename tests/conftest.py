@@ -8,6 +8,7 @@ import datetime as dt
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,13 @@ def database(database_url: str) -> Iterator[Database]:
     made = Database(database_url)
     yield made
     made.dispose()
+
+
+@pytest.fixture
+def programs() -> Iterator[ExitStack]:
+    """Return what ends all programs of the test."""
+    with ExitStack() as made:
+        yield made
 
 
 @pytest.fixture

@@ -50,6 +50,6 @@ def _tick(api: Api) -> str:
     last = api.dispatcher.last_tick
     if last is None:
         return "has not looked for due events yet"
-    age = (api.runtime.clock.now() - last).total_seconds()
+    age = api.runtime.clock.elapsed() - last
     limit = max(1.0, api.runtime.settings.poll_interval) * _MISSED_POLLS
     return "ok" if age <= limit else f"last looked for due events {age:.0f} s ago"

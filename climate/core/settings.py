@@ -11,13 +11,13 @@ from climate.core.subscription import NO_WEBHOOK_RULES, WebhookRules
 class Settings:
     """The decisions of the operator that use cases and managers depend on.
 
-    ``before_start_leads``, ``poll_interval``, ``shutdown_timeout`` and ``sync_interval`` are
-    seconds; without a ``healing_interval`` leases are healed however far ahead. ``hold_timeout``
-    is how long a lease is held while somebody thinks about it. The trusts of leases that start
-    within ``trust_ahead`` are looked at every ``trust_interval``. ``stack_patience`` is how long
-    the room of a stack is left to it that cannot be ended. With ``self_audit_interval`` 0
-    (seconds) managers do not check the invariants; without ``notifications_kept`` all
-    notifications are kept.
+    ``before_start_leads``, ``poll_interval``, ``call_timeout``, ``shutdown_timeout`` and
+    ``sync_interval`` are seconds; without a ``healing_interval`` leases are healed however far
+    ahead. ``hold_timeout`` is how long a lease is held while somebody thinks about it. The trusts
+    of leases that start within ``trust_ahead`` are looked at every ``trust_interval``.
+    ``stack_patience`` is how long the room of a stack is left to it that cannot be ended. With
+    ``self_audit_interval`` 0 (seconds) managers do not check the invariants; without
+    ``notifications_kept`` all notifications are kept.
     """
 
     cleaning_time: timedelta
@@ -25,6 +25,8 @@ class Settings:
     before_start_leads: tuple[int, ...]
     max_retries: int
     claim_timeout: timedelta
+    call_timeout: float
+    late_after: timedelta
     workers: int
     poll_interval: float
     shutdown_timeout: float

@@ -7,7 +7,7 @@ what is in ``order``.
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -29,6 +29,14 @@ _UNDER_WAY = [
 ]
 
 
+class Held(NamedTuple):
+    """A claim as it is stored; ``until`` moves each time that it is extended."""
+
+    owner: str
+    attempt: int
+    until: datetime
+
+
 def next_run(session: Session, after: datetime) -> datetime | None:
     """Return when the first event later than ``after`` may run; None if there is none."""
     return session.scalar(
@@ -36,12 +44,6 @@ def next_run(session: Session, after: datetime) -> datetime | None:
             EventRow.status == UNDONE, EventRow.run_at > after
         )
     )
-
-
-def is_due(session: Session, now: datetime) -> bool:
-    """Tell whether any event may run now (blocked ones included)."""
-    query = sa.select(EventRow.id).where(EventRow.status == UNDONE, EventRow.run_at <= now)
-    return session.scalar(query.limit(1)) is not None
 
 
 def count_due(session: Session, now: datetime, most: int) -> dict[str, int]:
@@ -53,13 +55,13 @@ def count_due(session: Session, now: datetime, most: int) -> dict[str, int]:
 
 
 def claim(
-    session: Session, owner: str, now: datetime, until: datetime, limit: int
+    session: Session, owner: str, now: datetime, until: datetime, ids: Collection[str]
 ) -> list[tuple[str, str | None, int]]:
-    """Claim up to ``limit`` due events; return (id, lease id, attempt) of each, in order.
+    """Claim those of some events that may run; return (id, lease id, attempt) of each, in order.
 
     An event that outlives its lease has no lease id.
     """
-    due = session.execute(_CLAIMABLE, {"now": now, "limit": limit})
+    due = session.execute(_CLAIMABLE, {"now": now, "ids": list(ids)})
     found = [(row.id, row.lease_id, row.attempt + 1) for row in due]
     if found:
         session.execute(
@@ -122,9 +124,25 @@ def extend(session: Session, owner: str, event_ids: Collection[str], until: date
     )
 
 
-def reap(session: Session, now: datetime) -> int:
-    """Return the events of owners that stopped extending their claims; return how many."""
-    return _return(session, EventRow.claimed_until < now)
+def claimed(session: Session) -> dict[str, Held]:
+    """Return who has claimed what, by event id, as it is stored."""
+    columns = (EventRow.id, EventRow.owner, EventRow.attempt, EventRow.claimed_until)
+    found = session.execute(sa.select(*columns).where(EventRow.status == IN_PROGRESS))
+    return {row.id: Held(row.owner, row.attempt, row.claimed_until) for row in found}
+
+
+def reap(session: Session, stale: Mapping[str, Held]) -> int:
+    """Return events whose claims are still as they were seen; return how many."""
+    return sum(
+        _return(
+            session,
+            EventRow.id == id_,
+            EventRow.owner == seen.owner,
+            EventRow.attempt == seen.attempt,
+            EventRow.claimed_until == seen.until,
+        )
+        for id_, seen in stale.items()
+    )
 
 
 def hand_back(session: Session, owner: str) -> int:
@@ -132,10 +150,10 @@ def hand_back(session: Session, owner: str) -> int:
     return _return(session, EventRow.owner == owner)
 
 
-def _return(session: Session, whose: sa.ColumnElement[bool]) -> int:
+def _return(session: Session, *which: sa.ColumnElement[bool]) -> int:
     result = session.execute(
         sa.update(EventRow)
-        .where(EventRow.status == IN_PROGRESS, whose)
+        .where(EventRow.status == IN_PROGRESS, *which)
         .values(status=UNDONE, owner=None, claimed_until=None)
     )
     return int(result.rowcount)  # type: ignore[attr-defined]
@@ -253,16 +271,20 @@ def _mine(event_id: str, owner: str, attempt: int) -> list[sa.ColumnElement[bool
 
 
 def _claimable() -> sa.Select[str, str | None, int]:
-    """Select up to ``limit`` events that may run at ``now``, both given when it is executed."""
-    now = sa.bindparam("now", type_=EventRow.run_at.type)
+    """Select those of ``ids`` that may run at ``now``, all given when it is executed."""
     return (
         sa.select(EventRow.id, EventRow.lease_id, EventRow.attempt)
-        .where(EventRow.status == UNDONE, EventRow.run_at <= now, ~blocked(now))
+        .where(
+            EventRow.id.in_(sa.bindparam("ids", expanding=True)),
+            EventRow.status == UNDONE,
+            EventRow.run_at <= _NOW,
+            ~blocked(_NOW),
+        )
         .order_by(EventRow.run_at, EventRow.rank, EventRow.id)
-        .limit(sa.bindparam("limit", type_=sa.Integer))
         .with_for_update(of=EventRow, skip_locked=True)
     )
 
 
 # Made once: putting it together takes longer than the database needs to answer it.
+_NOW = sa.bindparam("now", type_=EventRow.run_at.type)
 _CLAIMABLE = _claimable()

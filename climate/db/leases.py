@@ -172,6 +172,17 @@ def set_status(session: Session, lease_id: str, status: LeaseStatus, now: dateti
     )
 
 
+def catch_up(session: Session, lease_id: str, now: datetime, late_at: datetime) -> bool:
+    """Note that it is told now what is late of a lease; False if that was so since ``late_at``."""
+    told = LeaseRow.caught_up_at
+    result = session.execute(
+        sa.update(LeaseRow)
+        .where(LeaseRow.id == lease_id, sa.or_(told.is_(None), told < late_at))
+        .values(caught_up_at=now)
+    )
+    return bool(result.rowcount)  # type: ignore[attr-defined]
+
+
 def set_reservation(session: Session, reservation_id: str, now: datetime, **fields: Any) -> None:
     """Store some fields of a reservation: status, params, details, flags."""
     session.execute(

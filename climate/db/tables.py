@@ -29,7 +29,7 @@ class Base(DeclarativeBase):
 
 
 class LeaseRow(Base):
-    """A window of time and its owner."""
+    """A window of time, its owner, and when it was told last that events of it are late."""
 
     __tablename__ = "leases"
     __table_args__ = (
@@ -56,6 +56,7 @@ class LeaseRow(Base):
     updated_at: Mapped[datetime | None]
     trust_id: Mapped[str | None] = mapped_column(sa.String(64))
     trust_lost: Mapped[str | None] = mapped_column(sa.Text)
+    caught_up_at: Mapped[datetime | None]
 
 
 class ReservationRow(Base):
@@ -161,7 +162,7 @@ class AllocationRow(Base):
         sa.CheckConstraint("(resource_class IS NULL) = (amount IS NULL)", name="allocations_share"),
         # The probe "who was the last to start before my end?" is one descent of this index.
         Index("allocations_probe", "whole_id", "start_at", "busy_until"),
-        # Of what is shared, what was over long ago is not looked at; whole bookings never are.
+        # Of shares, those that were over long ago are not looked at; whole bookings never are.
         Index(
             "allocations_shares",
             "resource_id",
@@ -190,14 +191,13 @@ class AllocationRow(Base):
 class EventRow(Base):
     """Something due in a lease's life; this table is the managers' queue.
 
-    ``due_at`` is the promise, ``run_at`` when it may next be tried; ``owner``, ``attempt``,
-    ``claimed_until`` fence whoever is at it. What outlives its lease has all in its ``payload``.
+    ``due_at`` is the promise, ``run_at`` when it may next be tried; ``owner`` and ``attempt``
+    fence whoever is at it. One without a lease has all it needs in ``payload``.
     """
 
     __tablename__ = "events"
     __table_args__ = (
-        # The order of claims, to the letter: else InnoDB locks all that is due in order to sort
-        # it, and other managers see an empty queue.
+        # The order of looks at the queue, to the letter: else InnoDB sorts all that is due.
         Index(None, "status", "run_at", "rank", "id"),
         Index(None, "lease_id", "kind"),
         MARIADB,

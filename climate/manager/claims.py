@@ -1,8 +1,13 @@
-"""A claim on an event, and its fence: what is stored in its name only while it holds."""
+"""A claim on an event, and its fence: what is stored in its name only while it holds.
+
+A claim is kept by extending it, and is another's when nobody has extended it for a while
+(``keeping``). What a worker does to the cloud for it is permitted until shortly before that.
+"""
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -13,21 +18,10 @@ from climate.core.lease import LEAVING, Event, Granted, Lease, Reservation
 from climate.core.lifecycle import EventStatus
 from climate.core.schedule import END, START, UPDATE
 from climate.db import events, leases
+from climate.plugins import fence
+from climate.plugins.fence import Permit
 
 LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """An event that this manager may run, as long as owner and attempt are still in its row.
-
-    One that outlives its lease has no lease id.
-    """
-
-    event_id: str
-    lease_id: str | None
-    owner: str
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +45,48 @@ class Work:
         return self.event.kind in {START, UPDATE, END} and any(
             one.id == reservation_id and LEAVING in one.details for one in self.lease.reservations
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A plugin that is at work for one reservation, ``since`` a moment of the clock's elapsed."""
+
+    work: Work
+    reservation_id: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An event that this manager may run, as long as owner and attempt are still in its row.
+
+    One that outlives its lease has no lease id. ``types`` are those of the lease's reservations.
+    The cloud may be changed for it as far as ``permit`` goes; in ``calls`` is the call under way.
+    """
+
+    event_id: str
+    lease_id: str | None
+    owner: str
+    attempt: int
+    project_id: str | None = None
+    types: frozenset[str] = frozenset()
+    permit: Permit = field(default_factory=Permit, compare=False)
+    calls: list[Call] = field(default_factory=list, compare=False)
+
+    def call_since_before(self, moment: float) -> Call | None:
+        """Return the call under way if it began before a moment of the clock's elapsed."""
+        return next((call for call in list(self.calls) if call.since < moment), None)
+
+    @contextmanager
+    def calling(self, work: Work, reservation: Reservation, since: float) -> Iterator[None]:
+        """Let a plugin work under the permit, for others to see; raises Fenced if that is over."""
+        self.permit.check()
+        self.calls.append(Call(work, reservation.id, since))
+        try:
+            with fence.under(self.permit):
+                yield
+        finally:
+            self.calls.clear()
 
 
 def lease_of(session: Session, claim: Claim) -> Lease | None:

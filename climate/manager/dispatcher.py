@@ -3,6 +3,9 @@
 It looks when the timer rings at the next due time, when a hint says that work was written, when
 one of its workers is done (which may unblock others), and every poll interval as a net. Any
 number of managers may do so on one database; claims keep them apart.
+
+How an event runs: ``_claim`` takes it from those that wait, a thread of ``_begin`` runs it
+(``events``), ``keep`` extends its claim meanwhile, ``_give_up`` ends a call that takes too long.
 """
 
 import logging
@@ -10,19 +13,28 @@ import os
 import socket
 import threading
 import uuid
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import timedelta
 
 from climate import log_context
 from climate.db import allocations, events, idempotency
 from climate.db.engine import is_unavailable
 from climate.db.limits import forget_past_use
+from climate.db.line import Waiting
 from climate.manager import farewells, notifications
 from climate.manager.claims import Claim
 from climate.manager.events import run
+from climate.manager.failures import give_up
+from climate.manager.keeping import Keeper
+from climate.manager.line import PAGE, Line
 from climate.manager.runtime import Runtime
+from climate.manager.shares import Shares
 from climate.manager.timer import Timer
+from climate.plugins.fence import Permit
 
 LOG = logging.getLogger(__name__)
+# Seconds between two looks at what can be forgotten.
+_TIDY = 10.0
 
 
 def owner_name() -> str:
@@ -43,13 +55,17 @@ class Dispatcher:
 
     def __init__(self, runtime: Runtime, owner: str) -> None:
         """Prepare; nothing happens before ``start``."""
-        self.last_tick: datetime | None = None
+        self.last_tick: float | None = None
         self._runtime = runtime
         self._owner = owner
-        self._timer = Timer()
+        self._timer = Timer(runtime.clock)
         self._wake = threading.Event()
         self._stopping = threading.Event()
+        self._keeper = Keeper(runtime, owner)
+        self._line = Line(runtime)
+        self._shares = Shares(runtime.settings.workers, runtime.plugins)
         self._running: dict[str, Claim] = {}
+        self._given_up: list[Claim] = []
         self._done = threading.Condition()
         self._thread = threading.Thread(target=self._loop, name="dispatcher", daemon=True)
 
@@ -59,6 +75,8 @@ class Dispatcher:
         self._runtime.wakeup.subscribe(self._wake.set)
         self._timer.every(settings.poll_interval, self._wake.set, "poll")
         self._timer.every(settings.claim_timeout.total_seconds() / 3, self._keep, "keep")
+        self._timer.every(_TIDY, self._tidy, "tidy")
+        self._timer.every(min(1.0, settings.call_timeout), self._give_up, "give up")
         self._timer.start()
         self._wake.set()
         self._thread.start()
@@ -70,6 +88,8 @@ class Dispatcher:
         self._thread.join()
         with self._done:
             self._done.wait_for(lambda: not self._running, self._runtime.settings.shutdown_timeout)
+            for claim in self._running.values():
+                claim.permit.revoke()
         self._timer.stop()
         handed = self._runtime.database.write(
             lambda session: events.hand_back(session, self._owner)
@@ -89,16 +109,17 @@ class Dispatcher:
         return count
 
     def keep(self) -> None:
-        """Extend our claims, return those of managers that died, and forget what is over."""
-        now = self._runtime.clock.now()
-        mine = list(self._running)
-        until = now + self._runtime.settings.claim_timeout
-        write = self._runtime.database.write
-        if mine:
-            write(lambda session: events.extend(session, self._owner, mine, until))
-        if reaped := write(lambda session: events.reap(session, now)):
-            LOG.warning("took over %s event(s) of managers that stopped answering", reaped)
+        """Extend our claims, and return those of managers that died."""
+        with self._done:
+            mine = dict(self._running)
+        self._keeper.keep(mine)
+        if self._keeper.take_over(mine):
             self._wake.set()
+
+    def tidy(self) -> None:
+        """Forget what is over."""
+        now = self._runtime.clock.now()
+        write = self._runtime.database.write
         write(lambda session: allocations.forget_cleaned(session, now))
         answered = now - self._runtime.settings.idempotency_time
         write(lambda session: idempotency.forget(session, answered))
@@ -112,6 +133,29 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - upkeep goes on
             _report("claims were not extended, will try again", error)
 
+    def _tidy(self) -> None:
+        try:
+            self.tidy()
+        except Exception as error:  # noqa: BLE001 - upkeep goes on
+            _report("what is over was not forgotten, will try again", error)
+
+    def _give_up(self) -> None:
+        """Let go of calls that take too long: they have failed, and may change nothing more."""
+        oldest = self._runtime.clock.elapsed() - self._runtime.settings.call_timeout
+        with self._done:
+            calls = [(one, one.call_since_before(oldest)) for one in self._running.values()]
+            late = [(claim, call) for claim, call in calls if call is not None]
+            for claim, _ in late:
+                claim.permit.revoke()
+                self._given_up.append(self._running.pop(claim.event_id))
+        for claim, call in late:
+            try:
+                give_up(self._runtime, claim, call)
+            except Exception as error:  # noqa: BLE001 - nobody extends its claim any more
+                _report(f"event {claim.event_id} was not given up, its claim will expire", error)
+        if late:
+            self._runtime.wakeup.hint()
+
     def _loop(self) -> None:
         while not self._stopping.is_set():
             self._wake.wait()
@@ -123,31 +167,58 @@ class Dispatcher:
 
     def _tick(self) -> None:
         """Claim what is due, as far as workers are free, and set the alarm for what comes next."""
-        while not self._stopping.is_set():
-            free = self._runtime.settings.workers - len(self._running)
-            claims = self._claim(free) if free else []
+        while not self._stopping.is_set() and (claims := self._claim()):
             for claim in claims:
                 self._begin(claim)
-            if not claims:
-                break
         now = self._runtime.clock.now()
         with self._runtime.database.read() as session:
             upcoming = events.next_run(session, now)
-        self.last_tick = now
+        self.last_tick = self._runtime.clock.elapsed()
         horizon = now + timedelta(seconds=self._runtime.settings.poll_interval)
         if upcoming is not None and upcoming < horizon:
             self._timer.at(upcoming, self._wake.set)
 
-    def _claim(self, limit: int) -> list[Claim]:
-        now = self._runtime.clock.now()
-        with self._runtime.database.read() as session:
-            if not events.is_due(session, now):
-                return []
-        until = now + self._runtime.settings.claim_timeout
+    def _claim(self, limit: int | None = None) -> list[Claim]:
+        """Return claims on some of those who wait, as many as may run now; none if none may."""
+        if self._line.is_good:
+            return self._pick(limit)
+        skip, more = 0, len(self._running) < self._runtime.settings.workers
+        while more:
+            more = self._line.look(skip)
+            if claims := self._pick(limit):
+                return claims
+            skip += PAGE
+        return []
+
+    def _pick(self, limit: int | None) -> list[Claim]:
+        with self._done:
+            running, given_up = list(self._running.values()), list(self._given_up)
+        while chosen := self._shares.choose(self._line.waiting, running, given_up)[:limit]:
+            self._line.leave(chosen)
+            if claims := self._take(chosen):
+                return claims
+        return []
+
+    def _take(self, chosen: Sequence[Waiting]) -> list[Claim]:
+        """Claim these, as far as they are not blocked, nor others' by now."""
+        known = {one.event_id: one for one in chosen}
+        now, until = self._runtime.clock.now(), self._keeper.until()
+        stored = now + self._runtime.settings.claim_timeout
         found = self._runtime.database.write(
-            lambda session: events.claim(session, self._owner, now, until, limit)
+            lambda session: events.claim(session, self._owner, now, stored, list(known))
         )
-        return [Claim(id_, lease_id, self._owner, attempt) for id_, lease_id, attempt in found]
+        return [
+            Claim(
+                id_,
+                lease_id,
+                self._owner,
+                attempt,
+                known[id_].project_id,
+                known[id_].types,
+                Permit(self._runtime.clock.elapsed, until),
+            )
+            for id_, lease_id, attempt in found
+        ]
 
     def _begin(self, claim: Claim) -> None:
         """Give the claim a thread; a daemon, so that a call that hangs cannot hold our exit."""
@@ -170,6 +241,9 @@ class Dispatcher:
                 _report("the event was not finished, its claim will expire", error)
         finally:
             with self._done:
-                self._running.pop(claim.event_id, None)
+                if self._running.get(claim.event_id) is claim:
+                    del self._running[claim.event_id]
+                else:
+                    self._given_up = [one for one in self._given_up if one is not claim]
                 self._done.notify_all()
             self._runtime.wakeup.hint()

@@ -10,14 +10,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core.lease import Event, Lease, Reservation
+from climate.core.lease import Event, Lease
 from climate.core.lifecycle import (
     LEASE,
-    OPEN_EVENT,
     EventStatus,
     LeaseStatus,
     ReservationStatus,
@@ -26,7 +24,6 @@ from climate.core.lifecycle import (
 from climate.core.schedule import (
     ACTIONS,
     BEFORE_END,
-    BEFORE_START,
     END,
     PATIENCE,
     RELEASE,
@@ -37,13 +34,14 @@ from climate.db import allocations, events, leases
 from climate.db.limits import keep_past_use
 from climate.manager import acting, holds, outcomes
 from climate.manager.announcements import announce, resources_of
+from climate.manager.calling import call_all
 from climate.manager.claims import Claim, Work, close, give_way, lease_of
 from climate.manager.failures import fail
 from climate.manager.farewells import note_end
 from climate.manager.leases import remove
 from climate.manager.outcomes import Done
 from climate.manager.runtime import Runtime
-from climate.plugins.base import NotYet
+from climate.manager.telling import tell, tell_if_late
 
 LOG = logging.getLogger(__name__)
 
@@ -64,34 +62,20 @@ def run(runtime: Runtime, claim: Claim) -> None:
 
 def _perform(runtime: Runtime, claim: Claim, work: Work) -> None:
     """Act on each reservation, and store the outcome."""
-    details: dict[str, Mapping[str, Any]] = {}
-    failed: dict[str, str] = {}
-    waiting: dict[str, str] = {}
-    patience = runtime.settings.stack_patience
-    for reservation in acting.ordered(work, runtime.clock.now(), patience):
-        undone = {**failed, **waiting}
-        if why := acting.held_up(work, reservation, undone, runtime.clock.now(), patience):
-            waiting[reservation.id] = why
-            continue
-        try:
-            lease = acting.seen_by(work, details)
-            details[reservation.id] = _act(runtime, work, lease, reservation)
-        except NotYet as reason:
-            waiting[reservation.id] = str(reason)
-        except Exception as error:  # noqa: BLE001 - whatever a plugin raises is a failed attempt
-            failed[reservation.id] = f"{type(error).__name__}: {error}"
-            _log(work, error, known=claim.attempt > runtime.settings.max_retries + 1)
-    lost = _lost(runtime, work, {**waiting, **failed})
+    outcome = call_all(runtime, claim, work)
+    lost = _lost(runtime, work, {**outcome.waiting, **outcome.failed})
     if runtime.clock.now() - work.event.due_at > PATIENCE:
-        failed |= waiting
-    if failed and not lost:
-        runtime.database.write(lambda session: fail(runtime, session, claim, work, failed))
-    elif waiting and not lost:
+        outcome.failed.update(outcome.waiting)
+    if claim.permit.was_refused:  # whatever the plugin made of that: some of it was not done
+        runtime.database.write(lambda session: give_way(session, claim))
+    elif outcome.failed and not lost:
+        runtime.database.write(lambda session: fail(runtime, session, claim, work, outcome.failed))
+    elif outcome.waiting and not lost:
         again = runtime.clock.now() + _SHORTLY
         runtime.database.write(lambda session: give_way(session, claim, run_at=again))
     else:
         runtime.database.write(
-            lambda session: _succeed(runtime, session, claim, work, Done(details, lost))
+            lambda session: _succeed(runtime, session, claim, work, Done(outcome.details, lost))
         )
 
 
@@ -102,12 +86,6 @@ def _lost(runtime: Runtime, work: Work, undone: Mapping[str, str]) -> Mapping[st
     return {id_: undone[id_] for id_ in given_up}
 
 
-def _log(work: Work, error: Exception, *, known: bool) -> None:
-    """Log a failure: in a line if it was logged often before, as it will be tried for ever."""
-    what = "event %s of lease %s failed: %s"
-    LOG.error(what, work.event.kind, work.lease.id, error, exc_info=None if known else error)
-
-
 def _begin(runtime: Runtime, session: Session, claim: Claim) -> Work | None:
     """Look at the lease again; return the work to do, None if there is none (any more)."""
     now, lease = runtime.clock.now(), lease_of(session, claim)
@@ -116,8 +94,9 @@ def _begin(runtime: Runtime, session: Session, claim: Claim) -> Work | None:
     event = next(event for event in lease.events if event.id == claim.event_id)
     if event.kind == RELEASE:
         return holds.begin_release(session, lease, event)
+    tell_if_late(runtime, session, lease, event, now)
     if event.kind not in ACTIONS:
-        _tell(session, claim, lease, event, now)
+        tell(session, claim, lease, event, now)
         return None
     if _is_at_work(lease, event):
         give_way(session, claim)
@@ -168,29 +147,12 @@ def _is_at_work(lease: Lease, event: Event) -> bool:
 def _is_called_for(lease: Lease, event: Event, now: datetime) -> bool:
     """Tell whether an action still makes sense in the lease's present state."""
     if event.kind == START:
-        late = lease.status is LeaseStatus.ERROR and now < lease.window.end
-        return late or lease.status in {LeaseStatus.PENDING, LeaseStatus.STARTING}
+        return lease.status in _STARTABLE and now < lease.window.end
     if event.kind in {UPDATE, BEFORE_END}:
         # Nothing is handed over any more that is taken back at once.
         in_time = event.kind == BEFORE_END or now < lease.window.end
         return lease.status is LeaseStatus.ACTIVE and in_time
     return lease.status is not LeaseStatus.TERMINATED
-
-
-def _act(runtime: Runtime, work: Work, lease: Lease, reservation: Reservation) -> Mapping[str, Any]:
-    """Call the plugin for one reservation. No transaction is open."""
-    plugin = runtime.plugin(reservation.resource_type)
-    given = work.resources[reservation.id]
-    if work.is_leaving(reservation.id):
-        plugin.end(lease, reservation, given)
-        return reservation.details
-    if work.event.kind in {START, UPDATE}:
-        return plugin.start(lease, reservation, given)
-    if work.event.kind == BEFORE_END:
-        plugin.before_end(lease, reservation, given)
-    else:
-        plugin.end(lease, reservation, given)
-    return reservation.details
 
 
 def _succeed(
@@ -232,32 +194,8 @@ def _let_go(
         allocations.detach(session, reservation_ids, now + runtime.settings.cleaning_time)
 
 
+_STARTABLE = {LeaseStatus.PENDING, LeaseStatus.STARTING, LeaseStatus.ERROR}
 _LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}
-
-
-def _tell(session: Session, claim: Claim, lease: Lease, event: Event, now: datetime) -> None:
-    """Finish an event that only tells. A heads-up after the start has nothing left to say."""
-    if not close(session, claim, now, EventStatus.DONE):
-        return
-    if event.kind != BEFORE_START:
-        announce(session, lease.id, event.kind, now)
-    elif (
-        lease.status is LeaseStatus.PENDING
-        and now < lease.window.start
-        and not _is_overtaken(lease, event, now)
-    ):
-        starts_in = (lease.window.start - now).total_seconds()
-        announce(session, lease.id, event.kind, now, starts_in=starts_in)
-
-
-def _is_overtaken(lease: Lease, heads_up: Event, now: datetime) -> bool:
-    """Tell whether a later heads-up is due too: after down time one says it all."""
-    return any(
-        other.kind == BEFORE_START
-        and other.status in OPEN_EVENT
-        and heads_up.due_at < other.due_at <= now
-        for other in lease.events
-    )
 
 
 def _drop_open(session: Session, lease: Lease) -> None:

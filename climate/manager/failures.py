@@ -6,6 +6,7 @@ tried on at a slow pace, with the lease in ERROR: the start until it succeeds or
 end for ever. All of that is in the event's row (UNDONE, ``run_at``, ``attempt``, ``last_error``).
 """
 
+import logging
 import random
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,8 +26,10 @@ from climate.core.lifecycle import (
 from climate.core.schedule import END, RELENTLESS, UPDATE
 from climate.db import leases
 from climate.manager.announcements import announce
-from climate.manager.claims import Claim, Work, close, lease_of
+from climate.manager.claims import Call, Claim, Work, close, lease_of
 from climate.manager.runtime import Runtime
+
+LOG = logging.getLogger(__name__)
 
 _LONGEST_REASON = 4000
 # The slow pace, and the longest of the growing pauses: seconds, the pace more or less so.
@@ -56,6 +59,17 @@ def fail(
         _show(session, lease, kind, failed, now)
         if not _is_known(lease, claim, failed, retries):
             announce(session, lease.id, kind, now, error=error)
+
+
+def give_up(runtime: Runtime, claim: Claim, call: Call) -> None:
+    """Store that the attempt has failed, as its call takes too long. It may still be under way.
+
+    The cloud may not be changed for it any more: its permit was revoked before.
+    """
+    seconds = runtime.settings.call_timeout
+    failed = {call.reservation_id: f"given up, as it was not done within {seconds:.0f} s"}
+    LOG.error("event %s of lease %s: %s", call.work.event.kind, claim.lease_id, failed)
+    runtime.database.write(lambda session: fail(runtime, session, claim, call.work, failed))
 
 
 def pause_before(attempt: int, retries: int, rng: random.Random) -> float:

@@ -130,7 +130,7 @@ class Watch:
         self._runtime = runtime
         self._lost: set[int] = set()
         self._trusts = TrustWatch(runtime)
-        self._timer = Timer()
+        self._timer = Timer(runtime.clock)
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="inventory", daemon=True)

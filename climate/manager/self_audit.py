@@ -103,7 +103,7 @@ class SelfAudit:
     def __init__(self, runtime: Runtime) -> None:
         """Prepare; nothing happens before ``start``."""
         self._runtime = runtime
-        self._timer = Timer()
+        self._timer = Timer(runtime.clock)
 
     def start(self) -> None:
         """Begin to look, in a thread of the timer, if there is to be a self-audit."""

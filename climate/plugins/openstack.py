@@ -1,7 +1,8 @@
 """The way to the services of an OpenStack cloud: our user's session, and one adapter per service.
 
 Nothing waits for ever, and nothing is sent twice that may have arrived: a connection that cannot
-be made is tried again, a request that was sent is repeated only if it reads.
+be made is tried again, a request that was sent is repeated only if it reads. What changes something
+is sent only as far as the fence permits.
 """
 
 from collections.abc import Iterator
@@ -11,16 +12,17 @@ from typing import Any
 from keystoneauth1 import loading
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.exceptions import ClientException
-from keystoneauth1.session import Session
+from keystoneauth1.session import Session, TCPKeepAliveAdapter
 from keystoneauth1.token_endpoint import Token
 from novaclient import client
 from novaclient import exceptions as refusals
 from oslo_config.cfg import ConfigOpts
-from requests.adapters import HTTPAdapter
+from requests import PreparedRequest, Response
 from urllib3.util import Retry
 
 from climate.config import SERVICE_USER, Misconfigured
 from climate.core.errors import BackendUnavailable
+from climate.plugins import fence
 
 # The oldest in which migrations have UUIDs; from 2.88 on hypervisors lack most properties.
 NOVA = "2.59"
@@ -37,6 +39,7 @@ _SCOPES = frozenset(
     }
 )
 # keystoneauth's own connect_retries would also repeat a POST whose answer timed out.
+_READS = {"GET", "HEAD", "OPTIONS"}
 _RETRY = Retry(
     total=None,
     connect=3,
@@ -48,6 +51,17 @@ _RETRY = Retry(
     backoff_factor=0.5,
     respect_retry_after_header=False,
 )
+
+
+class Transport(TCPKeepAliveAdapter):
+    """What all requests to the cloud go through."""
+
+    def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
+        """Send a request; raises Fenced instead if it may not change anything any more."""
+        if request.method not in _READS:
+            fence.check()
+        answer: Response = super().send(request, *args, **kwargs)
+        return answer
 
 
 def make_session(conf: ConfigOpts, trust_id: str | None = None) -> Session:
@@ -81,9 +95,13 @@ def session_of(conf: ConfigOpts, token: str, endpoint: str) -> Session:
 
 
 def _patient(session: Session) -> Session:
-    for transport in session.session.adapters.values():
-        if isinstance(transport, HTTPAdapter):
-            transport.max_retries = _RETRY
+    for scheme, plain in list(session.session.adapters.items()):
+        if isinstance(plain, TCPKeepAliveAdapter):
+            safe: dict[str, Any] = {
+                "tls_ciphers": plain.tls_ciphers,
+                "tls_min_version": plain.tls_min_version,
+            }
+            session.session.mount(scheme, Transport(max_retries=_RETRY, **safe))
     return session
 
 

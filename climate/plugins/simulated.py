@@ -20,6 +20,7 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.core.extra_specs import PRESENT, RESOURCES, TRAIT
 from climate.core.lease import Inventory
+from climate.plugins import fence
 from climate.plugins.base import Found
 from climate.plugins.host_audit import Pool
 
@@ -182,16 +183,18 @@ class _World:
     def append(self, entry: dict[str, Any]) -> None:
         """Add an effect, unless somebody had it meanwhile: as in a cloud, the moment counts.
 
-        In a file a line is written whole, whoever else writes.
+        Raises Fenced, SimulatedFailure. In a file a line is written whole, whoever else writes.
         """
         with self._lock:
             if self._path is None:
+                fence.check()
                 if self._is_called_for(entry):
                     self._apply(entry)
                 return
             with self._path.open("a", encoding="utf-8") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 self._catch_up(self._path)
+                fence.check()
                 if self._is_called_for(entry):
                     file.write(json.dumps(entry) + "\n")
 

@@ -145,6 +145,8 @@ def make_runtime(url: str, clock: Clock, *, cleaning: timedelta = timedelta()) -
         before_start_leads=(),
         max_retries=3,
         claim_timeout=timedelta(minutes=1),
+        call_timeout=600.0,
+        late_after=timedelta(minutes=1),
         workers=1,
         poll_interval=1.0,
         shutdown_timeout=1.0,

@@ -335,6 +335,7 @@ class Engine(RuleBasedStateMachine):
         if works:
             self.manager.run_due()
             self.manager.keep()
+            self.manager.tidy()
 
     @rule(failing=st.sets(st.integers(0, len(THINGS) - 1), max_size=2))
     def things_fail(self, failing: set[int]) -> None:

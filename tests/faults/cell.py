@@ -18,7 +18,7 @@ from climate.core.schedule import BEFORE_START
 from climate.db.outbox_tables import OutboxRow
 from climate.db.tables import EventRow, LeaseRow
 from climate.manager import leases
-from climate.manager.leases import LeaseRequest, Owner
+from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
 from tests.faults import stage

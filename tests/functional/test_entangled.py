@@ -44,8 +44,9 @@ def test_no_dates_change_while_snapshots_are_taken(story: Story) -> None:
     story.run()
     story.clock.advance(3600)
     until = story.clock.now() + timedelta(seconds=30)
+    due = [event["id"] for event in story.lease(lease["id"])["events"]]
     claimed = story.runtime.database.write(
-        lambda session: events.claim(session, "manager-2", story.clock.now(), until, 1)
+        lambda session: events.claim(session, "manager-2", story.clock.now(), until, due)
     )
     assert [one[1] for one in claimed] == [lease["id"]]
     assert status(story, lease, "before_end_lease") == "IN_PROGRESS"

@@ -22,7 +22,7 @@ def manager(story: Story) -> Iterator[Manager]:
     """Return a manager at work in this process."""
     made = parts.make_manager(story.conf, story.runtime)
     made.start()
-    eventually(lambda: made.dispatcher.last_tick, "the first look")
+    eventually(lambda: made.dispatcher.last_tick is not None, "the first look")
     yield made
     made.stop()
 

@@ -201,6 +201,7 @@ class Leases(RuleBasedStateMachine):
             self.story.clock.advance(seconds)
             if manager == "works":
                 self.manager.keep()
+                self.manager.tidy()
                 self.work()
             elif manager == "dies":
                 Dispatcher(self.story.runtime, f"manager-{next(self.names)}")._claim(2)
@@ -221,6 +222,7 @@ class Leases(RuleBasedStateMachine):
         while self.story.clock.now() < until:
             self.story.clock.advance(1800)
             self.manager.keep()
+            self.manager.tidy()
             self.work()
             self.all_is_well()
         assert {lease["status"] for lease in self.last["leases"]} <= {"TERMINATED"}
@@ -253,6 +255,7 @@ def test_a_lease_ends_although_the_manager_died_that_was_to_start_it(story: Stor
     """Found by the machine: its end came before anybody had begun to start it."""
     lease = story.reserve(0, 10)
     Dispatcher(story.runtime, "doomed")._claim(1)
+    story.dispatcher.keep()
     story.clock.advance(3600)
     story.dispatcher.keep()
     story.run()

@@ -170,8 +170,9 @@ def test_what_is_removed_as_the_start_is_claimed_is_not_handed_over(story: Story
     lease = make(story, hosts(3), hosts(1))
     story.clock.advance(3600)
     now = story.clock.now()
+    due = [event["id"] for event in story.lease(lease["id"])["events"]]
     claimed = story.runtime.database.write(
-        lambda session: events.claim(session, "manager-2", now, now + timedelta(minutes=1), 9)
+        lambda session: events.claim(session, "manager-2", now, now + timedelta(minutes=1), due)
     )
     patch(story, lease, remove_reservations=[lease["reservations"][0]["id"]])
     for event_id, lease_id, attempt in claimed:

@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.schedule import rank
-from climate.db import events
+from climate.db import events, line
 from climate.db.engine import Database
 from climate.db.tables import EventRow
-from tests.unit.db.queue import CLAIM, add_lease, at, claim, claims, finish, state
+from tests.unit.db.queue import add_lease, at, claim, claims, finish, state
 
 SECOND = dt.timedelta(seconds=1)
 
@@ -68,15 +68,16 @@ def test_claimers_at_work_together_get_every_event_once(database_url: str, limit
 
 def _is_due(database: Database) -> bool:
     with database.read() as session:
-        return events.is_due(session, at(1))
+        return bool(line.waiting(session, at(1), 1))
 
 
 @pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
 def test_while_one_claims_another_gets_the_next_and_does_not_wait(database: Database) -> None:
     _add_many(database, 5)
     with Session(database.engine) as mine, Session(database.engine) as theirs:
-        first = events.claim(mine, "me", at(1), at(2), 2)
-        second = events.claim(theirs, "they", at(1), at(2), 2)
+        ids = [f"event-{number}" for number in range(4)]
+        first = events.claim(mine, "me", at(1), at(2), ids[:2])
+        second = events.claim(theirs, "they", at(1), at(2), ids)
         assert [id_ for id_, _, _ in first] == ["event-0", "event-1"]
         assert [id_ for id_, _, _ in second] == ["event-2", "event-3"]
         theirs.commit()
@@ -98,12 +99,21 @@ def test_a_claim_is_written_with_owner_and_attempt(database: Database) -> None:
     assert state(database, "a start") == ("IN_PROGRESS", "me", 1)
 
 
+def seen(database: Database) -> dict[str, events.Held]:
+    """Return all claims as they are."""
+    with database.read() as session:
+        return events.claimed(session)
+
+
+def reap(database: Database, stale: dict[str, events.Held]) -> int:
+    """Take claims back; return how many."""
+    return database.write(lambda session: events.reap(session, stale))
+
+
 def test_a_claim_that_has_expired_goes_to_the_next_with_a_new_attempt(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0, "dead")
-    expiry = CLAIM / dt.timedelta(minutes=1)
-    assert database.write(lambda session: events.reap(session, at(expiry))) == 0
-    assert database.write(lambda session: events.reap(session, at(expiry) + SECOND)) == 1
+    assert reap(database, seen(database)) == 1
     assert state(database, "a start") == ("UNDONE", None, 1)
     assert claims(database, 6, "alive") == [("a start", 2)]
 
@@ -111,16 +121,18 @@ def test_a_claim_that_has_expired_goes_to_the_next_with_a_new_attempt(database: 
 def test_a_claim_that_is_kept_does_not_expire(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0, "busy")
+    before = seen(database)
     database.write(lambda session: events.extend(session, "busy", ["a start"], at(20)))
-    assert database.write(lambda session: events.reap(session, at(19))) == 0
+    assert reap(database, before) == 0
     assert state(database, "a start") == ("IN_PROGRESS", "busy", 1)
 
 
 def test_nobody_keeps_a_claim_that_is_not_his(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0, "dead")
+    before = seen(database)
     database.write(lambda session: events.extend(session, "other", ["a start"], at(20)))
-    assert database.write(lambda session: events.reap(session, at(19))) == 1
+    assert reap(database, before) == 1
 
 
 @pytest.mark.parametrize(
@@ -131,7 +143,7 @@ def test_the_result_of_whoever_lost_the_claim_is_dropped(
 ) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0, "dead")
-    database.write(lambda session: events.reap(session, at(6)))
+    reap(database, seen(database))
     claim(database, 6, "alive")
     assert not finish(database, "a start", 7, owner=owner, attempt=attempt)
     assert state(database, "a start") == ("IN_PROGRESS", "alive", 2)
@@ -142,7 +154,7 @@ def test_the_result_of_whoever_lost_the_claim_is_dropped(
 def test_a_claim_that_was_reaped_is_not_ours_even_if_nobody_took_it(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0, "slow")
-    database.write(lambda session: events.reap(session, at(6)))
+    reap(database, seen(database))
     assert not database.write(lambda session: events.is_mine(session, "a start", "slow", 1))
     assert not finish(database, "a start", 7, owner="slow")
     assert state(database, "a start") == ("UNDONE", None, 1)

@@ -196,6 +196,7 @@ def _sent_for_a_lease(story: Story) -> list[str]:
         story.at(90)
         story.ok("DELETE", f"/v1/leases/{lease['id']}")
         story.dispatcher.keep()
+        story.dispatcher.tidy()
     return found
 
 

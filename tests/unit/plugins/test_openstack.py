@@ -13,7 +13,8 @@ from oslo_config import cfg
 
 from climate import config
 from climate.config import Misconfigured
-from climate.plugins import openstack
+from climate.plugins import fence, openstack
+from climate.plugins.fence import Fenced, Permit
 from tests.keystone import Keystone
 from tests.process import free_port, write_config
 
@@ -121,6 +122,29 @@ def test_what_reads_is_asked_once_more(way: Way, start: Callable[..., Compute]) 
     nova = start(hangs_up=1)
     assert way(nova__endpoint_override=nova.url).get("/servers").json() == {}
     assert nova.seen == ["GET", "GET"]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_nothing_is_changed_for_a_claim_that_has_run_out(
+    way: Way, start: Callable[..., Compute], method: str
+) -> None:
+    compute, now = start(), 0.0
+    nova, permit = way(nova__endpoint_override=compute.url), Permit(lambda: now, until=10.0)
+    with fence.under(permit):
+        assert nova.request("/servers", method).ok
+        now = 10.0
+        with pytest.raises(Fenced):
+            nova.request("/servers", method)
+        assert nova.get("/servers").ok
+        assert permit.was_refused
+        permit.prolong(20.0)
+        assert nova.request("/servers", method).ok
+        permit.revoke()
+        permit.prolong(30.0)
+        with pytest.raises(Fenced):
+            nova.request("/servers", method)
+    assert nova.request("/servers", method).ok
+    assert compute.seen == [method, "GET", method, method]
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])

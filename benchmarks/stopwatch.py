@@ -1,0 +1,161 @@
+"""A resource type that needs nothing and notes when each lease was started, and leases of it."""
+
+import logging
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+
+import sqlalchemy as sa
+
+from climate import config, service
+from climate.core.lease import Granted, Lease, Reservation
+from climate.core.lifecycle import LeaseStatus, ReservationStatus
+from climate.core.query import Everything
+from climate.core.requirement import Requirement
+from climate.core.schedule import plan
+from climate.core.window import Window
+from climate.db import leases
+from climate.db.rows import insert
+from climate.db.tables import LeaseRow, OutboxRow
+from climate.manager.dispatcher import Dispatcher, owner_name
+from climate.manager.inventory import Watch
+from climate.manager.leases import new_event
+from climate.manager.relay import Relay
+from climate.manager.runtime import Runtime
+from climate.notifications.emit import LogEmitter
+from climate.plugins.base import Found, RequestSchema, ResourcePlugin
+
+_CHUNK = 500
+
+
+class Stopwatch(ResourcePlugin):
+    """Its cloud is a folder: a file for each lease, and a line a start in a file of ours."""
+
+    resource_type: ClassVar[str] = "benchmark:stopwatch"
+    schema: ClassVar[type[RequestSchema]] = RequestSchema
+    native_properties: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, folder: Path) -> None:
+        """Start with no times."""
+        self.runtime: Runtime | None = None
+        self._folder = folder
+
+    def requirement(self, params: Mapping[str, Any]) -> Requirement:  # noqa: ARG002
+        """Nothing is needed."""
+        return Requirement(self.resource_type, 0, 0, Everything())
+
+    def start(
+        self,
+        lease: Lease,
+        reservation: Reservation,  # noqa: ARG002
+        resources: Sequence[Granted],  # noqa: ARG002
+    ) -> Mapping[str, Any]:
+        """Note how late it is, in seconds, unless that was done: plugins look before they act."""
+        assert self.runtime is not None
+        late = (self.runtime.clock.now() - lease.window.start).total_seconds()
+        done = self._folder / f"{lease.id}.done"
+        try:
+            os.close(os.open(done, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return {}
+        with (self._folder / f"{os.getpid()}.late").open("a") as file:
+            file.write(f"{lease.id} {late}\n")
+        return {}
+
+    def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]) -> None:
+        """Do nothing."""
+
+    def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
+        """There is nothing to find."""
+        raise NotImplementedError
+
+    def inventory(self) -> Iterable[Found]:
+        """There is nothing."""
+        return ()
+
+
+def make_runtime(url: str, folder: Path, claim_timeout: float = 30.0) -> Runtime:
+    """Return the collaborators of managers that have nothing but stopwatches."""
+    conf = config.new()
+    config.load(conf, "benchmarks.lateness", [])
+    logging.getLogger("climate").setLevel(logging.ERROR)
+    conf.set_override("connection", url, group="database")
+    conf.set_override("claim_timeout", claim_timeout, group="manager")
+    watch = Stopwatch(folder)
+    made = replace(service.make_runtime(conf), plugins={watch.resource_type: watch})
+    watch.runtime = made
+    return made
+
+
+def make_manager(runtime: Runtime) -> service.Manager:
+    """Return a manager as shipped, which only logs notifications."""
+    owner = owner_name()
+    relay = Relay(runtime, LogEmitter(), owner)
+    return service.Manager(Dispatcher(runtime, owner), relay, Watch(runtime))
+
+
+def add_leases(runtime: Runtime, starts: Sequence[datetime]) -> None:
+    """Store leases that last for a day, without admission: there is nothing to be had."""
+    for at in range(0, len(starts), _CHUNK):
+        made = [leases.rows(_lease(start)) for start in starts[at : at + _CHUNK]]
+        tables = [
+            (rows[0][0], [values for _, found in rows for values in found])
+            for rows in zip(*made, strict=True)
+        ]
+        runtime.database.write(lambda session, tables=tables: insert(session, *tables))
+    runtime.wakeup.hint()
+
+
+def _lease(start: datetime) -> Lease:
+    id_, window = str(uuid.uuid4()), Window(start, start + timedelta(days=1))
+    reservation = Reservation(
+        id=str(uuid.uuid4()),
+        lease_id=id_,
+        resource_type=Stopwatch.resource_type,
+        status=ReservationStatus.PENDING,
+        params={},
+        created_at=start,
+        updated_at=None,
+    )
+    return Lease(
+        id=id_,
+        name="lease",
+        user_id="user",
+        project_id="project",
+        window=window,
+        status=LeaseStatus.PENDING,
+        degraded=False,
+        notices=(),
+        reservations=(reservation,),
+        events=tuple(new_event(id_, event, start) for event in plan(window, (), start)),
+        created_at=start,
+        updated_at=None,
+    )
+
+
+def late(folder: Path) -> list[float]:
+    """Return how late each lease was started, in seconds."""
+    return [float(line.split()[1]) for line in _lines(folder)]
+
+
+def effects_twice(folder: Path) -> int:
+    """Return how many leases were handed over again though they had been."""
+    return sum(
+        1 for count in Counter(line.split()[0] for line in _lines(folder)).values() if count > 1
+    )
+
+
+def forget(runtime: Runtime) -> None:
+    """Remove all that the benchmark stored."""
+    with runtime.database.engine.begin() as connection:
+        for table in (LeaseRow, OutboxRow):
+            connection.execute(sa.delete(table))
+
+
+def _lines(folder: Path) -> list[str]:
+    return [line for path in folder.glob("*.late") for line in path.read_text().splitlines()]

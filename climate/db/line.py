@@ -1,0 +1,69 @@
+"""Which events wait for a worker, in the order in which their projects get turns.
+
+Nothing is locked or claimed by looking. Of what waits for another event (``order``) there is as
+much as of the rest: whoever claims passes it over.
+"""
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from climate.core.schedule import ACTIONS
+from climate.db.order import UNDONE
+from climate.db.tables import EventRow, LeaseRow, ReservationRow
+
+
+class Waiting(NamedTuple):
+    """An event that may run: whose it is, and the resource types that it acts on, if it does."""
+
+    event_id: str
+    project_id: str | None
+    types: frozenset[str]
+
+
+def waiting(session: Session, now: datetime, limit: int, skip: int = 0) -> list[Waiting]:
+    """Return events that may run now (blocked ones included), as one after the other gets a turn.
+
+    First comes the first of each project and kind of thing, then the second of each, and so on, so
+    that nobody's many stand before another's few.
+    """
+    found = session.execute(_WAITING, {"now": now, "limit": limit, "skip": skip})
+    return [Waiting(row.id, row.project_id, _types(row.types)) for row in found]
+
+
+def _types(joined: str | None) -> frozenset[str]:
+    return frozenset(joined.split(",")) if joined else frozenset()
+
+
+def _waiting() -> sa.Select[Any]:
+    """Select the events that may run at ``now``, page by page: ``limit`` of them after ``skip``."""
+    acts = EventRow.kind.in_(ACTIONS)
+    mine = ReservationRow.lease_id == EventRow.lease_id
+    first = sa.select(sa.func.min(ReservationRow.resource_type)).where(mine, acts).scalar_subquery()
+    order = (EventRow.run_at, EventRow.rank, EventRow.id)
+    turn = sa.func.row_number().over(partition_by=(LeaseRow.project_id, first), order_by=order)
+    columns = (EventRow.id, EventRow.lease_id, LeaseRow.project_id, EventRow.run_at, EventRow.rank)
+    due = (
+        sa.select(*columns, acts.label("acts"), turn.label("turn"))
+        .outerjoin(LeaseRow, LeaseRow.id == EventRow.lease_id)
+        .where(EventRow.status == UNDONE, EventRow.run_at <= _NOW)
+        .subquery()
+    )
+    types = (
+        sa.select(sa.func.aggregate_strings(ReservationRow.resource_type, ","))
+        .where(ReservationRow.lease_id == due.c.lease_id, due.c.acts)
+        .scalar_subquery()
+    )
+    return (
+        sa.select(due.c.id, due.c.project_id, types.label("types"))
+        .order_by(due.c.turn, due.c.run_at, due.c.rank, due.c.id)
+        .limit(sa.bindparam("limit", type_=sa.Integer))
+        .offset(sa.bindparam("skip", type_=sa.Integer))
+    )
+
+
+_NOW = sa.bindparam("now", type_=EventRow.run_at.type)
+# Made once: putting it together takes longer than the database needs to answer it.
+_WAITING = _waiting()

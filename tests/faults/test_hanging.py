@@ -1,0 +1,145 @@
+"""A plugin that hangs delays the leases that need its resources, and nobody else."""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from climate.core.lease import Granted, Lease, Reservation
+from climate.core.schedule import START
+from climate.plugins.fence import Fenced
+from climate.plugins.host import HostPlugin
+from climate.service import Manager, make_manager
+from tests.conftest import MakeStory
+from tests.process import eventually
+from tests.service import Story
+
+
+class Hanging:
+    """Hosts of which some never come, until they are let go."""
+
+    def __init__(self, plugin: HostPlugin) -> None:
+        self._start = plugin.start
+        self.hosts: set[str] = set()
+        self.let_go = threading.Event()
+        self.calls = 0
+        self.fenced = 0
+
+    def start(
+        self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
+    ) -> Mapping[str, Any]:
+        if self.hosts.isdisjoint(one.external_id for one in resources):
+            return self._start(lease, reservation, resources)
+        self.calls += 1
+        assert self.let_go.wait(60)
+        try:
+            return self._start(lease, reservation, resources)
+        except Fenced:
+            self.fenced += 1
+            raise
+
+
+@pytest.fixture
+def story(make_story: MakeStory) -> Story:
+    made = make_story(manager__workers=4, manager__call_timeout=30, manager__poll_interval=0.1)
+    made.register(8)
+    return made
+
+
+@pytest.fixture
+def hanging(story: Story, monkeypatch: pytest.MonkeyPatch) -> Hanging:
+    plugin = story.runtime.plugins["physical:host"]
+    assert isinstance(plugin, HostPlugin)
+    made = Hanging(plugin)
+    monkeypatch.setattr(plugin, "start", made.start)
+    return made
+
+
+@pytest.fixture
+def manager(story: Story, hanging: Hanging) -> Iterator[Manager]:
+    made = make_manager(story.conf, story.runtime)
+    made.start()
+    yield made
+    hanging.let_go.set()
+    made.stop()
+
+
+def is_in(story: Story, lease: Mapping[str, Any], status: str) -> None:
+    eventually(lambda: story.lease(lease["id"])["status"] == status, f"the lease is {status}")
+
+
+def status_of(story: Story, lease: Mapping[str, Any], kind: str) -> str:
+    found = story.lease(lease["id"])["events"]
+    return next(str(one["status"]) for one in found if one["event_type"] == kind)
+
+
+def name_of(story: Story, lease: Mapping[str, Any]) -> str:
+    [number] = story.hosts_of(lease["id"])
+    return f"sim-{number}"
+
+
+def test_who_needs_other_hosts_does_not_wait(
+    story: Story, hanging: Hanging, manager: Manager
+) -> None:
+    stuck = [story.reserve(60, 120) for _ in range(2)]
+    hanging.hosts |= {name_of(story, lease) for lease in stuck}
+    story.clock.advance(3600)
+    eventually(lambda: hanging.calls == 2, "two starts hang")
+    others = [
+        story.ok("POST", "/v1/leases", story.lease_body(0, 60), token=f"u:p{n}")["lease"]
+        for n in range(4)
+    ]
+    for lease in others:
+        is_in(story, lease, "ACTIVE")
+    assert {story.lease(lease["id"])["status"] for lease in stuck} == {"STARTING"}
+    hanging.let_go.set()
+    for lease in stuck:
+        is_in(story, lease, "ACTIVE")
+
+
+def test_a_call_that_takes_too_long_has_failed_and_does_nothing_more(
+    story: Story, hanging: Hanging, manager: Manager
+) -> None:
+    lease = story.reserve(60, 600)
+    host = name_of(story, lease)
+    hanging.hosts.add(host)
+    story.clock.advance(3600)
+    eventually(lambda: hanging.calls == 1, "the start hangs")
+    story.clock.advance(20)  # less than a claim lasts: it is kept all along
+    manager.dispatcher.keep()
+    story.clock.advance(11)
+    eventually(lambda: not manager.dispatcher._running, "the worker is free")
+    eventually(lambda: status_of(story, lease, START) == "UNDONE", "the attempt has failed")
+    hanging.let_go.set()
+    eventually(lambda: hanging.fenced == 1, "what was given up found itself fenced out")
+    assert story.cloud.effects() == []
+    story.clock.advance(2)
+    is_in(story, lease, "ACTIVE")
+
+
+def test_a_lease_that_is_deleted_while_it_starts_is_taken_back_whole_when_it_has_started(
+    story: Story, hanging: Hanging, manager: Manager
+) -> None:
+    lease = story.reserve(60, 120)
+    hanging.hosts.add(name_of(story, lease))
+    story.clock.advance(3600)
+    eventually(lambda: hanging.calls == 1, "the start hangs")
+    assert story.call("DELETE", f"/v1/leases/{lease['id']}").status_code < 300
+    assert story.lease(lease["id"])["status"] == "DELETING"
+    hanging.let_go.set()
+    eventually(
+        lambda: story.call("GET", f"/v1/leases/{lease['id']}").status_code == 404,
+        "the lease is gone",
+    )
+    assert [one["effect"] for one in story.cloud.effects()] == [
+        "ensure_pool",
+        "add_host",
+        "remove_host",
+        "delete_pool",
+    ]
+    assert story.told(lease["id"])[-3:] == [
+        "lease.event.start_lease",
+        "lease.event.end_lease",
+        "lease.delete",
+    ]

@@ -1,0 +1,45 @@
+"""A manager that is paused for longer than its claims last does nothing twice when it wakes."""
+
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from climate.core.lease import Lease
+from climate.core.schedule import START
+from climate.manager.requests import ReservationRequest
+from tests.faults.world import SOON, World, instances, whole_hosts
+from tests.process import eventually
+
+
+@pytest.mark.parametrize(
+    ("asked", "made", "removed"),
+    [(whole_hosts, "ensure_pool", "delete_pool"), (instances, "open_slots", "delete_slots")],
+)
+def test_what_was_taken_back_meanwhile_is_not_made_again(
+    database_url: str,
+    tmp_path: Path,
+    programs: ExitStack,
+    asked: Callable[[int], ReservationRequest],
+    made: str,
+    removed: str,
+) -> None:
+    """Paused before its first change, awake after the end: nobody would take it back again."""
+    options = {"manager__claim_timeout": SOON, "simulated__delay": 0.5}
+    world = World(database_url, tmp_path, programs, **options)
+    managers = world.start_managers(2)
+    lease: Lease = world.reserve(asked(1))
+    world.until(lease, "STARTING")
+    asleep = world.who_runs(managers, lease, START)
+    world.freeze(asleep)
+    assert not world.journal(made), "too late to interfere"
+    world.until(lease, "ACTIVE")
+    world.end(lease)
+    world.until(lease, "TERMINATED")
+    asleep.signal(signal.SIGCONT)
+    asleep.says("nothing was done")
+    assert [effect["effect"] for effect in world.journal(made, removed)] == [made, removed]
+    eventually(world.is_quiet, "all is done")
+    assert world.told(lease, START) == 1

@@ -1,0 +1,203 @@
+"""A world for faults: a database, a cloud, and managers that are processes of their own.
+
+They can be killed, frozen, woken and started at will, in the middle of what they do: each step in
+the cloud takes a while. Afterwards the world tells what was done, how often, and what was told.
+"""
+
+import json
+import signal
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from climate import config, service
+from climate.core.change import Change
+from climate.core.lease import Lease
+from climate.core.lifecycle import OPEN_EVENT
+from climate.db.outbox_tables import OutboxRow, RelayRow
+from climate.db.tables import EventRow, LeaseRow
+from climate.manager import leases, resources, updates
+from climate.manager.dispatcher import Dispatcher
+from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.requests import ReservationRequest
+from climate.manager.runtime import Runtime
+from climate.manager.updates import LeaseChange
+from tests.process import Program, eventually, running, write_config
+
+HOSTS = [f"sim-{number}" for number in range(1, 6)]
+# Seconds that each step of a start or an end takes: time enough to interfere.
+STEP = 0.2
+# Seconds after which a claim expires.
+SOON, NEVER = 3.0, 1000.0
+_PLUGINS = "physical.host.plugin,virtual.instance.plugin"
+
+
+def whole_hosts(count: int) -> ReservationRequest:
+    """Return a request for hosts."""
+    anything = {"hypervisor_properties": "", "resource_properties": "", "before_end": "default"}
+    params = {"min": count, "max": count, **anything}
+    return ReservationRequest(resource_type="physical:host", params=params)
+
+
+def instances(count: int) -> ReservationRequest:
+    """Return a request for small instances."""
+    size = {"vcpus": 1, "memory_mb": 1, "disk_gb": 0}
+    params = {"amount": count, **size, "affinity": None, "resource_properties": ""}
+    return ReservationRequest(resource_type="virtual:instance", params=params)
+
+
+class World:
+    """A database, a cloud, and managers that look after both."""
+
+    def __init__(self, url: str, home: Path, programs: ExitStack, **options: object) -> None:
+        self._home, self._programs = home, programs
+        self._journal, self._config = home / "cloud", home / "climate.conf"
+        settings: dict[str, Any] = {
+            "database__connection": url,
+            "simulated__journal": self._journal,
+            "simulated__delay": STEP,
+            "simulated__hosts": 50,
+            "manager__plugins": _PLUGINS,
+            "manager__poll_interval": 0.1,
+        }
+        write_config(self._config, **settings | options)
+        conf = config.new()
+        config.load(conf, "test", [f"--config-file={self._config}"])
+        conf.set_override("delay", 0.0, group="simulated")
+        self.runtime: Runtime = service.make_runtime(conf)
+        programs.callback(self.runtime.database.dispose)
+        self.register(*HOSTS)
+
+    def register(self, *names: str) -> None:
+        """Make hosts reservable."""
+        for name in names:
+            resources.register(self.runtime, "physical:host", name)
+
+    def start_managers(self, count: int) -> list[Program]:
+        """Return managers at work; those that are left at the end must stop well when asked."""
+        argument = f"--config-file={self._config}"
+        made = [
+            self._programs.enter_context(running(self._home, "climate-manager", argument))
+            for _ in range(count)
+        ]
+        return [program.says("climate-manager is at work") for program in made]
+
+    def reserve(
+        self,
+        *asked: ReservationRequest,
+        project: str = "project",
+        start: float = 0.0,
+        seconds: float = 7200.0,
+    ) -> Lease:
+        """Make a lease, of all hosts unless told otherwise, from ``start`` seconds from now on."""
+        begin = self.runtime.clock.now() + timedelta(seconds=start)
+        request = LeaseRequest(
+            name="lease",
+            start=begin,
+            end=begin + timedelta(seconds=seconds),
+            reservations=asked or (whole_hosts(len(HOSTS)),),
+        )
+        return leases.create(self.runtime, Owner(user_id="user", project_id=project), request)
+
+    def run_due(self) -> None:
+        """Do what is due in this process, as fast as can be."""
+        Dispatcher(self.runtime, "the test").run_due()
+
+    def end(self, lease: Lease) -> None:
+        """Have the lease end now."""
+        change = LeaseChange(dates=Change(end=self.runtime.clock.now()))
+        updates.update(self.runtime, lease.id, change)
+
+    def until(self, lease: Lease, status: str) -> None:
+        """Wait for a lease to have ``status``."""
+        eventually(
+            lambda: leases.get(self.runtime, lease.id).status == status, f"the lease is {status}"
+        )
+
+    def until_half(self, effect: str) -> None:
+        """Wait until something was done to some of the hosts, and see that it is not over."""
+        eventually(lambda: len(self.effects(effect)) >= 2, f"{effect} was begun")
+        assert len(self.effects(effect)) < len(HOSTS), "too late to interfere"
+
+    def effects(self, name: str) -> list[str]:
+        """Return the hosts that something was done to, sorted."""
+        return sorted(str(effect.get("host")) for effect in self.journal(name))
+
+    def journal(self, *names: str) -> list[dict[str, Any]]:
+        """Return what was done to the cloud, all or what has one of these names, in order."""
+        lines = self._journal.read_text().splitlines() if self._journal.exists() else []
+        found = [json.loads(line) for line in lines]
+        return [effect for effect in found if not names or effect["effect"] in names]
+
+    def told(self, lease: Lease, kind: str) -> int:
+        """Return how often the world was told that an event took place."""
+        query = sa.select(sa.func.count()).where(
+            OutboxRow.lease_id == lease.id, OutboxRow.event_type == f"lease.event.{kind}"
+        )
+        with self.runtime.database.read() as session:
+            return session.scalar(query) or 0
+
+    def who_runs(self, managers: list[Program], lease: Lease, kind: str) -> Program:
+        """Return the manager that has claimed an event."""
+        query = sa.select(EventRow.owner).where(
+            EventRow.lease_id == lease.id, EventRow.kind == kind
+        )
+        with self.runtime.database.read() as session:
+            owner = session.scalar(query) or ""
+        return next(one for one in managers if f":{one.pid}:" in owner)
+
+    def is_locked(self) -> bool:
+        """Tell whether somebody is in the middle of a transaction that others may wait for."""
+        database = self.runtime.database
+        if database.dialect == "sqlite":
+            engine = sa.create_engine(database.engine.url, connect_args={"timeout": 0})
+            statements: list[sa.Executable] = [sa.text("BEGIN IMMEDIATE")]
+        else:
+            engine = database.engine
+            rows = (LeaseRow.id, EventRow.id, RelayRow.id)
+            statements = [sa.select(id_).with_for_update(nowait=True) for id_ in rows]
+        try:
+            with engine.connect() as connection:
+                for statement in statements:
+                    connection.execute(statement)
+        except sa.exc.OperationalError:
+            return True
+        finally:
+            if engine is not database.engine:
+                engine.dispose()
+        return False
+
+    def freeze(self, manager: Program) -> None:
+        """Stop a manager where it is, but not while others would have to wait for it."""
+        manager.freeze()
+        while self.is_locked():
+            manager.signal(signal.SIGCONT)
+            manager.freeze()
+
+    def pause(self, manager: Program, seconds: float) -> None:
+        """Freeze a manager for a while."""
+        self.freeze(manager)
+        time.sleep(seconds)
+        manager.signal(signal.SIGCONT)
+
+    def attempts(self) -> Counter[int]:
+        """Return how many events were attempted how often."""
+        with self.runtime.database.read() as session:
+            return Counter(session.scalars(sa.select(EventRow.attempt)))
+
+    def is_quiet(self, now_due: Sequence[str] = ()) -> bool:
+        """Tell whether nothing that is due (of these kinds) is left to be done."""
+        due = sa.select(EventRow.id).where(
+            EventRow.status.in_([status.value for status in OPEN_EVENT]),
+            EventRow.due_at <= self.runtime.clock.now(),
+        )
+        if now_due:
+            due = due.where(EventRow.kind.in_(now_due))
+        with self.runtime.database.read() as session:
+            return session.scalar(due.limit(1)) is None

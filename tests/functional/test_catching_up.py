@@ -1,0 +1,106 @@
+"""After down time: what is still worth doing is done, in order, and told in one notification."""
+
+from typing import Any
+
+from climate.core.schedule import BEFORE_END, BEFORE_START, END, START
+from tests.service import Story
+
+
+def late_of(story: Story, lease: dict[str, Any]) -> list[list[tuple[str, float, str]]]:
+    """Return what each notification about being late said."""
+    return [
+        [
+            (one["event_type"], one["late_seconds"], one["outcome"])
+            for one in told["payload"]["late"]
+        ]
+        for told in story.published(lease["id"])
+        if told["event_type"] == "lease.catch_up"
+    ]
+
+
+def test_what_is_in_time_is_not_called_late(story: Story) -> None:
+    lease = story.reserve(60, 180)
+    for minutes in (0, 50, 9, 1, 60):
+        story.at(minutes)
+    story.clock.advance(60)
+    story.at(60 - 1)
+    assert story.lease(lease["id"])["status"] == "TERMINATED"
+    assert late_of(story, lease) == []
+
+
+def test_a_start_that_was_missed_is_made_up_for_and_told_once(story: Story) -> None:
+    lease = story.reserve(60, 240)
+    story.at(70)
+    assert story.lease(lease["id"])["status"] == "ACTIVE"
+    assert late_of(story, lease) == [
+        [
+            (BEFORE_START, 70 * 60.0, "skipped"),
+            (BEFORE_START, 20 * 60.0, "skipped"),
+            (BEFORE_START, 11 * 60.0, "skipped"),
+            (START, 10 * 60.0, "done"),
+        ]
+    ]
+    assert story.told(lease["id"])[1:] == ["lease.catch_up", "lease.event.start_lease"]
+
+
+def test_a_heads_up_that_is_late_tells_the_seconds_that_are_left(story: Story) -> None:
+    lease = story.reserve(120, 240)
+    story.at(115)
+    assert late_of(story, lease) == [
+        [(BEFORE_START, 55 * 60.0, "skipped"), (BEFORE_START, 5 * 60.0, "done")]
+    ]
+    told = story.published(lease["id"])[-1]
+    assert told["event_type"] == "lease.event.before_start_lease"
+    assert told["payload"]["starts_in"] == 5 * 60.0
+
+
+def test_a_lease_that_was_missed_whole_is_ended_and_never_started(story: Story) -> None:
+    lease = story.reserve(60, 180)
+    story.at(1000)
+    [late] = late_of(story, lease)
+    assert [(kind, outcome) for kind, _, outcome in late][-3:] == [
+        (START, "skipped"),
+        (BEFORE_END, "skipped"),
+        (END, "done"),
+    ]
+    assert story.cloud.effects() == []
+    assert story.told(lease["id"])[1:] == ["lease.catch_up", "lease.event.end_lease"]
+
+
+def test_each_time_that_nobody_was_there_is_told(story: Story) -> None:
+    lease = story.reserve(60, 300)
+    story.at(70)
+    story.at(1000)
+    assert [[kind for kind, _, _ in late] for late in late_of(story, lease)[1:]] == [
+        [BEFORE_END, END]
+    ]
+    assert story.told(lease["id"])[-3:] == [
+        "lease.catch_up",
+        "lease.event.before_end_lease",
+        "lease.event.end_lease",
+    ]
+
+
+def test_clocks_that_are_set_start_nothing_twice(story: Story) -> None:
+    """Set forward, the lease starts; set back, it has started."""
+    lease = story.reserve(60, 180)
+    story.clock.step(3600)
+    story.run()
+    assert story.lease(lease["id"])["status"] == "ACTIVE"
+    story.clock.step(-3600)
+    assert story.run() == 0
+    story.at(60)
+    assert len([one for one in story.cloud.effects() if one["effect"] == "add_host"]) == 1
+    story.at(120)
+    assert story.lease(lease["id"])["status"] == "TERMINATED"
+
+
+def test_a_lease_may_last_to_the_end_of_the_calendar(story: Story) -> None:
+    lease = story.ok("POST", "/v1/leases", story.lease_body(0, 60, end_date="9999-12-31 23:59"))[
+        "lease"
+    ]
+    story.run()
+    assert story.lease(lease["id"])["status"] == "ACTIVE"
+    story.ok("DELETE", f"/v1/leases/{lease['id']}")
+    story.run()
+    assert story.call("GET", f"/v1/leases/{lease['id']}").status_code == 404
