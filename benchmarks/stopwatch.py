@@ -20,8 +20,9 @@ from climate.core.requirement import Requirement
 from climate.core.schedule import plan
 from climate.core.window import Window
 from climate.db import leases
+from climate.db.outbox_tables import OutboxRow
 from climate.db.rows import insert
-from climate.db.tables import LeaseRow, OutboxRow
+from climate.db.tables import LeaseRow
 from climate.manager.dispatcher import Dispatcher, owner_name
 from climate.manager.inventory import Watch
 from climate.manager.leases import new_event
