@@ -152,6 +152,11 @@ def reserve(
     return dict(climate.http(lab.member).ok("POST", "/v2/leases", body))
 
 
+def end(climate: Deployment, lab: Project, lease: dict[str, Any]) -> None:
+    """Have a lease end now."""
+    climate.http(lab.member).ok("PATCH", f"/v2/leases/{lease['id']}", {"end": "now"})
+
+
 def until(
     climate: Deployment, lab: Project, lease: dict[str, Any], *statuses: str, allowed: bool = False
 ) -> Any:
@@ -184,15 +189,16 @@ def instances(cloud: Connection, amount: int) -> dict[str, Any]:
     return {"resource_type": "flavor:instance", "params": params}
 
 
-def fill(climate: Deployment, lab: Project, cloud: Connection) -> None:
-    """Reserve all that is left of the hosts."""
+def fill(climate: Deployment, lab: Project, cloud: Connection) -> dict[str, Any]:
+    """Reserve all that is left of the hosts, and return the lease that has it."""
     body = lease_body(instances(cloud, 10_000))
     refusal = climate.http(lab.member).call("POST", "/v2/leases", body)
     assert refusal.status_code == HTTPStatus.CONFLICT, refusal.text
-    reserve(climate, lab, instances(cloud, refusal.json()["free"]))
+    lease = reserve(climate, lab, instances(cloud, refusal.json()["free"]))
     body = lease_body(instances(cloud, 1))
     refusal = climate.http(lab.member).call("POST", "/v2/leases", body)
     assert refusal.status_code == HTTPStatus.CONFLICT
+    return lease
 
 
 def test_it_is_reserved_for_its_maximum_scales_to_it_and_is_ended_by_climate(
@@ -212,7 +218,7 @@ def test_it_is_reserved_for_its_maximum_scales_to_it_and_is_ended_by_climate(
         assert guests.settled(cloud, one.id).status == "ACTIVE"
         assert (one.project_id, one.user_id) == (lab.id, lab.member.user_id)
     assert deployed.audit() == []
-    deployed.end_soon(lab.member, lease["id"])
+    end(deployed, lab, lease)
     until(deployed, lab, lease, "TERMINATED")
     assert heat[stack_id] is None
     assert servers_of(cloud, flavor) == []
@@ -229,11 +235,16 @@ def test_its_template_changes_under_lease_if_it_fits_and_not_at_all_if_it_does_n
     lease = reserve(deployed, lab, asked(shop(cloud, 1)))
     lease = until(deployed, lab, lease, "ACTIVE")
     http, path = deployed.http(lab.member), f"/v2/leases/{lease['id']}"
-    too_large = changed(lease, template=shop(cloud, 500))
+    rest = fill(deployed, lab, cloud)
+    too_large = changed(lease, template=shop(cloud, 3))
     refusal = http.call("PATCH", path, too_large)
     assert refusal.status_code == HTTPStatus.CONFLICT, refusal.text
     assert "servers of flavor m1.tiny in the stack" in refusal.json()["detail"]
     assert http.ok("GET", path) == lease
+    http.call("DELETE", f"/v2/leases/{rest['id']}")
+    eventually(
+        lambda: http.call("GET", f"/v2/leases/{rest['id']}").status_code == 404, "it is gone"
+    )
     larger = shop(cloud, 2, other=server(cloud, "m1.small"))
     after = http.ok("PATCH", path, changed(lease, template=larger))
     [tiny, small] = flavors_of(after)
@@ -246,7 +257,7 @@ def test_its_template_changes_under_lease_if_it_fits_and_not_at_all_if_it_does_n
     eventually(
         lambda: flavors_of(http.ok("GET", path)) == [tiny], "its room is given back", PATIENCE
     )
-    deployed.end_soon(lab.member, lease["id"])
+    end(deployed, lab, lease)
     until(deployed, lab, lease, "TERMINATED")
 
 
@@ -281,7 +292,7 @@ def test_a_heat_that_is_away_at_start_and_end_is_waited_for(
     [flavor] = flavors_of(lease)
     assert len(servers_of(cloud, flavor)) == 2
     way.away = True
-    deployed.end_soon(lab.member, lease["id"])
+    end(deployed, lab, lease)
     ends = f"{ERRORS} AND kind = 'end_lease'"
     eventually(lambda: deployed.query(ends), "the end fails", PATIENCE)
     assert len(servers_of(cloud, flavor)) == 2
@@ -299,7 +310,7 @@ def test_at_suspend_it_is_put_back_on_its_own_flavors_first(
     lease = until(deployed, lab, lease, "ACTIVE")
     [flavor], stack_id = flavors_of(lease), lease["reservations"][0]["details"]["stack_id"]
     [before] = servers_of(cloud, flavor)
-    deployed.end_soon(lab.member, lease["id"])
+    end(deployed, lab, lease)
     until(deployed, lab, lease, "TERMINATED")
     assert heat[stack_id].stack_status == "SUSPEND_COMPLETE"
     assert cloud.compute.get_server(before.id).status == "SUSPENDED"
@@ -319,7 +330,7 @@ def test_one_that_cannot_be_suspended_does_not_keep_its_room(
     stopped = "its user has stopped it"
     get = cloud.compute.get_server
     eventually(lambda: get(member.id).status == "SHUTOFF", stopped, PATIENCE)
-    deployed.end_soon(lab.member, lease["id"])
+    end(deployed, lab, lease)
     after = until(deployed, lab, lease, "TERMINATED", allowed=True)
     assert [one["status"] for one in after["reservations"]] == ["error", "deleted"]
     assert "FAILED" in after["reservations"][0]["details"]["error"]
