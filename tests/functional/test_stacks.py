@@ -20,6 +20,7 @@ PLUGINS = [
     "physical.host.plugin",
     "flavor.instance.plugin",
     "virtual.floatingip.plugin",
+    "virtual.volume.plugin",
     "virtual.stack.plugin",
 ]
 NETWORK = "sim-public"
@@ -368,3 +369,30 @@ def test_a_change_that_was_planned_on_what_is_no_more_so_is_refused(
     assert refusal["code"] == "lease_busy"
     live = [one for one in shown(story, lease)["reservations"] if one["status"] != "deleted"]
     assert amounts({"reservations": live}) == {"servers of flavor m1.large": 2}
+
+
+def volume(size: int, type_: str | None = None) -> dict[str, Any]:
+    return {"type": "OS::Cinder::Volume", "properties": {"size": size, "volume_type": type_}}
+
+
+def test_volumes_are_reserved_by_type_and_made_of_the_reserved_one(story: Story) -> None:
+    room = {"gigabytes": 100, "volumes": 10}
+    body = {"resource_type": "virtual:volume", "name": "silver", "properties": room}
+    story.ok("POST", "/v2/resources", body)
+    disks = template(small=volume(5, "silver"), large=volume(20))
+    problem = story.problem(400, "POST", "/v2/leases", asking(story, stack(disks)))
+    assert "volume_type" in problem["detail"]
+    lease = lease_of(story, stack(disks, volume_type="silver"))
+    [own, part] = lease["reservations"]
+    assert (part["params"]["amount"], part["params"]["size"]) == (2, 13)
+    assert own["params"]["reserves"]["volumes"] == [
+        {"volume_type": "silver", "amount": 2, "size": 13}
+    ]
+    let_pass(story, 60)
+    [update] = [one for one in story.cloud.effects() if one["effect"] == "update_stack"]
+    made = json.loads(update["source"])["template"]["resources"]
+    assert made["large"]["properties"]["volume_type"] == part["details"]["reserved_type"]
+    assert part["details"]["reserved_type"] in json.dumps(made["small"])
+    let_pass(story, 60)
+    assert stacks(story) == []
+    assert audit.audit(story.runtime) == []
