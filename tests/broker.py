@@ -18,6 +18,7 @@ from climate.core.lease import Lease
 from climate.core.notification import Notification, NotificationFilter
 from climate.manager import leases, notifications, resources
 from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
 from climate.notifications import listen
 from climate.notifications.emit import MessagingEmitter
@@ -209,7 +210,7 @@ def reserve(
         start=begin,
         end=end,
         before_end=None if before_end is None else end - dt.timedelta(seconds=before_end),
-        reservations=(leases.ReservationRequest(resource_type="physical:host", params=params),),
+        reservations=(ReservationRequest(resource_type="physical:host", params=params),),
         user_events=tuple(
             ("before_start_lease", begin - dt.timedelta(seconds=lead)) for lead in leads
         ),
