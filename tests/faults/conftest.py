@@ -24,7 +24,7 @@ class Grounds:
         servers.choose(backend)
         if backend not in self._made:
             home = self._folder / backend
-            home.mkdir()
+            home.mkdir(exist_ok=True)  # it was tried before
             self._made[backend] = self._stack.enter_context(self._make(backend, home))
         return self._made[backend]
 

@@ -13,11 +13,11 @@ from typing import Self
 import sqlalchemy as sa
 
 from climate import config, service
+from climate.db.outbox_tables import RelayRow
 from climate.db.tables import (
     Base,
     InventoryRow,
     PropertyRow,
-    RelayRow,
     ResourceProperty,
     ResourceRow,
 )
@@ -108,7 +108,7 @@ class OnDisk(Ground):
     def __init__(self, home: Path, hosts: int) -> None:
         super().__init__(home, hosts)
         self._disk = home / "disk"
-        self._disk.mkdir()
+        self._disk.mkdir(exist_ok=True)
 
     def __enter__(self) -> Self:
         mount = ["mount", "-t", "tmpfs", "-o", f"size={64 * _MIB}", "tmpfs", str(self._disk)]
