@@ -6,13 +6,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from climate.db.outbox_tables import OutboxRow, RelayRow
 from climate.db.tables import (
     AllocationRow,
     EventRow,
     InventoryRow,
     LeaseRow,
-    OutboxRow,
-    RelayRow,
     ResourceRow,
 )
 from climate.manager.audit import audit
