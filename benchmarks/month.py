@@ -1,0 +1,276 @@
+"""A month of the whole service, in minutes: ``python -m benchmarks.month [--leases N] [--seed N]``.
+
+The API, the manager and the relay of ``climate-standalone``, with their own code and an SQLite
+database, at a simulated cloud that fails now and then; but on a clock that goes from one thing that
+is due to the next, and in one thread, so that nothing is left to chance: whoever gives the same
+seed gets the same outcome. Users ask, over HTTP, for hosts for some hours, prolong and cancel.
+
+Prints one JSON object. ``outcome`` is a hash of all that happened, in order, with its virtual time:
+every answer, every notification, every effect on the cloud. ``--log FILE`` keeps what is hashed.
+"""
+
+import argparse
+import hashlib
+import heapq
+import itertools
+import json
+import logging
+import random
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+from oslo_config.cfg import ConfigOpts
+
+from climate import config, service
+from climate.clock import ManualClock
+from climate.db import events, outbox, schema
+from climate.manager.inventory import synchronise
+from climate.manager.self_audit import look_once, violations
+from climate.plugins.simulated import SimulatedCloud
+
+BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
+MONTH = timedelta(days=30)
+HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+# A manager looks after claims, the cloud and the invariants far more often, to the same effect.
+_UPKEEP = 6 * HOUR
+_FORMAT = "%Y-%m-%d %H:%M"
+# So many hosts are there for each thousand leases a month, that about one in ten is refused.
+_HOSTS_PER_THOUSAND = 28
+
+
+class Wish(NamedTuple):
+    """What a user does at a moment; ``number`` is the lease's, ``kind`` create, prolong, cancel."""
+
+    at: datetime
+    order: int
+    kind: str
+    number: int
+    start: datetime
+    end: datetime
+    hosts: int
+
+
+def wishes(count: int, rng: random.Random) -> list[Wish]:
+    """Return what users will do in a month, in order."""
+    order = itertools.count()
+    found = []
+    for number in range(count):
+        at = BEGIN + MINUTE * rng.randrange(int(MONTH / MINUTE) - 4320)
+        start = at + MINUTE * rng.choice([0, 5, 60, 600, 1440])
+        end = start + MINUTE * rng.choice([30, 60, 240, 480, 1440, 2880])
+        asked = Wish(at, next(order), "create", number, start, end, rng.choice([1, 1, 1, 2, 4]))
+        found.append(asked)
+        kind = rng.choice(["prolong", "cancel", *[""] * 8])
+        if kind:
+            later = at + (end - at) * rng.random()
+            found.append(asked._replace(at=later, order=next(order), kind=kind))
+    return sorted(found)
+
+
+class Journal:
+    """All that happened, in order: written to a file if there is one, and hashed."""
+
+    def __init__(self, file: TextIO | None) -> None:
+        """Begin with nothing."""
+        self.counts: Counter[str] = Counter()
+        self._hash = hashlib.sha256()
+        self._file = file
+
+    def note(self, at: datetime, what: str, **details: Any) -> None:
+        """Write down what happened at a moment of the virtual clock."""
+        self.counts[what] += 1
+        line = json.dumps([at.isoformat(), what, details], sort_keys=True) + "\n"
+        self._hash.update(line.encode())
+        if self._file is not None:
+            self._file.write(line)
+
+    def digest(self) -> str:
+        """Return the hash of it."""
+        return self._hash.hexdigest()
+
+
+class Month:
+    """The service on its virtual clock, and what happens there."""
+
+    def __init__(self, conf: ConfigOpts, seed: int, journal: Journal) -> None:
+        """Make the parts as ``climate-standalone`` does, without starting a thread."""
+        self.clock = ManualClock(BEGIN)
+        self.runtime = service.make_runtime(conf, self.clock)
+        self.runtime.rng.seed(seed)
+        schema.upgrade(self.runtime.database)
+        self._manager = service.make_manager(conf, self.runtime)
+        self._http = service.make_api(conf, self.runtime, self._manager).test_client()
+        self._journal = journal
+        self._ids: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+        self._told = self._done = 0
+
+    def register(self, hosts: int) -> None:
+        """Make hosts reservable."""
+        for number in range(1, hosts + 1):
+            answer = self._http.post("/v1/os-hosts", json={"name": f"sim-{number}"})
+            assert answer.status_code == 201, answer.text
+
+    def live(self, wished: list[Wish]) -> None:
+        """Go from one thing that is due to the next, until nothing will ever be."""
+        upkeep = BEGIN
+        while True:
+            moments = [one for one in (self._next_event(),) if one is not None]
+            moments += [wished[0].at] if wished else []
+            if not moments:
+                break
+            now = min(moments)
+            while upkeep <= now:
+                self._keep(upkeep)
+                upkeep += _UPKEEP
+            self.clock.set(now)
+            while wished and wished[0].at <= now:
+                self._ask(heapq.heappop(wished))
+            self._manage()
+
+    def _next_event(self) -> datetime | None:
+        with self.runtime.database.read() as session:
+            return events.next_run(session, self.clock.now())
+
+    def _keep(self, at: datetime) -> None:
+        """Do what managers do from time to time."""
+        self.clock.set(at)
+        self._manager.dispatcher.keep()
+        synchronise(self.runtime)
+        look_once(self.runtime)
+
+    def _manage(self) -> None:
+        """Run what is due, publish what was written, and note both."""
+        self._manager.dispatcher.run_due()
+        self._manager.relay.flush()
+        now = self.clock.now()
+        for effect in self._effects():
+            pool = effect.get("pool")
+            self._journal.note(now, f"effect {effect['effect']}", host=effect.get("host"), of=pool)
+        with self.runtime.database.read() as session:
+            found = outbox.find_after(session, self._told, 1000, None)
+        for one in found:
+            self._told = one.seq
+            lease = self._numbers.get(one.lease_id)
+            self._journal.note(now, one.event_type, lease=lease, status=one.payload.get("status"))
+
+    def _effects(self) -> list[dict[str, Any]]:
+        cloud = self.runtime.plugins["physical:host"].cloud  # type: ignore[attr-defined]
+        assert isinstance(cloud, SimulatedCloud)
+        found = cloud.effects()
+        new, self._done = found[self._done :], len(found)
+        return new
+
+    def _ask(self, wish: Wish) -> None:
+        """Have a user do something, over HTTP."""
+        token = {"X-Auth-Token": f"user-{wish.number % 50}:project-{wish.number % 10}"}
+        if wish.kind == "create":
+            answer = self._http.post("/v1/leases", json=_body(wish), headers=token)
+            if answer.status_code == 201:
+                lease_id = answer.get_json()["lease"]["id"]
+                self._ids[wish.number], self._numbers[lease_id] = lease_id, wish.number
+        elif wish.number not in self._ids:
+            return
+        else:
+            path = f"/v1/leases/{self._ids[wish.number]}"
+            end = {"end_date": f"{wish.end + HOUR:{_FORMAT}}"}
+            method, body = ("PUT", end) if wish.kind == "prolong" else ("DELETE", None)
+            answer = self._http.open(path, method=method, json=body, headers=token)
+        what = f"{wish.kind} {answer.status_code}"
+        self._journal.note(self.clock.now(), what, lease=wish.number)
+
+
+def _body(wish: Wish) -> dict[str, Any]:
+    reservation = {
+        "resource_type": "physical:host",
+        "min": wish.hosts,
+        "max": wish.hosts,
+        "hypervisor_properties": "",
+        "resource_properties": "",
+    }
+    return {
+        "name": f"lease-{wish.number}",
+        "start_date": f"{wish.start:{_FORMAT}}",
+        "end_date": f"{wish.end:{_FORMAT}}",
+        "reservations": [reservation],
+    }
+
+
+@contextmanager
+def ids_by(rng: random.Random) -> Iterator[None]:
+    """Have new ids be the same each time: events due at one instant run in the order of theirs."""
+    real = uuid.uuid4
+    uuid.uuid4 = lambda: uuid.UUID(int=rng.getrandbits(128), version=4)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        uuid.uuid4 = real
+
+
+def configuration(folder: str, hosts: int, seed: int) -> ConfigOpts:
+    """Return what ``climate-standalone`` would go by, but for a cloud that fails at times."""
+    conf = config.new()
+    config.load(conf, "benchmarks.month", [])
+    logging.getLogger("climate").setLevel(logging.CRITICAL)
+    for name, value, group in (
+        ("connection", f"sqlite:///{folder}/month.sqlite", "database"),
+        ("hosts", hosts, "simulated"),
+        ("failure_rate", 0.01, "simulated"),
+        ("seed", seed, "simulated"),
+        ("before_start_leads", [600], "manager"),
+        ("self_audit_interval", 86400.0, "manager"),
+        ("delete_wait", 0.0, "api"),
+    ):
+        conf.set_override(name, value, group=group)
+    return conf
+
+
+def run(count: int, seed: int, file: TextIO | None = None) -> dict[str, Any]:
+    """Live through a month with so many leases; return what came of it."""
+    began, rng = time.monotonic(), random.Random(seed)
+    hosts = max(4, count * _HOSTS_PER_THOUSAND // 1000)
+    journal = Journal(file)
+    # In memory, where there is such a file system: a month has 100,000 commits.
+    shared = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - only a place
+    with tempfile.TemporaryDirectory(dir=shared) as folder, ids_by(rng):
+        month = Month(configuration(folder, hosts, seed), seed, journal)
+        month.register(hosts)
+        month.live(wishes(count, rng))
+        wrong = list(violations(month.runtime))
+        assert wrong == [], wrong
+        month.runtime.close()
+    asked = {what: n for what, n in sorted(journal.counts.items()) if not what.startswith("effect")}
+    return {
+        "leases": count,
+        "hosts": hosts,
+        "seed": seed,
+        "outcome": journal.digest(),
+        "counts": asked,
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def main() -> None:
+    """Live through a month and print what came of it."""
+    parser = argparse.ArgumentParser("benchmarks.month", description=__doc__)
+    parser.add_argument("--leases", type=int, default=10_000, help="that are asked for")
+    parser.add_argument("--seed", type=int, default=1, help="of all that is left to chance")
+    parser.add_argument("--log", type=Path, help="file for what is hashed, a line for each")
+    given = parser.parse_args()
+    if given.log is None:
+        print(json.dumps(run(given.leases, given.seed)))
+    else:
+        with given.log.open("w") as file:
+            print(json.dumps(run(given.leases, given.seed, file)))
+
+
+if __name__ == "__main__":
+    main()
