@@ -20,7 +20,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,8 +30,11 @@ from oslo_config.cfg import ConfigOpts
 
 from climate import config, service
 from climate.clock import ManualClock
-from climate.db import events, outbox, schema
+from climate.core.notification import Notification
+from climate.db import events, schema
+from climate.manager.dispatcher import Dispatcher
 from climate.manager.inventory import synchronise
+from climate.manager.relay import Relay
 from climate.manager.self_audit import look_once, violations
 from climate.plugins.simulated import SimulatedCloud
 
@@ -106,12 +109,13 @@ class Month:
         self.runtime = service.make_runtime(conf, self.clock)
         self.runtime.rng.seed(seed)
         schema.upgrade(self.runtime.database)
-        self._manager = service.make_manager(conf, self.runtime)
-        self._http = service.make_api(conf, self.runtime, self._manager).test_client()
+        self._dispatcher = Dispatcher(self.runtime, "manager")
+        self._relay = Relay(self.runtime, self, "manager")
+        self._http = service.make_api(conf, self.runtime).test_client()
         self._journal = journal
         self._ids: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
-        self._told = self._done = 0
+        self._done = 0
 
     def register(self, hosts: int) -> None:
         """Make hosts reservable."""
@@ -126,6 +130,7 @@ class Month:
             moments = [one for one in (self._next_event(),) if one is not None]
             moments += [wished[0].at] if wished else []
             if not moments:
+                self._keep(self.clock.now())
                 break
             now = min(moments)
             while upkeep <= now:
@@ -143,24 +148,27 @@ class Month:
     def _keep(self, at: datetime) -> None:
         """Do what managers do from time to time."""
         self.clock.set(at)
-        self._manager.dispatcher.keep()
+        self._dispatcher.keep()
+        self._relay.flush()
         synchronise(self.runtime)
         look_once(self.runtime)
 
+    def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
+        """Be the world that the relay tells."""
+        told, lease = notification.event_type, self._numbers.get(notification.lease_id or "")
+        status = payload.get("status")
+        self._journal.note(notification.created_at, told, lease=lease, status=status)
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
     def _manage(self) -> None:
-        """Run what is due, publish what was written, and note both."""
-        self._manager.dispatcher.run_due()
-        self._manager.relay.flush()
+        """Run what is due, and note what that did to the cloud."""
+        self._dispatcher.run_due()
         now = self.clock.now()
         for effect in self._effects():
             pool = effect.get("pool")
             self._journal.note(now, f"effect {effect['effect']}", host=effect.get("host"), of=pool)
-        with self.runtime.database.read() as session:
-            found = outbox.find_after(session, self._told, 1000, None)
-        for one in found:
-            self._told = one.seq
-            lease = self._numbers.get(one.lease_id)
-            self._journal.note(now, one.event_type, lease=lease, status=one.payload.get("status"))
 
     def _effects(self) -> list[dict[str, Any]]:
         cloud = self.runtime.plugins["physical:host"].cloud  # type: ignore[attr-defined]

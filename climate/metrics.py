@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from wsgiref.simple_server import WSGIServer
@@ -27,7 +28,7 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from climate.config import Misconfigured
-from climate.core.schedule import OWN_KINDS
+from climate.core.schedule import OWN_KINDS, START
 
 # When a counter was made, for each series once more: nobody asks.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -52,7 +53,7 @@ _CONFLICTS = (
 )
 _EVENTS = (
     "climate_events",
-    "Events by kind, and what became of them: claimed, done, retried, waiting, failed.",
+    "Events by kind, and what became of them: claimed, done, retried, failed.",
     ["kind", "outcome"],
 )
 _LATENESS = (
@@ -116,13 +117,17 @@ class Metrics:
         """Note that an event was claimed, or what its outcome is."""
         self._events.labels(label(kind), outcome).inc()
 
-    def late(self, kind: str, seconds: float) -> None:
-        """Note how late an event is tried for the first time."""
-        self._lateness.labels(label(kind)).observe(max(0.0, seconds))
+    def begun(self, kind: str, attempt: int, late: timedelta) -> None:
+        """Note that an event was claimed and is tried for the ``attempt``-th time, so late."""
+        self.event(kind, "claimed")
+        if attempt == 1:
+            self._lateness.labels(label(kind)).observe(max(0.0, late.total_seconds()))
 
-    def ready(self, seconds: float) -> None:
-        """Note how long after its start a lease is active."""
-        self._readiness.observe(max(0.0, seconds))
+    def done(self, kind: str, late: timedelta) -> None:
+        """Note that an event is done; that of a start is when the lease is ready."""
+        self.event(kind, "done")
+        if kind == START:
+            self._readiness.observe(max(0.0, late.total_seconds()))
 
     @contextmanager
     def call(self, resource_type: str, action: str, waiting: type[Exception]) -> Iterator[None]:

@@ -149,6 +149,11 @@ class Database:
         self.engine.dispose()
 
 
+def on_commit(session: Session, action: Callable[[], object]) -> None:
+    """Have something counted once this transaction is committed; it must not raise."""
+    event.listen(session, "after_commit", lambda _: action(), once=True)
+
+
 def is_patient(session: Session) -> bool:
     """Tell whether this attempt should wait for locked rows instead of skipping them."""
     return bool(session.info.get("attempt", 1) >= PATIENT_ATTEMPT)

@@ -10,7 +10,7 @@ from climate.core.schedule import BEFORE_END, START, UPDATE
 from climate.manager import acting
 from climate.manager.claims import Claim, Work
 from climate.manager.runtime import Runtime
-from climate.plugins.base import NotYet
+from climate.plugins.base import NotYet, ResourcePlugin
 from climate.plugins.fence import Fenced
 
 LOG = logging.getLogger(__name__)
@@ -55,8 +55,15 @@ def _log(work: Work, error: Exception, *, known: bool) -> None:
 
 
 def _act(runtime: Runtime, work: Work, lease: Lease, reservation: Reservation) -> Mapping[str, Any]:
-    """Call the plugin for one reservation. No transaction is open."""
+    """Call the plugin for one reservation, and measure that. No transaction is open."""
     plugin = runtime.plugin(reservation.resource_type)
+    with runtime.metrics.call(reservation.resource_type, work.event.kind, NotYet):
+        return _call(plugin, work, lease, reservation)
+
+
+def _call(
+    plugin: ResourcePlugin, work: Work, lease: Lease, reservation: Reservation
+) -> Mapping[str, Any]:
     given = work.resources[reservation.id]
     if work.is_leaving(reservation.id):
         plugin.end(lease, reservation, given)

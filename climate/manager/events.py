@@ -31,6 +31,7 @@ from climate.core.schedule import (
     UPDATE,
 )
 from climate.db import allocations, events, leases
+from climate.db.engine import on_commit
 from climate.db.limits import keep_past_use
 from climate.manager import acting, holds, outcomes
 from climate.manager.announcements import announce, resources_of
@@ -92,11 +93,14 @@ def _begin(runtime: Runtime, session: Session, claim: Claim) -> Work | None:
     if lease is None:
         return None
     event = next(event for event in lease.events if event.id == claim.event_id)
+    late = now - event.due_at
+    on_commit(session, lambda: runtime.metrics.begun(event.kind, claim.attempt, late))
     if event.kind == RELEASE:
         return holds.begin_release(session, lease, event)
     tell_if_late(runtime, session, lease, event, now)
     if event.kind not in ACTIONS:
         tell(session, claim, lease, event, now)
+        on_commit(session, lambda: runtime.metrics.event(event.kind, "done"))
         return None
     if _is_at_work(lease, event):
         give_way(session, claim)
@@ -167,6 +171,8 @@ def _succeed(
     now, lease = runtime.clock.now(), lease_of(session, claim)
     if lease is None or not close(session, claim, now, EventStatus.DONE):
         return
+    late = now - work.event.due_at
+    on_commit(session, lambda: runtime.metrics.done(work.event.kind, late))
     outcomes.store(session, work, lease, done, now)
     _let_go(runtime, session, lease, [id_ for id_ in details if work.is_leaving(id_)], now)
     if work.event.kind in {START, UPDATE}:

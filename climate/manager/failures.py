@@ -25,6 +25,7 @@ from climate.core.lifecycle import (
 )
 from climate.core.schedule import END, RELENTLESS, UPDATE
 from climate.db import leases
+from climate.db.engine import on_commit
 from climate.manager.announcements import announce
 from climate.manager.claims import Call, Claim, Work, close, lease_of
 from climate.manager.runtime import Runtime
@@ -55,6 +56,8 @@ def fail(
     error = "; ".join(reasons)[:_LONGEST_REASON]
     if not close(session, claim, now, status, last_error=error, run_at=run_at):
         return
+    outcome = "failed" if given_up else "retried"
+    on_commit(session, lambda: runtime.metrics.event(kind, outcome))
     if exhausted:
         _show(session, lease, kind, failed, now)
         if not _is_known(lease, claim, failed, retries):

@@ -10,6 +10,7 @@ from climate.db.engine import LostRace
 from climate.manager.backlog import show_backlog
 from climate.manager.runtime import Runtime
 from tests.conftest import MakeStory
+from tests.functional.fragile import break_cloud
 from tests.process import free_port, running, write_config
 from tests.service import Story
 
@@ -80,6 +81,33 @@ def test_a_lost_race_is_counted(watched: Story) -> None:
 
     watched.runtime.database.write(work)
     assert told(watched.runtime)["climate_transaction_conflicts_total", ("lost",)] == 2
+
+
+def test_events_and_calls_of_plugins_are_measured(watched: Story) -> None:
+    story = watched
+    get = story.runtime.metrics.registry.get_sample_value
+    story.reserve(0, 120, events=[{"event_type": "party", "event_date": story.date(1)}])
+    break_cloud(story, "add_host")
+    story.clock.advance(4)
+    story.run()
+    start = {"kind": "start_lease"}
+    assert get("climate_events_total", {**start, "outcome": "claimed"}) == 1
+    assert get("climate_events_total", {**start, "outcome": "retried"}) == 1
+    assert get("climate_event_lateness_seconds_sum", start) == 4
+    assert get("climate_lease_ready_lateness_seconds_count") == 0
+    call = {"resource_type": "physical:host", "action": "start_lease"}
+    assert get("climate_plugin_call_duration_seconds_count", {**call, "outcome": "failed"}) == 1
+
+    break_cloud(story)
+    story.clock.advance(2)
+    story.run()
+    assert get("climate_events_total", {**start, "outcome": "claimed"}) == 2
+    assert get("climate_events_total", {**start, "outcome": "done"}) == 1
+    assert get("climate_event_lateness_seconds_count", start) == 1, "the first try counts"
+    assert get("climate_lease_ready_lateness_seconds_sum") == 6
+    assert get("climate_plugin_call_duration_seconds_count", {**call, "outcome": "done"}) == 1
+    story.at(2)
+    assert get("climate_events_total", {"kind": "user", "outcome": "done"}) == 1
 
 
 def test_what_waits_is_told_on_every_database(story_everywhere: Story) -> None:
