@@ -43,10 +43,10 @@ MONTH = timedelta(days=30)
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 # A manager looks after claims, the cloud and the invariants far more often, to the same effect.
-_UPKEEP = 6 * HOUR
+_UPKEEP = 24 * HOUR
 _FORMAT = "%Y-%m-%d %H:%M"
-# So many hosts are there for each thousand leases a month, that about one in ten is refused.
-_HOSTS_PER_THOUSAND = 28
+# So many hosts are there for each thousand leases a month, that few are refused.
+_HOSTS_PER_THOUSAND = 50
 
 
 class Wish(NamedTuple):
