@@ -1,0 +1,124 @@
+"""The lead time of a host: what holds for any times, and how it follows what happens."""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from climate.core.lead_time import Policy, lead, of_all, profile, profiles, surprise
+
+seconds = st.floats(20.0, 5000.0)
+histories = st.lists(st.lists(seconds, max_size=12), max_size=6)
+quantiles = st.floats(0.5, 0.9999)
+WIDE = Policy(shortest=1e-6, longest=1e9)
+
+
+def _seeded(seed: int) -> random.Random:
+    return random.Random(seed)  # noqa: S311 - a simulation
+
+
+def _boots(usual: float, count: int, rng: random.Random) -> list[float]:
+    return [usual * rng.lognormvariate(0.0, 0.2) for _ in range(count)]
+
+
+def _lead(mine: Sequence[float], others: Sequence[Sequence[float]], policy: Policy = WIDE) -> float:
+    return lead(mine, profile(others, policy), 0.99, policy).seconds
+
+
+@given(st.lists(seconds, max_size=12), histories, quantiles)
+def test_it_stays_in_the_operators_bounds_and_never_below_what_is_usual(
+    mine: list[float], others: list[list[float]], quantile: float
+) -> None:
+    policy = Policy(shortest=300.0, longest=900.0)
+    found = lead(mine, profile(others, policy), quantile, policy)
+    assert 300.0 <= found.seconds <= 900.0
+    assert found.allowance >= 1.0
+    assert found.own_times == len(mine)
+
+
+@given(st.lists(seconds, max_size=12), histories, quantiles, quantiles)
+def test_who_wants_more_certainty_waits_no_less(
+    mine: list[float], others: list[list[float]], one: float, other: float
+) -> None:
+    like = profile(others, WIDE)
+    less, more = sorted((one, other))
+    at_most = lead(mine, like, more, WIDE).seconds
+    assert lead(mine, like, less, WIDE).seconds <= at_most * (1 + 1e-9)
+
+
+@given(st.lists(seconds, min_size=1, max_size=12), histories, st.floats(0.1, 10.0))
+def test_machines_that_are_all_so_many_times_slower_get_so_many_times_more(
+    mine: list[float], others: list[list[float]], times: float
+) -> None:
+    slower = replace(WIDE, prior=WIDE.prior * times)
+    scaled = _lead([one * times for one in mine], [[o * times for o in h] for h in others], slower)
+    assert math.isclose(scaled, _lead(mine, others) * times, rel_tol=1e-6)
+
+
+@given(histories)
+def test_the_order_of_hosts_does_not_matter(others: list[list[float]]) -> None:
+    assert profile(others, WIDE) == profile(others[::-1], WIDE)
+
+
+def test_of_a_class_of_which_nothing_is_known_the_prior_is_usual() -> None:
+    found = lead([], profile([], WIDE), 0.99, WIDE)
+    assert found.usual == pytest.approx(WIDE.prior)
+    assert found.seconds > WIDE.prior
+    assert found.class_times == 0
+
+
+def test_a_new_host_is_taken_for_one_of_its_class() -> None:
+    rng = _seeded(1)
+    others = [_boots(200.0, 20, rng) for _ in range(50)]
+    new = _lead([], others)
+    assert 200.0 < new < 600.0
+    assert _lead(_boots(200.0, 20, rng), others) < new
+
+
+def test_it_is_enough_as_often_as_was_asked() -> None:
+    rng = _seeded(2)
+    pace = [rng.lognormvariate(0.0, 0.2) for _ in range(200)]
+    others = [_boots(300.0 * one, 12, rng) for one in pace]
+    like = profile(others, WIDE)
+    exact = replace(WIDE, margin=1.0)
+    enough = [
+        _boots(300.0 * one, 1, rng)[0] <= lead(mine, like, 0.95, exact).seconds
+        for mine, one in zip(others, pace, strict=True)
+        for _ in range(20)
+    ]
+    assert 0.93 < sum(enough) / len(enough) < 0.97
+
+
+def test_a_host_that_became_slow_is_followed_after_three_times_a_single_one_forgiven() -> None:
+    rng = _seeded(3)
+    others = [_boots(200.0, 20, rng) for _ in range(50)]
+    before = others[0]
+    once = _lead([*before, 600.0], others)
+    thrice = _lead([*before, 600.0, 620.0, 610.0], others)
+    assert once < 1.2 * _lead(before, others)
+    assert thrice > 600.0
+
+
+def test_what_was_seen_too_seldom_is_extrapolated_and_what_was_seen_is_not() -> None:
+    rng = _seeded(4)
+    few = sorted(rng.gauss(0.0, 0.2) for _ in range(50))
+    assert surprise(few, 0.999) > few[-1]
+    many = sorted(rng.gauss(0.0, 0.2) for _ in range(20_000))
+    assert surprise(many, 0.99) == pytest.approx(0.2 * 2.326, rel=0.05)
+
+
+def test_all_of_several_hosts_are_to_be_ready() -> None:
+    assert of_all(0.99, 1) == 0.99
+    assert of_all(0.99, 10) ** 10 == pytest.approx(0.99)
+
+
+def test_classes_learn_apart_from_each_other() -> None:
+    times = {"a": [100.0], "b": [1000.0], "c": []}
+    found = profiles(times, {"a": "fast", "b": "slow", "c": "slow", "d": "new"}, WIDE)
+    assert math.exp(found["fast"].usual) == pytest.approx(100.0)
+    assert math.exp(found["slow"].usual) == pytest.approx(1000.0)
+    assert math.exp(found["new"].usual) == pytest.approx(WIDE.prior)
