@@ -1,0 +1,119 @@
+"""The nodes that can be got ready: an operator's file says how each is reached.
+
+The file is TOML: a table ``nodes`` with one table per node, of which all that is left out is as in
+the table ``defaults``::
+
+    [defaults]
+    driver = "ipmi"
+    username = "climate"
+    password_file = "/etc/climate/bmc-password"
+
+    [nodes.compute-17]
+    address = "10.1.0.17"
+    groups = ["rack-3", "pdu-7"]
+
+A password is in a file or in an environment variable that is named, never here. It is read when it
+is used: so it can be changed while we run, and is in none of our records.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from marshmallow import Schema, ValidationError, post_load, validate, validates_schema
+from marshmallow import fields as shapes
+
+
+class BadNodes(Exception):
+    """The file is no such file; the text says where and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """How one node is reached.
+
+    ``groups`` are what it shares a limit with (a rack, a PDU). ``options`` are the driver's own.
+    """
+
+    name: str
+    driver: str
+    address: str = ""
+    port: int | None = None
+    username: str = ""
+    password_file: str = ""
+    password_env: str = ""
+    hardware: str = ""
+    groups: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def password(self) -> str:
+        """Return the password. Raises BadNodes if it cannot be read."""
+        if self.password_env:
+            if self.password_env not in os.environ:
+                raise BadNodes(f"{self.name}: {self.password_env} is not in the environment")
+            return os.environ[self.password_env]
+        if not self.password_file:
+            return ""
+        try:
+            return Path(self.password_file).read_text(encoding="utf-8").rstrip("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadNodes(f"{self.name}: its password cannot be read: {error}") from None
+
+
+class _NodeSchema(Schema):
+    driver = shapes.String(required=True, validate=validate.Length(1, 64))
+    address = shapes.String(load_default="", validate=validate.Length(max=255))
+    port = shapes.Integer(load_default=None, strict=True, validate=validate.Range(1, 65535))
+    username = shapes.String(load_default="")
+    password_file = shapes.String(load_default="")
+    password_env = shapes.String(load_default="")
+    hardware = shapes.String(load_default="", validate=validate.Length(max=64))
+    groups = shapes.List(shapes.String(validate=validate.Length(1, 64)), load_default=list)
+    options = shapes.Dict(keys=shapes.String(), load_default=dict)
+
+    @validates_schema
+    def _one_password(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        if data["password_file"] and data["password_env"]:
+            raise ValidationError("Name password_file or password_env, not both")
+
+    @post_load
+    def _frozen(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
+        return {**data, "groups": tuple(data["groups"])}
+
+
+def read(path: Path) -> Mapping[str, Node]:
+    """Return the nodes of a file by name. Raises BadNodes, which tells all that is wrong."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadNodes(f"{path}: {error}") from None
+    if unknown := found.keys() - {"defaults", "nodes"}:
+        raise BadNodes(f"{path}: no table is called {', '.join(sorted(unknown))}")
+    defaults, nodes = found.get("defaults", {}), found.get("nodes", {})
+    if not isinstance(defaults, dict) or not isinstance(nodes, dict):
+        raise BadNodes(f"{path}: defaults and nodes must be tables")
+    made, wrong = {}, []
+    for name, given in nodes.items():
+        try:
+            made[name] = _node(name, defaults, given)
+        except ValidationError as error:
+            wrong.append(f"{name}: {error.normalized_messages()}")  # type: ignore[no-untyped-call]
+    if wrong:
+        raise BadNodes(f"{path}: {'; '.join(wrong)}")
+    return made
+
+
+def _node(name: str, defaults: Mapping[str, Any], given: Any) -> Node:  # noqa: ANN401 - from a file
+    if not isinstance(given, dict):
+        raise ValidationError("Must be a table")
+    options = {**defaults.get("options", {}), **given.get("options", {})}
+    own_password = {one.name for one in fields(Node) if one.name.startswith("password_")}
+    inherited = {
+        key: value
+        for key, value in defaults.items()
+        if not (key in own_password and own_password & given.keys())
+    }
+    return Node(name=name, **_NodeSchema().load({**inherited, **given, "options": options}))
