@@ -8,20 +8,17 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_config.cfg import ConfigOpts
 
-from climate import config, limit_commands, service, serving
+from climate import config, limit_commands, service, serving, simulation
 from climate.config import Misconfigured
-from climate.core.errors import ClimateError, Conflict, InvalidInput
+from climate.core.errors import ClimateError, InvalidInput
 from climate.db import schema
 from climate.manager import audit as auditing
-from climate.manager import resources
 from climate.manager.runtime import Runtime
 from climate.notifications import listen as listening
 from climate.notifications.emit import BrokenTransport
@@ -31,16 +28,6 @@ from climate.plugins.loader import BrokenPlugin
 LOG = logging.getLogger(__name__)
 
 Program = Callable[[ConfigOpts, argparse.Namespace], int | None]
-
-_EVERY_PLUGIN = [
-    "physical.host.plugin",
-    "virtual.instance.plugin",
-    "flavor.instance.plugin",
-    "virtual.floatingip.plugin",
-    "virtual.network.plugin",
-    "virtual.volume.plugin",
-]
-_FIRST_HOSTS = 8
 
 # Whatever has one of these as its reason is mended by an operator, who needs no stack trace.
 _FOR_THE_OPERATOR = (
@@ -78,15 +65,19 @@ def manager(arguments: Sequence[str] | None = None) -> int:
     return _run(parser, arguments, lambda conf, _: _manager(conf))
 
 
+def provisioner(arguments: Sequence[str] | None = None) -> int:
+    """Get hosts ready for their leases. Any number may run."""
+    parser = argparse.ArgumentParser("climate-provisioner", description=provisioner.__doc__)
+    return _run(parser, arguments, lambda conf, _: _provisioner(conf))
+
+
 def db_manage(arguments: Sequence[str] | None = None) -> int:
     """Look after the database schema."""
     parser = argparse.ArgumentParser("climate-db-manage", description=db_manage.__doc__)
     parser.add_argument("command", choices=["upgrade", "downgrade", "current", "check"])
     parser.add_argument("revision", nargs="?", help="for upgrade (default: head) and downgrade")
     parser.add_argument("--database", metavar="URL", help="instead of [database] connection")
-    return _run(
-        parser, arguments, lambda conf, given: _db_manage(conf, given.command, given.revision)
-    )
+    return _run(parser, arguments, lambda conf, it: _db_manage(conf, it.command, it.revision))
 
 
 def manage(arguments: Sequence[str] | None = None) -> int:
@@ -172,14 +163,14 @@ def _configured(parser: argparse.ArgumentParser, given: argparse.Namespace) -> C
 
 def _standalone(conf: ConfigOpts, *, empty: bool) -> None:
     serving.check_address(conf)
-    _keep_simulated_cloud(conf)
+    simulation.keep_cloud(conf)
     with service.open_runtime(conf) as runtime:
         made = service.make_manager(conf, runtime)
         with serving.bound(conf, service.make_api(conf, runtime, made)) as server:
             is_new = schema.current(runtime.database) is None
             schema.upgrade(runtime.database)
             if is_new and not empty and conf["physical:host"].cloud == "simulated":
-                _register_first_hosts(conf, runtime)
+                simulation.register_first_hosts(conf, runtime)
             made.start()
             try:
                 serving.serve(conf, server, _settled(), runtime.latest.close)
@@ -211,6 +202,11 @@ def _manager(conf: ConfigOpts) -> None:
         LOG.info("climate-manager is at work")
         stopping.wait()
         made.stop()
+
+
+def _provisioner(conf: ConfigOpts) -> None:
+    with service.open_provisioner(conf) as made:
+        made.run(_settled(), conf.provisioner.poll_interval)
 
 
 def _db_manage(conf: ConfigOpts, command: str, revision: str | None) -> None:
@@ -277,18 +273,3 @@ def _print(event_type: str, payload: dict[str, Any]) -> None:
     except BrokenPipeError:  # who reads has seen enough, as in `climate-listen | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _keep_simulated_cloud(conf: ConfigOpts) -> None:
-    """Let the made-up cloud have all it can, and outlive the process as its database does."""
-    if conf["physical:host"].cloud == "simulated":
-        conf.set_default("plugins", _EVERY_PLUGIN, group="manager")
-    url = service.database_url(conf)
-    if url.get_backend_name() == "sqlite" and url.database and not conf.simulated.journal:
-        conf.set_override("journal", f"{Path(url.database)}.cloud", group="simulated")
-
-
-def _register_first_hosts(conf: ConfigOpts, runtime: Runtime) -> None:
-    for number in range(1, min(_FIRST_HOSTS, conf.simulated.hosts) + 1):
-        with suppress(Conflict):  # another process found the same new database
-            resources.register(runtime, "physical:host", f"sim-{number}")

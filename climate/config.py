@@ -20,11 +20,12 @@ from climate.cloud_options import (
     TRUSTS,
     VOLUME,
 )
-from climate.core.settings import Settings
+from climate.core.settings import Provisioning, Settings
 from climate.core.subscription import WebhookRules
 from climate.limit_options import ENFORCEMENT, LIMITS, rules
 from climate.manager_options import MANAGER
 from climate.notification_options import NOTIFICATIONS, kept, webhook_rules
+from climate.provisioning_options import PROVISIONER, PROVISIONING, provisioning
 from climate.service_options import ways
 
 DEFAULT = [
@@ -96,6 +97,8 @@ GROUPS: dict[str, list[cfg.Opt]] = {
     "notifications": NOTIFICATIONS,
     "limits": LIMITS,
     "enforcement": ENFORCEMENT,
+    "provisioning": PROVISIONING,
+    "provisioner": PROVISIONER,
     "physical:host": HOST,
     "virtual:floatingip": FLOATINGIP,
     "virtual:network": NETWORK,
@@ -198,6 +201,7 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         self_audit_interval=manager.self_audit_interval,
         notifications_kept=kept(conf),
         webhooks=_webhooks(conf),
+        provisioning=_provisioning(conf),
     )
 
 
@@ -206,3 +210,10 @@ def _webhooks(conf: cfg.ConfigOpts) -> WebhookRules:
         return webhook_rules(conf)
     except ValueError as error:
         raise Misconfigured(f"[notifications] webhook_networks: {error}") from error
+
+
+def _provisioning(conf: cfg.ConfigOpts) -> Provisioning | None:
+    try:
+        return provisioning(conf)
+    except ValueError as error:
+        raise Misconfigured(str(error)) from None

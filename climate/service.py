@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import sqlalchemy as sa
 from flask import Flask
+from keystoneauth1.noauth import NoAuth
+from keystoneauth1.session import Session
 from oslo_config.cfg import ConfigOpts
 
-from climate import config, enforcement, wakeup
+from climate import config, enforcement, serving, wakeup
 from climate.api.app import make_app
 from climate.clock import Clock, SampledClock
 from climate.config import SERVICE_USER, Misconfigured
@@ -26,14 +29,24 @@ from climate.manager.deliveries import Deliveries
 from climate.manager.dispatcher import Dispatcher, owner_name
 from climate.manager.inventory import Watch
 from climate.manager.latest import Latest
+from climate.manager.preparing import Preparing
 from climate.manager.relay import Relay
 from climate.manager.runtime import Runtime
 from climate.manager.self_audit import SelfAudit
 from climate.metrics import Exporter
 from climate.notifications import emit, webhooks
+from climate.notifications.emit import node_topic
+from climate.notifications.listen import from_broker
+from climate.plugins import openstack
 from climate.plugins.loader import load_plugins
 from climate.plugins.selection_loader import load_selection
 from climate.plugins.trusts import Trusts
+from climate.provisioning.client import Climate
+from climate.provisioning.groups import Groups
+from climate.provisioning.loader import load_drivers
+from climate.provisioning.nodes import BadNodes
+from climate.provisioning.preparing import Tools
+from climate.provisioning.provisioner import Provisioner
 
 LOG = logging.getLogger(__name__)
 _DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
@@ -41,7 +54,10 @@ _DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """What a manager process runs: events when due, notifications, and a watch on the cloud."""
+    """What a manager process runs: events when due, notifications, and a watch on the cloud.
+
+    And, if that is enabled, ``preparing``: hosts that are to be ready in time.
+    """
 
     dispatcher: Dispatcher
     relay: Relay
@@ -49,6 +65,7 @@ class Manager:
     self_audit: SelfAudit
     exporter: Exporter
     deliveries: Deliveries
+    preparing: Preparing | None
 
     def start(self) -> None:
         """Begin to work, in threads; raises Misconfigured."""
@@ -58,10 +75,14 @@ class Manager:
         self.watch.start()
         self.self_audit.start()
         self.deliveries.start()
+        if self.preparing is not None:
+            self.preparing.start()
 
     def stop(self) -> None:
         """Finish or hand back what is under way; the next relay publishes what that wrote."""
         self.exporter.stop()
+        if self.preparing is not None:
+            self.preparing.stop()
         self.watch.stop()
         self.self_audit.stop()
         for part in (self.dispatcher, self.relay, self.deliveries):
@@ -149,6 +170,7 @@ def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
     """Return a manager, not yet started."""
     owner = owner_name()
     show_backlog(runtime)
+    settings = runtime.settings.provisioning
     return Manager(
         Dispatcher(runtime, owner),
         Relay(runtime, emit.for_config(conf), owner),
@@ -156,12 +178,51 @@ def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
         SelfAudit(runtime),
         Exporter(runtime.metrics, conf.manager.metrics_host, conf.manager.metrics_port),
         Deliveries(runtime, webhooks.for_config(conf, runtime.settings.webhooks), owner),
+        Preparing(runtime, settings) if settings else None,
     )
 
 
 def make_api(conf: ConfigOpts, runtime: Runtime, manager: Manager | None = None) -> Flask:
     """Return the WSGI application; ``manager`` is the one in this process, if any."""
     return make_app(conf, runtime, manager.dispatcher if manager else None)
+
+
+@contextmanager
+def open_provisioner(conf: ConfigOpts) -> Iterator[Provisioner]:
+    """Make what gets nodes ready, and follow hints if there are some. Raises Misconfigured."""
+    settings = conf.provisioner
+    tools = Tools(
+        climate=_climate(conf),
+        drivers=load_drivers(),
+        groups=Groups(settings.group_limit, settings.group_pause),
+        power_timeout=settings.power_timeout,
+        ready_timeout=settings.ready_timeout,
+    )
+    try:
+        file = Path(settings.nodes_file)
+        made = Provisioner(tools, file, settings.workers, settings.claim_timeout)
+    except BadNodes as error:
+        raise Misconfigured(f"[provisioner] nodes_file: {error}") from None
+    broker = conf.notifications.transport_url
+    if not (broker and conf.provisioning.topics):
+        yield made
+        return
+    topics = [node_topic(name) for name in made.nodes]
+    with from_broker(conf, broker, topics, lambda *_: made.wake.set(), "climate-provisioner"):
+        yield made
+
+
+def _climate(conf: ConfigOpts) -> Climate:
+    """Return the way to climate's API: with our user's tokens, or where nobody checks them."""
+    url = conf.provisioner.url
+    if conf.api.auth_strategy == "noauth":
+        return Climate(Session(auth=NoAuth()), url or serving.url(conf.host, conf.port))
+    session = openstack.make_session(conf)
+    region = conf[config.SERVICE_USER].region_name
+    found = url or session.get_endpoint(service_type="reservation", region_name=region)
+    if not found:
+        raise Misconfigured("[provisioner] url is not set, and the catalog has no reservation")
+    return Climate(session, found.rstrip("/").removesuffix("/v1"))
 
 
 def settle() -> None:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from climate.db import (
     outbox_tables,  # noqa: F401 - its tables belong to the metadata
+    preparation_tables,  # noqa: F401 - its tables belong to the metadata
     schema,
 )
 from climate.db.engine import Database

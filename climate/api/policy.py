@@ -16,9 +16,11 @@ _READER = "rule:project_reader_or_admin"
 _MEMBER = "rule:project_member_or_admin"
 _ADMIN = "rule:admin"
 _SUBSCRIPTION = "/v2/subscriptions/{subscription_id}"
+_PROVISIONER = "rule:provisioner"
 
 _ROLES = [
     policy.RuleDefault("admin", "role:admin", "Operators of the service."),
+    policy.RuleDefault("provisioner", "rule:admin", "Those who get hosts ready."),
     policy.RuleDefault(
         "project_member_or_admin",
         "rule:admin or (role:member and project_id:%(project_id)s)",
@@ -89,11 +91,31 @@ _TABLE = [
     ("subscriptions:post", _MEMBER, "POST", "/v2/subscriptions", "Subscribe."),
     ("subscriptions:put", _MEMBER, "PATCH", _SUBSCRIPTION, "Change a subscription."),
     ("subscriptions:delete", _MEMBER, "DELETE", _SUBSCRIPTION, "Remove a subscription."),
+    ("preparations:get", _PROVISIONER, "GET", "/v2/preparations", "See hosts to be got ready."),
+    (
+        "preparations:report",
+        _PROVISIONER,
+        "POST",
+        "/v2/preparations/{preparation_id}/report",
+        "Say how far one is with a host.",
+    ),
+    ("readiness:get", _PROVISIONER, "GET", "/v2/readiness", "See how ready hosts are and were."),
+    (
+        "readiness:put",
+        _ADMIN,
+        "PATCH",
+        "/v2/resources/{resource_id}/readiness",
+        "Set hosts aside, and take them back.",
+    ),
 ]
 
 # What an operator forbids in v1 is forbidden in v2: both go by one rule.
 _ALSO = {
-    "leases:get": [("GET", "/v2/leases"), ("GET", "/v2/leases/{lease_id}")],
+    "leases:get": [
+        ("GET", "/v2/leases"),
+        ("GET", "/v2/leases/{lease_id}"),
+        ("GET", "/v2/leases/{lease_id}/readiness"),
+    ],
     "leases:get_all": [("GET", "/v2/leases?all_projects=true")],
     "leases:post": [("POST", "/v2/leases")],
     "leases:put": [("PATCH", "/v2/leases/{lease_id}")],
@@ -106,6 +128,8 @@ _ALSO = {
         ("GET", f"{_SUBSCRIPTION}/dead-letters"),
     ],
     "subscriptions:put": [("POST", f"{_SUBSCRIPTION}/redeliver")],
+    "preparations:get": [("GET", "/v2/preparations/{preparation_id}")],
+    "readiness:get": [("GET", "/v2/resources/{resource_id}/readiness")],
 }
 
 

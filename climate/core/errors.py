@@ -132,6 +132,18 @@ class NotificationsRemoved(ClimateError):
     status = 410
 
 
+class PreparationOver(Conflict):
+    """Nobody needs the host any more that was to be got ready."""
+
+    code = "preparation_over"
+
+
+class PreparationClaimed(Conflict):
+    """Somebody else is getting the host ready, or whoever reports never accepted to."""
+
+    code = "preparation_claimed"
+
+
 class PreconditionFailed(ClimateError):
     """What was to be changed is not any more what the caller saw."""
 

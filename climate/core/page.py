@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from climate.core.lease import Lease, Resource
+from climate.core.preparation import Preparation
 from climate.core.query import Query
 
 T = TypeVar("T")
@@ -22,6 +23,9 @@ LEASE_SORTS: Mapping[str, Callable[[Lease], Any]] = {
     "name": lambda lease: lease.name,
 }
 RESOURCE_SORTS: Mapping[str, Callable[[Resource], Any]] = {"id": lambda resource: resource.id}
+PREPARATION_SORTS: Mapping[str, Callable[[Preparation], Any]] = {
+    "needed": lambda preparation: preparation.needed_at
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,3 +66,17 @@ class ResourceFilter:
 
     resource_types: tuple[str, ...]
     query: Query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparationFilter:
+    """Which preparations are wanted; None (or no state) is any.
+
+    With ``claimable_at``, those that somebody could claim then.
+    """
+
+    states: tuple[str, ...] = ()
+    node: str | None = None
+    lease_id: str | None = None
+    hardware: str | None = None
+    claimable_at: datetime | None = None

@@ -1,10 +1,28 @@
 """What the operator decided, as the use cases and managers see it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
+from climate.core import lead_time
 from climate.core.limits import NO_RULES, Rules
+from climate.core.query import Everything, Query
 from climate.core.subscription import NO_WEBHOOK_RULES, WebhookRules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provisioning:
+    """How hosts are got ready: which, and in what share of leases all of them in time.
+
+    ``interval`` is the seconds between looks at what is to be got ready; ``kept`` is how long what
+    became of it is known. With ``topics``, it is also told to listeners of single nodes.
+    """
+
+    hosts: Query = field(default_factory=Everything)
+    share: float = 0.99
+    policy: lead_time.Policy = field(default_factory=lead_time.Policy)
+    interval: float = 5.0
+    kept: timedelta = timedelta(days=90)
+    topics: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +35,8 @@ class Settings:
     of leases that start within ``trust_ahead`` are looked at every ``trust_interval``.
     ``stack_patience`` is how long the room of a stack is left to it that cannot be ended. With
     ``self_audit_interval`` 0 (seconds) managers do not check the invariants; without
-    ``notifications_kept`` all notifications are kept.
+    ``notifications_kept`` all notifications are kept, without ``provisioning`` nobody gets hosts
+    ready.
     """
 
     cleaning_time: timedelta
@@ -41,3 +60,4 @@ class Settings:
     self_audit_interval: float = 0.0
     notifications_kept: timedelta | None = None
     webhooks: WebhookRules = NO_WEBHOOK_RULES
+    provisioning: Provisioning | None = None

@@ -29,7 +29,7 @@ _LEASES: dict[str, Column] = {
 def find_leases(session: Session, wanted: LeaseFilter, page: Page) -> Part[Lease]:
     """Return a page of the leases that are wanted (three statements)."""
     query = sa.select(LeaseRow).where(*_conditions(wanted))
-    rows = session.scalars(_cut(query, _LEASES[page.sort], LeaseRow.id, page)).all()
+    rows = session.scalars(cut(query, _LEASES[page.sort], LeaseRow.id, page)).all()
     items = leases.complete(session, rows[: page.limit])
     return Part(items=items, more=len(rows) > page.limit)
 
@@ -40,7 +40,7 @@ def find_resources(session: Session, wanted: ResourceFilter, page: Page) -> Part
         ResourceRow.type.in_(wanted.resource_types),
         property_filter.clause(wanted.query, ResourceRow.id),
     )
-    rows = session.scalars(_cut(query, ResourceRow.id, ResourceRow.id, page)).all()
+    rows = session.scalars(cut(query, ResourceRow.id, ResourceRow.id, page)).all()
     items = resources.complete(session, rows[: page.limit])
     return Part(items=items, more=len(rows) > page.limit)
 
@@ -68,7 +68,7 @@ def _reserves(resource_type: str) -> sa.ColumnElement[bool]:
     return sa.exists().where(*mine).correlate(LeaseRow)
 
 
-def _cut(query: Q, column: Column, id_: Column, page: Page) -> Q:
+def cut(query: Q, column: Column, id_: Column, page: Page) -> Q:
     """Return the query for the rows of the page and one more, which tells if there is another."""
     if page.after is not None:
         value, last = page.after

@@ -5,13 +5,16 @@ and what booked them soon or now gets others (healing). What comes back is booka
 lease that was short of it is whole again. Every manager looks; all of it may be done twice.
 
 A resource that the lease which had it last does not give back, as its end fails, works for nobody
-else: it counts as failing until that end is done.
+else: it counts as failing until that end is done. So does a host that could not be got ready for
+its lease, until it is taken back. A host that is got ready when it is needed may be without power
+while it is not: that is no failure.
 """
 
 import logging
 import threading
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -22,7 +25,8 @@ from climate.core.lease import Inventory, Resource
 from climate.core.schedule import PATIENCE
 from climate.db import capacity, events, resources
 from climate.db.engine import is_unavailable
-from climate.manager import healing
+from climate.db.preparations import HOST
+from climate.manager import healing, readiness
 from climate.manager.runtime import Runtime
 from climate.manager.timer import Timer
 from climate.manager.trust_watch import TrustWatch
@@ -41,17 +45,21 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
     for resource_type, plugin in runtime.plugins.items():
         with runtime.database.read() as session:
             registered = resources.find_all(session, resource_type)
+        asked_at = runtime.clock.now()
         there = {found.external_id: found for found in plugin.look(registered)}
         now = runtime.clock.now()
         with runtime.database.read() as session:
             shared = capacity.find_some(session, [resource.id for resource in registered])
             stuck = set() if plugin.counts_leftovers else _stuck(runtime, session, now)
+        standing = readiness.standing(runtime, registered, now)
+        _see(runtime, resource_type, registered, there, asked_at)
         for resource in registered:
-            found = there.get(resource.external_id)
+            found = _rested(there.get(resource.external_id), resource.id in standing.resting)
             if found is None or found.lost:
                 lost.add(resource.id)
             try:
-                follow(runtime, plugin, resource, found, stuck=resource.id in stuck)
+                unusable = resource.id in stuck or resource.id in standing.set_aside
+                follow(runtime, plugin, resource, found, stuck=unusable)
                 if found is not None and _is_news(found, shared[resource.id]):
                     runtime.database.write(partial(_share, resource, found))
             except ClimateError as error:
@@ -83,10 +91,35 @@ def follow(
         return
     if usable and not resource.reservable:
         plugin.enroll(resource.external_id)
-    why = "usable" if usable else "not given back by its last lease" if stuck else "not usable"
+    why = "usable" if usable else "set aside or not given back" if stuck else "not usable"
     LOG.info("%s is %s", resource.external_id, why)
     now = runtime.clock.now()
     runtime.database.write(lambda session: _store(session, resource, usable, native, now))
+
+
+def _rested(found: Found | None, is_resting: bool) -> Found | None:  # noqa: FBT001 - a fact
+    """Return what was found of a resource, working if all that it lacks is power."""
+    if found is None or not is_resting or not found.lost or found.disabled:
+        return found
+    return replace(found, usable=True, lost=False)
+
+
+def _see(
+    runtime: Runtime,
+    resource_type: str,
+    registered: Collection[Resource],
+    there: Mapping[str, Found],
+    asked_at: datetime,
+) -> None:
+    """Note which hosts are up, for those who get them ready."""
+    if resource_type != HOST:
+        return
+    up = {
+        one.id
+        for one in registered
+        if (found := there.get(one.external_id)) is not None and not found.lost
+    }
+    readiness.see(runtime, [one.id for one in registered], up, asked_at)
 
 
 def _is_news(found: Found, shared: Mapping[str, Inventory]) -> bool:

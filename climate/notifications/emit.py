@@ -18,6 +18,18 @@ _ENVELOPE = 2.0
 _HEARTBEAT = 10
 
 
+def node_topic(node: str) -> str:
+    """Return the topic of a node: what could mean something in a topic is escaped as ``_2e``."""
+    safe = (
+        one if one.isascii() and (one.isalnum() or one == "-") else _escaped(one) for one in node
+    )
+    return f"climate.node.{''.join(safe)}"
+
+
+def _escaped(one: str) -> str:
+    return "".join(f"_{byte:02x}" for byte in one.encode())
+
+
 class BrokenTransport(RuntimeError):
     """The URL of the broker cannot be used."""
 
@@ -59,6 +71,7 @@ class MessagingEmitter:
         self._transport = open_transport(conf, transport_url)
         self._topics: list[str] = conf.notifications.topics
         self._publisher_id: str = conf.notifications.publisher_id
+        self._tells_nodes: bool = conf.provisioning.topics
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
         """Send one message, in the 2.0 envelope, without oslo.messaging's own Notifier.
@@ -75,11 +88,17 @@ class MessagingEmitter:
             "timestamp": notification.created_at.replace(tzinfo=None).isoformat(sep=" "),
         }
         context = {"project_id": notification.project_id}
-        for topic in self._topics:
+        for topic in self._topics_of(notification, payload):
             target = oslo_messaging.Target(topic=f"{topic}.info")
             self._transport._send_notification(  # noqa: SLF001 - see the docstring
                 target, context, message, version=_ENVELOPE, retry=0
             )
+
+    def _topics_of(self, notification: Notification, payload: Mapping[str, Any]) -> list[str]:
+        """Return where it goes: what is about a node, to that node's listeners if at all."""
+        if not notification.event_type.startswith("node."):
+            return self._topics
+        return [node_topic(payload["node"])] if self._tells_nodes else []
 
     def close(self) -> None:
         """Say goodbye to the broker."""

@@ -40,9 +40,9 @@ class Found:
 
     ``inventories`` is what it has to share, by resource class: ``VCPU``, ``MEMORY_MB`` (MiB),
     ``DISK_GB`` (GiB), ``CUSTOM_...``. ``usable`` is whether it can be booked now, ``lost`` whether
-    it does not even run (one that is switched off for maintenance may); a ``refusal`` says why it
-    can never be reserved. Unless it is ``complete``, properties that are not told are as they
-    were.
+    it does not even run (one that is switched off for maintenance may), ``disabled`` whether an
+    operator has taken it out of service there; a ``refusal`` says why it can never be reserved.
+    Unless it is ``complete``, properties that are not told are as they were.
     """
 
     external_id: str
@@ -50,6 +50,7 @@ class Found:
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
     usable: bool = True
     lost: bool = False
+    disabled: bool = False
     refusal: str | None = None
     complete: bool = True
 

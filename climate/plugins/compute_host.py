@@ -51,7 +51,13 @@ def find_hosts(
         usable = all(_works(one) for one in found)
         whole = described[0] if len(found) == 1 else _summed(service, described)
         lost = any(one["state"] != "up" for one in found)
-        yield Found(external_id=service, properties=whole, usable=usable, lost=lost)
+        yield Found(
+            external_id=service,
+            properties=whole,
+            usable=usable,
+            lost=lost,
+            disabled=any(map(_is_disabled, found)),
+        )
         if len(found) > 1:
             for node, properties in zip(found, described, strict=True):
                 reason = None if alone else _reason(service, len(found), node)
@@ -115,6 +121,7 @@ def _part(service: str, node: Node, properties: Mapping[str, str], refusal: str 
         properties=properties,
         usable=_works(node),
         lost=node["state"] != "up",
+        disabled=_is_disabled(node),
         refusal=refusal,
     )
 
@@ -129,6 +136,10 @@ def _reason(service: str, count: int, node: Node) -> str:
 
 def _works(node: Node) -> bool:
     return bool(node["state"] == "up" and node["status"] == "enabled")
+
+
+def _is_disabled(node: Node) -> bool:
+    return bool(node["status"] != "enabled")
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 - JSON

@@ -26,6 +26,16 @@ from typing import Any
 from marshmallow import Schema, ValidationError, post_load, validate, validates_schema
 from marshmallow import fields as shapes
 
+#: What each kind of check needs; what they are is in ``checks``.
+CHECKS: Mapping[str, Mapping[str, type]] = {
+    "none": {},
+    "tcp": {"host": str, "port": int},
+    "http": {"url": str},
+    "command": {"program": list},
+    "service": {},
+}
+BOOT_DEVICES = ("disk", "pxe", "cdrom")
+
 
 class BadNodes(Exception):
     """The file is no such file; the text says where and why."""
@@ -35,7 +45,8 @@ class BadNodes(Exception):
 class Node:
     """How one node is reached.
 
-    ``groups`` are what it shares a limit with (a rack, a PDU). ``options`` are the driver's own.
+    ``groups`` are what it shares a limit with (a rack, a PDU). ``check`` says when it can be used,
+    ``options`` are the driver's own. With a ``boot_device``, it is set before it is switched on.
     """
 
     name: str
@@ -45,8 +56,9 @@ class Node:
     username: str = ""
     password_file: str = ""
     password_env: str = ""
-    hardware: str = ""
+    boot_device: str = ""
     groups: tuple[str, ...] = ()
+    check: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def password(self) -> str:
@@ -63,6 +75,19 @@ class Node:
             raise BadNodes(f"{self.name}: its password cannot be read: {error}") from None
 
 
+def _check(check: Mapping[str, Any]) -> None:
+    """Raise ValidationError for what is no check."""
+    kind = check.get("kind", "none")
+    needs = CHECKS.get(kind) if isinstance(kind, str) else None
+    if needs is None:
+        raise ValidationError(f"kind must be one of {', '.join(CHECKS)}")
+    if unknown := check.keys() - needs.keys() - {"kind"}:
+        raise ValidationError(f"{kind} has no {', '.join(sorted(unknown))}")
+    for name, shape in needs.items():
+        if not isinstance(check.get(name), shape) or not check[name]:
+            raise ValidationError(f"{kind} needs {name} ({shape.__name__})")
+
+
 class _NodeSchema(Schema):
     driver = shapes.String(required=True, validate=validate.Length(1, 64))
     address = shapes.String(load_default="", validate=validate.Length(max=255))
@@ -70,9 +95,10 @@ class _NodeSchema(Schema):
     username = shapes.String(load_default="")
     password_file = shapes.String(load_default="")
     password_env = shapes.String(load_default="")
-    hardware = shapes.String(load_default="", validate=validate.Length(max=64))
+    boot_device = shapes.String(load_default="", validate=validate.OneOf(["", *BOOT_DEVICES]))
     groups = shapes.List(shapes.String(validate=validate.Length(1, 64)), load_default=list)
     options = shapes.Dict(keys=shapes.String(), load_default=dict)
+    check = shapes.Dict(keys=shapes.String(), load_default=dict, validate=_check)
 
     @validates_schema
     def _one_password(self, data: dict[str, Any], **_kwargs: Any) -> None:

@@ -29,7 +29,10 @@ echo "$2 $3 $4" >> "$1/log"
 case "$2 $3" in
   "get power") echo "power:$(cat "$1/power")" ;;
   "get boot") echo "boot:$(cat "$1/boot")" ;;
-  "set power") [ -f "$1/stuck" ] || echo "$4" > "$1/power" ;;
+  "set power")
+    [ -f "$1/stuck" ] && exit 0
+    [ "$(cat "$1/power")" = "$4" ] || echo "switched $4" >> "$1/log"
+    echo "$4" > "$1/power" ;;
   "set boot") echo "$4" > "$1/boot" ;;
 esac
 exit 0
@@ -62,6 +65,11 @@ class Bmc:
         """What the chassis was asked: ``set power 1``."""
         path = self.home / "log"
         return [line.strip() for line in path.read_text().splitlines()] if path.exists() else []
+
+    @property
+    def switched(self) -> list[str]:
+        """What its power became, each time that it changed: what is asked again does nothing."""
+        return [line.removeprefix("switched ") for line in self.log if line.startswith("switched")]
 
     def sets(self, what: str) -> list[str]:
         """Return what the chassis was told: the values for ``power`` or ``boot``."""

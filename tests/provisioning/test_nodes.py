@@ -16,7 +16,6 @@ options = {cipher_suite = 17, privilege = "OPERATOR"}
 [nodes.compute-1]
 address = "10.1.0.1"
 groups = ["rack-3", "pdu-7"]
-hardware = "blade"
 
 [nodes.compute-2]
 address = "https://10.1.0.2"

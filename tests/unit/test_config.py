@@ -34,6 +34,10 @@ COUNTS = {
         for scope in ("project", "user")
         for what in ("leases", "hosts", "vcpus")
     ),
+    "provisioning.ready_share",
+    "provisioning.margin",
+    "provisioner.workers",
+    "provisioner.group_limit",
     "simulated.hosts",
     "simulated.seed",
     "simulated.failure_rate",

@@ -28,11 +28,16 @@ FORBIDDEN = {
     "climate.plugins": ["climate.db", "climate.api", "climate.manager", "climate.notifications"],
     "climate.notifications": ["climate.db", "climate.api", "climate.manager", "climate.plugins"],
     "climate.manager": ["climate.api", "climate.notifications"],
+    "climate.provisioning": [
+        *(f"climate.{name}" for name in ("api", "db", "manager", "notifications", "plugins")),
+        "climate.core",
+    ],
     "climate.api": [
         "climate.notifications",
         *(f"climate.db.{noun}" for noun in ("allocations", "events", "leases", "outbox")),
         *(f"climate.db.{noun}" for noun in ("property_filter", "resources", "tables")),
         *(f"climate.db.{noun}" for noun in ("idempotency", "listing")),
+        *(f"climate.db.{noun}" for noun in ("preparation_tables", "preparations", "readiness")),
     ],
 }
 # What only these may import.
@@ -40,7 +45,7 @@ RESERVED = {
     "oslo_messaging": "climate.notifications",
     "apscheduler": "climate.manager.timer",
     "oslo_config.cfg.CONF": "climate.config",
-    "climate.service": ["climate.cli", "climate.status", "climate.wsgi"],
+    "climate.service": ["climate.cli", "climate.simulation", "climate.status", "climate.wsgi"],
     "climate.cli": [],
     "climate.wsgi": [],
     "tests": [],

@@ -58,12 +58,12 @@ def create(call: Call) -> Answer:
 
 def show(call: Call, lease_id: str) -> Answer:
     """Show a lease."""
-    return _shown(_visible(call, lease_id))
+    return _shown(visible(call, lease_id))
 
 
 def update(call: Call, lease_id: str) -> Answer:
     """Change a lease."""
-    lease = _visible(call, lease_id)
+    lease = visible(call, lease_id)
     call.require("leases:put", lease.project_id)
     data = reading.load(schemas.LEASE_CHANGE, reading.body(call))
     change = LeaseChange(
@@ -83,13 +83,13 @@ def update(call: Call, lease_id: str) -> Answer:
 def delete(call: Call, lease_id: str) -> Answer:
     """Remove a lease; 202 if it is being ended first."""
     reading.no_query()
-    call.require("leases:delete", _visible(call, lease_id).project_id)
+    call.require("leases:delete", visible(call, lease_id).project_id)
     wait = call.api.conf.api.delete_wait
     gone = leases.delete(call.runtime, lease_id, wait, etags.if_match())
     return None, 204 if gone else 202
 
 
-def _visible(call: Call, lease_id: str) -> Lease:
+def visible(call: Call, lease_id: str) -> Lease:
     """Return the lease; one that the caller may not see does not exist for it."""
     try:
         lease = leases.get(call.runtime, lease_id)

@@ -14,7 +14,7 @@ from climate.core.page import LEASE_SORTS, RESOURCE_SORTS
 _LARGEST = 2**63 - 1
 
 
-def _sort(names: Any, default: str) -> fields.String:  # noqa: ANN401 - any names
+def sorted_by(names: Any, default: str) -> fields.String:  # noqa: ANN401 - any names
     """Return the field that says what a list is sorted by, with ``-`` the other way round."""
     both = [way + name for name in names for way in ("", "-")]
     return fields.String(load_default=default, validate=validate.OneOf(both))
@@ -30,7 +30,7 @@ class PageQuery(Strict):
 class LeaseQuery(PageQuery):
     """Which leases, in which order."""
 
-    sort = _sort(LEASE_SORTS, "-start")
+    sort = sorted_by(LEASE_SORTS, "-start")
     status = fields.List(
         fields.String(validate=validate.OneOf([status.value for status in LeaseStatus])),
         load_default=list,
@@ -51,7 +51,7 @@ class LeaseQuery(PageQuery):
 class ResourceQuery(PageQuery):
     """Which resources, in which order."""
 
-    sort = _sort(RESOURCE_SORTS, "id")
+    sort = sorted_by(RESOURCE_SORTS, "id")
     resource_type = fields.String()
     properties = fields.String(
         metadata=says('A property expression as JSON, such as ["==", "$vcpus", 64].')

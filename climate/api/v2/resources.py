@@ -47,7 +47,7 @@ def index(call: Call) -> Answer:
 def show(call: Call, resource_id: str) -> Answer:
     """Show a resource."""
     private = call.may("resources:get_private")
-    found = listing.get_resource(call.runtime, _number(resource_id), private=private)
+    found = listing.get_resource(call.runtime, number(resource_id), private=private)
     body: dict[str, Any] = schemas.RESOURCE.dump(found)
     return body, 200
 
@@ -68,7 +68,7 @@ def create(call: Call) -> Answer:
 def delete(call: Call, resource_id: str) -> Answer:
     """Remove a resource that nobody has or will have."""
     reading.no_query()
-    found = listing.get_resource(call.runtime, _number(resource_id), private=True)
+    found = listing.get_resource(call.runtime, number(resource_id), private=True)
     _require(call, found.type, "delete")
     registry.delete(call.runtime, found.type, found.id)
     return None, 204
@@ -80,7 +80,7 @@ def _require(call: Call, resource_type: str, what: str) -> None:
         call.require(f"{noun}:{what}")
 
 
-def _number(resource_id: str) -> int:
+def number(resource_id: str) -> int:
     """Return the number that a resource's id is; whatever else is no resource's id."""
     if resource_id.isascii() and resource_id.isdecimal() and len(resource_id) < len(str(2**63)):
         return int(resource_id)

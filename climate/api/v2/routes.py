@@ -17,6 +17,7 @@ from climate.api.v2 import (
     notification_schemas,
     notifications,
     openapi,
+    preparation_routes,
     queries,
     resource_schemas,
     resources,
@@ -293,4 +294,5 @@ ROUTES = [
         answers={202: notification_schemas.Redelivering},
         refusals=(*_CALLER, *_BODY, Contention, NotFound, Conflict),
     ),
+    *preparation_routes.ROUTES,
 ]

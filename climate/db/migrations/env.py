@@ -2,9 +2,10 @@
 
 from alembic import context
 
-from climate.db import (
-    outbox_tables,  # noqa: F401 - its tables belong to the metadata
-    self_audit,  # noqa: F401 - its table belongs to the metadata
+from climate.db import (  # noqa: F401 - their tables belong to the metadata
+    outbox_tables,
+    preparation_tables,
+    self_audit,
 )
 from climate.db.tables import Base
 

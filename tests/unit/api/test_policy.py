@@ -48,6 +48,10 @@ WHO = {
     "subscriptions:post": {MEMBER, ADMIN},
     "subscriptions:put": {MEMBER, ADMIN},
     "subscriptions:delete": {MEMBER, ADMIN},
+    "preparations:get": {ADMIN},
+    "preparations:report": {ADMIN},
+    "readiness:get": {ADMIN},
+    "readiness:put": {ADMIN},
 }
 RULES = [rule for rule in list_rules() if isinstance(rule, DocumentedRuleDefault)]
 

@@ -1,0 +1,97 @@
+"""Getting one node ready: claim it, switch it on, wait until it can be used, say so."""
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from climate.provisioning import checks, power
+from climate.provisioning.claim import Claim, Stopped
+from climate.provisioning.client import Climate, Lost, NotAnswered
+from climate.provisioning.groups import Groups
+from climate.provisioning.nodes import BadNodes, Node
+from climate.provisioning.power import BootDevice, Power, PowerDriver, PowerError, Unreachable
+
+LOG = logging.getLogger(__name__)
+
+# How often a controller that does not answer is tried, and seconds in between.
+_TRIES, _BACK_OFF = 3, 10.0
+_LOOK_AGAIN = 1.0
+
+
+class NotUsable(Exception):
+    """A node has power, and cannot be used all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What getting nodes ready needs; times are seconds."""
+
+    climate: Climate
+    drivers: Mapping[str, PowerDriver]
+    groups: Groups
+    power_timeout: float
+    ready_timeout: float
+
+
+def prepare(tools: Tools, node: Node, claim: Claim) -> None:
+    """Get a node ready, if the claim is had, and report what came of it."""
+    try:
+        claim.take()
+        LOG.info("%s is to be got ready", node.name)
+        _prepare(tools, node, claim)
+    except Lost as reason:
+        LOG.info("%s is left alone: %s", node.name, reason)
+    except NotAnswered as reason:
+        LOG.warning("%s is left alone, climate does not answer: %s", node.name, reason)
+    except Stopped:
+        claim.hand_back()
+
+
+def _prepare(tools: Tools, node: Node, claim: Claim) -> None:
+    seconds: dict[str, float] = {}
+    try:
+        cold = _get_ready(tools, node, claim, seconds)
+    except (PowerError, BadNodes, NotUsable) as error:
+        LOG.warning("%s failed: %s", node.name, error)
+        claim.finish("failed", reason=str(error), seconds=seconds)
+    else:
+        LOG.info("%s is ready: %s", node.name, seconds)
+        claim.finish("ready", cold=cold, seconds=seconds)
+
+
+def _get_ready(tools: Tools, node: Node, claim: Claim, seconds: dict[str, float]) -> bool:
+    """Return whether the node had no power; add to ``seconds`` how long each phase took."""
+    began = time.monotonic()
+    with tools.groups.turn(node.groups, claim.pause):
+        in_turn = time.monotonic()
+        seconds["wait"] = in_turn - began
+        since = datetime.now(UTC).replace(microsecond=0)
+        cold = _power_on(tools, node, claim)
+        has_power = time.monotonic()
+        seconds["power"] = has_power - in_turn
+    while not checks.is_usable(node, claim.wanted, tools.climate, since):
+        if time.monotonic() - has_power > tools.ready_timeout:
+            raise NotUsable(
+                f"{node.name} has power, and cannot be used {tools.ready_timeout:g} s later"
+            )
+        claim.pause(_LOOK_AGAIN)
+    seconds["boot"] = time.monotonic() - has_power
+    return cold
+
+
+def _power_on(tools: Tools, node: Node, claim: Claim) -> bool:
+    """Switch a node on, also if its controller does not answer at first. Raises PowerError."""
+    driver = tools.drivers[node.driver]
+    for attempt in range(1, _TRIES + 1):
+        try:
+            if node.boot_device and driver.power(node) is Power.OFF:
+                driver.boot_from(node, BootDevice(node.boot_device))
+            return power.switch(driver, node, Power.ON, tools.power_timeout, claim.pause)
+        except Unreachable as error:
+            if attempt == _TRIES:
+                raise
+            LOG.info("trying again in %s s: %s", _BACK_OFF, error)
+            claim.pause(_BACK_OFF)
+    raise AssertionError("unreachable: the last attempt returns or raises")

@@ -1,0 +1,121 @@
+"""Which nodes this process gets ready: those of its file that somebody wants, a bounded number.
+
+Any number of such processes may look at the same nodes; claims keep them apart.
+"""
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from climate.provisioning import nodes
+from climate.provisioning.claim import Claim
+from climate.provisioning.client import NotAnswered, Wanted
+from climate.provisioning.nodes import BadNodes, Node
+from climate.provisioning.preparing import Tools, prepare
+
+LOG = logging.getLogger(__name__)
+
+# Seconds that nodes under way may take to be handed back.
+_GRACE = 30.0
+
+
+def owner_name() -> str:
+    """Return a name for this process that no other, and no later one, has."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+class Provisioner:
+    """Looks at what is wanted, and gets it ready in threads of its own."""
+
+    def __init__(self, tools: Tools, file: Path, workers: int, claim_timeout: int) -> None:
+        """Read the file of nodes; raises BadNodes."""
+        self._tools = tools
+        self._file = file
+        self._workers, self._claim_timeout = workers, claim_timeout
+        self._owner = owner_name()
+        self._running: dict[str, threading.Thread] = {}
+        self._stopping = threading.Event()
+        self.wake = threading.Event()
+        self._read_at = -1.0
+        self._nodes = self._read()
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes that it can get ready."""
+        return self._nodes
+
+    def run(self, stopping: threading.Event, pause: float) -> None:
+        """Work until it is to stop; then hand back what is under way."""
+        LOG.info("%s can get %s node(s) ready", self._owner, len(self._nodes))
+        while not stopping.is_set():
+            try:
+                self.look()
+            except NotAnswered as error:
+                LOG.warning("climate does not answer: %s", error)
+            except Exception:
+                LOG.exception("what is wanted was not looked at")
+            self._wait(stopping, pause)
+        self._stop()
+
+    def look(self) -> None:
+        """Begin what is wanted, as far as workers are free. Raises NotAnswered."""
+        self._nodes = self._reread()
+        self._running = {id_: one for id_, one in self._running.items() if one.is_alive()}
+        for one in self._tools.climate.claimable():
+            if len(self._running) >= self._workers:
+                return
+            if one.node in self._nodes and one.id not in self._running:
+                self._begin(one)
+
+    def _wait(self, stopping: threading.Event, seconds: float) -> None:
+        """Wait for so long at most, less if there is a hint."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not stopping.is_set():
+            if self.wake.wait(min(0.2, seconds)):
+                self.wake.clear()
+                return
+
+    def _begin(self, wanted: Wanted) -> None:
+        claim = Claim(self._tools.climate, wanted, self._owner, self._claim_timeout, self._stopping)
+        node = self._nodes[wanted.node]
+        thread = threading.Thread(
+            target=self._guarded, args=(node, claim), name=node.name, daemon=True
+        )
+        self._running[wanted.id] = thread
+        thread.start()
+
+    def _guarded(self, node: Node, claim: Claim) -> None:
+        try:
+            prepare(self._tools, node, claim)
+        except Exception:
+            LOG.exception("%s is left alone, its claim will expire", node.name)
+
+    def _stop(self) -> None:
+        self._stopping.set()
+        until = time.monotonic() + _GRACE
+        for thread in self._running.values():
+            thread.join(max(until - time.monotonic(), 0.0))
+
+    def _reread(self) -> Mapping[str, Node]:
+        """Return the nodes, read again if the file has changed; as before if it is bad now."""
+        try:
+            return self._read() if self._file.stat().st_mtime != self._read_at else self._nodes
+        except (OSError, BadNodes) as error:
+            LOG.warning("the nodes are as before: %s", error)
+            return self._nodes
+
+    def _read(self) -> Mapping[str, Node]:
+        try:
+            read_at = self._file.stat().st_mtime
+        except OSError as error:
+            raise BadNodes(f"{self._file}: {error.strerror}") from None
+        found = nodes.read(self._file)
+        if unknown := {one.driver for one in found.values()} - self._tools.drivers.keys():
+            raise BadNodes(f"{self._file}: no driver is called {', '.join(sorted(unknown))}")
+        self._read_at = read_at
+        return found

@@ -1,0 +1,142 @@
+"""Options about getting hosts ready: what managers ask for, and what climate-provisioner does."""
+
+from datetime import timedelta
+
+from oslo_config import cfg
+
+from climate.core import expression, lead_time
+from climate.core.errors import InvalidQuery
+from climate.core.settings import Provisioning
+
+_POLICY = lead_time.Policy()
+PROVISIONING: list[cfg.Opt] = [
+    cfg.BoolOpt(
+        "enabled",
+        default=False,
+        help="Ask for hosts to be got ready before their leases start, and count one that has no"
+        " power as working while no lease has it.",
+    ),
+    cfg.StrOpt(
+        "hosts",
+        default="",
+        help="Which hosts: a property expression such as"
+        ' ["==", "$provisioned", "true"]; empty: all.',
+    ),
+    cfg.FloatOpt(
+        "ready_share",
+        default=0.99,
+        min=0.5,
+        max=0.9999,
+        help="The share of leases of which all hosts shall be ready at the start.",
+    ),
+    cfg.FloatOpt(
+        "prior",
+        default=_POLICY.prior,
+        min=1,
+        help="Seconds that a host of a class of which nothing is known is thought to need.",
+    ),
+    cfg.FloatOpt(
+        "margin", default=_POLICY.margin, min=1, help="Factor on the time that was learned."
+    ),
+    cfg.FloatOpt(
+        "shortest",
+        default=_POLICY.shortest,
+        min=1,
+        help="Seconds before the start at which a host is asked for at the latest.",
+    ),
+    cfg.FloatOpt(
+        "longest",
+        default=_POLICY.longest,
+        min=1,
+        help="Seconds before the start at which a host is asked for at the earliest.",
+    ),
+    cfg.FloatOpt(
+        "interval",
+        default=5.0,
+        min=0.1,
+        help="Seconds between a manager's looks at what is to be got ready.",
+    ),
+    cfg.IntOpt(
+        "keep_days", default=90, min=1, help="Days that it is known what came of preparations."
+    ),
+    cfg.BoolOpt(
+        "topics",
+        default=False,
+        help="Publish what concerns a host on a topic of its own, too: climate.node.NAME. The"
+        " broker keeps what nobody reads there: see docs/provisioning.md before.",
+    ),
+]
+PROVISIONER: list[cfg.Opt] = [
+    cfg.StrOpt(
+        "nodes_file",
+        default="/etc/climate/nodes.toml",
+        help="The nodes that can be got ready, and how each is reached.",
+    ),
+    cfg.URIOpt(
+        "url",
+        schemes=["http", "https"],
+        help="Address of climate's API, without a version; without it, it is that of the catalog,"
+        " or with noauth the one that [DEFAULT] host and port say.",
+    ),
+    cfg.IntOpt("workers", default=16, min=1, max=256, help="Nodes got ready at once."),
+    cfg.FloatOpt(
+        "poll_interval", default=2.0, min=0.1, help="Seconds between looks at what is wanted."
+    ),
+    cfg.IntOpt(
+        "claim_timeout",
+        default=120,
+        min=3,
+        max=3600,
+        help="Seconds after which another provisioner takes over from one that has died.",
+    ),
+    cfg.FloatOpt(
+        "power_timeout",
+        default=120.0,
+        min=1,
+        help="Seconds that a node's controller may take to do what it was asked.",
+    ),
+    cfg.FloatOpt(
+        "ready_timeout",
+        default=3600.0,
+        min=1,
+        help="Seconds after which a node that cannot be used yet has failed.",
+    ),
+    cfg.IntOpt(
+        "group_limit",
+        default=4,
+        min=1,
+        help="Nodes of a group (a rack, a PDU) that this process switches at once.",
+    ),
+    cfg.FloatOpt(
+        "group_pause",
+        default=1.0,
+        min=0,
+        help="Seconds between two nodes of a group that this process switches.",
+    ),
+]
+
+
+def provisioning(conf: cfg.ConfigOpts) -> Provisioning | None:
+    """Return what managers need to know, None if it is not enabled. Raises ValueError."""
+    given = conf.provisioning
+    if not given.enabled:
+        return None
+    if given.shortest > given.longest:
+        raise ValueError("[provisioning] shortest is more than longest")
+    try:
+        hosts = expression.parse(given.hosts or None)
+    except InvalidQuery as error:
+        raise ValueError(f"[provisioning] hosts: {error.message}") from None
+    return Provisioning(
+        hosts=hosts,
+        share=given.ready_share,
+        policy=lead_time.Policy(
+            prior=given.prior,
+            margin=given.margin,
+            shortest=given.shortest,
+            longest=given.longest,
+        ),
+        interval=given.interval,
+        kept=timedelta(days=given.keep_days),
+        topics=given.topics,
+    )
