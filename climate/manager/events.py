@@ -34,7 +34,7 @@ from climate.db import allocations, events, leases
 from climate.db.engine import on_commit
 from climate.db.limits import keep_past_use
 from climate.manager import acting, holds, outcomes
-from climate.manager.announcements import announce, resources_of
+from climate.manager.announcements import announce, resources_of, tell_nodes_of
 from climate.manager.calling import call_all
 from climate.manager.claims import Claim, Work, close, give_way, lease_of
 from climate.manager.failures import fail
@@ -186,6 +186,8 @@ def _succeed(
         leases.set_status(session, lease.id, step(LEASE, lease.status, after), now)
     error = {"error": "; ".join(done.lost.values())} if done.lost else {}
     announce(session, lease.id, work.event.kind, now, **error)
+    settings = runtime.settings.provisioning
+    tell_nodes_of(settings, session, work.event.kind, lease, work.resources, now)
     if lease.status is LeaseStatus.DELETING and work.event.kind == END:
         remove(session, leases.get(session, lease.id), now, runtime.settings)
 

@@ -21,18 +21,19 @@ from climate.core.lead_time import Lead
 from climate.core.lease import Resource
 from climate.core.preparation import Preparation, PreparationState
 from climate.core.settings import Provisioning
-from climate.db import leases, outbox, preparations, readiness, resources
+from climate.db import leases, preparations, readiness, resources
 from climate.db.engine import is_unavailable
 from climate.db.preparations import Booking
 from climate.manager import healing, lead_times
+from climate.manager.announcements import tell_nodes
 from climate.manager.lead_times import LeadTimes
 from climate.manager.runtime import Runtime
 from climate.manager.timer import Timer
 
 LOG = logging.getLogger(__name__)
 
-# What is asked of whoever can reach a node.
-PREPARE = "node.prepare"
+# What is asked of whoever can reach a node: a notification ``node.prepare``.
+PREPARE = "prepare"
 
 
 def look(runtime: Runtime, settings: Provisioning, known: LeadTimes) -> int:
@@ -103,8 +104,7 @@ def _want(runtime: Runtime, lease_id: str, leads: Mapping[int, Lead], session: S
         if one.resource_id in hosts
     ]
     preparations.want(session, wanted)
-    for one in wanted:
-        outbox.write(session, PREPARE, payload(one), now)
+    tell_nodes(session, PREPARE, map(payload, wanted), now)
 
 
 def _new(booking: Booking, host: Resource, lead: Lead, now: datetime) -> Preparation:
@@ -125,10 +125,9 @@ def _new(booking: Booking, host: Resource, lead: Lead, now: datetime) -> Prepara
 
 
 def payload(one: Preparation) -> dict[str, str]:
-    """Return what is told of a preparation; it is no project's, but the operator's."""
+    """Return what is told of a preparation."""
     return {
         "lease_id": one.lease_id,
-        "project_id": "",
         "node": one.node,
         "preparation_id": one.id,
         "reservation_id": one.reservation_id,
@@ -163,7 +162,7 @@ class Preparing:
         self._runtime = runtime
         self._settings = settings
         self._known = LeadTimes(settings)
-        self._timer = Timer()
+        self._timer = Timer(runtime.clock)
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="preparing", daemon=True)

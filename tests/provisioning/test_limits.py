@@ -1,0 +1,104 @@
+"""What bounds a provisioner: groups, and claims that are kept only while they are surely ours."""
+
+import threading
+from collections.abc import Container
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from climate.provisioning.claim import Claim, Stopped
+from climate.provisioning.client import Climate, Lost, NotAnswered, Wanted
+from climate.provisioning.groups import Groups
+
+WANTED = Wanted(id="1", node="node-1", resource_id="7")
+
+
+class Turned(Exception):
+    """There was no place."""
+
+
+def refuse(_seconds: float) -> None:
+    raise Turned
+
+
+def test_a_group_has_so_many_places() -> None:
+    groups = Groups(2, 0.0)
+    with ExitStack() as stack:
+        stack.enter_context(groups.turn(["rack"], refuse))
+        with groups.turn(["rack", "pdu"], refuse), pytest.raises(Turned):
+            stack.enter_context(groups.turn(["rack"], refuse))
+        stack.enter_context(groups.turn(["rack"], refuse))
+        stack.enter_context(groups.turn([], refuse))
+
+
+def test_all_groups_are_taken_at_once_or_none() -> None:
+    groups = Groups(1, 0.0)
+    with groups.turn(["rack"], refuse):
+        with pytest.raises(Turned), groups.turn(["pdu", "rack"], refuse):
+            pass
+        with groups.turn(["pdu"], refuse):
+            pass
+
+
+def test_there_is_a_pause_between_two() -> None:
+    now = [0.0]
+    groups = Groups(9, 10.0, lambda: now[0])
+    waited: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        now[0] += 4
+
+    with groups.turn(["rack"], refuse), groups.turn(["rack"], wait):
+        assert len(waited) == 3
+    with pytest.raises(Turned), groups.turn(["rack"], refuse):
+        pass
+
+
+class Told(Climate):
+    """A climate that notes what it is told, and answers only the reports with these numbers."""
+
+    def __init__(self, answered: Container[int] = range(99)) -> None:
+        self.said: list[dict[str, Any]] = []
+        self._answered = answered
+
+    def report(self, id_: str, **said: Any) -> None:
+        self.said.append({"id": id_, **said})
+        if len(self.said) - 1 not in self._answered:
+            raise NotAnswered("away")
+
+
+def test_a_claim_is_kept_while_one_waits() -> None:
+    told = Told()
+    claim = Claim(told, WANTED, "p1", 1, threading.Event())
+    claim.take()
+    claim.pause(1.2)
+    assert len(told.said) > 2
+    assert {one["state"] for one in told.said} == {"accepted"}
+
+
+def test_who_cannot_say_that_it_is_at_it_leaves_it_to_others() -> None:
+    told = Told(answered=[0])
+    claim = Claim(told, WANTED, "p1", 1, threading.Event())
+    claim.take()
+    with pytest.raises(Lost):
+        claim.pause(60)
+
+
+def test_a_wait_ends_when_the_process_does() -> None:
+    stopping = threading.Event()
+    told = Told()
+    claim = Claim(told, WANTED, "p1", 60, stopping)
+    claim.take()
+    threading.Timer(0.1, stopping.set).start()
+    with pytest.raises(Stopped):
+        claim.pause(60)
+    claim.hand_back()
+    assert told.said[-1] == {"id": "1", "owner": "p1", "state": "wanted"}
+
+
+def test_what_came_of_it_is_said_until_it_is_heard() -> None:
+    told = Told(answered=[1])
+    Claim(told, WANTED, "p1", 60, threading.Event()).finish("ready", cold=True)
+    assert [one["state"] for one in told.said] == ["ready", "ready"]
