@@ -165,9 +165,20 @@ def overdue(session: Session, now: datetime) -> list[Preparation]:
     set_aside = sa.exists().where(
         ReadinessRow.resource_id == PreparationRow.resource_id, ReadinessRow.set_aside.is_not(None)
     )
-    slow = sa.and_(PreparationRow.progress.in_(_OPEN), PreparationRow.replace_at <= now)
+    slow = sa.and_(
+        PreparationRow.progress.in_(_OPEN),
+        PreparationRow.replace_at <= now,
+        PreparationRow.needed_at > now,
+    )
     has_failed = PreparationRow.progress == PreparationState.FAILED.value
     return _found(session, PreparationRow.over_at.is_(None), sa.or_(slow, has_failed), ~set_aside)
+
+
+def keep(session: Session, id_: str) -> None:
+    """Have no other host taken instead, however long it takes."""
+    session.execute(
+        sa.update(PreparationRow).where(PreparationRow.id == id_).values(replace_at=None)
+    )
 
 
 def get(session: Session, id_: str, *, lock: bool = False) -> Preparation:

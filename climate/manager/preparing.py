@@ -21,7 +21,7 @@ from climate.core.lead_time import Lead
 from climate.core.lease import Resource
 from climate.core.preparation import Preparation, PreparationState
 from climate.core.settings import Provisioning
-from climate.db import leases, preparations, readiness, resources
+from climate.db import allocations, leases, preparations, readiness, resources
 from climate.db.engine import is_unavailable
 from climate.db.preparations import Booking
 from climate.manager import healing, lead_times
@@ -34,6 +34,7 @@ LOG = logging.getLogger(__name__)
 
 # What is asked of whoever can reach a node: a notification ``node.prepare``.
 PREPARE = "prepare"
+_SLOW = "it was not ready while there was still time for another"
 
 
 def look(runtime: Runtime, settings: Provisioning, known: LeadTimes) -> int:
@@ -52,9 +53,8 @@ def look(runtime: Runtime, settings: Provisioning, known: LeadTimes) -> int:
     for lease_id, leads in due.items():
         runtime.database.write(partial(_want, runtime, lease_id, leads))
     for one in late:
-        slow = "it was not ready while there was still time for another"
         try:
-            replace(runtime, one, one.reason or slow)
+            _replace(runtime, one)
         except ClimateError as error:
             LOG.warning("%s of lease %s stays: %s", one.node, one.lease_id, error.message)
     if due or gone or late:
@@ -135,16 +135,31 @@ def payload(one: Preparation) -> dict[str, str]:
     }
 
 
-def replace(runtime: Runtime, mine: Preparation, reason: str) -> None:
+def _replace(runtime: Runtime, mine: Preparation) -> None:
     """Set a host aside, and have the lease get another if there is one.
 
-    The lease's lock comes before that of hosts, so these are two transactions; healing makes good
-    what is left undone in between.
+    One that is only slow is kept if there is no other. The lease's lock comes before those of
+    hosts, so these are two transactions; healing makes good what is left undone in between.
     """
+    failed = mine.progress is PreparationState.FAILED
+    reason = mine.reason if failed and mine.reason else _SLOW
+    if not failed and not runtime.database.rehearse(partial(_is_replaced, runtime, mine)):
+        runtime.database.write(lambda session: preparations.keep(session, mine.id))
+        return
     runtime.database.write(partial(set_aside, runtime, mine.resource_id, reason))
     LOG.warning("%s is set aside: %s", mine.node, reason)
-    failed = {mine.resource_id}
-    runtime.database.write(partial(healing.heal, runtime, failed, mine.lease_id))
+    lost = {mine.resource_id}
+    runtime.database.write(partial(healing.heal, runtime, lost, mine.lease_id))
+
+
+def _is_replaced(runtime: Runtime, mine: Preparation, session: Session) -> bool:
+    """Tell whether the lease gets another host if it loses this one."""
+    set_aside(runtime, mine.resource_id, _SLOW, session)
+    healing.heal(runtime, {mine.resource_id}, mine.lease_id, session)
+    return (
+        mine.resource_id
+        not in allocations.held(session, [mine.reservation_id])[mine.reservation_id]
+    )
 
 
 def set_aside(runtime: Runtime, resource_id: int, reason: str, session: Session) -> None:

@@ -338,7 +338,9 @@ def test_a_late_host_stays_with_its_running_lease(story: Story) -> None:
     made = lease(story, count=4)
     late = next(one for one in asked_for(story, made) if one["node"] == "sim-1")
     report(story, late, "accepted", claim_seconds=3600)
-    story.at(16)
+    story.at(10)
+    look(story)  # It could be replaced now, if there were another.
+    story.at(6)
     look(story)
     look_at_cloud(story)
     assert story.lease(made)["status"] == "ACTIVE"
