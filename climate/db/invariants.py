@@ -136,7 +136,10 @@ def told(session: Session, after: str, _now: datetime) -> tuple[list[str], str |
     known = [one for one in leases if one.status != LeaseStatus.CREATING.value]
     latest = (
         sa.select(sa.func.max(OutboxRow.id))
-        .where(OutboxRow.lease_id.in_([one.id for one in known]))
+        .where(
+            OutboxRow.lease_id.in_([one.id for one in known]),
+            OutboxRow.event_type.not_like("node.%"),  # is about a node, and has no dates
+        )
         .group_by(OutboxRow.lease_id)
     )
     query = sa.select(OutboxRow.lease_id, OutboxRow.payload).where(OutboxRow.id.in_(latest))
