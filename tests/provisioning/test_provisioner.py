@@ -14,7 +14,7 @@ import pytest
 
 from climate.notifications.emit import node_topic
 from tests import broker, servers
-from tests.process import Program, Service, eventually, free_port, running, write_config
+from tests.process import DEADLINE, Program, Service, eventually, free_port, running, write_config
 from tests.provisioning import bmc
 from tests.provisioning.bmc import Bmc
 from tests.service import hosts
@@ -55,9 +55,11 @@ class World:
     def readiness(self, lease_id: str) -> dict[str, Any]:
         return dict(self.service.ok("GET", f"/v2/leases/{lease_id}/readiness"))
 
-    def until_ready(self, lease_id: str) -> dict[str, Any]:
+    def until_ready(self, lease_id: str, within: float = DEADLINE) -> dict[str, Any]:
         eventually(
-            lambda: self.readiness(lease_id)["state"] not in {None, "preparing"}, "all are ready"
+            lambda: self.readiness(lease_id)["state"] not in {None, "preparing"},
+            "all are ready",
+            within,
         )
         return self.readiness(lease_id)
 
@@ -144,6 +146,8 @@ def hints(request: pytest.FixtureRequest) -> dict[str, object]:
     }
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_of_two_provisioners_one_dies_and_every_host_is_on_once_and_ready_in_time(
     tmp_path: Path, hints: dict[str, object]
 ) -> None:
@@ -160,10 +164,10 @@ def test_of_two_provisioners_one_dies_and_every_host_is_on_once_and_ready_in_tim
         at = stack.enter_context(world(tmp_path, nodes, **limits, **hints))
         doomed = stack.enter_context(at.provisioner())
         stack.enter_context(at.provisioner())
-        made = at.reserve(150, 20)
+        made = at.reserve(240, 20)
         eventually(lambda: sum(bool(one.switched) for one in peers.values()) >= 4, "some are on")
         doomed.kill()
-        found = at.until_ready(made)
+        found = at.until_ready(made, within=240)
         assert found["state"] == "ready", (found, at.preparations())
         assert found["hosts"] == found["ready"] == 20
         assert found["early"] > 0
