@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.faults.cell import LEASES, MANAGERS
 from tests.faults.evidence import Outcome
 from tests.faults.injection import FAULTS, Fault
@@ -38,25 +40,30 @@ class Note:
 @contextmanager
 def noted(backend: str, fault: str, moment: str) -> Iterator[Note]:
     """Write down what becomes of a cell, good or bad."""
-    note, began, why = Note(), time.monotonic(), None
+    note, began = Note(), time.monotonic()
     try:
         yield note
-    except BaseException as error:
-        why = f"{type(error).__name__}: {error}"[:_LONGEST_REASON]
+    except (KeyboardInterrupt, pytest.skip.Exception):  # nothing was found
         raise
-    finally:
-        found = {
-            "cell": [backend, fault, moment],
-            "leases": LEASES,
-            "held": note.held,
-            "passed": note.outcome is not None,
-            "why": why,
-            "seconds": round(time.monotonic() - began),
-            "date": datetime.now(UTC).date().isoformat(),
-            **(asdict(note.outcome) if note.outcome else {}),
-        }
-        FOLDER.mkdir(exist_ok=True)
-        (FOLDER / f"{backend}-{fault}-{moment}.json").write_text(json.dumps(found))
+    except BaseException as error:
+        _write((backend, fault, moment), note, began, f"{type(error).__name__}: {error}")
+        raise
+    _write((backend, fault, moment), note, began, None)
+
+
+def _write(cell: Sequence[str], note: Note, began: float, why: str | None) -> None:
+    found = {
+        "cell": cell,
+        "leases": LEASES,
+        "held": note.held,
+        "passed": why is None,
+        "why": why and why[:_LONGEST_REASON],
+        "seconds": round(time.monotonic() - began),
+        "date": datetime.now(UTC).date().isoformat(),
+        **(asdict(note.outcome) if note.outcome else {}),
+    }
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / f"{'-'.join(cell)}.json").write_text(json.dumps(found))
 
 
 def page(cells: Cells) -> str:
