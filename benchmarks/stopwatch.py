@@ -23,12 +23,8 @@ from climate.db import leases
 from climate.db.outbox_tables import OutboxRow
 from climate.db.rows import insert
 from climate.db.tables import LeaseRow
-from climate.manager.dispatcher import Dispatcher, owner_name
-from climate.manager.inventory import Watch
 from climate.manager.leases import new_event
-from climate.manager.relay import Relay
 from climate.manager.runtime import Runtime
-from climate.notifications.emit import LogEmitter
 from climate.plugins.base import Found, RequestSchema, ResourcePlugin
 
 _CHUNK = 500
@@ -95,9 +91,10 @@ def make_runtime(url: str, folder: Path, claim_timeout: float = 30.0) -> Runtime
 
 def make_manager(runtime: Runtime) -> service.Manager:
     """Return a manager as shipped, which only logs notifications."""
-    owner = owner_name()
-    relay = Relay(runtime, LogEmitter(), owner)
-    return service.Manager(Dispatcher(runtime, owner), relay, Watch(runtime))
+    conf = config.new()
+    config.load(conf, "benchmarks.lateness", [])
+    logging.getLogger("climate").setLevel(logging.ERROR)
+    return service.make_manager(conf, runtime)
 
 
 def add_leases(runtime: Runtime, starts: Sequence[datetime]) -> None:
