@@ -34,6 +34,9 @@ _EMPTY = {"heat_template_version": "2016-10-14"}
 _GONE = "DELETE_COMPLETE"
 _PAGE = 500
 
+# What keystoneauth fills with the id of the project, in addresses that are configured.
+_PLACES = ("%(project_id)s", "%(tenant_id)s")
+
 
 class HeatStacks:
     """The StackCloud of ``[heat]``."""
@@ -190,10 +193,14 @@ class HeatStacks:
             return _client(session, self._endpoint(project_id))
 
     def _endpoint(self, project_id: str) -> str:
-        """Return the address of Heat for a project: the catalog has that of our own."""
+        """Return the address of Heat for a project.
+
+        The catalog has that of our own, ``endpoint_override`` perhaps a place for any.
+        """
         address = (self._heat.get_endpoint() or "").rstrip("/")
-        mine = self._session.get_project_id()
-        return f"{address.removesuffix(f'/{mine}')}/{project_id}"
+        for end in (self._session.get_project_id(), *_PLACES):
+            address = address.removesuffix(f"/{end}")
+        return f"{address}/{project_id}"
 
 
 def _client(session: Session, endpoint: str) -> Any:  # noqa: ANN401 - as above

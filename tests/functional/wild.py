@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
@@ -71,8 +72,15 @@ def send(app: Wsgi, request: Request) -> Answer:
     for name, value in request.headers.items():
         key = name.upper().replace("-", "_")
         environ[key if key in {"CONTENT_TYPE", "CONTENT_LENGTH"} else f"HTTP_{key}"] = value
-    chunks, status, headers = run_wsgi_app(app, environ, buffered=True)
-    return Answer(int(status.split()[0]), headers, b"".join(chunks))
+    chunks, status, headers = run_wsgi_app(app, environ)
+    # Of a stream, which has no end, its beginning says enough.
+    streams = (headers.get("Content-Type") or "").startswith("text/event-stream")
+    try:
+        body = b"".join(islice(chunks, 1) if streams else chunks)
+    finally:
+        if hasattr(chunks, "close"):
+            chunks.close()
+    return Answer(int(status.split()[0]), headers, body)
 
 
 # Sound bodies, by route; a route that is not named here gets those of the others.

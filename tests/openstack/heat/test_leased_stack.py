@@ -302,6 +302,22 @@ def test_a_heat_that_is_away_at_start_and_end_is_waited_for(
     assert heat[lease["reservations"][0]["details"]["stack_id"]] is None
 
 
+def test_at_suspend_it_is_put_back_on_its_own_flavors_first(
+    deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
+) -> None:
+    template = {"heat_template_version": "2016-10-14", "resources": {"web": server(cloud)}}
+    lease = reserve(deployed, lab, asked(template, on_end="suspend"))
+    lease = until(deployed, lab, lease, "ACTIVE")
+    [flavor], stack_id = flavors_of(lease), lease["reservations"][0]["details"]["stack_id"]
+    [before] = servers_of(cloud, flavor)
+    end(deployed, lab, lease)
+    until(deployed, lab, lease, "TERMINATED")
+    assert heat[stack_id].stack_status == "SUSPEND_COMPLETE"
+    assert cloud.compute.get_server(before.id).status == "SUSPENDED"
+    assert servers_of(cloud, flavor) == []
+    assert deployed.audit() == []
+
+
 def test_one_that_cannot_be_suspended_does_not_keep_its_room(
     deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
 ) -> None:
