@@ -318,6 +318,45 @@ def test_at_suspend_it_is_put_back_on_its_own_flavors_first(
     assert deployed.audit() == []
 
 
+def test_a_stack_that_was_there_is_put_on_reserved_room_and_back_again(
+    deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
+) -> None:
+    template = {"heat_template_version": "2016-10-14", "resources": {"web": server(cloud)}}
+    made = heat.client.stacks.create(stack_name="mine", template=template)["stack"]["id"]
+    assert heat.settled(made) == "CREATE_COMPLETE"
+    [web] = [one.physical_resource_id for one in heat.client.resources.list(made)]
+    heat.client.actions.suspend(made)
+    assert heat.settled(made) == "SUSPEND_COMPLETE"
+    lease = reserve(deployed, lab, asked(None, stack_id=made))
+    lease = until(deployed, lab, lease, "ACTIVE")
+    [flavor] = flavors_of(lease)
+    assert heat.settled(made) == "UPDATE_COMPLETE"
+    assert [(one.id, one.status) for one in servers_of(cloud, flavor)] == [(web, "ACTIVE")]
+    end(deployed, lab, lease)
+    until(deployed, lab, lease, "TERMINATED")
+    assert heat[made].stack_status == "SUSPEND_COMPLETE"
+    assert cloud.compute.get_server(web).status == "SUSPENDED"
+    assert deployed.audit() == []
+
+
+def test_a_trust_that_died_keeps_the_stack_from_starting_until_its_owner_is_back(
+    deployed: Deployment, lab: Project, heat: Heat, cloud: Connection, administrator: Account
+) -> None:
+    lease = reserve(deployed, lab, asked(shop(cloud, 1)))
+    identity, user = administrator.cloud.identity, lab.member.user_id
+    identity.update_user(user, is_enabled=False)
+    try:
+        deployed.start_manager()
+        eventually(lambda: deployed.query(ERRORS), "the start fails", PATIENCE)
+    finally:
+        identity.update_user(user, is_enabled=True)
+    lab.member.cloud.session.invalidate()
+    lease = until(deployed, lab, lease, "ACTIVE", allowed=True)
+    assert len(servers_of(cloud, flavors_of(lease)[0])) == 2
+    end(deployed, lab, lease)
+    until(deployed, lab, lease, "TERMINATED", allowed=True)
+
+
 def test_one_that_cannot_be_suspended_does_not_keep_its_room(
     deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
 ) -> None:
