@@ -127,7 +127,8 @@ def test_every_type_is_asked_in_its_own_words(make_story: MakeStory) -> None:
     asked = {"resource_type": "virtual:instance", "params": room}
     made = make(story, reservations=[asked, hosts()])
     first, second = made.get_json()["reservations"]
-    assert first["params"] == {**room, "affinity": None, "resource_properties": ""}
+    life = {"on_start": "nothing", "on_end": "delete", "server": None}
+    assert first["params"] == {**room, **life, "affinity": None, "resource_properties": ""}
     assert second["params"]["min"] == 1
     change = {"reservations": [{"id": first["id"], "params": {"amount": 3}}]}
     after = story.ok("PATCH", made.headers["Location"], change)["reservations"]

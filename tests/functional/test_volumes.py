@@ -107,6 +107,7 @@ def test_a_running_reservation_grows_but_stays_what_it_is(story: Story) -> None:
 
 def test_what_was_kept_is_not_booked_again_until_it_is_gone(story: Story) -> None:
     lease = story.reserve(0, 60, reservations=[volumes(amount=6, on_end="keep")])
+    story.at(1)
     story.at(61)
     assert story.lease(lease["id"])["status"] == "TERMINATED"
     assert there(story, "sim-silver") == [10] * 6
