@@ -17,6 +17,7 @@ _EVERY_PLUGIN = [
     "virtual.floatingip.plugin",
     "virtual.network.plugin",
     "virtual.volume.plugin",
+    "virtual.stack.plugin",
 ]
 _FIRST_HOSTS = 8
 

@@ -104,7 +104,9 @@ def test_managers_share_what_is_due_and_every_host_changes_hands_in_order(
     leases = here.ok("GET", "/v1/leases")["leases"]
     assert {lease["status"] for lease in leases} == {"TERMINATED"}
     for lease in leases:
-        assert here.told(lease["id"])[-3:] == [
+        # Managers' clocks jump one after the other, so some see others' events as late.
+        told = [what for what in here.told(lease["id"]) if what != "lease.catch_up"]
+        assert told[-3:] == [
             "lease.event.start_lease",
             "lease.event.before_end_lease",
             "lease.event.end_lease",
