@@ -66,7 +66,8 @@ def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
         raise InvalidDate("Cannot modify the start date of a lease that has started")
     if not started and start < minute:
         raise InvalidDate("Start date must be later than current date")
-    if end < minute or end < start:
+    # Of a lease that runs an end in the present minute is "now", even if it began later in that.
+    if end < minute or (end < start and not started):
         raise InvalidDate("End date must be later than current and start date")
     if started:
         # "Now" is at the latest when it was to end anyway: the next may begin right then.

@@ -173,6 +173,11 @@ class TestALeaseThatHasStarted:
     def test_it_can_end_in_the_minute_in_which_it_started(self) -> None:
         assert changed_window(lease(0, 60, ACTIVE), to(end=0), NOW) == Window(NOON, NOW)
 
+    def test_it_can_end_in_that_minute_also_if_it_started_later_in_it(self) -> None:
+        started = 5 / 60
+        found = changed_window(lease(started, 60, ACTIVE), to(end=0), NOW)
+        assert found == Window(at(started), NOW)
+
     def test_it_cannot_end_at_the_instant_of_its_start_as_no_window_is_empty(self) -> None:
         assert "End date" in refusal(lease(0, 60, ACTIVE), to(end=0), NOON)
 
