@@ -11,8 +11,9 @@ from typing import Any
 
 from blazarclient import client as blazar_client
 from openstack.connection import Connection
+from oslo_config.cfg import ConfigOpts
 
-from climate import cli
+from climate import cli, config
 from tests.clients import OpenStack
 from tests.openstack import settings, traces
 from tests.openstack.accounts import Account
@@ -50,6 +51,13 @@ class Deployment:
     def _run(self, name: str, *arguments: str) -> Program:
         given = (f"--config-file={self._conf}", *arguments)
         return self._programs.enter_context(running(self._home, name, *given))
+
+    @property
+    def conf(self) -> ConfigOpts:
+        """Return the configuration of its programs."""
+        made = config.new()
+        config.load(made, "test", [f"--config-file={self._conf}"])
+        return made
 
     def start_manager(self) -> Program:
         """Return a new manager; it needs a moment until it is at work."""

@@ -1,6 +1,7 @@
 """Trusts in a real Keystone: what lets climate act as a user, and what does so no more."""
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from keystoneauth1.identity import v3
 from oslo_config.cfg import ConfigOpts
 
 from climate import config
+from climate.clock import ManualClock
 from climate.config import Misconfigured
 from climate.core.errors import BackendUnavailable, Forbidden, Unauthenticated
 from climate.plugins.base import Asker
@@ -19,7 +21,7 @@ from climate.plugins.trusts import DeadTrust, Trusts
 from tests.openstack import guests, settings
 from tests.openstack.accounts import Account, Project
 from tests.openstack.conftest import Boot as MakeServer
-from tests.openstack.conftest import MakeProject
+from tests.openstack.conftest import Deploy, MakeProject
 from tests.process import eventually, write_config
 
 
@@ -166,3 +168,20 @@ def test_of_two_servers_of_a_number_one_goes(
 
 def test_the_token_is_in_no_text(lab: Project) -> None:
     assert lab.member.token not in repr(asker(lab.member))
+
+
+def test_the_audit_revokes_a_trust_that_no_lease_has(
+    deploy: Deploy, lab: Project, administrator: Account, tmp_path: Path
+) -> None:
+    climate = deploy("blazar", ())
+    trusts = Trusts(climate.conf)
+    trusts._clock = ManualClock(datetime.now(UTC) - timedelta(days=1))
+    orphan = trusts.make(asker(lab.member))
+    of_another = Trusts(conf_of(administrator, tmp_path)).make(asker(lab.member))
+    assert [line for line in climate.manage("audit") if lab.id in line]
+    climate.manage("audit", "--repair")
+    assert [line for line in climate.manage("audit") if lab.id in line] == []
+    with pytest.raises(DeadTrust):
+        trusts.check(orphan)
+    trusts.check(of_another)
+    trusts.revoke(of_another)
