@@ -2,10 +2,10 @@
 
 import sys
 
-from benchmarks import admission, lateness, month
+from benchmarks import admission, lateness, month, readiness
 
 ALL = {"lateness": lateness.main, "admission": admission.main}
-NAMED = {**ALL, "month": month.main}
+NAMED = {**ALL, "month": month.main, "readiness": readiness.main}
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
