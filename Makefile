@@ -28,7 +28,7 @@ EXTRAS_DEV := $(EXTRAS),dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev run test test-slow test-sqlite test-faults coverage lint format type check config \
+.PHONY: help install install-dev run test test-slow test-sqlite test-faults test-faults-short coverage lint format type check config \
 	openstack-up openstack-down openstack-wipe test-openstack bench constraints clean
 
 help: ## Show this list
@@ -51,8 +51,12 @@ test-slow: $(INSTALLED) ## Run the tests that take minutes
 test-sqlite: $(INSTALLED) ## Run the tests on SQLite only
 	CLIMATE_TEST_DATABASES=sqlite $(BIN)/pytest $(PARALLEL) $(ARGS)
 
-test-faults: $(INSTALLED) ## Run managers, databases and brokers into faults (ARGS='-m faults': all)
-	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m 'faults and not slow' tests/faults $(ARGS)
+test-faults: $(INSTALLED) ## Run managers, databases and brokers into each fault at each moment
+	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m faults tests/faults $(ARGS)
+
+test-faults-short: $(INSTALLED) ## Each fault at one moment, with few leases (5 minutes)
+	CLIMATE_TEST_FAULT_LEASES=12 CLIMATE_TEST_FAULT_RESULTS=.faults/short \
+		$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m 'faults and not slow' tests/faults $(ARGS)
 
 openstack-up: ## Start a real OpenStack on this machine (3 minutes, later less than one)
 	@$(TESTBED) up

@@ -9,8 +9,9 @@ Prints one JSON object a line for each case, all in one run, one after the other
 - ``poll``: as ``idle``, with a manager that does nothing but look every 10 s.
 
 Lateness is the moment the plugin's start is called, less the moment it was due; milliseconds. The
-plugin does nothing but note that. ``twice`` is how many events were attempted more than once,
-``effects_twice`` how many leases were handed over again though they had been.
+plugin does nothing but note that; in ``kill`` it looks first whether it was done, as plugins do.
+``twice`` is how many events were attempted more than once, ``effects_twice`` how many leases were
+handed over again though they had been.
 
 The database must be empty or none of ours: by default it is a temporary SQLite file.
 """
@@ -43,6 +44,10 @@ from climate.manager.runtime import Runtime
 _POLL = 10.0
 # Seconds that managers get to be at work before the first lease is due.
 _WARM = 3.0
+# Seconds that it takes at most to store a lease.
+_WRITTEN = 0.001
+# Seconds between two looks at how far they are: to count costs the database something, too.
+_PAUSE = 0.5
 # Seconds that nothing may take longer than.
 _PATIENCE = 1800.0
 _SPAWN = get_context("spawn")
@@ -97,7 +102,7 @@ class Bench:
             stopwatch.forget(made.runtime)
             made.runtime.close()
 
-    def start(self, count: int, manage: Callable[..., None], **options: float) -> None:
+    def start(self, count: int, manage: Callable[..., None], **options: Any) -> None:
         """Have so many managers at work."""
         for _ in range(count):
             manager = _SPAWN.Process(
@@ -112,7 +117,7 @@ class Bench:
         deadline = time.monotonic() + _PATIENCE
         while not condition():
             assert time.monotonic() < deadline, "it takes too long"
-            time.sleep(0.02)
+            time.sleep(_PAUSE)
 
     def left(self) -> int:
         """Return how many starts are not finished."""
@@ -129,7 +134,7 @@ class Bench:
             return session.scalar(more) or 0
 
 
-def _as_shipped(url: str, folder: Path, options: dict[str, float]) -> None:
+def _as_shipped(url: str, folder: Path, options: dict[str, Any]) -> None:
     """Be a manager until we are killed."""
     runtime = stopwatch.make_runtime(url, folder, **options)
     service.settle()
@@ -139,7 +144,7 @@ def _as_shipped(url: str, folder: Path, options: dict[str, float]) -> None:
         time.sleep(60)
 
 
-def _by_polling(url: str, folder: Path, _options: dict[str, float]) -> None:
+def _by_polling(url: str, folder: Path, _options: dict[str, Any]) -> None:
     """Look every 10 s, and do nothing else, until we are killed."""
     runtime = stopwatch.make_runtime(url, folder)
     dispatcher = Dispatcher(runtime, owner_name())
@@ -167,16 +172,18 @@ def _spread(
 def _burst(bench: Bench, count: int) -> dict[str, Any]:
     bench.start(3, _as_shipped)
     # As many as there may be, and a second for them to be written.
-    due = bench.runtime.clock.now() + timedelta(seconds=_WARM + count / 1000)
+    due = bench.runtime.clock.now() + timedelta(seconds=_WARM + count * _WRITTEN)
     stopwatch.add_leases(bench.runtime, [due] * count)
     bench.until(lambda: bench.left() == 0)
     return {**_figures(bench, count), "managers": 3}
 
 
 def _drain(bench: Bench, count: int, managers: int, *, kill: bool = False) -> dict[str, Any]:
-    due = bench.runtime.clock.now()
+    # Not so late that each lease is told that it was: for them to be written takes a while.
+    due = bench.runtime.clock.now() + timedelta(seconds=count * _WRITTEN)
     stopwatch.add_leases(bench.runtime, [due] * count)
-    options = {"claim_timeout": 2.0} if kill else {}
+    bench.until(lambda: bench.runtime.clock.now() > due)
+    options = {"claim_timeout": 2.0, "looks": True} if kill else {}
     bench.start(managers, _as_shipped, **options)
     began, left = time.monotonic(), bench.left()
     if kill:

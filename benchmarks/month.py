@@ -67,7 +67,9 @@ def wishes(count: int, rng: random.Random) -> list[Wish]:
     found = []
     for number in range(count):
         at = BEGIN + MINUTE * rng.randrange(int(MONTH / MINUTE) - 4320)
-        start = at + MINUTE * rng.choice([0, 5, 60, 600, 1440])
+        soon = at + MINUTE * rng.choice([0, 5, 60, 600, 1440])
+        # As people do: now, or from some half hour on.
+        start = soon if soon == at else soon + (BEGIN - soon) % (HOUR / 2)
         end = start + MINUTE * rng.choice([30, 60, 240, 480, 1440, 2880])
         asked = Wish(at, next(order), "create", number, start, end, rng.choice([1, 1, 1, 2, 4]))
         found.append(asked)
@@ -173,8 +175,8 @@ class Month:
     def _effects(self) -> list[dict[str, Any]]:
         cloud = self.runtime.plugins["physical:host"].cloud  # type: ignore[attr-defined]
         assert isinstance(cloud, SimulatedCloud)
-        found = cloud.effects()
-        new, self._done = found[self._done :], len(found)
+        new = cloud.effects(self._done)
+        self._done += len(new)
         return new
 
     def _ask(self, wish: Wish) -> None:

@@ -131,7 +131,7 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 
 def set_library_defaults() -> None:
     """Give options of libraries our defaults; oslo-config-generator calls it, too."""
-    quiet = [*log.get_default_log_levels(), "apscheduler=WARNING", "alembic=WARNING"]
+    quiet = [*log.get_default_log_levels(), "apscheduler=ERROR", "alembic=WARNING"]
     log.set_defaults(default_log_levels=quiet)
     for _, options in auth_token.AUTH_TOKEN_OPTS:
         cfg.set_defaults(options, service_type="reservation", **_TOKEN_CHECKS)

@@ -1,9 +1,9 @@
 """All metrics, named in one place; whoever brings something about counts it there.
 
-Label values come from bounded sets: kinds of events, resource types, codes of refusals, templates
-of routes. What users call things is never one. A registry belongs to one ``Metrics``, which belongs
-to one runtime. Times are in seconds. With PROMETHEUS_MULTIPROC_DIR set, the processes that share
-the directory are told as one (prometheus-client's multiprocess mode).
+Label values come from bounded sets: kinds of events, resource types, classes of hosts, codes of
+refusals, templates of routes. What users call things is never one. A registry belongs to one
+``Metrics``, which belongs to one runtime. Times are in seconds. With PROMETHEUS_MULTIPROC_DIR set,
+the processes that share the directory are told as one (prometheus-client's multiprocess mode).
 """
 
 import os
@@ -65,6 +65,16 @@ _READINESS = (
     "climate_lease_ready_lateness_seconds",
     "From the start of a lease until it was active, the work of the cloud included.",
 )
+_STARTS = (
+    "climate_lease_starts",
+    "Leases with hosts of a class that were got ready: ready at the start, late, or never.",
+    ["hardware", "outcome"],
+)
+_EARLY = (
+    "climate_host_ready_early_seconds",
+    "From when a host was ready until it was needed; negative: it was late.",
+    ["hardware"],
+)
 _CALLS = (
     "climate_plugin_call_duration_seconds",
     "Calls of plugins, which are done, waiting (to be called again) or failed.",
@@ -77,6 +87,7 @@ _BROKEN = (
 )
 # From what nobody notices to what somebody should look at.
 _LATENESS_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+_EARLY_BUCKETS = (-3600, -1800, -600, -300, -60, 0, 60, 300, 600, 1800, 3600)
 _CALL_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
@@ -97,6 +108,8 @@ class Metrics:
         self._events = Counter(*_EVENTS, registry=reg)
         self._lateness = Histogram(*_LATENESS, registry=reg, buckets=_LATENESS_BUCKETS)
         self._readiness = Histogram(*_READINESS, registry=reg, buckets=_LATENESS_BUCKETS)
+        self._starts = Counter(*_STARTS, registry=reg)
+        self._early = Histogram(*_EARLY, registry=reg, buckets=_EARLY_BUCKETS)
         self._calls = Histogram(*_CALLS, registry=reg, buckets=_CALL_BUCKETS)
         self._broken = Gauge(*_BROKEN, registry=reg, multiprocess_mode="mostrecent")
 
@@ -128,6 +141,14 @@ class Metrics:
         self.event(kind, "done")
         if kind == START:
             self._readiness.observe(max(0.0, late.total_seconds()))
+
+    def started(self, hardware: str, outcome: str) -> None:
+        """Note whether the hosts of a class were ready when their lease was to start."""
+        self._starts.labels(hardware, outcome).inc()
+
+    def host_ready(self, hardware: str, early: float) -> None:
+        """Note that a host is ready, so early (negative: late) for its lease."""
+        self._early.labels(hardware).observe(early)
 
     @contextmanager
     def call(self, resource_type: str, action: str, waiting: type[Exception]) -> Iterator[None]:

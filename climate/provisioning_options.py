@@ -4,11 +4,12 @@ from datetime import timedelta
 
 from oslo_config import cfg
 
-from climate.core import expression, lead_time
+from climate.core import energy, expression, lead_time
 from climate.core.errors import InvalidQuery
 from climate.core.settings import Provisioning
 
 _POLICY = lead_time.Policy()
+_ENERGY = energy.Policy()
 PROVISIONING: list[cfg.Opt] = [
     cfg.BoolOpt(
         "enabled",
@@ -65,6 +66,24 @@ PROVISIONING: list[cfg.Opt] = [
         help="Publish what concerns a host on a topic of its own, too: climate.node.NAME. The"
         " broker keeps what nobody reads there: see docs/provisioning.md before.",
     ),
+    cfg.BoolOpt(
+        "power_off",
+        default=False,
+        help="Switch hosts off that nobody needs for longer than they take to come back.",
+    ),
+    cfg.FloatOpt(
+        "idle_time",
+        default=_ENERGY.idle_time,
+        min=1,
+        help="Seconds that nobody has had a host before it is switched off, and that it can then"
+        " stay off before it is asked for again.",
+    ),
+    cfg.IntOpt(
+        "spare",
+        default=_ENERGY.spare,
+        min=0,
+        help="Free hosts of each hardware class that stay on.",
+    ),
 ]
 PROVISIONER: list[cfg.Opt] = [
     cfg.StrOpt(
@@ -80,7 +99,11 @@ PROVISIONER: list[cfg.Opt] = [
     ),
     cfg.IntOpt("workers", default=16, min=1, max=256, help="Nodes got ready at once."),
     cfg.FloatOpt(
-        "poll_interval", default=2.0, min=0.1, help="Seconds between looks at what is wanted."
+        "poll_interval",
+        default=2.0,
+        min=0.1,
+        help="Seconds between looks at what is wanted, if something is there already or climate has"
+        " no place to wait.",
     ),
     cfg.IntOpt(
         "claim_timeout",
@@ -94,6 +117,13 @@ PROVISIONER: list[cfg.Opt] = [
         default=120.0,
         min=1,
         help="Seconds that a node's controller may take to do what it was asked.",
+    ),
+    cfg.FloatOpt(
+        "shutdown_timeout",
+        default=180.0,
+        min=0,
+        help="Seconds that a node may take to shut down by itself before its power is cut; 0: it is"
+        " cut at once.",
     ),
     cfg.FloatOpt(
         "ready_timeout",
@@ -139,4 +169,9 @@ def provisioning(conf: cfg.ConfigOpts) -> Provisioning | None:
         interval=given.interval,
         kept=timedelta(days=given.keep_days),
         topics=given.topics,
+        energy=_energy(given) if given.power_off else None,
     )
+
+
+def _energy(given: cfg.ConfigOpts) -> energy.Policy:
+    return energy.Policy(idle_time=given.idle_time, spare=given.spare)

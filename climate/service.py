@@ -3,6 +3,7 @@
 import gc
 import logging
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,6 +50,8 @@ from climate.provisioning.preparing import Tools
 from climate.provisioning.provisioner import Provisioner
 
 LOG = logging.getLogger(__name__)
+# Seconds between looks for hosts that were being switched off when that was still wanted.
+_REMNANTS = 60.0
 _DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 
 
@@ -197,10 +200,12 @@ def open_provisioner(conf: ConfigOpts) -> Iterator[Provisioner]:
         groups=Groups(settings.group_limit, settings.group_pause),
         power_timeout=settings.power_timeout,
         ready_timeout=settings.ready_timeout,
+        shutdown_timeout=settings.shutdown_timeout,
     )
     try:
         file = Path(settings.nodes_file)
-        made = Provisioner(tools, file, settings.workers, settings.claim_timeout)
+        pause = 0.0 if conf.provisioning.power_off else _REMNANTS
+        made = Provisioner(tools, file, settings.workers, settings.claim_timeout, pause)
     except BadNodes as error:
         raise Misconfigured(f"[provisioner] nodes_file: {error}") from None
     broker = conf.notifications.transport_url
@@ -235,8 +240,23 @@ def settle() -> None:
 
 
 def stop_on_signal() -> threading.Event:
-    """Return an event that is set by SIGTERM and SIGINT."""
+    """Return an event that is set by SIGTERM and SIGINT, whichever thread gets them.
+
+    Handlers in Python run in the main thread, which sleeps on if the kernel chose another one: it
+    does so while the main thread wakes from a pause. What C writes, a thread of ours reads.
+    """
     stopping = threading.Event()
+    told, tell = socket.socketpair()
+    tell.settimeout(0)  # what C writes must not wait
+    signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+        signal.signal(number, lambda *_: None)
+    parts = (stopping, told, tell)
+    threading.Thread(target=_await_signals, args=parts, name="signals", daemon=True).start()
     return stopping
+
+
+def _await_signals(stopping: threading.Event, told: socket.socket, _tell: socket.socket) -> None:
+    """Set the event at each signal; ``_tell`` is kept open for those that may still come."""
+    while told.recv(1):
+        stopping.set()

@@ -59,8 +59,7 @@ def serve(
     dismiss: Callable[[], None],
 ) -> None:
     """Serve until ``stopping`` is set, ``dismiss`` who only waits, and finish the requests."""
-    thread = threading.Thread(target=server.run, name="http", daemon=True)
-    thread.start()
+    threading.Thread(target=_run, args=(server, stopping), name="http", daemon=True).start()
     sys.stdout.write(f"climate is ready at {url(conf.host, server.effective_port)}\n")
     sys.stdout.flush()
     stopping.wait()
@@ -68,6 +67,15 @@ def serve(
     _until_idle(server.task_dispatcher)
     server.close()
     server.task_dispatcher.shutdown(cancel_pending=False, timeout=_DRAIN)
+
+
+def _run(server: Any, stopping: threading.Event) -> None:  # noqa: ANN401 - waitress is untyped
+    """Answer requests until the sockets are closed, which it may be about to wait for."""
+    try:
+        server.run()
+    except (OSError, ValueError):  # bad file descriptor, negative file descriptor
+        if not stopping.is_set():
+            raise
 
 
 def _until_idle(dispatcher: Any) -> None:  # noqa: ANN401 - waitress is untyped

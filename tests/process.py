@@ -1,5 +1,6 @@
 """The programs as processes of their own: started, waited for, talked to, and stopped."""
 
+import ctypes
 import datetime as dt
 import json
 import multiprocessing
@@ -18,6 +19,7 @@ import requests
 
 from climate import cli
 from tests.service import FORMAT, host_reservation
+from tests.will import Will
 
 BIN = Path(sys.executable).parent
 # Far beyond what anything here needs: the machine may be busy.
@@ -130,6 +132,8 @@ class Program:
             daemon=True,
         )
         self._process.start()
+        # A daemon ends with us if we end well; the process that forks it waits for it if we do not.
+        self._will = Will('kill -s KILL "$1"', str(self.pid))
 
     @property
     def output(self) -> str:
@@ -166,6 +170,12 @@ class Program:
         eventually(said, f"{self.name} says {text!r}")
         return self
 
+    def tell_another_thread(self) -> None:
+        """Have SIGTERM go to a thread that is not the main one, as the kernel may choose."""
+        threads = [int(task.name) for task in Path(f"/proc/{self.pid}/task").iterdir()]
+        other = next(id_ for id_ in threads if id_ != self.pid)
+        assert ctypes.CDLL(None).tgkill(self.pid, other, signal.SIGTERM) == 0
+
     def signal(self, number: int = signal.SIGTERM) -> None:
         if self.is_running:
             os.kill(self.pid, number)
@@ -182,8 +192,10 @@ class Program:
     def wait(self, within: float = DEADLINE) -> int:
         """Return its exit code."""
         self._process.join(within)
-        assert self._process.exitcode is not None, f"{self.name} did not end within {within} s"
-        return self._process.exitcode
+        code = self._process.exitcode
+        assert code is not None, f"{self.name} did not end within {within} s"
+        self._will.revoke()
+        return code
 
     def stop(self, within: float = DEADLINE) -> int:
         """Ask it to stop, and return its exit code."""
@@ -194,6 +206,7 @@ class Program:
         """Leave it no choice; fine if it is gone."""
         self._process.kill()
         self._process.join()
+        self._will.revoke()
 
 
 class Service:

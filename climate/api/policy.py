@@ -99,6 +99,14 @@ _TABLE = [
         "/v2/preparations/{preparation_id}/report",
         "Say how far one is with a host.",
     ),
+    ("shutdowns:get", _PROVISIONER, "GET", "/v2/shutdowns", "See hosts to be switched off."),
+    (
+        "shutdowns:report",
+        _PROVISIONER,
+        "POST",
+        "/v2/shutdowns/{shutdown_id}/report",
+        "Say how far one is with switching a host off.",
+    ),
     ("readiness:get", _PROVISIONER, "GET", "/v2/readiness", "See how ready hosts are and were."),
     (
         "readiness:put",
@@ -129,7 +137,11 @@ _ALSO = {
     ],
     "subscriptions:put": [("POST", f"{_SUBSCRIPTION}/redeliver")],
     "preparations:get": [("GET", "/v2/preparations/{preparation_id}")],
-    "readiness:get": [("GET", "/v2/resources/{resource_id}/readiness")],
+    "shutdowns:get": [("GET", "/v2/shutdowns/{shutdown_id}")],
+    "readiness:get": [
+        ("GET", "/v2/readiness/energy"),
+        ("GET", "/v2/resources/{resource_id}/readiness"),
+    ],
 }
 
 

@@ -10,6 +10,7 @@ from climate.core.errors import Conflict, InvalidDate, LeaseBusy
 from climate.core.lease import Lease
 from climate.core.lifecycle import STABLE_LEASE, EventStatus, LeaseStatus
 from climate.core.schedule import BEFORE_END, END, Anchor, Notice
+from climate.core.start import Start, StartWhen
 from climate.core.window import Window
 
 
@@ -88,6 +89,15 @@ def changed_notices(lease: Lease, change: Change, window: Window) -> tuple[Notic
     return (*others, Notice(BEFORE_END, Anchor.END, offset))
 
 
+def changed_start(lease: Lease, when: StartWhen | None) -> Start:
+    """Return how the lease begins after a change of what its start waits for; raises Conflict."""
+    if when is None or when is lease.start.when:
+        return lease.start
+    if lease.status is not LeaseStatus.PENDING:
+        raise Conflict(f"Lease {lease.id} has started: its start waits for nothing any more")
+    return replace(lease.start, when=when)
+
+
 def check_resource_type(present: str, wanted: str | None) -> None:
     """Raise Conflict if a reservation would change its type."""
     if wanted is not None and wanted != present:
@@ -95,5 +105,8 @@ def check_resource_type(present: str, wanted: str | None) -> None:
 
 
 def moved(lease: Lease, window: Window, notices: tuple[Notice, ...], now: datetime) -> Lease:
-    """Return the lease with new dates."""
-    return replace(lease, window=window, notices=notices, updated_at=now)
+    """Return the lease with new dates; with another start its hosts are got ready anew."""
+    begins = lease.start
+    if window.start != lease.window.start:
+        begins = replace(begins, ready_at=None)
+    return replace(lease, window=window, notices=notices, start=begins, updated_at=now)

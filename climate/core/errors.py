@@ -53,6 +53,12 @@ class UnsupportedResourceType(InvalidInput):
     code = "unsupported_resource_type"
 
 
+class NotProvisioned(InvalidInput):
+    """A start is to wait for hosts, and nobody gets any ready."""
+
+    code = "not_provisioned"
+
+
 class Unauthenticated(ClimateError):
     """The request carries no usable identity."""
 
@@ -142,6 +148,18 @@ class PreparationClaimed(Conflict):
     """Somebody else is getting the host ready, or whoever reports never accepted to."""
 
     code = "preparation_claimed"
+
+
+class ShutdownOver(Conflict):
+    """The host that was to be switched off is to have power after all."""
+
+    code = "shutdown_over"
+
+
+class ShutdownClaimed(Conflict):
+    """Somebody else is switching the host off, or whoever reports never accepted to."""
+
+    code = "shutdown_claimed"
 
 
 class PreconditionFailed(ClimateError):

@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Any, Self
 
 from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
-from climate.core.schedule import Notice
+from climate.core.schedule import BEFORE_END, START, Notice
+from climate.core.start import Start
 from climate.core.window import Window
 
 # The key of a reservation's details under which are the ids of the resources handed over.
@@ -100,7 +101,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something due at a moment of a lease's life."""
+    """Something due at a moment of a lease's life; while a manager is at it, that is its owner."""
 
     id: str
     lease_id: str
@@ -111,6 +112,7 @@ class Event:
     last_error: str | None
     created_at: datetime
     updated_at: datetime | None
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +172,7 @@ class Lease:
     updated_at: datetime | None
     trust_id: str | None = field(default=None, repr=False)
     trust_lost: str | None = None
+    start: Start = field(default_factory=Start)
 
     @property
     def ails(self) -> bool:
@@ -179,3 +182,9 @@ class Lease:
     def event(self, kind: str) -> Event | None:
         """Return the first event of ``kind``, or None."""
         return next((event for event in self.events if event.kind == kind), None)
+
+    def due(self, event: Event, now: datetime) -> datetime:
+        """Return since when an event can be done: if the start waited for hosts, since then."""
+        if self.start.delayed_at is None or event.kind not in {START, BEFORE_END}:
+            return event.due_at
+        return max(event.due_at, self.start.ready_at or now)

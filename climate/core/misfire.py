@@ -45,12 +45,12 @@ class Late:
 def late_events(lease: Lease, now: datetime, after: timedelta) -> tuple[Late, ...]:
     """Return what nobody has tried yet of a lease more than ``after`` past its time, in order."""
     return tuple(
-        Late(event, (now - event.due_at).total_seconds(), _is_worth_it(lease, event, now))
+        Late(event, (now - lease.due(event, now)).total_seconds(), _is_worth_it(lease, event, now))
         for event in lease.events
         if event.status in OPEN_EVENT
         and event.attempt <= 1
         and event.kind not in _UPKEEP
-        and now - event.due_at > after
+        and now - lease.due(event, now) > after
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from climate.core.lease import Lease, Resource
 from climate.core.preparation import Preparation
 from climate.core.query import Query
+from climate.core.shutdown import Shutdown
 
 T = TypeVar("T")
 
@@ -25,6 +26,9 @@ LEASE_SORTS: Mapping[str, Callable[[Lease], Any]] = {
 RESOURCE_SORTS: Mapping[str, Callable[[Resource], Any]] = {"id": lambda resource: resource.id}
 PREPARATION_SORTS: Mapping[str, Callable[[Preparation], Any]] = {
     "needed": lambda preparation: preparation.needed_at
+}
+SHUTDOWN_SORTS: Mapping[str, Callable[[Shutdown], Any]] = {
+    "wanted": lambda shutdown: shutdown.wanted_at
 }
 
 
@@ -78,5 +82,18 @@ class PreparationFilter:
     states: tuple[str, ...] = ()
     node: str | None = None
     lease_id: str | None = None
+    hardware: str | None = None
+    claimable_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownFilter:
+    """Which shutdowns are wanted; None (or no state) is any.
+
+    With ``claimable_at``, those that somebody could claim then.
+    """
+
+    states: tuple[str, ...] = ()
+    node: str | None = None
     hardware: str | None = None
     claimable_at: datetime | None = None

@@ -1,6 +1,6 @@
 """How ready hosts are: of one lease now, and of all leases over a time. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -26,6 +26,15 @@ class Period(StrEnum):
     ALL = "all"
 
 
+class Outcome(StrEnum):
+    """Whether the hosts of a lease were ready at its start; what was never ready never started."""
+
+    READY = "ready"
+    LATE = "late"
+    SHORT_NOTICE = "short_notice"
+    NEVER = "never"
+
+
 # Of what was asked for later than this share of the time that it should have had, nobody is to
 # blame.
 _SHORT_NOTICE = 0.9
@@ -35,7 +44,8 @@ _SHORT_NOTICE = 0.9
 class Shown:
     """How ready a lease or a host is; None: nobody has been asked to get anything ready.
 
-    ``early`` is the seconds before the start that all was ready; negative: after it.
+    ``early`` is the seconds before the start that all was ready; negative: after it. The lease
+    cannot start before the hosts in ``waiting_for`` are ready.
     """
 
     state: Readiness | None
@@ -44,6 +54,18 @@ class Shown:
     ready_at: datetime | None = None
     early: float | None = None
     reasons: Sequence[str] = ()
+    waiting_for: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Whether the cloud says that a host is up, and as of when.
+
+    A cloud that hears of its hosts from time to time says so of one that has just lost its power.
+    """
+
+    up: bool
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,18 +149,34 @@ def summary(found: Iterable[Preparation], period: Period) -> list[Share]:
         starts.setdefault((one.hardware, one.needed_at, one.lease_id), []).append(one)
     shares: dict[tuple[str, datetime | None], Share] = {}
     for (hardware, needed_at, _), hosts in sorted(starts.items(), key=lambda item: item[0]):
-        since = _BEGINS[period](needed_at)
+        since = begin_of(period, needed_at)
         share = shares.setdefault((hardware, since), Share(hardware=hardware, since=since))
-        _count(share, hosts)
+        _count(share, hosts, needed_at)
     return list(shares.values())
 
 
-def _count(share: Share, hosts: Sequence[Preparation]) -> None:
+def outcomes(found: Iterable[Preparation], start: datetime) -> dict[str, Outcome]:
+    """Return by class whether the hosts of one lease were ready at its start."""
+    classes: dict[str, list[Preparation]] = {}
+    for one in found:
+        classes.setdefault(one.hardware, []).append(one)
+    return {hardware: _outcome(hosts, start) for hardware, hosts in classes.items()}
+
+
+def _outcome(hosts: Sequence[Preparation], start: datetime) -> Outcome:
+    if all(one.ready_at is not None and one.ready_at <= start for one in hosts):
+        return Outcome.READY
+    # What was taken instead of others after the start is not what they were late for.
+    due = [one for one in hosts if one.needed_at <= start]
+    return Outcome.SHORT_NOTICE if any(map(_is_short_notice, due)) else Outcome.LATE
+
+
+def _count(share: Share, hosts: Sequence[Preparation], start: datetime) -> None:
     ready = [one for one in hosts if one.was_ready]
-    all_ready = len(ready) == len(hosts)
+    outcome = _outcome(hosts, start)
     share.leases += 1
-    share.ready_leases += all_ready
-    share.short_notice += not all_ready and any(map(_is_short_notice, hosts))
+    share.ready_leases += outcome is Outcome.READY
+    share.short_notice += outcome is Outcome.SHORT_NOTICE
     share.hosts += len(hosts)
     share.ready_hosts += len(ready)
     share.early += [one.early for one in ready if one.early is not None]
@@ -148,13 +186,28 @@ def _is_short_notice(one: Preparation) -> bool:
     return (one.needed_at - one.wanted_at).total_seconds() < _SHORT_NOTICE * one.lead
 
 
-def _day(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+def begin_of(period: Period, moment: datetime) -> datetime | None:
+    """Return when the period begins that a moment is in; None if there is but one."""
+    day = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    match period:
+        case Period.DAY:
+            return day
+        case Period.WEEK:
+            return day - timedelta(days=day.weekday())
+        case Period.MONTH:
+            return day.replace(day=1)
+    return None
 
 
-_BEGINS: Mapping[Period, Callable[[datetime], datetime | None]] = {
-    Period.DAY: _day,
-    Period.WEEK: lambda moment: _day(moment) - timedelta(days=moment.astimezone(UTC).weekday()),
-    Period.MONTH: lambda moment: _day(moment).replace(day=1),
-    Period.ALL: lambda _: None,
+def next_begin(period: Period, moment: datetime) -> datetime | None:
+    """Return when the next period begins after a moment; None if there is none."""
+    begin = begin_of(period, moment)
+    return None if begin is None else begin_of(period, begin + _BEYOND[period])
+
+
+# Added to the begin of a period, it is in the next one.
+_BEYOND = {
+    Period.DAY: timedelta(days=1),
+    Period.WEEK: timedelta(days=7),
+    Period.MONTH: timedelta(days=31),
 }

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from climate.core import lead_time
+from climate.core.energy import Policy
 from climate.core.limits import NO_RULES, Rules
 from climate.core.query import Everything, Query
 from climate.core.subscription import NO_WEBHOOK_RULES, WebhookRules
@@ -14,7 +15,8 @@ class Provisioning:
     """How hosts are got ready: which, and in what share of leases all of them in time.
 
     ``interval`` is the seconds between looks at what is to be got ready; ``kept`` is how long what
-    became of it is known. With ``topics``, it is also told to listeners of single nodes.
+    became of it is known. With ``topics``, it is also told to listeners of single nodes. Without
+    ``energy`` no host is switched off.
     """
 
     hosts: Query = field(default_factory=Everything)
@@ -23,6 +25,7 @@ class Provisioning:
     interval: float = 5.0
     kept: timedelta = timedelta(days=90)
     topics: bool = False
+    energy: Policy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

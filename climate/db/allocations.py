@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -17,10 +17,25 @@ from climate.core.lifecycle import ReservationStatus
 from climate.core.requirement import Requirement
 from climate.core.window import Window
 from climate.db import fitting
+from climate.db.among import among
 from climate.db.fitting import shape
 from climate.db.rows import Rows, insert
 from climate.db.tables import AllocationRow, LeaseRow, ReservationRow, ResourceRow
 
+_HELD = (
+    sa.select(AllocationRow.__table__)
+    .where(among(AllocationRow.reservation_id, "ids"))
+    .order_by(AllocationRow.resource_id)
+)
+_NAMED = (
+    sa.select(
+        AllocationRow.reservation_id, ResourceRow.id, ResourceRow.type, ResourceRow.external_id
+    )
+    .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
+    .where(among(AllocationRow.reservation_id, "ids"))
+    .distinct()  # more was taken of some later
+    .order_by(ResourceRow.id)
+)
 _LOCK = {
     wait: sa.select(ResourceRow.id)
     .where(ResourceRow.id.in_(sa.bindparam("ids", expanding=True)))
@@ -28,6 +43,14 @@ _LOCK = {
     .with_for_update(skip_locked=not wait)
     for wait in (False, True)
 }
+
+
+class Named(NamedTuple):
+    """A resource, as it is called in climate and in the cloud."""
+
+    id: int
+    type: str
+    external_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,20 +158,23 @@ def as_rows(rows: Sequence[dict[str, Any]]) -> Rows:
 
 def held(session: Session, reservation_ids: Collection[str]) -> dict[str, dict[int, Held]]:
     """Return by reservation the ids of its resources and what it has of each."""
-    query = (
-        sa.select(AllocationRow)
-        .where(AllocationRow.reservation_id.in_(reservation_ids))
-        .order_by(AllocationRow.resource_id)
-    )
     found: dict[str, dict[int, Held]] = {id_: {} for id_ in reservation_ids}
-    for row in session.scalars(query):
-        mine = found[str(row.reservation_id)]
+    for row in session.execute(_HELD, {"ids": list(reservation_ids)}).all():
+        mine = found[row.reservation_id]
         before = mine.get(row.resource_id, Held(row.start_at, {}))
         amounts = Counter(before.amounts)
         if row.resource_class is not None and row.amount is not None:
             amounts[row.resource_class] += row.amount
         # Who took more of it later has all of it since then.
         mine[row.resource_id] = Held(max(before.since, row.start_at), amounts)
+    return found
+
+
+def named(session: Session, reservation_ids: Collection[str]) -> dict[str, list[Named]]:
+    """Return what each reservation has, by reservation: just what it is called."""
+    found: dict[str, list[Named]] = {id_: [] for id_ in reservation_ids}
+    for row in session.execute(_NAMED, {"ids": list(reservation_ids)}).all():
+        found[row.reservation_id].append(Named(row.id, row.type, row.external_id))
     return found
 
 

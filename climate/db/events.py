@@ -5,7 +5,7 @@ if the row says otherwise, somebody else took over and the result is dropped. Wh
 what is in ``order``.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -13,7 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lifecycle import EventStatus, LeaseStatus
-from climate.core.schedule import END, rank
+from climate.core.schedule import END
+from climate.db.among import among
+from climate.db.engine import LostRace
 from climate.db.order import IN_PROGRESS, OPEN, UNDONE, blocked, has_failed
 from climate.db.tables import AllocationRow, EventRow, LeaseRow, ReservationRow
 
@@ -28,6 +30,9 @@ _UNDER_WAY = [
     )
 ]
 
+# The table rather than what is mapped to it: nothing of it is kept in sessions.
+_EVENTS: sa.Table = EventRow.metadata.tables[EventRow.__tablename__]
+
 
 class Held(NamedTuple):
     """A claim as it is stored; ``until`` moves each time that it is extended."""
@@ -39,11 +44,7 @@ class Held(NamedTuple):
 
 def next_run(session: Session, after: datetime) -> datetime | None:
     """Return when the first event later than ``after`` may run; None if there is none."""
-    return session.scalar(
-        sa.select(sa.func.min(EventRow.run_at, type_=EventRow.run_at.type)).where(
-            EventRow.status == UNDONE, EventRow.run_at > after
-        )
-    )
+    return session.scalar(_NEXT, {"now": after})
 
 
 def count_due(session: Session, now: datetime, most: int) -> dict[str, int]:
@@ -61,17 +62,17 @@ def claim(
 
     An event that outlives its lease has no lease id.
     """
-    due = session.execute(_CLAIMABLE, {"now": now, "ids": list(ids)})
+    due = session.execute(_CLAIMABLE, {"now": now, "ids": list(ids)}).all()
     found = [(row.id, row.lease_id, row.attempt + 1) for row in due]
     if found:
         session.execute(
-            sa.update(EventRow)
-            .where(EventRow.id.in_([id_ for id_, _, _ in found]))
+            sa.update(_EVENTS)
+            .where(among(_EVENTS.c.id, [id_ for id_, _, _ in found]))
             .values(
                 status=IN_PROGRESS,
                 owner=owner,
                 claimed_until=until,
-                attempt=EventRow.attempt + 1,
+                attempt=_EVENTS.c.attempt + 1,
             )
         )
     return found
@@ -79,7 +80,7 @@ def claim(
 
 def is_mine(session: Session, event_id: str, owner: str, attempt: int) -> bool:
     """Tell whether this claim still holds, and lock the event if so."""
-    query = sa.select(EventRow.id).where(*_mine(event_id, owner, attempt)).with_for_update()
+    query = sa.select(_EVENTS.c.id).where(*_mine([event_id], owner, attempt)).with_for_update()
     return session.scalar(query) is not None
 
 
@@ -93,67 +94,94 @@ def finish(
 ) -> bool:
     """Store the outcome of a claim (status, last_error, run_at); False if it is not ours."""
     result = session.execute(
-        sa.update(EventRow)
-        .where(*_mine(event_id, owner, attempt))
+        sa.update(_EVENTS)
+        .where(*_mine([event_id], owner, attempt))
         .values(owner=None, claimed_until=None, updated_at=now, **outcome)
     )
     return bool(result.rowcount)  # type: ignore[attr-defined]
 
 
+def finish_all(
+    session: Session, owner: str, claims: Iterable[tuple[str, int]], now: datetime, status: str
+) -> None:
+    """Store one outcome of many claims: (event id, attempt) each.
+
+    Raises LostRace if not all are ours: looked at again, those that are not will be seen.
+    """
+    alike: dict[int, list[str]] = {}
+    for id_, attempt in claims:
+        alike.setdefault(attempt, []).append(id_)
+    for attempt, ids in alike.items():
+        result = session.execute(
+            sa.update(_EVENTS)
+            .where(*_mine(ids, owner, attempt))
+            .values(owner=None, claimed_until=None, updated_at=now, status=status)
+        )
+        if result.rowcount < len(ids):  # type: ignore[attr-defined]
+            raise LostRace
+
+
 def give_way(session: Session, event_id: str, owner: str, attempt: int, **again: datetime) -> None:
     """Undo a claim of ours as if it had not been made, perhaps to a later ``run_at``."""
     session.execute(
-        sa.update(EventRow)
-        .where(*_mine(event_id, owner, attempt))
+        sa.update(_EVENTS)
+        .where(*_mine([event_id], owner, attempt))
         .values(
             status=UNDONE,
             owner=None,
             claimed_until=None,
-            attempt=EventRow.attempt - 1,
+            attempt=_EVENTS.c.attempt - 1,
             **again,
         )
     )
 
 
-def extend(session: Session, owner: str, event_ids: Collection[str], until: datetime) -> None:
-    """Keep claims alive while their work goes on."""
-    session.execute(
-        sa.update(EventRow)
-        .where(EventRow.id.in_(event_ids), EventRow.owner == owner, EventRow.status == IN_PROGRESS)
-        .values(claimed_until=until)
-    )
+def extend(session: Session, owner: str, ids: Collection[str], until: datetime) -> dict[str, int]:
+    """Keep claims alive while their work goes on; return the attempts of those that are kept.
+
+    One that is locked is being begun or finished: it is not waited for, and nobody else takes it.
+    """
+    found = _unlocked(session, ids).items()
+    kept = {id_: held.attempt for id_, held in found if held.owner == owner}
+    mine = among(_EVENTS.c.id, kept)
+    session.execute(sa.update(_EVENTS).where(mine).values(claimed_until=until))
+    return kept
 
 
 def claimed(session: Session) -> dict[str, Held]:
     """Return who has claimed what, by event id, as it is stored."""
-    columns = (EventRow.id, EventRow.owner, EventRow.attempt, EventRow.claimed_until)
-    found = session.execute(sa.select(*columns).where(EventRow.status == IN_PROGRESS))
-    return {row.id: Held(row.owner, row.attempt, row.claimed_until) for row in found}
+    return _held(session, _CLAIMS)
 
 
 def reap(session: Session, stale: Mapping[str, Held]) -> int:
-    """Return events whose claims are still as they were seen; return how many."""
-    return sum(
-        _return(
-            session,
-            EventRow.id == id_,
-            EventRow.owner == seen.owner,
-            EventRow.attempt == seen.attempt,
-            EventRow.claimed_until == seen.until,
-        )
-        for id_, seen in stale.items()
-    )
+    """Return events whose claims are still as they were seen; return how many.
+
+    One that is locked is not waited for: whoever is in the middle of it may be frozen there.
+    """
+    gone = [id_ for id_, held in _unlocked(session, stale).items() if held == stale[id_]]
+    return _return(session, among(_EVENTS.c.id, gone))
+
+
+def _unlocked(session: Session, event_ids: Collection[str]) -> dict[str, Held]:
+    """Lock and return those of these claims that nobody has locked."""
+    mine = _CLAIMS.where(among(EventRow.id, event_ids)).with_for_update(skip_locked=True)
+    return _held(session, mine)
+
+
+def _held(session: Session, which: sa.Select[Any, Any, Any, Any]) -> dict[str, Held]:
+    found = session.execute(which)
+    return {row.id: Held(row.owner, row.attempt, row.claimed_until) for row in found}
 
 
 def hand_back(session: Session, owner: str) -> int:
     """Return all events of ``owner`` (it is stopping); return how many."""
-    return _return(session, EventRow.owner == owner)
+    return _return(session, _EVENTS.c.owner == owner)
 
 
 def _return(session: Session, *which: sa.ColumnElement[bool]) -> int:
     result = session.execute(
-        sa.update(EventRow)
-        .where(EventRow.status == IN_PROGRESS, *which)
+        sa.update(_EVENTS)
+        .where(_EVENTS.c.status == IN_PROGRESS, *which)
         .values(status=UNDONE, owner=None, claimed_until=None)
     )
     return int(result.rowcount)  # type: ignore[attr-defined]
@@ -183,14 +211,13 @@ def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> 
 
 
 def hurry(session: Session, lease_id: str, kinds: Collection[str], now: datetime) -> None:
-    """Have what has failed of a lease tried again at once."""
+    """Have what is to be tried again of a lease tried at once."""
     session.execute(
         sa.update(EventRow)
         .where(
             EventRow.lease_id == lease_id,
             EventRow.kind.in_(kinds),
             EventRow.status == UNDONE,
-            EventRow.attempt > 0,
             EventRow.due_at <= now,
             EventRow.run_at > now,
         )
@@ -198,11 +225,15 @@ def hurry(session: Session, lease_id: str, kinds: Collection[str], now: datetime
     )
 
 
-def give_up(session: Session, lease_id: str, kind: str, now: datetime) -> None:
-    """Try this event of a lease no more, unless somebody is at it."""
+def give_up(session: Session, lease_ids: Collection[str], kind: str, now: datetime) -> None:
+    """Try this event of leases no more, unless somebody is at it."""
     session.execute(
-        sa.update(EventRow)
-        .where(EventRow.lease_id == lease_id, EventRow.kind == kind, EventRow.status == UNDONE)
+        sa.update(_EVENTS)
+        .where(
+            among(_EVENTS.c.lease_id, lease_ids),
+            _EVENTS.c.kind == kind,
+            _EVENTS.c.status == UNDONE,
+        )
         .values(status=EventStatus.ERROR.value, updated_at=now)
     )
 
@@ -230,43 +261,12 @@ def rearm(session: Session, event_id: str, due_at: datetime, now: datetime) -> N
     )
 
 
-def insert_farewell(
-    session: Session, event_id: str, kind: str, payload: Mapping[str, Any], now: datetime
-) -> None:
-    """Store what is to be done about an end, from now on; the event outlives its lease."""
-    session.execute(
-        sa.insert(EventRow).values(
-            id=event_id,
-            kind=kind,
-            rank=rank(kind),
-            due_at=now,
-            run_at=now,
-            status=UNDONE,
-            attempt=0,
-            created_at=now,
-            payload=dict(payload),
-        )
-    )
-
-
-def farewell(session: Session, event_id: str) -> tuple[str, dict[str, Any], datetime] | None:
-    """Return what is to be done, about what and since when; None if it was."""
-    row = session.get(EventRow, event_id)
-    return None if row is None else (row.kind, row.payload or {}, row.due_at)
-
-
-def farewells(session: Session, kind: str) -> list[dict[str, Any]]:
-    """Return what else is to be done of a kind."""
-    query = sa.select(EventRow.payload).where(EventRow.kind == kind, EventRow.lease_id.is_(None))
-    return [payload or {} for payload in session.scalars(query)]
-
-
-def _mine(event_id: str, owner: str, attempt: int) -> list[sa.ColumnElement[bool]]:
+def _mine(ids: Collection[str], owner: str, attempt: int) -> list[sa.ColumnElement[bool]]:
     return [
-        EventRow.id == event_id,
-        EventRow.owner == owner,
-        EventRow.attempt == attempt,
-        EventRow.status == IN_PROGRESS,
+        among(_EVENTS.c.id, ids),
+        _EVENTS.c.owner == owner,
+        _EVENTS.c.attempt == attempt,
+        _EVENTS.c.status == IN_PROGRESS,
     ]
 
 
@@ -275,7 +275,7 @@ def _claimable() -> sa.Select[str, str | None, int]:
     return (
         sa.select(EventRow.id, EventRow.lease_id, EventRow.attempt)
         .where(
-            EventRow.id.in_(sa.bindparam("ids", expanding=True)),
+            among(EventRow.id, "ids"),
             EventRow.status == UNDONE,
             EventRow.run_at <= _NOW,
             ~blocked(_NOW),
@@ -288,3 +288,9 @@ def _claimable() -> sa.Select[str, str | None, int]:
 # Made once: putting it together takes longer than the database needs to answer it.
 _NOW = sa.bindparam("now", type_=EventRow.run_at.type)
 _CLAIMABLE = _claimable()
+_NEXT = sa.select(sa.func.min(EventRow.run_at, type_=EventRow.run_at.type)).where(
+    EventRow.status == UNDONE, EventRow.run_at > _NOW
+)
+_CLAIMS = sa.select(EventRow.id, EventRow.owner, EventRow.attempt, EventRow.claimed_until).where(
+    EventRow.status == IN_PROGRESS
+)

@@ -12,6 +12,8 @@ from climate.core.lease import Event, Lease, Reservation
 from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 from climate.core.schedule import Anchor, Notice, rank
 from climate.core.window import Window
+from climate.db import starts
+from climate.db.among import among
 from climate.db.rows import Rows, insert
 from climate.db.tables import AllocationRow, EventRow, LeaseRow, ReservationRow, ResourceRow
 
@@ -84,15 +86,25 @@ def get(session: Session, lease_id: str, *, lock: bool = False) -> Lease:
 
     Raises NotFound.
     """
-    query = sa.select(LeaseRow).where(LeaseRow.id == lease_id)
-    query = query.execution_options(populate_existing=True)
-    if lock:
-        # PostgreSQL: rows that refer to this one (new events) need not wait for us.
-        query = query.with_for_update(key_share=True)
-    row = session.scalars(query).one_or_none()
-    if row is None:
+    found = find_some(session, [lease_id], lock=lock)
+    if not found:
         raise NotFound(f"Object with {{'lease_id': '{lease_id}'}} not found")
-    return complete(session, [row])[0]
+    return found[lease_id]
+
+
+def find_some(
+    session: Session, lease_ids: Collection[str], *, lock: bool = False, patient: bool = True
+) -> dict[str, Lease]:
+    """Return those of the leases that are there, by id; ``lock`` as for ``get``, in their order.
+
+    Those that somebody else has locked are left out unless we are ``patient``.
+    """
+    query = _LOOK
+    if lock:
+        # PostgreSQL: rows that refer to these (new events) need not wait for us.
+        query = query.with_for_update(key_share=True, skip_locked=not patient)
+    found = session.execute(query, {"lease_ids": list(lease_ids)})
+    return {lease.id: lease for lease in complete(session, found.all())}
 
 
 def find_all(session: Session, project_id: str | None) -> list[Lease]:
@@ -127,22 +139,6 @@ def ailing(session: Session, now: datetime, until: datetime | None) -> list[str]
     return list(session.scalars(query.where(sa.or_(LeaseRow.degraded, failing))))
 
 
-def trusted(session: Session, until: datetime) -> list[tuple[str, str]]:
-    """Return (id, trust id) of the leases with a trust that are there or start before ``until``."""
-    query = sa.select(LeaseRow.id, LeaseRow.trust_id).where(
-        LeaseRow.trust_id.is_not(None),
-        LeaseRow.start_at < until,
-        LeaseRow.status != LeaseStatus.CREATING.value,
-    )
-    return [(id_, trust_id) for id_, trust_id in session.execute(query) if trust_id]
-
-
-def trust_ids(session: Session) -> set[str]:
-    """Return the trusts of all leases, also of those that are only held."""
-    query = sa.select(LeaseRow.trust_id).where(LeaseRow.trust_id.is_not(None))
-    return {trust_id for trust_id in session.scalars(query) if trust_id}
-
-
 def exists(session: Session, lease_id: str) -> bool:
     """Tell whether the lease is (still) there."""
     return session.scalar(sa.select(LeaseRow.id).where(LeaseRow.id == lease_id)) is not None
@@ -154,15 +150,6 @@ def update(session: Session, lease: Lease) -> None:
     session.execute(sa.update(LeaseRow).where(LeaseRow.id == lease.id).values(**values))
 
 
-def set_trust(session: Session, lease_id: str, trust_id: str | None) -> None:
-    """Store by which trust the lease's user is acted for; that it had been lost is over."""
-    session.execute(
-        sa.update(LeaseRow)
-        .where(LeaseRow.id == lease_id)
-        .values(trust_id=trust_id, trust_lost=None)
-    )
-
-
 def set_status(session: Session, lease_id: str, status: LeaseStatus, now: datetime) -> None:
     """Store where the lease stands."""
     session.execute(
@@ -170,17 +157,6 @@ def set_status(session: Session, lease_id: str, status: LeaseStatus, now: dateti
         .where(LeaseRow.id == lease_id)
         .values(status=status.value, updated_at=now)
     )
-
-
-def catch_up(session: Session, lease_id: str, now: datetime, late_at: datetime) -> bool:
-    """Note that it is told now what is late of a lease; False if that was so since ``late_at``."""
-    told = LeaseRow.caught_up_at
-    result = session.execute(
-        sa.update(LeaseRow)
-        .where(LeaseRow.id == lease_id, sa.or_(told.is_(None), told < late_at))
-        .values(caught_up_at=now)
-    )
-    return bool(result.rowcount)  # type: ignore[attr-defined]
 
 
 def set_reservation(session: Session, reservation_id: str, now: datetime, **fields: Any) -> None:
@@ -215,14 +191,15 @@ def _lease_values(lease: Lease) -> dict[str, Any]:
         "updated_at": lease.updated_at,
         "trust_id": lease.trust_id,
         "trust_lost": lease.trust_lost,
+        **starts.values(lease.start),
     }
 
 
-def complete(session: Session, rows: Sequence[LeaseRow]) -> list[Lease]:
-    """Complete lease rows with their children, one statement per kind of child."""
+def complete(session: Session, rows: Sequence[Any]) -> list[Lease]:
+    """Complete rows of the table of leases with their children, one statement per kind of child."""
     ids = [row.id for row in rows]
-    reservations = _children(session, ReservationRow, ids, ReservationRow.position)
-    events = _children(session, EventRow, ids, EventRow.due_at, EventRow.rank, EventRow.id)
+    reservations = _children(session, _RESERVATIONS, ids)
+    events = _children(session, _EVENTS, ids)
     return [
         Lease(
             id=row.id,
@@ -242,24 +219,34 @@ def complete(session: Session, rows: Sequence[LeaseRow]) -> list[Lease]:
             updated_at=row.updated_at,
             trust_id=row.trust_id,
             trust_lost=row.trust_lost,
+            start=starts.record(row),
         )
         for row in rows
     ]
 
 
 def _children(
-    session: Session,
-    table: Any,  # noqa: ANN401 - the two tables that refer to leases
-    lease_ids: Sequence[str],
-    *order: Any,
+    session: Session, query: sa.Select[Any], lease_ids: Sequence[str]
 ) -> dict[str, list[Any]]:
-    """Return the rows of ``table`` by lease id; the whole table is read if nearly all is asked."""
-    query = sa.select(table).order_by(*order).execution_options(populate_existing=True)
+    """Return the rows that a query finds for ``lease_ids``, by lease id."""
     found: dict[str, list[Any]] = {}
     for ids in _chunks(lease_ids):
-        for row in session.scalars(query.where(table.lease_id.in_(ids))):
+        for row in session.execute(query, {"lease_ids": ids}).all():  # quicker than one by one
             found.setdefault(row.lease_id, []).append(row)
     return found
+
+
+def _children_of(table: sa.FromClause, *order: str) -> sa.Select[Any]:
+    """Select the rows of a table that refer to ``lease_ids``."""
+    mine = among(table.c.lease_id, "lease_ids")
+    return sa.select(table).where(mine).order_by(*(table.c[name] for name in order))
+
+
+# Rows of tables rather than objects of the mapper: they are much read, and never changed in place.
+_LEASES = sa.select(LeaseRow.__table__)
+_LOOK = _LEASES.where(among(LeaseRow.__table__.c.id, "lease_ids")).order_by(LeaseRow.id)
+_RESERVATIONS = _children_of(ReservationRow.__table__, "position")
+_EVENTS = _children_of(EventRow.__table__, "due_at", "rank", "id")
 
 
 def _chunks(ids: Sequence[str], size: int = 10_000) -> Iterable[Sequence[str]]:
@@ -267,7 +254,7 @@ def _chunks(ids: Sequence[str], size: int = 10_000) -> Iterable[Sequence[str]]:
     return (ids[at : at + size] for at in range(0, len(ids), size))
 
 
-def _reservation(row: ReservationRow) -> Reservation:
+def _reservation(row: Any) -> Reservation:  # noqa: ANN401 - a row of the table
     return Reservation(
         id=row.id,
         lease_id=row.lease_id,
@@ -282,7 +269,7 @@ def _reservation(row: ReservationRow) -> Reservation:
     )
 
 
-def _event(lease_id: str, row: EventRow) -> Event:
+def _event(lease_id: str, row: Any) -> Event:  # noqa: ANN401 - a row of the table
     return Event(
         id=row.id,
         lease_id=lease_id,
@@ -293,4 +280,5 @@ def _event(lease_id: str, row: EventRow) -> Event:
         last_error=row.last_error,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        owner=row.owner,
     )

@@ -5,14 +5,18 @@ much as of the rest: whoever claims passes it over.
 """
 
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.schedule import ACTIONS
+from climate.core.schedule import ACTIONS, RELEASE
 from climate.db.order import UNDONE
 from climate.db.tables import EventRow, LeaseRow, ReservationRow
+
+#: Whose an event is, and the resource types that it acts on.
+Group = tuple[str | None, frozenset[str]]
 
 
 class Waiting(NamedTuple):
@@ -22,6 +26,11 @@ class Waiting(NamedTuple):
     project_id: str | None
     types: frozenset[str]
 
+    @property
+    def group(self) -> Group:
+        """Those of one group get turns among themselves in their order."""
+        return self.project_id, self.types
+
 
 def waiting(session: Session, now: datetime, limit: int, skip: int = 0) -> list[Waiting]:
     """Return events that may run now (blocked ones included), as one after the other gets a turn.
@@ -29,17 +38,18 @@ def waiting(session: Session, now: datetime, limit: int, skip: int = 0) -> list[
     First comes the first of each project and kind of thing, then the second of each, and so on, so
     that nobody's many stand before another's few.
     """
-    found = session.execute(_WAITING, {"now": now, "limit": limit, "skip": skip})
+    found = session.execute(_WAITING, {"now": now, "limit": limit, "skip": skip}).all()
     return [Waiting(row.id, row.project_id, _types(row.types)) for row in found]
 
 
+@lru_cache
 def _types(joined: str | None) -> frozenset[str]:
     return frozenset(joined.split(",")) if joined else frozenset()
 
 
 def _waiting() -> sa.Select[Any]:
     """Select the events that may run at ``now``, page by page: ``limit`` of them after ``skip``."""
-    acts = EventRow.kind.in_(ACTIONS)
+    acts = EventRow.kind.in_([*ACTIONS, RELEASE])  # all that calls plugins
     mine = ReservationRow.lease_id == EventRow.lease_id
     first = sa.select(sa.func.min(ReservationRow.resource_type)).where(mine, acts).scalar_subquery()
     order = (EventRow.run_at, EventRow.rank, EventRow.id)

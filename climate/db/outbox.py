@@ -6,7 +6,7 @@ order of one lease is kept. One relay at a time has the turn, with an expiry.
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import takewhile
 from typing import Any
@@ -19,6 +19,8 @@ from climate.db.outbox_tables import DeadLetterRow, OutboxRow, RelayRow
 from climate.db.rows import Rows, insert
 
 _RELAY = 1
+# The table rather than what is mapped to it: nothing of it is kept in sessions.
+_OUTBOX: sa.Table = OutboxRow.metadata.tables[OutboxRow.__tablename__]
 
 
 def write(
@@ -28,13 +30,24 @@ def write(
     now: datetime,
 ) -> None:
     """Add a notification; ``payload`` names its project, and its lease if it is about one."""
-    insert(session, rows(event_type, payload, now))
+    write_all(session, [(event_type, payload)], now)
 
 
-def rows(event_type: str, payload: Mapping[str, Any], now: datetime) -> Rows:
-    """Return what ``write`` would store."""
+def write_all(
+    session: Session, told: Iterable[tuple[str, Mapping[str, Any]]], now: datetime
+) -> None:
+    """Add notifications in this order, each an event type and a payload as for ``write``."""
+    insert(session, rows(told, now))
+
+
+def rows(told: Iterable[tuple[str, Mapping[str, Any]]], now: datetime) -> Rows:
+    """Return what ``write_all`` would store."""
+    return OutboxRow, [_row(event_type, payload, now) for event_type, payload in told]
+
+
+def _row(event_type: str, payload: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     types = {reservation["resource_type"] for reservation in payload.get("reservations", [])}
-    row = {
+    return {
         "message_id": str(uuid.uuid4()),
         "event_type": event_type,
         "lease_id": payload.get("lease_id"),
@@ -43,7 +56,6 @@ def rows(event_type: str, payload: Mapping[str, Any], now: datetime) -> Rows:
         "created_at": now,
         "resource_types": f" {' '.join(sorted(types))} ",
     }
-    return OutboxRow, [row]
 
 
 def take_turn(session: Session, owner: str, now: datetime, until: datetime) -> bool:
@@ -92,30 +104,47 @@ def number(session: Session, limit: int) -> int:
     )
     assert last is not None  # noqa: S101 - the migration makes the row
     ids = session.scalars(_unnumbered().order_by(OutboxRow.id).limit(limit)).all()
-    if ids:
-        rows = [{"id": id_, "seq": last + n} for n, id_ in enumerate(ids, start=1)]
-        session.execute(sa.update(OutboxRow), rows)
+    for first, final in _runs(ids):
+        known = (OutboxRow.id >= first, OutboxRow.id <= final)
         session.execute(
-            sa.update(RelayRow).where(RelayRow.id == _RELAY).values(last_seq=last + len(ids))
+            sa.update(OutboxRow).where(*known).values(seq=OutboxRow.id + last - first + 1)
         )
+        last += final - first + 1
+    if ids:
+        session.execute(sa.update(RelayRow).where(RelayRow.id == _RELAY).values(last_seq=last))
     return len(ids)
+
+
+def _runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last of each run of ids without a gap: one statement numbers it."""
+    first = 0
+    for at, id_ in enumerate(ids):
+        if at + 1 == len(ids) or ids[at + 1] != id_ + 1:
+            yield ids[first], id_
+            first = at + 1
 
 
 def _unnumbered() -> sa.Select[int]:
     return sa.select(OutboxRow.id).where(OutboxRow.published_at.is_(None), OutboxRow.seq.is_(None))
 
 
-def unpublished(session: Session, limit: int) -> list[Notification]:
-    """Return numbered notifications that were not published yet, in order."""
-    query = sa.select(OutboxRow).where(OutboxRow.published_at.is_(None), OutboxRow.seq > 0)
+def unpublished(session: Session, limit: int, after: int = 0) -> list[Notification]:
+    """Return numbered notifications that were not published yet, in order.
+
+    None up to ``after`` is known to be among them: to pass over many that were published a moment
+    ago takes PostgreSQL long.
+    """
+    query = sa.select(_OUTBOX).where(_OUTBOX.c.published_at.is_(None), _OUTBOX.c.seq > after)
     return [
-        _notification(row) for row in session.scalars(query.order_by(OutboxRow.seq).limit(limit))
+        _notification(row) for row in session.execute(query.order_by(_OUTBOX.c.seq).limit(limit))
     ]
 
 
 def mark_published(session: Session, seqs: Sequence[int], now: datetime) -> None:
     """Remember that these reached the broker (or the log)."""
-    session.execute(sa.update(OutboxRow).where(OutboxRow.seq.in_(seqs)).values(published_at=now))
+    for first, last in _runs(seqs):
+        mine = (_OUTBOX.c.published_at.is_(None), _OUTBOX.c.seq >= first, _OUTBOX.c.seq <= last)
+        session.execute(sa.update(_OUTBOX).where(*mine).values(published_at=now))
 
 
 def last_seq(session: Session) -> int:
@@ -197,7 +226,7 @@ def _is_like(pattern: str) -> sa.ColumnElement[bool]:
     return sa.func.substr(OutboxRow.event_type, 1, len(prefix)) == prefix  # LIKE ignores case
 
 
-def _notification(row: OutboxRow) -> Notification:
+def _notification(row: Any) -> Notification:  # noqa: ANN401 - a row, or what is mapped to it
     return Notification(
         seq=row.seq or 0,
         message_id=row.message_id,

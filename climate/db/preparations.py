@@ -13,33 +13,35 @@ from climate.core.lifecycle import LeaseStatus
 from climate.core.page import Page, Part, PreparationFilter
 from climate.core.preparation import OPEN, Preparation, PreparationState
 from climate.db.listing import cut
-from climate.db.preparation_tables import PreparationRow, ReadinessRow
+from climate.db.preparation_tables import PreparationRow, ReadinessRow, is_shut_down
 from climate.db.rows import insert
 from climate.db.tables import AllocationRow, LeaseRow, ReservationRow, ResourceRow
 
 HOST = "physical:host"
-_BEGUN = [LeaseStatus.STARTING.value, LeaseStatus.ACTIVE.value, LeaseStatus.ERROR.value]
-_GOING_ON = [LeaseStatus.PENDING.value, *_BEGUN]
+BEGUN = [LeaseStatus.STARTING.value, LeaseStatus.ACTIVE.value, LeaseStatus.ERROR.value]
+_GOING_ON = [LeaseStatus.PENDING.value, *BEGUN]
 _OPEN = [one.value for one in OPEN]
 # When the host is needed: what a running lease got later, from then on.
 _NEEDED = sa.case(
     (AllocationRow.start_at > LeaseRow.start_at, AllocationRow.start_at), else_=LeaseRow.start_at
 )
-_SAME = (
+SAME = (
     PreparationRow.reservation_id == AllocationRow.reservation_id,
     PreparationRow.resource_id == AllocationRow.resource_id,
     PreparationRow.needed_at == _NEEDED,
 )
+_IS_OFF = is_shut_down(AllocationRow.resource_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """A host that a reservation has from ``needed_at`` on."""
+    """A host that a reservation has from ``needed_at`` on; climate may have switched it off."""
 
     resource_id: int
     reservation_id: str
     lease_id: str
     needed_at: datetime
+    is_off: bool
 
 
 def unprepared(
@@ -47,10 +49,11 @@ def unprepared(
 ) -> list[Booking]:
     """Return the bookings of leases that start before ``until`` and have no preparation.
 
-    Of leases that have begun (or of one lease), only what they got later.
+    Of leases that have begun, only what they got later, and what was switched off before them.
     """
+    reserved = (AllocationRow.resource_id, AllocationRow.reservation_id)
     query = (
-        _bookings(AllocationRow.resource_id, AllocationRow.reservation_id, LeaseRow.id, _NEEDED)
+        bookings(*reserved, LeaseRow.id, _NEEDED, _IS_OFF)
         .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
         .where(
             ResourceRow.type == HOST,
@@ -58,9 +61,12 @@ def unprepared(
             LeaseRow.end_at > now,
             sa.or_(
                 LeaseRow.status == LeaseStatus.PENDING.value,
-                sa.and_(LeaseRow.status.in_(_BEGUN), AllocationRow.start_at > LeaseRow.start_at),
+                sa.and_(
+                    LeaseRow.status.in_(BEGUN),
+                    sa.or_(AllocationRow.start_at > LeaseRow.start_at, _IS_OFF),
+                ),
             ),
-            ~sa.exists().where(*_SAME, PreparationRow.over_at.is_(None)),
+            ~sa.exists().where(*SAME, PreparationRow.over_at.is_(None)),
         )
         .distinct()
     )
@@ -75,8 +81,8 @@ def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
     One of a host that was set aside goes on, if it was needed after ``since``: it may show that
     the host works after all.
     """
-    booked = _bookings(AllocationRow.id).where(
-        *_SAME, LeaseRow.status.in_(_GOING_ON), LeaseRow.end_at > now
+    booked = bookings(AllocationRow.id).where(
+        *SAME, LeaseRow.status.in_(_GOING_ON), LeaseRow.end_at > now
     )
     on_trial = (
         sa.exists()
@@ -94,7 +100,8 @@ def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
     return list(session.scalars(query))
 
 
-def _bookings(*columns: Any) -> sa.Select[Any]:
+def bookings(*columns: Any) -> sa.Select[Any]:
+    """Return the select of something about allocations that are a lease's."""
     return (
         sa.select(*columns)
         .select_from(AllocationRow)
@@ -106,7 +113,7 @@ def _bookings(*columns: Any) -> sa.Select[Any]:
 def sizes(session: Session, lease_ids: Collection[str]) -> dict[str, int]:
     """Return how many hosts each lease has."""
     query = (
-        _bookings(LeaseRow.id, sa.func.count(AllocationRow.resource_id.distinct()).label("hosts"))
+        bookings(LeaseRow.id, sa.func.count(AllocationRow.resource_id.distinct()).label("hosts"))
         .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
         .where(LeaseRow.id.in_(lease_ids), ResourceRow.type == HOST)
         .group_by(LeaseRow.id)
@@ -229,8 +236,8 @@ def needed_between(session: Session, since: datetime, until: datetime) -> list[P
 def in_use(session: Session, now: datetime, settled: datetime) -> set[int]:
     """Return the ids of the hosts that have to be up: what was ready for a lease, and its hosts.
 
-    Those that somebody is still getting ready, or that were so only after ``settled``, are not
-    among them: the cloud may not have noticed yet.
+    Those that are off by us, that somebody is still getting ready, or that were so only after
+    ``settled``, are not among them: the cloud may not have noticed yet.
     """
     ready = sa.select(PreparationRow.resource_id).where(
         PreparationRow.over_at.is_(None),
@@ -243,8 +250,8 @@ def in_use(session: Session, now: datetime, settled: datetime) -> set[int]:
         PreparationRow.over_at.is_(None),
         sa.or_(PreparationRow.progress.in_(_OPEN), PreparationRow.ready_at > settled),
     )
-    running = _bookings(AllocationRow.resource_id).where(
-        LeaseRow.status.in_(_BEGUN), AllocationRow.start_at <= now, ~at_it
+    running = bookings(AllocationRow.resource_id).where(
+        LeaseRow.status.in_(BEGUN), AllocationRow.start_at <= now, ~at_it, ~_IS_OFF
     )
     return {*session.scalars(ready), *session.scalars(running)}
 
@@ -280,7 +287,7 @@ def _conditions(wanted: PreparationFilter) -> list[sa.ColumnElement[bool]]:
             PreparationRow.claimed_until <= wanted.claimable_at,
         )
         mine = [PreparationRow.over_at.is_(None), PreparationRow.progress.in_(_OPEN)]
-        found += [*mine, unclaimed]
+        found += [*mine, unclaimed, ~is_shut_down(PreparationRow.resource_id)]
     return found
 
 

@@ -1,6 +1,6 @@
 """What is known of how hosts get ready: their times, whether they are up, and who is set aside."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lead_time import REMEMBERED
-from climate.core.readiness import HostKnown
+from climate.core.readiness import HostKnown, Seen
 from climate.db.preparation_tables import ReadinessRow
 
 
@@ -45,18 +45,24 @@ def all_set_aside(session: Session) -> set[int]:
     return set(session.scalars(query))
 
 
-def see(session: Session, hosts: Collection[int], up: Collection[int], now: datetime) -> None:
-    """Note what the cloud says of ``hosts``: that those among ``up`` are, and the others not."""
+def see(session: Session, seen: Mapping[int, Seen]) -> None:
+    """Note what the cloud says of hosts: a statement for each different thing that it says."""
     known = set(session.scalars(sa.select(ReadinessRow.resource_id)))
-    new = [{**_blank(id_), "up": id_ in up, "seen_at": now} for id_ in {*hosts} - known]
+    new = [
+        {**_blank(id_), "up": one.up, "seen_at": one.at}
+        for id_, one in seen.items()
+        if id_ not in known
+    ]
     if new:
         session.execute(sa.insert(ReadinessRow), new)
-    for is_up, ids in ((True, {*hosts} & {*up}), (False, {*hosts} - {*up})):
-        session.execute(
-            sa.update(ReadinessRow)
-            .where(ReadinessRow.resource_id.in_(ids & known))
-            .values(up=is_up, seen_at=now)
-        )
+    for said in set(seen.values()):
+        ids = {id_ for id_, one in seen.items() if one == said} & known
+        if ids:
+            session.execute(
+                sa.update(ReadinessRow)
+                .where(ReadinessRow.resource_id.in_(ids))
+                .values(up=said.up, seen_at=said.at)
+            )
 
 
 def _locked(session: Session, resource_id: int) -> int:

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -11,6 +12,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import Conflict, NotFound
 from climate.core.lease import Resource
 from climate.core.query import as_number
+from climate.db.among import among
 from climate.db.tables import PropertyRow, ResourceProperty, ResourceRow
 
 _CHUNK = 10_000
@@ -81,8 +83,10 @@ def find_all(session: Session, resource_type: str) -> list[Resource]:
 
 def find_some(session: Session, resource_ids: Collection[int]) -> dict[int, Resource]:
     """Return resources by id."""
-    query = sa.select(ResourceRow).where(ResourceRow.id.in_(resource_ids))
-    return {found.id: found for found in complete(session, session.scalars(query).all())}
+    if not resource_ids:
+        return {}
+    query = sa.select(ResourceRow.__table__).where(among(ResourceRow.id, resource_ids))
+    return {found.id: found for found in complete(session, session.execute(query).all())}
 
 
 def set_properties(
@@ -234,8 +238,8 @@ def _store(
         session.execute(sa.insert(ResourceProperty), rows)
 
 
-def complete(session: Session, rows: Sequence[ResourceRow]) -> list[Resource]:
-    """Complete resource rows with their properties (one statement)."""
+def complete(session: Session, rows: Sequence[Any]) -> list[Resource]:
+    """Complete rows of the table of resources with their properties (one statement)."""
     properties: dict[int, dict[str, str]] = {row.id: {} for row in rows}
     native: dict[int, set[str]] = {row.id: set() for row in rows}
     # Columns, not entities, and each name and short value once: there may be half a million.
@@ -248,7 +252,7 @@ def complete(session: Session, rows: Sequence[ResourceRow]) -> list[Resource]:
     once: dict[str, str] = {}
     ids = list(properties)
     for at in range(0, len(ids), _CHUNK):
-        mine = ResourceProperty.resource_id.in_(ids[at : at + _CHUNK])
+        mine = among(ResourceProperty.resource_id, ids[at : at + _CHUNK])
         for resource_id, name, value, from_cloud in session.execute(query.where(mine)):
             known = once.setdefault(name, name)
             properties[resource_id][known] = once.setdefault(value, value)

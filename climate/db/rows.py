@@ -1,4 +1,4 @@
-"""Storing rows of several tables at once: one statement on PostgreSQL, one for each elsewhere."""
+"""Storing, or changing, many rows at once: one statement on PostgreSQL, one for each elsewhere."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,6 +26,30 @@ def insert(session: Session, *tables: Rows) -> None:
         return
     for table, rows in given:
         connection.execute(_insert(table), list(rows))
+
+
+def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Change rows; of each its ``id`` is given, and of all the same columns."""
+    if not rows:
+        return
+    connection = session.connection()
+    if connection.dialect.name == "postgresql":
+        text = json.dumps(rows, default=_plain)
+        if "\\u0000" not in text:  # which plugins may say, and PostgreSQL takes out of no JSON
+            connection.execute(_change_all(table, tuple(rows[0])), {"rows": text})
+            return
+    session.execute(sa.update(table), list(rows))
+
+
+@lru_cache
+def _change_all(table: type[Base], columns: tuple[str, ...]) -> sa.TextClause:
+    """Return the statement: its text depends on the columns and not on how many rows there are."""
+    name = table.__tablename__
+    values = ", ".join(f'"{column}" = given."{column}"' for column in columns if column != "id")
+    source = f"json_populate_recordset(NULL\\:\\:{name}, :rows)"
+    return sa.text(
+        f"UPDATE {name} SET {values} FROM {source} AS given WHERE {name}.id = given.id"  # noqa: S608 - our own tables
+    )
 
 
 @lru_cache

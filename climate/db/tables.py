@@ -57,6 +57,10 @@ class LeaseRow(Base):
     trust_id: Mapped[str | None] = mapped_column(sa.String(64))
     trust_lost: Mapped[str | None] = mapped_column(sa.Text)
     caught_up_at: Mapped[datetime | None]
+    start_when: Mapped[str] = mapped_column(sa.String(16), server_default="scheduled")
+    ready_at: Mapped[datetime | None]
+    start_delayed_at: Mapped[datetime | None]
+    started_at: Mapped[datetime | None]
 
 
 class ReservationRow(Base):

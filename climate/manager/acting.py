@@ -48,6 +48,8 @@ def held_up(
 
 def seen_by(work: Work, told: Mapping[str, Mapping[str, Any]]) -> Lease:
     """Return the lease with what was just told about its reservations."""
+    if not told:
+        return work.lease
     return replace(
         work.lease,
         reservations=tuple(

@@ -1,6 +1,7 @@
 """What a notification about a lease, or about a node of it, says."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -10,42 +11,50 @@ from climate.core import wire
 from climate.core.lease import Granted, Lease
 from climate.core.schedule import END, START
 from climate.core.settings import Provisioning
-from climate.db import allocations, leases, outbox, resources
+from climate.db import allocations, outbox, resources
+from climate.db.allocations import Named
 from climate.db.preparations import HOST
-from climate.db.rows import insert
 from climate.manager import lead_times
 
 
-def announce(
-    session: Session,
-    lease_id: str,
-    kind: str,
-    now: datetime,
-    **extra: Any,
-) -> None:
-    """Write the notification that an event of this kind took place."""
-    lease = leases.get(session, lease_id)
-    taken = resources_of(session, [reservation.id for reservation in lease.reservations])
+@dataclass(frozen=True, slots=True)
+class News:
+    """That an event of a kind took place of a lease, which is given as it is now, and more."""
+
+    kind: str
+    lease: Lease
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def announce(session: Session, news: Sequence[News], now: datetime) -> None:
+    """Write notifications, in this order."""
+    if not news:
+        return
+    ids = {reservation.id for one in news for reservation in one.lease.reservations}
+    taken = allocations.named(session, ids)
+    told = ((f"lease.event.{one.kind}", _payload(one, taken)) for one in news)
+    outbox.write_all(session, told, now)
+
+
+def _payload(news: News, taken: Mapping[str, Sequence[Named]]) -> dict[str, Any]:
+    """Return what is told of a lease, and of the resources that its reservations have."""
     told: dict[str, list[dict[str, str]]] = {"hosts": []}
-    for reservation_id, found in taken.items():
-        for resource in found:
+    for reservation in news.lease.reservations:
+        for resource in taken[reservation.id]:
             one = {
-                "reservation_id": reservation_id,
+                "reservation_id": reservation.id,
                 "id": str(resource.id),
                 "name": resource.external_id,
             }
             told.setdefault(f"{resources.noun(resource.type)}s", []).append(one)
-    payload = wire.payload(lease, {**told, **extra})
-    outbox.write(session, f"lease.event.{kind}", payload, now)
+    return wire.payload(news.lease, {**told, **news.extra})
 
 
 def tell_nodes(
     session: Session, kind: str, told: Iterable[Mapping[str, str]], now: datetime
 ) -> None:
     """Write notifications that are each about one node, and no project's but the operator's."""
-    parts = [outbox.rows(f"node.{kind}", {**one, "project_id": ""}, now) for one in told]
-    if parts:
-        insert(session, (parts[0][0], [row for _, rows in parts for row in rows]))
+    outbox.write_all(session, ((f"node.{kind}", {**one, "project_id": ""}) for one in told), now)
 
 
 def tell_nodes_of(
@@ -69,7 +78,7 @@ def tell_nodes_of(
 
 
 def resources_of(
-    session: Session, reservation_ids: Sequence[str]
+    session: Session, reservation_ids: Collection[str]
 ) -> dict[str, tuple[Granted, ...]]:
     """Return what each reservation has, by reservation."""
     held = allocations.held(session, reservation_ids)

@@ -1,17 +1,18 @@
 """What waits, as metrics that are asked for when they are read: due events, unsent notifications.
 
-One look costs three statements that see a bounded number of rows, and never raises: a database that
-is away is itself a metric.
+And hosts that are to be ready, if any are got ready. One look costs three statements (four) that
+see a bounded number of rows, and never raises: a database that is away is itself a metric.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
-from climate.db import events, outbox
+from climate.core.preparation import PreparationState
+from climate.db import events, outbox, preparing
 from climate.db.engine import Database
 from climate.manager.runtime import Runtime
 from climate.metrics import Metrics, is_shared, label, state
@@ -33,6 +34,7 @@ class Backlog(Collector):
             with self.runtime.database.read() as session:
                 due = events.count_due(session, now, MOST)
                 rows, oldest = outbox.lag(session, MOST)
+                prepared = preparing.counts(session, MOST) if self._is_provisioning else None
         except SQLAlchemyError:
             yield _gauge("climate_database_up", "1 if the database answers, else 0.", 0)
             return
@@ -41,6 +43,12 @@ class Backlog(Collector):
         yield _gauge("climate_outbox_lag_rows", "Notifications not published yet.", rows)
         waited = (now - oldest).total_seconds() if oldest else 0.0
         yield _gauge("climate_outbox_lag_seconds", "Age of the oldest of these.", max(0.0, waited))
+        if prepared is not None:
+            yield _by_state(prepared)
+
+    @property
+    def _is_provisioning(self) -> bool:
+        return self.runtime.settings.provisioning is not None
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -55,6 +63,15 @@ def _by_kind(due: dict[str, int]) -> Metric:
         counts[label(kind)] = counts.get(label(kind), 0) + count
     for kind, count in sorted(counts.items()):
         family.add_metric([kind], count)
+    return family
+
+
+def _by_state(counts: Mapping[str, int]) -> Metric:
+    text = "Hosts that are to be ready for a lease, by state."
+    family = GaugeMetricFamily("climate_preparations", text, labels=["state"])
+    for one in PreparationState:
+        if one is not PreparationState.OVER:
+            family.add_metric([one.value], counts.get(one.value, 0))
     return family
 
 

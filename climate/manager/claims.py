@@ -5,15 +5,14 @@ A claim is kept by extending it, and is another's when nobody has extended it fo
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
-from climate.core.errors import NotFound
 from climate.core.lease import LEAVING, Event, Granted, Lease, Reservation
 from climate.core.lifecycle import EventStatus
 from climate.core.schedule import END, START, UPDATE
@@ -89,18 +88,63 @@ class Claim:
             self.calls.clear()
 
 
+class Seen(NamedTuple):
+    """A claim of ours, and its lease and event as they are under the lease's lock."""
+
+    claim: Claim
+    lease: Lease
+    event: Event
+
+
+class Task(NamedTuple):
+    """A claim, and the work that it is about."""
+
+    claim: Claim
+    work: Work
+
+
 def lease_of(session: Session, claim: Claim) -> Lease | None:
     """Lock and return the lease of a claim; None if the claim is not ours any more."""
-    if claim.lease_id is None:
-        return None
-    try:
-        lease = leases.get(session, claim.lease_id, lock=True)
-    except NotFound:
-        return None
-    if not events.is_mine(session, claim.event_id, claim.owner, claim.attempt):
-        LOG.warning("event %s of lease %s was taken over", claim.event_id, claim.lease_id)
-        return None
-    return lease
+    seen, _ = look(session, [claim])
+    return seen[0].lease if seen else None
+
+
+def look(session: Session, claims: Sequence[Claim]) -> tuple[list[Seen], list[Claim]]:
+    """Lock the leases of claims, and return them as far as the claims are ours.
+
+    That may be over the next moment: what is stored as an outcome is fenced anew. Of several, those
+    that somebody else has locked are not waited for: their claims are returned beside, and those
+    whose lease is gone.
+    """
+    ids = {claim.lease_id for claim in claims if claim.lease_id is not None}
+    found = leases.find_some(session, ids, lock=True, patient=len(claims) == 1)
+    seen, unseen = [], []
+    for claim in claims:
+        lease = found.get(claim.lease_id or "")
+        event = _held(lease, claim) if lease is not None else None
+        if lease is None:
+            unseen.append(claim)
+        elif event is None:
+            LOG.warning("event %s of lease %s was taken over", claim.event_id, claim.lease_id)
+        else:
+            seen.append(Seen(claim, lease, event))
+    return seen, unseen
+
+
+def _held(lease: Lease, claim: Claim) -> Event | None:
+    """Return the event, if it is still claimed like that."""
+    held = (claim.event_id, EventStatus.IN_PROGRESS, claim.owner, claim.attempt)
+    mine = (e for e in lease.events if (e.id, e.status, e.owner, e.attempt) == held)
+    return next(mine, None)
+
+
+def close_all(
+    session: Session, claims: Sequence[Claim], now: datetime, status: EventStatus
+) -> None:
+    """Store one outcome of claims of this manager; raises LostRace if not all are ours."""
+    if claims:
+        known = [(claim.event_id, claim.attempt) for claim in claims]
+        events.finish_all(session, claims[0].owner, known, now, status.value)
 
 
 def close(

@@ -22,11 +22,13 @@ from climate.db.engine import is_unavailable
 from climate.db.limits import forget_past_use
 from climate.db.line import Waiting
 from climate.manager import farewells, notifications
-from climate.manager.claims import Claim
-from climate.manager.events import run
+from climate.manager.batch import Batch, Result
+from climate.manager.claims import Claim, Task
+from climate.manager.events import hand_back, run, settle
 from climate.manager.failures import give_up
 from climate.manager.keeping import Keeper
 from climate.manager.line import PAGE, Line
+from climate.manager.pace import Pace
 from climate.manager.runtime import Runtime
 from climate.manager.shares import Shares
 from climate.manager.timer import Timer
@@ -35,6 +37,8 @@ from climate.plugins.fence import Permit
 LOG = logging.getLogger(__name__)
 # Seconds between two looks at what can be forgotten.
 _TIDY = 10.0
+# A call that takes longer (seconds) keeps nothing else waiting.
+_LONG = 1.0
 
 
 def owner_name() -> str:
@@ -63,9 +67,10 @@ class Dispatcher:
         self._stopping = threading.Event()
         self._keeper = Keeper(runtime, owner)
         self._line = Line(runtime)
-        self._shares = Shares(runtime.settings.workers, runtime.plugins)
-        self._running: dict[str, Claim] = {}
-        self._given_up: list[Claim] = []
+        self._pace = Pace()
+        self._shares = Shares(runtime.settings.workers, runtime.plugins, self._pace)
+        self._running: list[Batch] = []
+        self._given_up: list[Batch] = []
         self._done = threading.Condition()
         self._thread = threading.Thread(target=self._loop, name="dispatcher", daemon=True)
 
@@ -76,7 +81,7 @@ class Dispatcher:
         self._timer.every(settings.poll_interval, self._wake.set, "poll")
         self._timer.every(settings.claim_timeout.total_seconds() / 3, self._keep, "keep")
         self._timer.every(_TIDY, self._tidy, "tidy")
-        self._timer.every(min(1.0, settings.call_timeout), self._give_up, "give up")
+        self._timer.every(min(1.0, settings.call_timeout), self._watch, "watch")
         self._timer.start()
         self._wake.set()
         self._thread.start()
@@ -86,9 +91,11 @@ class Dispatcher:
         self._stopping.set()
         self._wake.set()
         self._thread.join()
+        for relief in self._relieve(self._runtime.clock.elapsed()):
+            relief.join(self._runtime.settings.shutdown_timeout)
         with self._done:
             self._done.wait_for(lambda: not self._running, self._runtime.settings.shutdown_timeout)
-            for claim in self._running.values():
+            for claim in self._mine():
                 claim.permit.revoke()
         self._timer.stop()
         handed = self._runtime.database.write(
@@ -103,15 +110,15 @@ class Dispatcher:
         For tests and simulations: the same claims and the same code, without timer and threads.
         """
         count = 0
-        while claims := self._claim(1):
-            self._do(claims[0])
-            count += 1
+        while batches := self._claim():
+            for batch in batches:
+                count += len(batch.claims)
+                self._do(batch)
         return count
 
     def keep(self) -> None:
         """Extend our claims, and return those of managers that died."""
-        with self._done:
-            mine = dict(self._running)
+        mine = {claim.event_id: claim for claim in self._mine()}
         self._keeper.keep(mine)
         if self._keeper.take_over(mine):
             self._wake.set()
@@ -139,16 +146,50 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - upkeep goes on
             _report("what is over was not forgotten, will try again", error)
 
-    def _give_up(self) -> None:
-        """Let go of calls that take too long: they have failed, and may change nothing more."""
-        oldest = self._runtime.clock.elapsed() - self._runtime.settings.call_timeout
+    def _mine(self) -> list[Claim]:
+        """Return the claims of all our workers."""
         with self._done:
-            calls = [(one, one.call_since_before(oldest)) for one in self._running.values()]
-            late = [(claim, call) for claim, call in calls if call is not None]
-            for claim, _ in late:
+            return [claim for batch in self._running for claim in batch.claims]
+
+    def _watch(self) -> None:
+        """Let go of calls that take too long, and let nothing wait behind those that take long."""
+        now = self._runtime.clock.elapsed()
+        self._relieve(now - _LONG)
+        self._give_up(now - self._runtime.settings.call_timeout)
+
+    def _relieve(self, oldest: float) -> list[threading.Thread]:
+        """Have others do what waits for a call that was under way before a moment; return them."""
+        with self._done:
+            slow = [batch for batch in self._running if batch.call_since_before(oldest)]
+        left = [(tasks, results) for tasks, results in map(Batch.relieve, slow) if tasks or results]
+        reliefs = [
+            threading.Thread(target=self._take_over, args=one, name="relief", daemon=True)
+            for one in left
+        ]
+        for relief in reliefs:
+            relief.start()
+        return reliefs
+
+    def _take_over(self, tasks: Sequence[Task], results: Sequence[Result]) -> None:
+        """Hand back what nobody called for, and store the rest."""
+        try:
+            hand_back(self._runtime, tasks)
+            settle(self._runtime, results)
+        except Exception as error:  # noqa: BLE001 - others go on
+            _report("events were not finished, their claims will expire", error)
+        self._runtime.wakeup.hint()
+
+    def _give_up(self, oldest: float) -> None:
+        """Let go of calls from before a moment: they have failed, and may change nothing more."""
+        with self._done:
+            calls = [(batch, batch.call_since_before(oldest)) for batch in self._running]
+            late = [(batch, *call) for batch, call in calls if call is not None]
+            for batch, claim, _ in late:
                 claim.permit.revoke()
-                self._given_up.append(self._running.pop(claim.event_id))
-        for claim, call in late:
+                batch.give_up(claim)
+                self._running.remove(batch)
+                self._given_up.append(batch)
+        for _, claim, call in late:
             try:
                 give_up(self._runtime, claim, call)
             except Exception as error:  # noqa: BLE001 - nobody extends its claim any more
@@ -167,9 +208,9 @@ class Dispatcher:
 
     def _tick(self) -> None:
         """Claim what is due, as far as workers are free, and set the alarm for what comes next."""
-        while not self._stopping.is_set() and (claims := self._claim()):
-            for claim in claims:
-                self._begin(claim)
+        while not self._stopping.is_set() and (batches := self._claim()):
+            for batch in batches:
+                self._begin(batch)
         now = self._runtime.clock.now()
         with self._runtime.database.read() as session:
             upcoming = events.next_run(session, now)
@@ -178,72 +219,75 @@ class Dispatcher:
         if upcoming is not None and upcoming < horizon:
             self._timer.at(upcoming, self._wake.set)
 
-    def _claim(self, limit: int | None = None) -> list[Claim]:
-        """Return claims on some of those who wait, as many as may run now; none if none may."""
+    def _claim(self) -> list[Batch]:
+        """Return claims for as many workers as may run now; none if none may."""
         if self._line.is_good:
-            return self._pick(limit)
+            return self._pick()
         skip, more = 0, len(self._running) < self._runtime.settings.workers
         while more:
             more = self._line.look(skip)
-            if claims := self._pick(limit):
-                return claims
+            if batches := self._pick():
+                return batches
             skip += PAGE
         return []
 
-    def _pick(self, limit: int | None) -> list[Claim]:
+    def _pick(self) -> list[Batch]:
         with self._done:
-            running, given_up = list(self._running.values()), list(self._given_up)
-        while chosen := self._shares.choose(self._line.waiting, running, given_up)[:limit]:
-            self._line.leave(chosen)
-            if claims := self._take(chosen):
-                return claims
+            running, given_up = list(self._running), list(self._given_up)
+        while chosen := self._shares.choose(self._line.waiting, running, given_up):
+            self._line.leave([one for some in chosen for one in some])
+            if batches := self._take(chosen):
+                return batches
         return []
 
-    def _take(self, chosen: Sequence[Waiting]) -> list[Claim]:
+    def _take(self, chosen: Sequence[Sequence[Waiting]]) -> list[Batch]:
         """Claim these, as far as they are not blocked, nor others' by now."""
-        known = {one.event_id: one for one in chosen}
         now, until = self._runtime.clock.now(), self._keeper.until()
         stored = now + self._runtime.settings.claim_timeout
-        found = self._runtime.database.write(
-            lambda session: events.claim(session, self._owner, now, stored, list(known))
-        )
-        return [
-            Claim(
-                id_,
-                lease_id,
-                self._owner,
-                attempt,
-                known[id_].project_id,
-                known[id_].types,
-                Permit(self._runtime.clock.elapsed, until),
+        ids = [one.event_id for some in chosen for one in some]
+        found = {
+            id_: (lease_id, attempt)
+            for id_, lease_id, attempt in self._runtime.database.write(
+                lambda session: events.claim(session, self._owner, now, stored, ids)
             )
-            for id_, lease_id, attempt in found
+        }
+        claims = [
+            [
+                self._claim_on(one, *found[one.event_id], until)
+                for one in some
+                if one.event_id in found
+            ]
+            for some in chosen
         ]
+        return [Batch(some) for some in claims if some]
 
-    def _begin(self, claim: Claim) -> None:
-        """Give the claim a thread; a daemon, so that a call that hangs cannot hold our exit."""
+    def _claim_on(self, one: Waiting, lease_id: str | None, attempt: int, until: float) -> Claim:
+        permit = Permit(self._runtime.clock.elapsed, until)
+        known = (one.event_id, lease_id, self._owner, attempt, one.project_id, one.types)
+        return Claim(*known, permit)
+
+    def _begin(self, batch: Batch) -> None:
+        """Give the claims a thread; a daemon, so that a call that hangs cannot hold our exit."""
         with self._done:
-            self._running[claim.event_id] = claim
-        threading.Thread(target=self._run, args=(claim,), name="event", daemon=True).start()
+            self._running.append(batch)
+        threading.Thread(target=self._run, args=(batch,), name="event", daemon=True).start()
 
-    def _do(self, claim: Claim) -> None:
+    def _do(self, batch: Batch) -> None:
+        claim = batch.claims[0]
         if claim.lease_id is None:
-            farewells.run(self._runtime, claim)
+            with log_context.about(None, claim.event_id):
+                farewells.run(self._runtime, claim)
         else:
-            run(self._runtime, claim)
+            run(self._runtime, batch, self._pace)
 
-    def _run(self, claim: Claim) -> None:
+    def _run(self, batch: Batch) -> None:
         try:
-            with log_context.about(claim.lease_id, claim.event_id):
-                self._do(claim)
+            self._do(batch)
         except Exception as error:  # noqa: BLE001 - others go on
-            with log_context.about(claim.lease_id, claim.event_id):
-                _report("the event was not finished, its claim will expire", error)
+            _report("events were not finished, their claims will expire", error)
         finally:
             with self._done:
-                if self._running.get(claim.event_id) is claim:
-                    del self._running[claim.event_id]
-                else:
-                    self._given_up = [one for one in self._given_up if one is not claim]
+                self._running = [one for one in self._running if one is not batch]
+                self._given_up = [one for one in self._given_up if one is not batch]
                 self._done.notify_all()
             self._runtime.wakeup.hint()

@@ -9,7 +9,9 @@ from climate.core.lease import Event, Lease
 from climate.core.lifecycle import EventStatus, LeaseStatus
 from climate.core.schedule import BEFORE_END, BEFORE_START, Anchor, Notice, Planned, plan
 from climate.core.settings import Settings
+from climate.core.start import Start, StartWhen
 from climate.core.window import Window
+from climate.manager import starting
 from climate.manager.requests import ReservationRequest, new_reservations
 from climate.manager.runtime import Runtime
 from climate.plugins.base import Asker
@@ -43,16 +45,20 @@ class LeaseRequest:
     before_end: datetime | None = None
     reservations: tuple[ReservationRequest, ...] = ()
     user_events: tuple[tuple[str, datetime], ...] = field(default=())
+    start_when: StartWhen = StartWhen.SCHEDULED
 
 
 def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) -> Lease:
-    """Return the lease that was asked for, not yet admitted. Pure but for its new ids."""
+    """Return the lease that was asked for, not yet admitted. Pure but for its new ids.
+
+    Raises InvalidDate, UnsupportedResourceType, NotProvisioned.
+    """
     window = Window(request.start, request.end)
     if window.start < now.replace(second=0, microsecond=0) or window.end <= now:
         raise InvalidDate("Start date must be later than current date")
     lease_id = str(uuid.uuid4())
     notices = _notices(request, window, runtime.settings)
-    return Lease(
+    lease = Lease(
         id=lease_id,
         name=request.name,
         user_id=owner.user_id,
@@ -67,7 +73,10 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
         events=tuple(new_event(lease_id, event, now) for event in plan(window, notices, now)),
         created_at=now,
         updated_at=None,
+        start=Start(when=request.start_when),
     )
+    starting.check_possible(runtime, lease)
+    return lease
 
 
 def _notices(request: LeaseRequest, window: Window, settings: Settings) -> tuple[Notice, ...]:

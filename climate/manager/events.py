@@ -1,83 +1,102 @@
 """Running events: what each kind does, and how its outcome is stored.
 
-An event is claimed (transaction 1), begun (2: the lease is looked at again, under its lock), acted
-on through the plugins (no transaction), and finished (3: fenced on owner and attempt, with the
-lease's new state and the notification). Events that only tell need one transaction after the
-claim. What becomes of failures is in ``failures``.
+Events are claimed (transaction 1), begun (2: their leases are looked at again, under their locks),
+acted on through the plugins (no transaction), and finished (3: fenced on owner and attempt, with
+the leases' new states and the notifications). Events that only tell need one transaction after the
+claim. What is done quickly is claimed, begun and finished many at a time. What becomes of failures
+is in ``failures``.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy.orm import Session
 
-from climate.core.lease import Event, Lease
-from climate.core.lifecycle import (
-    LEASE,
-    EventStatus,
-    LeaseStatus,
-    ReservationStatus,
-    step,
-)
-from climate.core.schedule import (
-    ACTIONS,
-    BEFORE_END,
-    END,
-    PATIENCE,
-    RELEASE,
-    START,
-    UPDATE,
-)
-from climate.db import allocations, events, leases
-from climate.db.engine import on_commit
+from climate import log_context
+from climate.core.lease import Lease
+from climate.core.lifecycle import EventStatus, LeaseStatus
+from climate.core.schedule import END, OWN_KINDS, PATIENCE, RELEASE, START
+from climate.db import allocations, events, leases, progress
+from climate.db.engine import is_unavailable, on_commit
 from climate.db.limits import keep_past_use
-from climate.manager import acting, holds, outcomes
-from climate.manager.announcements import announce, resources_of, tell_nodes_of
+from climate.manager import acting, holds, outcomes, starting
+from climate.manager.announcements import News, announce, tell_nodes_of
+from climate.manager.batch import Batch, Result
+from climate.manager.beginning import begin
 from climate.manager.calling import call_all
-from climate.manager.claims import Claim, Work, close, give_way, lease_of
+from climate.manager.claims import Claim, Seen, Task, Work, close_all, give_way, look
 from climate.manager.failures import fail
 from climate.manager.farewells import note_end
 from climate.manager.leases import remove
 from climate.manager.outcomes import Done
+from climate.manager.pace import Pace
 from climate.manager.runtime import Runtime
-from climate.manager.telling import tell, tell_if_late
+from climate.manager.telling import with_done
 
 LOG = logging.getLogger(__name__)
 
 # What the cloud is still at is looked at again so soon.
 _SHORTLY = timedelta(seconds=1)
 
-
-def run(runtime: Runtime, claim: Claim) -> None:
-    """Run a claimed event to its outcome, good or bad."""
-    work = runtime.database.write(lambda session: _begin(runtime, session, claim))
-    if work is None:
-        return
-    if work.event.kind == RELEASE:
-        holds.expire(runtime, claim, work.lease)
-    else:
-        _perform(runtime, claim, work)
+T = TypeVar("T")
+R = TypeVar("R")
 
 
-def _perform(runtime: Runtime, claim: Claim, work: Work) -> None:
-    """Act on each reservation, and store the outcome."""
-    outcome = call_all(runtime, claim, work)
+def run(runtime: Runtime, batch: Batch, pace: Pace) -> None:
+    """Run claimed events to their outcomes, good or bad, one call after the other."""
+    batch.begin(_together(runtime, batch.claims, begin))
+    while (task := batch.next()) is not None:
+        claim, work = task
+        with log_context.about(claim.lease_id, claim.event_id):
+            began = runtime.clock.elapsed()
+            if work.event.kind == RELEASE:
+                holds.expire(runtime, claim, work.lease)
+            else:
+                batch.add(Result(task, call_all(runtime, claim, work)))
+            pace.note(batch.types, runtime.clock.elapsed() - began)
+    settle(runtime, batch.results())
+
+
+def settle(runtime: Runtime, results: Sequence[Result]) -> None:
+    """Store what became of tasks: those that succeeded together, each of the others alone."""
+    judged = [(result, _judge(runtime, result)) for result in results]
+    done = [_Done(*result.task, how) for result, how in judged if isinstance(how, Done)]
+    busy = _together(runtime, done, _succeed) if done else []
+    for one in busy:  # and waited for
+        _together(runtime, [one], _succeed)
+    for _, how in judged:
+        if not isinstance(how, Done):
+            runtime.database.write(how)
+
+
+def hand_back(runtime: Runtime, tasks: Sequence[Task]) -> None:
+    """Let somebody else do what nobody called for yet."""
+
+    def work(session: Session) -> None:
+        for task in tasks:
+            give_way(session, task.claim)
+
+    runtime.database.write(work)
+
+
+def _judge(runtime: Runtime, result: Result) -> Done | Callable[[Session], None]:
+    """Return what was done if that is a success, else how to store what it is instead."""
+    (claim, work), outcome = result
+    now = runtime.clock.now()
     lost = _lost(runtime, work, {**outcome.waiting, **outcome.failed})
-    if runtime.clock.now() - work.event.due_at > PATIENCE:
+    if now - work.lease.due(work.event, now) > PATIENCE:
         outcome.failed.update(outcome.waiting)
     if claim.permit.was_refused:  # whatever the plugin made of that: some of it was not done
-        runtime.database.write(lambda session: give_way(session, claim))
-    elif outcome.failed and not lost:
-        runtime.database.write(lambda session: fail(runtime, session, claim, work, outcome.failed))
-    elif outcome.waiting and not lost:
-        again = runtime.clock.now() + _SHORTLY
-        runtime.database.write(lambda session: give_way(session, claim, run_at=again))
-    else:
-        runtime.database.write(
-            lambda session: _succeed(runtime, session, claim, work, Done(outcome.details, lost))
-        )
+        runtime.metrics.event(work.event.kind, "retried")
+        return lambda session: give_way(session, claim)
+    if outcome.failed and not lost:
+        return lambda session: fail(runtime, session, claim, work, outcome.failed)
+    if outcome.waiting and not lost:
+        return lambda session: give_way(session, claim, run_at=now + _SHORTLY)
+    return Done(outcome.details, lost)
 
 
 def _lost(runtime: Runtime, work: Work, undone: Mapping[str, str]) -> Mapping[str, str]:
@@ -87,109 +106,97 @@ def _lost(runtime: Runtime, work: Work, undone: Mapping[str, str]) -> Mapping[st
     return {id_: undone[id_] for id_ in given_up}
 
 
-def _begin(runtime: Runtime, session: Session, claim: Claim) -> Work | None:
-    """Look at the lease again; return the work to do, None if there is none (any more)."""
-    now, lease = runtime.clock.now(), lease_of(session, claim)
-    if lease is None:
-        return None
-    event = next(event for event in lease.events if event.id == claim.event_id)
-    late = now - event.due_at
-    on_commit(session, lambda: runtime.metrics.begun(event.kind, claim.attempt, late))
-    if event.kind == RELEASE:
-        return holds.begin_release(session, lease, event)
-    tell_if_late(runtime, session, lease, event, now)
-    if event.kind not in ACTIONS:
-        tell(session, claim, lease, event, now)
-        on_commit(session, lambda: runtime.metrics.event(event.kind, "done"))
-        return None
-    if _is_at_work(lease, event):
-        give_way(session, claim)
-        return None
-    if not _is_called_for(lease, event, now):
-        # A start that comes too late has failed; of the others nothing is missing.
-        close(session, claim, now, EventStatus.ERROR if event.kind == START else EventStatus.DONE)
-        return None
-    status = _status_while(lease, event)
-    if status is not lease.status:
-        leases.set_status(session, lease.id, status, now)
-    if event.kind == END:
-        events.give_up(session, lease.id, START, now)
-    live = [r.id for r in lease.reservations if r.status is not ReservationStatus.DELETED]
-    return Work(event, lease, resources_of(session, live))
-
-
-def _status_while(lease: Lease, event: Event) -> LeaseStatus:
-    """Return where the lease stands while the action runs."""
-    if lease.status is LeaseStatus.DELETING:
-        return lease.status
-    if event.kind == START:
-        if lease.status is LeaseStatus.ERROR:  # tried again: no news before it has succeeded
-            return lease.status
-        return step(LEASE, lease.status, LeaseStatus.STARTING)
-    if event.kind == END:
-        present: LeaseStatus = lease.status
-        if present is LeaseStatus.PENDING:  # whoever was to start it died before it could begin
-            present = step(LEASE, present, LeaseStatus.STARTING)
-        if present is LeaseStatus.STARTING:  # the start never succeeded, and its time is over
-            present = step(LEASE, present, LeaseStatus.ERROR)
-        return step(LEASE, present, LeaseStatus.TERMINATING)
-    return lease.status
-
-
-def _is_at_work(lease: Lease, event: Event) -> bool:
-    """Tell whether another action of the lease is claimed too.
-
-    The claim avoids that, but two managers may claim at the very moment at which an end becomes
-    due. Seen under the lease's lock, at most one of the two goes on.
-    """
-    return any(
-        other.status is EventStatus.IN_PROGRESS and other.kind in ACTIONS and other.id != event.id
-        for other in lease.events
-    )
-
-
-def _is_called_for(lease: Lease, event: Event, now: datetime) -> bool:
-    """Tell whether an action still makes sense in the lease's present state."""
-    if event.kind == START:
-        return lease.status in _STARTABLE and now < lease.window.end
-    if event.kind in {UPDATE, BEFORE_END}:
-        # Nothing is handed over any more that is taken back at once.
-        in_time = event.kind == BEFORE_END or now < lease.window.end
-        return lease.status is LeaseStatus.ACTIVE and in_time
-    return lease.status is not LeaseStatus.TERMINATED
-
-
-def _succeed(
+def _together(
     runtime: Runtime,
-    session: Session,
-    claim: Claim,
-    work: Work,
-    done: Done,
-) -> None:
-    """Store that the action is done; what the lease became meanwhile (DELETING) stays."""
-    details = done.details
-    now, lease = runtime.clock.now(), lease_of(session, claim)
-    if lease is None or not close(session, claim, now, EventStatus.DONE):
-        return
-    late = now - work.event.due_at
-    on_commit(session, lambda: runtime.metrics.done(work.event.kind, late))
-    outcomes.store(session, work, lease, done, now)
-    _let_go(runtime, session, lease, [id_ for id_ in details if work.is_leaving(id_)], now)
-    if work.event.kind in {START, UPDATE}:
-        short = any(one.missing_resources for one in leases.get(session, lease.id).reservations)
-        leases.update(session, replace(lease, degraded=short, updated_at=now))
-    if work.event.kind == END:
-        _drop_open(session, lease)
-        note_end(runtime, session, lease, now)
-    if lease.status is not LeaseStatus.DELETING:
-        after = _LEASE_AFTER.get(work.event.kind, lease.status)
-        leases.set_status(session, lease.id, step(LEASE, lease.status, after), now)
-    error = {"error": "; ".join(done.lost.values())} if done.lost else {}
-    announce(session, lease.id, work.event.kind, now, **error)
-    settings = runtime.settings.provisioning
-    tell_nodes_of(settings, session, work.event.kind, lease, work.resources, now)
-    if lease.status is LeaseStatus.DELETING and work.event.kind == END:
-        remove(session, leases.get(session, lease.id), now, runtime.settings)
+    items: Sequence[T],
+    work: Callable[[Runtime, Session, Sequence[T]], list[R]],
+) -> list[R]:
+    """Do work on many in one transaction; if one of them spoils it, on each in one of its own."""
+    try:
+        return runtime.database.write(lambda session: work(runtime, session, items))
+    except Exception as error:
+        if len(items) == 1 or is_unavailable(error):
+            raise
+        LOG.warning("%s events are taken one by one, as together they fail: %s", len(items), error)
+    found: list[R] = []
+    for item in items:
+        try:
+            found += _together(runtime, [item], work)
+        except Exception:
+            LOG.exception("an event was not finished, its claim will expire")
+    return found
+
+
+class _Done(NamedTuple):
+    """A claim whose action succeeded, on what, and what came of it."""
+
+    claim: Claim
+    work: Work
+    done: Done
+
+
+def _succeed(runtime: Runtime, session: Session, done: Sequence[_Done]) -> list[_Done]:
+    """Store that actions are done; return those whose lease is locked by somebody else.
+
+    Alone, an action is stored though it has to wait for that.
+    """
+    now, known = runtime.clock.now(), {one.claim.event_id: one for one in done}
+    seen, unseen = look(session, [one.claim for one in done])
+    close_all(session, [one.claim for one in seen], now, EventStatus.DONE)
+    ended = [_Ended(one, *known[one.claim.event_id][1:], now) for one in seen]
+    progress.advance(session, [(one.before, one.after) for one in ended])
+    for one in ended:
+        _let_go(runtime, session, one.before, one.left, now)
+    events.remove(session, [id_ for one in ended for id_ in one.needless])
+    for one in ended:
+        if one.kind == START:
+            starting.note_start(runtime, session, one.before)
+        if one.kind == END:
+            note_end(runtime, session, one.before, now)
+    announce(session, [one.news for one in ended], now)
+    for one in ended:
+        _tell_nodes(runtime, session, one, now)
+        if one.kind == END and one.after.status is LeaseStatus.DELETING:
+            remove(session, leases.get(session, one.after.id), now, runtime.settings)
+    on_commit(session, lambda: _count(runtime, ended))
+    return [known[claim.event_id] for claim in unseen] if len(done) > 1 else []
+
+
+class _Ended:
+    """An action that succeeded: what its lease was before, and what it is after."""
+
+    def __init__(self, seen: Seen, work: Work, done: Done, now: datetime) -> None:
+        self.kind, self.work, self.before = work.event.kind, work, seen.lease
+        self.late = now - work.lease.due(work.event, now)
+        self.needless = _needless(seen.lease, now) if self.kind == END else []
+        self.left = [id_ for id_ in done.details if work.is_leaving(id_)]
+        after = outcomes.after(work, seen.lease, done, now)
+        kept = tuple(e for e in after.events if e.id not in self.needless)
+        self.after = with_done(replace(after, events=kept), seen.event, now)
+        error = {"error": "; ".join(done.lost.values())} if done.lost else {}
+        self.news = News(self.kind, self.after, error)
+
+
+def _needless(lease: Lease, now: datetime) -> list[str]:
+    """Return what a lease that is over will not need: a start in retry, a snapshot, a notice.
+
+    But what users want to be told, and is due, they are told.
+    """
+    return [
+        event.id
+        for event in lease.events
+        if event.status is EventStatus.UNDONE and (event.kind in OWN_KINDS or event.due_at > now)
+    ]
+
+
+def _tell_nodes(runtime: Runtime, session: Session, ended: _Ended, now: datetime) -> None:
+    settings, given = runtime.settings.provisioning, ended.work.resources
+    tell_nodes_of(settings, session, ended.kind, ended.before, given, now)
+
+
+def _count(runtime: Runtime, ended: Sequence[_Ended]) -> None:
+    for one in ended:
+        runtime.metrics.done(one.kind, one.late)
 
 
 def _let_go(
@@ -200,13 +207,3 @@ def _let_go(
         if runtime.settings.limits.enabled:
             keep_past_use(session, lease, reservation_ids, now)
         allocations.detach(session, reservation_ids, now + runtime.settings.cleaning_time)
-
-
-_STARTABLE = {LeaseStatus.PENDING, LeaseStatus.STARTING, LeaseStatus.ERROR}
-_LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}
-
-
-def _drop_open(session: Session, lease: Lease) -> None:
-    """Remove what a lease that is over will not need: a start in retry, a snapshot, a notice."""
-    waiting = [event.id for event in lease.events if event.status is EventStatus.UNDONE]
-    events.remove(session, waiting)

@@ -26,7 +26,7 @@ from climate.core.lifecycle import (
 from climate.core.schedule import END, RELENTLESS, UPDATE
 from climate.db import leases
 from climate.db.engine import on_commit
-from climate.manager.announcements import announce
+from climate.manager.announcements import News, announce
 from climate.manager.claims import Call, Claim, Work, close, lease_of
 from climate.manager.runtime import Runtime
 
@@ -61,7 +61,8 @@ def fail(
     if exhausted:
         _show(session, lease, kind, failed, now)
         if not _is_known(lease, claim, failed, retries):
-            announce(session, lease.id, kind, now, error=error)
+            news = News(kind, leases.get(session, lease.id), {"error": error})
+            announce(session, [news], now)
 
 
 def give_up(runtime: Runtime, claim: Claim, call: Call) -> None:

@@ -19,7 +19,7 @@ from climate.core.errors import EnforcementUnavailable
 from climate.core.lease import Lease
 from climate.core.lifecycle import EventStatus
 from climate.core.schedule import REVOKE, TELL_END
-from climate.db import events
+from climate.db import events, farewells
 from climate.enforcement import Busy
 from climate.manager import trusts
 from climate.manager.announcements import resources_of
@@ -39,13 +39,13 @@ def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) ->
     if runtime.enforcer is None or not runtime.enforcer.hears_of_ends:
         return
     held = resources_of(session, [reservation.id for reservation in lease.reservations])
-    events.insert_farewell(session, str(uuid.uuid4()), TELL_END, lease_body(lease, held), now)
+    farewells.insert(session, str(uuid.uuid4()), TELL_END, lease_body(lease, held), now)
 
 
 def run(runtime: Runtime, claim: Claim) -> None:
     """Do what a claimed event without a lease is about."""
     with runtime.database.read() as session:
-        found = events.farewell(session, claim.event_id)
+        found = farewells.get(session, claim.event_id)
     if found is None:
         return
     kind, payload, since = found

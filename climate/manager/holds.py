@@ -27,6 +27,7 @@ from climate.core.lease import Event, Lease
 from climate.core.lifecycle import EventStatus, LeaseStatus
 from climate.core.once import Once
 from climate.db import allocations, events, idempotency, leases, outbox
+from climate.db import trusts as stored_trusts
 from climate.enforcement import Enforcer
 from climate.manager import trusts
 from climate.manager.announcements import resources_of
@@ -117,7 +118,7 @@ def _keep_trust(runtime: Runtime, session: Session, lease: Lease) -> bool:
     if _held(session, lease.id) is None:
         trusts.drop(session, lease.trust_id, runtime.clock.now())
         return False
-    leases.set_trust(session, lease.id, lease.trust_id)
+    stored_trusts.store(session, lease.id, lease.trust_id)
     return True
 
 

@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import ClimateError, NotFound
 from climate.core.lease import Inventory, Resource
+from climate.core.readiness import Seen
 from climate.core.schedule import PATIENCE
 from climate.db import capacity, events, resources
 from climate.db.engine import is_unavailable
@@ -111,15 +112,15 @@ def _see(
     there: Mapping[str, Found],
     asked_at: datetime,
 ) -> None:
-    """Note which hosts are up, for those who get them ready."""
+    """Note which hosts are up, and as of when, for those who get them ready."""
     if resource_type != HOST:
         return
-    up = {
-        one.id
-        for one in registered
-        if (found := there.get(one.external_id)) is not None and not found.lost
-    }
-    readiness.see(runtime, [one.id for one in registered], up, asked_at)
+    seen = {one.id: Seen(up=False, at=asked_at) for one in registered}
+    for one in registered:
+        found = there.get(one.external_id)
+        if found is not None and not found.lost:
+            seen[one.id] = Seen(up=True, at=found.heard_at or asked_at)
+    readiness.see(runtime, seen)
 
 
 def _is_news(found: Found, shared: Mapping[str, Inventory]) -> bool:

@@ -9,8 +9,6 @@ however their wall clocks differ, jump, or stand still.
 import logging
 from collections.abc import Collection, Mapping
 
-from sqlalchemy.orm import Session
-
 from climate.db import events
 from climate.db.events import Held
 from climate.manager.claims import Claim
@@ -36,19 +34,13 @@ class Keeper:
         """Extend claims of ours; one that is another's by now is permitted nothing more."""
         if not mine:
             return
-        until, stored = (
-            self.until(),
-            self._runtime.clock.now() + self._runtime.settings.claim_timeout,
+        until = self.until()
+        stored = self._runtime.clock.now() + self._runtime.settings.claim_timeout
+        kept = self._runtime.database.write(
+            lambda session: events.extend(session, self._owner, list(mine), stored)
         )
-
-        def work(session: Session) -> dict[str, Held]:
-            events.extend(session, self._owner, list(mine), stored)
-            return events.claimed(session)
-
-        there = self._runtime.database.write(work)
         for id_, claim in mine.items():
-            held = there.get(id_)
-            if held is not None and (held.owner, held.attempt) == (claim.owner, claim.attempt):
+            if kept.get(id_) == claim.attempt:
                 claim.permit.prolong(until)
 
     def take_over(self, mine: Collection[str]) -> int:

@@ -46,7 +46,7 @@ class Latest:
         with self._changed:
             if self._followers >= self._places:
                 raise TooManyFollowers(
-                    f"{self._places} others wait for notifications at this process, which is all"
+                    f"{self._places} others wait for something at this process, which is all"
                     " that it has room for: try again later, or ask without waiting"
                 )
             self._followers += 1

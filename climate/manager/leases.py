@@ -66,7 +66,7 @@ def create(
             idempotency.claim(session, once, now, lease.id if is_held else None)
         limit = limits.guard(session, runtime.settings.limits, lease, owner.roles)
         limit.check_dates(None, lease.window, now)
-        told = () if is_held else (outbox.rows("lease.create", wire.payload(lease), now),)
+        told = () if is_held else (outbox.rows([("lease.create", wire.payload(lease))], now),)
         _book(runtime, session, stored, now, *told)
         limit.check_new(session, lease, now)
         if once is not None and not is_held:

@@ -4,26 +4,26 @@ To put very many in order takes the database a while, so a look serves many clai
 meanwhile is seen at the next look, which is due after some ten times what the last one took.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from climate.db import line
-from climate.db.line import Waiting
+from climate.db.line import Group, Waiting
 from climate.manager.runtime import Runtime
 
 # So many are looked at; there are more only if a day's work waits.
-PAGE = 1000
+PAGE = 10_000
 # A look that took longer (seconds) serves for so many times as long as it took.
 _LONG = 0.02
 _SERVES = 10.0
 
 
 class Line:
-    """Who waits, in the order of turns."""
+    """Who waits, in the order of turns, by project and resource types."""
 
     def __init__(self, runtime: Runtime) -> None:
         """Prepare; nobody was seen yet."""
         self._runtime = runtime
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[Group, dict[str, Waiting]] = {}
         self._good_until = float("-inf")
 
     @property
@@ -32,22 +32,31 @@ class Line:
         return bool(self._waiting) and self._runtime.clock.elapsed() < self._good_until
 
     @property
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> Mapping[Group, Collection[Waiting]]:
         """Those who were seen, and did not leave."""
-        return list(self._waiting.values())
+        return {group: some.values() for group, some in self._waiting.items()}
 
     def look(self, skip: int) -> bool:
         """Look anew, past the first ``skip``; return whether there may be more behind these."""
         began, now = self._runtime.clock.elapsed(), self._runtime.clock.now()
         with self._runtime.database.read() as session:
             found = line.waiting(session, now, PAGE, skip)
-        self._waiting = {one.event_id: one for one in found}
+        is_full = len(found) == PAGE
+        if is_full:  # each manager begins somewhere else, or they would be after the same ones
+            first = self._runtime.rng.randrange(PAGE)
+            found = found[first:] + found[:first]
+        self._waiting = {}
+        for one in found:
+            self._waiting.setdefault(one.group, {})[one.event_id] = one
         present = self._runtime.clock.elapsed()
         took = present - began
         self._good_until = present + (_SERVES * took if took > _LONG else 0.0)
-        return len(found) == PAGE
+        return is_full
 
     def leave(self, gone: Collection[Waiting]) -> None:
         """Pass these over until the next look: they were claimed, or have to wait for others."""
         for one in gone:
-            del self._waiting[one.event_id]
+            del self._waiting[one.group][one.event_id]
+        for group in {one.group for one in gone}:
+            if not self._waiting[group]:
+                del self._waiting[group]

@@ -1,17 +1,16 @@
-"""What is stored of a reservation after it was acted on."""
+"""What a lease and its reservations are after an event that succeeded. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy.orm import Session
-
 from climate.core.lease import HANDED_OVER, LEAVING, SHARES, Lease, Reservation
-from climate.core.lifecycle import RESERVATION, ReservationStatus, step
+from climate.core.lifecycle import LEASE, RESERVATION, LeaseStatus, ReservationStatus, step
 from climate.core.schedule import END, START, UPDATE
-from climate.db import leases
 from climate.manager.claims import Work
+
+_LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,33 +21,37 @@ class Done:
     lost: Mapping[str, str]
 
 
-def store(session: Session, work: Work, lease: Lease, done: Done, now: datetime) -> None:
-    """Store what the lease's reservations are and have after an event that succeeded."""
-    for reservation in lease.reservations:
-        if reservation.id in done.details:
-            _store(session, work, reservation, done.details[reservation.id], now)
-        elif reservation.id in done.lost:
-            _store_loss(session, reservation, done.lost[reservation.id], now)
+def after(work: Work, lease: Lease, done: Done, now: datetime) -> Lease:
+    """Return what a lease is after the work; what it became meanwhile (DELETING) it stays."""
+    kind, status, degraded = work.event.kind, lease.status, lease.degraded
+    reservations = tuple(_reservation(work, one, done, now) for one in lease.reservations)
+    if kind in {START, UPDATE}:
+        degraded = any(one.missing_resources for one in reservations)
+    if status is not LeaseStatus.DELETING:
+        status = step(LEASE, status, _LEASE_AFTER.get(kind, status))
+    start = replace(lease.start, started_at=now) if kind == START else lease.start
+    return replace(
+        lease,
+        status=status,
+        degraded=degraded,
+        reservations=reservations,
+        start=start,
+        updated_at=now,
+    )
 
 
-def _store_loss(session: Session, reservation: Reservation, why: str, now: datetime) -> None:
-    """Show that what was reserved is taken back, and that what was made of it is still there."""
-    status = step(RESERVATION, reservation.status, ReservationStatus.ERROR)
-    details = {**reservation.details, "error": why}
-    leases.set_reservation(session, reservation.id, now, status=status.value, details=details)
-
-
-def _store(
-    session: Session,
-    work: Work,
-    reservation: Reservation,
-    details: Mapping[str, Any],
-    now: datetime,
-) -> None:
-    fields = _handed_over(work, reservation, details)
-    wanted = _status_after(work, reservation)
-    fields["status"] = step(RESERVATION, reservation.status, wanted).value
-    leases.set_reservation(session, reservation.id, now, **fields)
+def _reservation(work: Work, reservation: Reservation, done: Done, now: datetime) -> Reservation:
+    if reservation.id in done.details:
+        fields = _handed_over(work, reservation, done.details[reservation.id])
+        wanted = _status_after(work, reservation)
+    elif reservation.id in done.lost:
+        # It is shown that what was reserved is taken back, and what was made of it still there.
+        fields = {"details": {**reservation.details, "error": done.lost[reservation.id]}}
+        wanted = ReservationStatus.ERROR
+    else:
+        return reservation
+    status = step(RESERVATION, reservation.status, wanted)
+    return replace(reservation, **fields, status=status, updated_at=now)
 
 
 def _handed_over(

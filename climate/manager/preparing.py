@@ -21,11 +21,12 @@ from climate.core.lead_time import Lead
 from climate.core.lease import Resource
 from climate.core.preparation import Preparation, PreparationState
 from climate.core.settings import Provisioning
-from climate.db import allocations, leases, preparations, readiness, resources
+from climate.db import allocations, leases, preparations, readiness, resources, starts
 from climate.db.engine import is_unavailable
 from climate.db.preparations import Booking
-from climate.manager import healing, lead_times
+from climate.manager import energy, healing, lead_times
 from climate.manager.announcements import tell_nodes
+from climate.manager.energy import Saving
 from climate.manager.lead_times import LeadTimes
 from climate.manager.runtime import Runtime
 from climate.manager.timer import Timer
@@ -76,7 +77,7 @@ def _due(
     due: dict[str, dict[int, Lead]] = {}
     for one in bookings:
         host = hosts.get(one.resource_id)
-        if host is None or not query.matches(settings.hosts, host.properties):
+        if host is None or not (one.is_off or query.matches(settings.hosts, host.properties)):
             continue
         lead = known.lead(host, sizes.get(one.lease_id, 1))
         if one.needed_at - timedelta(seconds=lead.seconds) <= now:
@@ -104,6 +105,7 @@ def _want(runtime: Runtime, lease_id: str, leads: Mapping[int, Lead], session: S
         if one.resource_id in hosts
     ]
     preparations.want(session, wanted)
+    starts.set_unready(session, lease_id)
     tell_nodes(session, PREPARE, map(payload, wanted), now)
 
 
@@ -177,6 +179,7 @@ class Preparing:
         self._runtime = runtime
         self._settings = settings
         self._known = LeadTimes(settings)
+        self._saving = Saving(runtime, settings, self._known)
         self._timer = Timer(runtime.clock)
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -201,6 +204,7 @@ class Preparing:
         """Remove what was over long ago."""
         before = self._runtime.clock.now() - self._settings.kept
         self._runtime.database.write(lambda session: preparations.forget(session, before))
+        energy.forget(self._runtime, before)
 
     def _loop(self) -> None:
         while not self._stopping.is_set():
@@ -208,6 +212,7 @@ class Preparing:
             self._wake.clear()
             if not self._stopping.is_set():
                 _guarded(lambda: look(self._runtime, self._settings, self._known))
+                _guarded(self._saving.look)
                 # Hints may come one after the other, and looking is not for nothing.
                 self._stopping.wait(min(self._settings.interval, 1.0))
 

@@ -1,7 +1,7 @@
 """The use cases of looking at how ready hosts are, and of setting them aside."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
@@ -11,10 +11,12 @@ from climate.core import readiness as pure
 from climate.core.errors import NotFound
 from climate.core.lead_time import Lead
 from climate.core.lease import Lease, Resource
-from climate.core.readiness import HostKnown, Period, Share, Shown
+from climate.core.preparation import PreparationState
+from climate.core.readiness import HostKnown, Period, Seen, Share, Shown
 from climate.db import preparations, readiness, resources
 from climate.db.preparations import HOST
-from climate.manager import preparing
+from climate.manager import preparing, starting
+from climate.manager.announcements import tell_nodes
 from climate.manager.lead_times import LeadTimes, hardware
 from climate.manager.runtime import Runtime
 
@@ -45,7 +47,11 @@ def of_lease(runtime: Runtime, lease: Lease) -> Shown:
     """Return how ready the hosts of a lease are."""
     now = runtime.clock.now()
     with runtime.database.read() as session:
-        return pure.shown(preparations.going_on(session, lease_id=lease.id), now)
+        shown = pure.shown(preparations.going_on(session, lease_id=lease.id), now)
+        if not starting.is_waiting(lease, now):
+            return shown
+        missing = starting.unready(runtime, session, lease.id)
+    return replace(shown, waiting_for=[host.external_id for host in missing])
 
 
 def of_host(runtime: Runtime, resource_id: int) -> HostReadiness:
@@ -80,10 +86,15 @@ def set_aside(runtime: Runtime, resource_id: int, reason: str | None) -> HostRea
         if reason is not None:
             preparing.set_aside(runtime, host.id, reason, session)
             return
-        readiness.set_aside(session, host.id, None, runtime.clock.now())
+        readiness.set_aside(session, host.id, None, now)
         preparations.retry(session, host.id)
+        found = preparations.going_on(session, resource_id=host.id)
+        again = (preparing.payload(one) for one in found if one.state is PreparationState.WANTED)
+        tell_nodes(session, preparing.PREPARE, again, now)
 
+    now = runtime.clock.now()
     runtime.database.write(work)
+    runtime.wakeup.hint()
     return of_host(runtime, resource_id)
 
 
@@ -107,10 +118,10 @@ def standing(runtime: Runtime, registered: Sequence[Resource], now: datetime) ->
     return Standing(aside, ours - used - aside)
 
 
-def see(runtime: Runtime, hosts: Collection[int], up: Collection[int], asked_at: datetime) -> None:
-    """Note which hosts the cloud says are up, as of when it was asked."""
-    if runtime.settings.provisioning is not None and hosts:
-        runtime.database.write(lambda session: readiness.see(session, hosts, up, asked_at))
+def see(runtime: Runtime, seen: Mapping[int, Seen]) -> None:
+    """Note which hosts the cloud says are up."""
+    if runtime.settings.provisioning is not None and seen:
+        runtime.database.write(lambda session: readiness.see(session, seen))
 
 
 def _host(session: Session, resource_id: int, *, lock: bool = False) -> Resource:

@@ -19,8 +19,9 @@ from climate.manager.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
 
-_BATCH = 100
-_LONGEST_PAUSE = 30.0
+_BATCH = 500
+# Seconds between two tries, as long as the broker fails: from the one to the other.
+_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 
 
 class Emitter(Protocol):
@@ -42,7 +43,8 @@ class Relay:
         self._emitter = emitter
         self._owner = owner
         self._turn_ends = runtime.clock.now()
-        self._pause, self._retry_at = 1.0, 0.0
+        self._published = 0
+        self._pause, self._retry_at = _PAUSE, 0.0
         poll = runtime.settings.poll_interval
         self._numbering = Loop("numbers", self.number, poll)
         self._publishing = Loop("relay", self._publish_waiting, poll)
@@ -93,8 +95,11 @@ class Relay:
         try:
             while batch := self._next_batch():
                 self._publish(batch)
-            self._pause = 1.0
+            self._pause = _PAUSE
         except Exception as error:
+            self._published = 0  # the database may be another when it is back
+            if is_unavailable(error):  # then it is not the broker that is to be spared
+                self._pause = _PAUSE
             text = f"notifications wait in the outbox, next try in {self._pause} s"
             if is_unavailable(error):
                 LOG.warning("%s: %s", text, error)
@@ -105,9 +110,8 @@ class Relay:
 
     def _next_batch(self) -> list[Notification]:
         """Return what is to be published now; nothing while another relay has the turn."""
-        with self._runtime.database.read() as session:
-            if self._publishing.is_stopping or not outbox.unpublished(session, 1):
-                return []
+        if self._publishing.is_stopping or not self._unpublished(1):
+            return []
         now = self._runtime.clock.now()
         until = now + self._runtime.settings.claim_timeout
         if not self._runtime.database.write(
@@ -115,8 +119,19 @@ class Relay:
         ):
             return []
         self._turn_ends = until
-        with self._runtime.database.read() as session:  # only now: others published until now
-            return outbox.unpublished(session, _BATCH)
+        return self._unpublished(_BATCH)  # only now: others published until now
+
+    def _unpublished(self, limit: int) -> list[Notification]:
+        """Return what is still to be published; all before it was."""
+        with self._runtime.database.read() as session:
+            found = outbox.unpublished(session, limit, self._published)
+            # Less than that was ever told: the database is one of before.
+            went_back = not found and outbox.last_seq(session) < self._published
+        if found:
+            self._published = found[0].seq - 1
+        elif went_back:
+            self._published = 0
+        return found
 
     def _publish(self, batch: list[Notification]) -> int:
         """Publish as much as can be while the turn is surely ours; return how many."""

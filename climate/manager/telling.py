@@ -1,5 +1,7 @@
 """Events that only tell, heads-ups and users' own; and, once, that a lease's events are late."""
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy.orm import Session
@@ -7,11 +9,11 @@ from sqlalchemy.orm import Session
 from climate.core import wire
 from climate.core.lease import Event, Lease
 from climate.core.lifecycle import EventStatus, LeaseStatus
-from climate.core.misfire import is_overtaken, late_events
+from climate.core.misfire import Late, is_overtaken, late_events
 from climate.core.schedule import BEFORE_START
-from climate.db import leases, outbox
-from climate.manager.announcements import announce
-from climate.manager.claims import Claim, close
+from climate.db import outbox, progress
+from climate.manager.announcements import News, announce
+from climate.manager.claims import Seen, close_all
 from climate.manager.runtime import Runtime
 
 _GOING = frozenset(
@@ -19,32 +21,55 @@ _GOING = frozenset(
 )
 
 
-def tell(session: Session, claim: Claim, lease: Lease, event: Event, now: datetime) -> None:
-    """Finish an event that only tells. A heads-up after the start has nothing left to say."""
-    if not close(session, claim, now, EventStatus.DONE):
-        return
+def tell(session: Session, seen: Sequence[Seen], now: datetime) -> None:
+    """Finish events that only tell."""
+    close_all(session, [one.claim for one in seen], now, EventStatus.DONE)
+    announce(session, [news for one in seen for news in _news(one.lease, one.event, now)], now)
+
+
+def _news(lease: Lease, event: Event, now: datetime) -> Iterable[News]:
+    """Return what there is to tell. A heads-up after the start has nothing left to say."""
+    told = with_done(lease, event, now)
     if event.kind != BEFORE_START:
-        announce(session, lease.id, event.kind, now)
+        yield News(event.kind, told)
     elif (
         lease.status is LeaseStatus.PENDING
         and now < lease.window.start
         and not is_overtaken(lease, event, now)
     ):
         starts_in = (lease.window.start - now).total_seconds()
-        announce(session, lease.id, event.kind, now, starts_in=starts_in)
+        yield News(event.kind, told, {"starts_in": starts_in})
 
 
-def tell_if_late(
-    runtime: Runtime, session: Session, lease: Lease, event: Event, now: datetime
-) -> None:
-    """If nobody was there in time, tell what is late of the lease and what becomes of it.
+def with_done(lease: Lease, event: Event, now: datetime) -> Lease:
+    """Return a lease as it is with one of its events done."""
+    done = replace(event, status=EventStatus.DONE, owner=None, updated_at=now)
+    return replace(lease, events=tuple(done if e.id == event.id else e for e in lease.events))
 
-    That is told with the first of them; the others were said then. The lease is locked.
+
+def tell_if_late(runtime: Runtime, session: Session, seen: Sequence[Seen], now: datetime) -> None:
+    """If nobody was there in time, tell what is late of leases and what becomes of it.
+
+    That is told with the first of a lease; the others were said then. The leases are locked.
     """
     after = runtime.settings.late_after
-    late = late_events(lease, now, after) if lease.status in _GOING else ()
-    if event.id not in {one.event.id for one in late}:
+    late: dict[str, tuple[Seen, tuple[Late, ...]]] = {}
+    for one in seen:
+        found = late_events(one.lease, now, after) if one.lease.status in _GOING else ()
+        if one.event.id in {event.event.id for event in found}:
+            late.setdefault(one.lease.id, (one, found))
+    if not late:
         return
-    if leases.catch_up(session, lease.id, now, event.due_at + after):
-        told = {"late": [one.told() for one in late]}
-        outbox.write(session, "lease.catch_up", wire.payload(lease, told), now)
+    told = progress.caught_up(session, late)
+    fresh = [
+        (one.lease, found)
+        for id_, (one, found) in late.items()
+        if id_ not in told or told[id_] < one.event.due_at + after
+    ]
+    if fresh:
+        progress.catch_up(session, [lease.id for lease, _ in fresh], now)
+        told_now = (
+            ("lease.catch_up", wire.payload(lease, {"late": [event.told() for event in found]}))
+            for lease, found in fresh
+        )
+        outbox.write_all(session, told_now, now)

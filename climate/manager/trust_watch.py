@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from climate.core import wire
 from climate.core.errors import BackendUnavailable, NotFound
 from climate.db import leases, outbox
+from climate.db import trusts as stored_trusts
 from climate.manager import trusts
 from climate.manager.runtime import Runtime
 from climate.plugins.trusts import DeadTrust
@@ -49,7 +50,7 @@ def look(runtime: Runtime) -> None:
         return
     until = runtime.clock.now() + runtime.settings.trust_ahead
     with runtime.database.read() as session:
-        concerned = leases.trusted(session, until)
+        concerned = stored_trusts.of_leases(session, until)
     for lease_id, trust_id in concerned:
         try:
             runtime.trusts.check(trust_id)

@@ -20,7 +20,8 @@ from climate.core.errors import Conflict, Forbidden
 from climate.core.lease import Lease
 from climate.core.lifecycle import EventStatus
 from climate.core.schedule import PATIENCE, RELENTLESS, REVOKE
-from climate.db import events, leases, outbox
+from climate.db import events, farewells, leases, outbox
+from climate.db import trusts as stored_trusts
 from climate.manager.claims import Claim, close
 from climate.manager.failures import pause_before
 from climate.manager.requests import Asked
@@ -74,7 +75,7 @@ def give(session: Session, lease: Lease, trust_id: str, now: datetime) -> Lease:
     """Have a lease, locked, use a new trust, and not the one that it had."""
     if lease.trust_id is not None:
         drop(session, lease.trust_id, now)
-    leases.set_trust(session, lease.id, trust_id)
+    stored_trusts.store(session, lease.id, trust_id)
     given = replace(lease, trust_id=trust_id)
     return given if lease.trust_lost is None else restore(session, given, now)
 
@@ -92,12 +93,12 @@ def leave(session: Session, lease: Lease, now: datetime) -> None:
     """Have the trust of a lease that is over revoked, if it has any."""
     if lease.trust_id is not None:
         drop(session, lease.trust_id, now)
-        leases.set_trust(session, lease.id, None)
+        stored_trusts.store(session, lease.id, None)
 
 
 def drop(session: Session, trust_id: str, now: datetime) -> None:
     """Have a manager revoke a trust."""
-    events.insert_farewell(session, str(uuid.uuid4()), REVOKE, {"trust_id": trust_id}, now)
+    farewells.insert(session, str(uuid.uuid4()), REVOKE, {"trust_id": trust_id}, now)
 
 
 def orphans(runtime: Runtime) -> Iterator[Difference]:
@@ -107,8 +108,8 @@ def orphans(runtime: Runtime) -> Iterator[Difference]:
     found = runtime.trusts.find_all()
     old = runtime.clock.now() - runtime.settings.hold_timeout - PATIENCE
     with runtime.database.read() as session:
-        known = leases.trust_ids(session)
-        leaving = {payload["trust_id"] for payload in events.farewells(session, REVOKE)}
+        known = stored_trusts.all_ids(session)
+        leaving = {payload["trust_id"] for payload in farewells.find_all(session, REVOKE)}
     for trust in found:
         whose = f"user {trust.user_id} in project {trust.project_id}"
         if trust.id in leaving:

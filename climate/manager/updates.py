@@ -19,6 +19,7 @@ from climate.core import wire
 from climate.core.change import (
     Change,
     changed_notices,
+    changed_start,
     changed_window,
     check_changeable,
     moved,
@@ -27,14 +28,12 @@ from climate.core.enforcement import lease_body
 from climate.core.errors import Forbidden, LeaseBusy
 from climate.core.lease import Lease
 from climate.core.lifecycle import LeaseStatus
-from climate.core.schedule import (
-    UPDATE,
-    Planned,
-)
-from climate.db import leases, outbox
+from climate.core.schedule import START, UPDATE, Planned
+from climate.core.start import StartWhen
+from climate.db import events, leases, outbox
 from climate.db.engine import LostRace
 from climate.enforcement import Enforcer
-from climate.manager import children, composition, limits, trusts
+from climate.manager import children, composition, limits, starting, trusts
 from climate.manager.admission import Shortage
 from climate.manager.announcements import resources_of
 from climate.manager.composition import ReservationChange
@@ -61,10 +60,11 @@ class LeaseChange:
     reservations: tuple[ReservationChange, ...] = ()
     added: tuple[ReservationRequest, ...] = ()
     removed: tuple[str, ...] = ()
+    start_when: StartWhen | None = None
 
     @property
-    def only_name(self) -> bool:
-        """Tell whether nothing but the name (or nothing at all) changes."""
+    def keeps_bookings(self) -> bool:
+        """Tell whether neither the dates nor what the lease reserves change."""
         return self.dates == Change() and not self.composes
 
     @property
@@ -149,7 +149,7 @@ def _trust_for(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owne
 
 
 def _made(runtime: Runtime, wish: _Wish) -> Lease:
-    if runtime.enforcer and runtime.enforcer.checks_update and not wish.change.only_name:
+    if runtime.enforcer and runtime.enforcer.checks_update and not wish.change.keeps_bookings:
         return _agreed(runtime, runtime.enforcer, wish)
     now = runtime.clock.now()
     return runtime.database.write(lambda session: _change(runtime, session, wish, now))
@@ -160,13 +160,14 @@ def _change(runtime: Runtime, session: Session, wish: _Wish, now: datetime) -> L
     lease = leases.get(session, wish.lease_id, lock=True)
     if wish.precondition is not None:
         wish.precondition(lease)
-    check_changeable(lease, only_name=change.only_name, wants_more=change.composes)
+    check_changeable(lease, only_name=change.keeps_bookings, wants_more=change.composes)
     if wish.trust_id is not None:
         lease = trusts.give(session, lease, wish.trust_id, now)
     elif change == LeaseChange():
         return lease
-    renamed = replace(lease, name=change.name or lease.name, updated_at=now)
-    if change.only_name:
+    start = changed_start(lease, change.start_when)
+    renamed = replace(lease, name=change.name or lease.name, start=start, updated_at=now)
+    if change.keeps_bookings:
         leases.update(session, renamed)
     else:
         limit = limits.guard(session, runtime.settings.limits, lease, wish.roles)
@@ -174,6 +175,10 @@ def _change(runtime: Runtime, session: Session, wish: _Wish, now: datetime) -> L
     after = leases.get(session, lease.id)
     if after.trust_id is None and trusts.needed(runtime, after.reservations):
         raise LeaseBusy(f"Lease {lease.id} was changed by others meanwhile: try again")
+    if change.start_when is not None:
+        starting.check_possible(runtime, after)
+    if lease.start.delayed_at is not None:  # it may wait for what it does not need any more
+        events.hurry(session, lease.id, [START], now)
     outbox.write(session, "lease.update", wire.payload(after), now)
     return after
 

@@ -10,10 +10,12 @@ import abc
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, ClassVar
 
 from marshmallow import EXCLUDE, Schema
 
+from climate.core.errors import Conflict
 from climate.core.lease import Granted, Inventory, Lease, Reservation, Resource
 from climate.core.requirement import Requirement
 
@@ -42,6 +44,7 @@ class Found:
     ``DISK_GB`` (GiB), ``CUSTOM_...``. ``usable`` is whether it can be booked now, ``lost`` whether
     it does not even run (one that is switched off for maintenance may), ``disabled`` whether an
     operator has taken it out of service there; a ``refusal`` says why it can never be reserved.
+    That it runs is known as of ``heard_at``; None: as of now.
     Unless it is ``complete``, properties that are not told are as they were.
     """
 
@@ -51,6 +54,7 @@ class Found:
     usable: bool = True
     lost: bool = False
     disabled: bool = False
+    heard_at: datetime | None = None
     refusal: str | None = None
     complete: bool = True
 
@@ -221,6 +225,16 @@ class ResourcePlugin(abc.ABC):
 
     def withdraw(self, external_id: str) -> None:  # noqa: B027 - optional
         """Give a resource that nobody has back to everybody. Idempotent."""
+
+    def rest(self, external_id: str) -> None:
+        """Keep everybody off a resource that is to be without power. Idempotent.
+
+        Raises Conflict if somebody is on it, or it is not one that nobody has.
+        """
+        raise Conflict(f"{external_id}: a {self.resource_type} is not switched off")
+
+    def rouse(self, external_id: str) -> None:  # noqa: B027 - optional
+        """Take a resource back into service that is to have power, or has. Idempotent."""
 
     @abc.abstractmethod
     def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:

@@ -5,7 +5,9 @@ metal, clusters) is a host as a whole, and each of its nodes is one, named ``ser
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from climate.plugins.base import Found
@@ -18,10 +20,38 @@ CPU_INFO = (
     *("cpu_info:arch", "cpu_info:vendor", "cpu_info:model", "cpu_info:features"),
     *(f"cpu_info:topology:{name}" for name in ("cells", "sockets", "cores", "threads")),
 )
+# Why climate disables a compute service.
+REST = "climate: nobody needs the host, it is without power"
 # The property that names the nodes of a service that has several.
 NODES = "nodes"
 
 Node = Mapping[str, Any]
+
+_NEVER = datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What is known of a compute service besides its nodes: its zone, and when it was heard of.
+
+    Nova says that a service is up for a minute (``service_down_time``) after it was heard of last.
+    """
+
+    zone: str = ""
+    heard_at: datetime | None = None
+
+
+def known_services(listed: Iterable[Any], zone: Callable[[str], str]) -> dict[str, Service]:
+    """Return what Nova's list says of each service; ``zone`` is what its zone means to us."""
+    return {one.host: Service(zone(one.zone), _reported(one.updated_at)) for one in listed}
+
+
+def _reported(updated_at: str | None) -> datetime:
+    """Return when a service reported last, which Nova says in UTC; one that never did: long ago.
+
+    Nova says that this one is up, too, as it was just made.
+    """
+    return datetime.fromisoformat(updated_at).replace(tzinfo=UTC) if updated_at else _NEVER
 
 
 def is_node(host: str) -> bool:
@@ -31,22 +61,23 @@ def is_node(host: str) -> bool:
 
 def find_hosts(
     nodes: Iterable[Node],
-    zones: Mapping[str, str],
+    services: Mapping[str, Service],
     capabilities: Mapping[str, Mapping[str, str]],
     *,
     alone: bool,
 ) -> Iterator[Found]:
     """Return a host for each service in Nova's list of hypervisors, by name.
 
-    ``zones`` is the availability zone of each service, ``capabilities`` what the configuration
-    says of a node. The nodes of a service that has several follow it; unless they can be had
+    ``services`` is what is known of each service, ``capabilities`` what the configuration says of a
+    node. The nodes of a service that has several follow it; unless they can be had
     ``alone``, each with the reason.
     """
     by_service: dict[str, list[Node]] = {}
     for node in nodes:
         by_service.setdefault(node["service"]["host"], []).append(node)
     for service, found in sorted(by_service.items()):
-        zone = {"availability_zone": zones.get(service, "")}
+        known = services.get(service, Service())
+        zone = {"availability_zone": known.zone}
         described = [_node(one, capabilities) | zone for one in found]
         usable = all(_works(one) for one in found)
         whole = described[0] if len(found) == 1 else _summed(service, described)
@@ -57,11 +88,12 @@ def find_hosts(
             usable=usable,
             lost=lost,
             disabled=any(map(_is_disabled, found)),
+            heard_at=known.heard_at,
         )
         if len(found) > 1:
             for node, properties in zip(found, described, strict=True):
                 reason = None if alone else _reason(service, len(found), node)
-                yield _part(service, node, properties, reason)
+                yield replace(_part(service, node, properties, reason), heard_at=known.heard_at)
 
 
 def parse_capabilities(lines: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -135,11 +167,12 @@ def _reason(service: str, count: int, node: Node) -> str:
 
 
 def _works(node: Node) -> bool:
-    return bool(node["state"] == "up" and node["status"] == "enabled")
+    return bool(node["state"] == "up" and not _is_disabled(node))
 
 
 def _is_disabled(node: Node) -> bool:
-    return bool(node["status"] != "enabled")
+    """Tell whether an operator disabled the service; what climate did is no obstacle."""
+    return bool(node["status"] != "enabled" and node["service"].get("disabled_reason") != REST)
 
 
 def _text(value: Any) -> str:  # noqa: ANN401 - JSON

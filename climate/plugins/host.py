@@ -57,6 +57,15 @@ class HostCloud(AuditedCloud, Protocol):
     def withdraw(self, host: str) -> None:
         """Take a host from the free ones, and leave it to everybody."""
 
+    def rest(self, host: str) -> None:
+        """Keep everybody off a free host, and out of service; raises Conflict.
+
+        It is if it is no free host, or somebody is on it after it was taken out of service.
+        """
+
+    def rouse(self, host: str) -> None:
+        """Take a host back into service, if it rests."""
+
     def ensure_pool(self, pool: str, project_id: str) -> None:
         """Make the pool, open to the project alone."""
 
@@ -228,6 +237,14 @@ class HostPlugin(ResourcePlugin):
     def withdraw(self, external_id: str) -> None:
         """Leave a host to everybody."""
         self.cloud.withdraw(external_id)
+
+    def rest(self, external_id: str) -> None:
+        """Keep everybody off a free host that is to be without power."""
+        self.cloud.rest(external_id)
+
+    def rouse(self, external_id: str) -> None:
+        """Take a host back into service."""
+        self.cloud.rouse(external_id)
 
     def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
         """Return the one host of that hypervisor number or name that has no servers on it."""

@@ -25,20 +25,20 @@ from climate.plugins.compute_host import (
     NODES,
     find_hosts,
     is_node,
+    known_services,
     parse_capabilities,
 )
 from climate.plugins.host_audit import Pool
 from climate.plugins.isolation import NOBODY, isolation
 from climate.plugins.nova_nodes import MICROVERSION, NovaNodes
 from climate.plugins.occupants import Occupants
-from climate.plugins.openstack import answers as _answers
 from climate.plugins.providers import Providers
+from climate.plugins.resting import Resting
 from climate.plugins.snapshots import keep_image
 
 # What an aggregate of ours is known by, in either mode, and one whose reservation has nodes.
 MARK = "climate:reservation"
 NODES_MARK = "climate:nodes"
-_COMPUTE = "nova-compute"
 _PAUSE = 0.2
 _SETTLING = 2.0
 
@@ -59,6 +59,7 @@ class NovaCloud:
         placement = openstack.adapter(conf, self._session, "placement", MICROVERSION)
         self._nodes = NovaNodes(placement, self._nova)
         self._occupants = Occupants(self._nova, placement)
+        self._resting = Resting(self._nova, self._occupants)
         self._providers = Providers(placement, conf.nova.traits, conf.nova.resource_classes)
         self._isolation = isolation(conf)
         self._free: str = conf.nova.aggregate_freepool_name
@@ -70,11 +71,10 @@ class NovaCloud:
 
     def hosts(self) -> Iterable[Found]:
         """Return a host for each compute service, and the nodes of those that have several."""
-        with _answers():
-            services = self._nova.services.list(binary=_COMPUTE)
+        with openstack.answers():
+            services = known_services(self._resting.services(), self._isolation.operators_zone)
             nodes = [node.to_dict() for node in self._occupants.hypervisors()]
-        zones = {service.host: self._isolation.operators_zone(service.zone) for service in services}
-        return find_hosts(nodes, zones, self._capabilities, alone=self._isolation.nodes)
+        return find_hosts(nodes, services, self._capabilities, alone=self._isolation.nodes)
 
     def described(self, hosts: Sequence[Found]) -> list[Found]:
         """Add what Placement says: of the only host, or else of those that are ours."""
@@ -88,7 +88,7 @@ class NovaCloud:
 
     def servers(self, host: str) -> Sequence[str]:
         """Return the ids of the servers of all projects on a host."""
-        with _answers():
+        with openstack.answers():
             return [server.id for server in self._occupants.servers(host)]
 
     def pool_hosts(self, pool: str) -> Sequence[str]:
@@ -121,12 +121,12 @@ class NovaCloud:
 
     def _enroll_service(self, host: str) -> None:
         aggregates = self._aggregates()
-        with _answers():
+        with openstack.answers():
             free = self._free_pool(aggregates)
         if not self._holders(aggregates, host):
             zones = {one.availability_zone for one in aggregates.values() if host in one.hosts}
             self._isolation.check_zones(host, zones)
-            with _answers():
+            with openstack.answers():
                 self._changes.join(free, host)
             if closed := [one for one in self._closed_nodes() if one.startswith(f"{host}/")]:
                 self.withdraw(host)
@@ -135,10 +135,20 @@ class NovaCloud:
     def withdraw(self, host: str) -> None:
         """Open a host to everybody again."""
         if is_node(host):
-            with _answers():
+            with openstack.answers():
                 self._nodes.withdraw(host)
             return
         self._leave(self._aggregates().get(self._free), host)
+        self.rouse(host)
+
+    def rest(self, host: str) -> None:
+        """Disable a free host's service; raises Conflict, also if somebody is on the host then."""
+        holders = self._holders(self._aggregates(), host)
+        self._resting.rest(host, is_free=holders == [self._free])
+
+    def rouse(self, host: str) -> None:
+        """Enable the service of a host that rests."""
+        self._resting.rouse(host)
 
     def ensure_pool(self, pool: str, project_id: str) -> None:
         """Make the reservation's aggregate, which only its project gets past."""
@@ -146,19 +156,18 @@ class NovaCloud:
         mine = {self._isolation.owner_key: project_id, MARK: pool}
         prefix = self._isolation.zone_prefix
         zone = None if prefix is None else f"{prefix}{pool}"
-        with _answers():
+        with openstack.answers():
             self._changes.ensure(aggregate, pool, zone, mine)
 
     def close_pool(self, pool: str) -> None:
         """Let nobody land on the pool's hosts any more."""
         aggregate = self._aggregates().get(pool)
-        key = self._isolation.owner_key
         if aggregate is None:
             return
-        with _answers():
+        with openstack.answers():
             if NODES_MARK in aggregate.metadata:
                 self._nodes.close(pool)
-            self._changes.ensure(aggregate, pool, None, {key: NOBODY})
+            self._changes.ensure(aggregate, pool, None, {self._isolation.owner_key: NOBODY})
 
     def add_host(self, pool: str, host: str) -> None:
         """Move a host from the free pool into the reservation's.
@@ -173,18 +182,18 @@ class NovaCloud:
         if others := [name for name in holders if name not in {pool, self._free}]:
             raise Occupied(f"{host} is still in aggregate {', '.join(others)}")
         if pool not in holders:
-            with _answers():
+            with openstack.answers():
                 others = self._occupants.after(_SETTLING, host)
             if others:
                 raise Occupied(f"servers {', '.join(others)} are on {host}, which should be free")
             if pool not in aggregates:
                 raise Occupied(f"aggregate {pool} is gone, {host} cannot get into it")
-            with _answers():
+            with openstack.answers():
                 self._changes.join(aggregates[pool], host)
         self._leave(aggregates.get(self._free), host)
 
     def _enroll_node(self, host: str) -> None:
-        with _answers():
+        with openstack.answers():
             self._nodes.enroll(host)
             service = host.partition("/")[0]
             if self._holders(self._aggregates(), service):
@@ -194,7 +203,7 @@ class NovaCloud:
     def _closed_nodes(self) -> list[str]:
         if not self._isolation.nodes:
             return []
-        with _answers():
+        with openstack.answers():
             nodes = [found.external_id for found in self.hosts() if is_node(found.external_id)]
             return [node for node in nodes if self._nodes.is_closed(node)]
 
@@ -206,21 +215,20 @@ class NovaCloud:
             raise Occupied(f"Nova does not know {host} any more")
         told = {"vcpus": "vcpus", "ram": "memory_mb", "disk": "local_gb"}
         size = {name: int(node.properties[known]) for name, known in told.items()}
-        with _answers():
+        with openstack.answers():
             self._changes.ensure(aggregate, pool, None, {NODES_MARK: "true"})
-            owner = aggregate.metadata[self._isolation.owner_key]
-            self._nodes.add(pool, host, owner, size)
+            self._nodes.add(pool, host, aggregate.metadata[self._isolation.owner_key], size)
 
     def remove_host(self, pool: str, host: str) -> None:
         """Move a host from the reservation's pool into the free one."""
         if is_node(host):
-            with _answers():
+            with openstack.answers():
                 self._nodes.remove(pool, host)
             return
         aggregates = self._aggregates()
         if self._free not in self._holders(aggregates, host):
             # A host that Nova does not know any more need not be closed.
-            with _answers(), suppress(refusals.NotFound):
+            with openstack.answers(), suppress(refusals.NotFound):
                 self._changes.join(self._free_pool(aggregates), host)
         self._leave(aggregates.get(pool), host)
 
@@ -228,7 +236,7 @@ class NovaCloud:
         """Remove the reservation's aggregate; Nova refuses while hosts are in it."""
         aggregate = self._aggregates().get(pool)
         if aggregate is not None:
-            with _answers(), suppress(refusals.NotFound):
+            with openstack.answers(), suppress(refusals.NotFound):
                 if NODES_MARK in aggregate.metadata:
                     self._nodes.clear(pool)
                 aggregate.delete()
@@ -241,7 +249,7 @@ class NovaCloud:
         """
         until = time.monotonic() + self._patience
         while host in self.pool_hosts(pool):
-            with _answers():
+            with openstack.answers():
                 left = self._occupants.on(host)
                 self._occupants.delete(left)
             if not left:
@@ -252,31 +260,31 @@ class NovaCloud:
 
     def snapshot_servers(self, host: str, occasion: str) -> None:
         """Keep an image, ``reserved_<name>``, of every server on the host, for its project."""
-        with _answers():
+        with openstack.answers():
             for server in self._occupants.servers(host):
                 keep_image(self._images, server, occasion)
 
     # How.
 
     def _aggregates(self) -> dict[str, Any]:
-        with _answers():
+        with openstack.answers():
             return {found.name: found for found in self._nova.aggregates.list()}
 
     def _free_pool(self, aggregates: Mapping[str, Any]) -> Any:  # noqa: ANN401 - novaclient's
         """Return the aggregate of the free hosts, made and tagged if need be."""
-        name = self._free
-        return self._changes.ensure(aggregates.get(name), name, None, self._isolation.free)
+        found = aggregates.get(self._free)
+        return self._changes.ensure(found, self._free, None, self._isolation.free)
 
     def _leave(self, aggregate: Any | None, host: str) -> None:  # noqa: ANN401 - novaclient's
         if aggregate is not None and host in aggregate.hosts:
-            with _answers():
+            with openstack.answers():
                 self._changes.leave(aggregate, host)
 
     def _hosts_in(self, aggregate: Any) -> list[str]:  # noqa: ANN401 - novaclient's
         """Return a reservation's hosts: services in its aggregate, and single nodes."""
         nodes: list[str] = []
         if NODES_MARK in aggregate.metadata:
-            with _answers():
+            with openstack.answers():
                 found = self._occupants.hypervisors()
                 services = {node.hypervisor_hostname: node.service["host"] for node in found}
                 nodes = self._nodes.of_pool(aggregate.name, services)

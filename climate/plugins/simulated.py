@@ -11,20 +11,20 @@ import json
 import random
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from oslo_config.cfg import ConfigOpts
 
-from climate.core.extra_specs import PRESENT, RESOURCES, TRAIT
-from climate.core.lease import Inventory
-from climate.plugins import fence
+from climate.core.errors import Conflict
+from climate.plugins import fence, simulated_hosts
 from climate.plugins.base import Found
 from climate.plugins.host_audit import Pool
 
-_REGISTRATION = {"enroll", "withdraw"}
+# What climate does about hosts, not about leases.
+_REGISTRATION = {"enroll", "withdraw", "rest", "rouse"}
 
 
 class SimulatedFailure(RuntimeError):
@@ -48,7 +48,8 @@ class SimulatedCloud:
     def hosts(self) -> list[Found]:
         """Return all hosts, each with its properties."""
         with self._world.present() as world:
-            return [_host(number, world.down) for number in range(1, self._count + 1)]
+            down = world.down | world.resting
+            return [simulated_hosts.host(number, down) for number in range(1, self._count + 1)]
 
     def described(self, hosts: Sequence[Found]) -> Sequence[Found]:
         """Return them as they are: all is known at once."""
@@ -66,6 +67,22 @@ class SimulatedCloud:
     def withdraw(self, host: str) -> None:
         """Take a host from the free ones."""
         self._world.append({"effect": "withdraw", "host": host})
+        self.rouse(host)
+
+    def rest(self, host: str) -> None:
+        """Take a free host out of service, which is without power from then on."""
+        with self._world.present() as world:
+            is_free = host in world.enrolled and host not in world.holder
+            is_resting = host in world.resting
+        if not (is_free or is_resting):
+            raise Conflict(f"{host} is not among the free hosts")
+        self._world.append({"effect": "rest", "host": host})
+        if servers := self.servers(host):
+            raise Conflict(f"servers {', '.join(servers)} are on {host}")
+
+    def rouse(self, host: str) -> None:
+        """Take a host back into service."""
+        self._world.append({"effect": "rouse", "host": host})
 
     def close_pool(self, pool: str) -> None:
         """Do nothing: nobody else uses this cloud."""
@@ -144,14 +161,15 @@ class SimulatedCloud:
             if not is_kept:
                 self.act("snapshot", **image)
 
-    def effects(self) -> list[dict[str, Any]]:
-        """Return all that was done to this cloud by leases and users, in order."""
+    def effects(self, past: int = 0) -> list[dict[str, Any]]:
+        """Return what leases and users did to this cloud, in order, ``past`` the first so many."""
         with self._world.present() as world:
-            return [one for one in world.effects if one["effect"] not in _REGISTRATION]
+            return world.effects[past:]
 
     def act(self, name: str, **details: str) -> None:
         """Take as long as told, fail as often as told, and else write the effect down."""
-        time.sleep(self._delay)
+        if self._delay:
+            time.sleep(self._delay)
         if self._random.random() < self._failure_rate:
             raise SimulatedFailure(f"simulated failure of {name} {details}")
         self._world.append({"effect": name, **details})
@@ -168,6 +186,7 @@ class _World:
         self.servers: dict[str, set[str]] = {}
         self.down: set[str] = set()
         self.enrolled: set[str] = set()
+        self.resting: set[str] = set()
         self._path = path
         self._offset = 0
         self._lock = threading.Lock()
@@ -212,8 +231,9 @@ class _World:
                 return self.holder.get(host) == pool
             case "snapshot":
                 return entry not in self.effects
-            case "enroll" | "withdraw":
-                return (host in self.enrolled) is (str(entry["effect"]) == "withdraw")
+            case "enroll" | "withdraw" | "rest" | "rouse" as effect:
+                there = self.enrolled if effect in {"enroll", "withdraw"} else self.resting
+                return (host in there) is (effect in {"withdraw", "rouse"})
         return True
 
     def _catch_up(self, path: Path) -> None:
@@ -224,9 +244,13 @@ class _World:
                     self._apply(json.loads(line))
                     self._offset += len(line)
 
+    def _note(self, entry: dict[str, Any]) -> None:
+        if entry["effect"] not in _REGISTRATION:
+            self.effects.append(entry)
+
     def _apply(self, entry: dict[str, Any]) -> None:  # noqa: C901 - one line for each effect
         """Fold one effect into the state."""
-        self.effects.append(entry)
+        self._note(entry)
         match entry["effect"]:
             case "ensure_pool":
                 self.pools.setdefault(entry["pool"], set())
@@ -247,39 +271,11 @@ class _World:
                 self.enrolled.add(entry["host"])
             case "withdraw":
                 self.enrolled.discard(entry["host"])
+            case "rest":
+                self.resting.add(entry["host"])
+            case "rouse":
+                self.resting.discard(entry["host"])
             case "fail_host":
                 self.down.add(entry["host"])
             case "mend_host":
                 self.down.discard(entry["host"])
-
-
-def _host(number: int, down: Collection[str]) -> Found:
-    """Return host ``number``: every fourth is large, and has GPUs."""
-    name = f"sim-{number}"
-    vcpus = 64 if number % 4 == 0 else 16
-    traits = ["HW_CPU_X86_AVX2", *(["CUSTOM_GPU_HOST"] if number % 4 == 0 else [])]
-    return Found(
-        external_id=name,
-        usable=name not in down,
-        lost=name in down,
-        inventories={
-            "VCPU": Inventory(vcpus),
-            "MEMORY_MB": Inventory(vcpus * 4096),
-            "DISK_GB": Inventory(1000),
-            **({"CUSTOM_GPU": Inventory(2)} if number % 4 == 0 else {}),
-        },
-        properties={
-            "id": str(number),
-            "hypervisor_hostname": name,
-            "service_name": name,
-            "hypervisor_type": "simulated",
-            "hypervisor_version": "1000",
-            "vcpus": str(vcpus),
-            "memory_mb": str(vcpus * 4096),
-            "local_gb": "1000",
-            "cpu_info": json.dumps({"arch": "x86_64", "topology": {"cores": vcpus}}),
-            "availability_zone": "sim",
-            **{f"{TRAIT}{trait}": PRESENT for trait in traits},
-            **({f"{RESOURCES}CUSTOM_GPU": "2"} if number % 4 == 0 else {}),
-        },
-    )

@@ -1,8 +1,9 @@
-"""A claim on a preparation: kept while one waits, and given up when it is not surely ours."""
+"""A claim on a node: kept while one waits, and given up when it is not surely ours."""
 
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from climate.provisioning.client import Climate, Lost, NotAnswered, Wanted
@@ -35,11 +36,16 @@ class Claim:
         self._climate, self._owner, self._seconds = climate, owner, seconds
         self._stopping = stopping
         self._kept_at = 0.0
+        #: Which attempt this is, as climate counts; 0 before it is claimed.
+        self.attempt = 0
 
     def take(self) -> None:
         """Claim it, or claim it on. Raises Lost, NotAnswered."""
         asked_at = time.monotonic()
-        self._say(state="accepted", claim_seconds=self._seconds)
+        answer = self._climate.report(
+            self.wanted, owner=self._owner, state="accepted", claim_seconds=self._seconds
+        )
+        self.attempt = answer["attempt"]
         self._kept_at = asked_at
 
     def pause(self, seconds: float) -> None:
@@ -84,4 +90,22 @@ class Claim:
             LOG.warning("the claim on %s was not kept: %s", self.wanted.node, error)
 
     def _say(self, **said: Any) -> None:
-        self._climate.report(self.wanted.id, owner=self._owner, **said)
+        self._climate.report(self.wanted, owner=self._owner, **said)
+
+
+def work(claim: Claim, task: Callable[[], None]) -> None:
+    """Take a claim, and do what it is for; it is given back if we are to end before that is done.
+
+    If it is somebody else's, or nobody knows whose, nothing more is done.
+    """
+    node, noun = claim.wanted.node, claim.wanted.noun
+    try:
+        claim.take()
+        LOG.info("%s is ours: %s", node, noun)
+        task()
+    except Lost as reason:
+        LOG.info("%s is left alone: %s", node, reason)
+    except NotAnswered as reason:
+        LOG.warning("%s is left alone, climate does not answer: %s", node, reason)
+    except Stopped:
+        claim.hand_back()

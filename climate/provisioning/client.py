@@ -1,5 +1,6 @@
 """Climate's API as a provisioner uses it: what is wanted, and what is said about it."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,6 +9,10 @@ from typing import Any
 
 from keystoneauth1.exceptions import ClientException
 from keystoneauth1.session import Session
+
+# What a node can be wanted for, as the API calls it.
+PREPARATIONS, SHUTDOWNS = "preparations", "shutdowns"
+LOG = logging.getLogger(__name__)
 
 _TIMEOUT = 30.0
 _LONGEST_REASON = 300
@@ -18,16 +23,21 @@ class NotAnswered(Exception):
 
 
 class Lost(Exception):
-    """The preparation is over, or somebody else's."""
+    """What was wanted is over, or somebody else's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A node that is to be got ready."""
+    """A node that is to be got ready, or switched off: ``noun`` says which.
+
+    A shutdown whose ``state`` is ``waking`` wants the node on again.
+    """
 
     id: str
     node: str
     resource_id: str
+    noun: str = PREPARATIONS
+    state: str = "wanted"
 
 
 class Climate:
@@ -38,19 +48,34 @@ class Climate:
         self._session = session
         self._url = url.rstrip("/")
 
-    def claimable(self) -> Iterator[Wanted]:
-        """Return what nobody is getting ready, the first needed first. Raises NotAnswered."""
-        path: str | None = "/v2/preparations?claimable=true"
-        while path:
-            page = self._ask("GET", path)
-            for one in page["preparations"]:
-                yield Wanted(id=one["id"], node=one["node"], resource_id=one["resource_id"])
-            # The link has the path that the service is mounted at, as our address has.
-            path = page["next"] and f"/v2/{page['next'].partition('/v2/')[2]}"
+    def claimable(self, noun: str, wait: int = 0) -> Iterator[Wanted]:
+        """Return what is wanted and nobody is at, the first needed first. Raises NotAnswered.
 
-    def report(self, id_: str, **said: Any) -> None:
-        """Say something of a preparation. Raises Lost, NotAnswered."""
-        self._ask("POST", f"/v2/preparations/{id_}/report", said)
+        If there is nothing, wait so many seconds for it, where there is room to wait.
+        """
+        page = self._first(noun, wait)
+        while page:
+            for one in page[noun]:
+                names = {name: one[name] for name in ("id", "node", "resource_id", "state")}
+                yield Wanted(**names, noun=noun)
+            # The link has the path that the service is mounted at, as our address has.
+            following = page["next"]
+            path = f"/v2/{following.partition('/v2/')[2]}" if following else None
+            page = self._ask("GET", path) if path else None
+
+    def _first(self, noun: str, wait: int) -> Any:  # noqa: ANN401 - a page
+        path = f"/v2/{noun}?claimable=true"
+        if wait:
+            try:
+                return self._ask("GET", f"{path}&wait={wait}")
+            except NotAnswered as error:
+                LOG.debug("climate is asked without waiting: %s", error)
+        return self._ask("GET", path)
+
+    def report(self, wanted: Wanted, **said: Any) -> Mapping[str, Any]:
+        """Say something of what is wanted; return how it stands. Raises Lost, NotAnswered."""
+        answer = self._ask("POST", f"/v2/{wanted.noun}/{wanted.id}/report", said)
+        return dict(answer)
 
     def is_up(self, resource_id: str, since: datetime) -> bool:
         """Tell whether the cloud has said after ``since`` that a host is up. Raises NotAnswered."""

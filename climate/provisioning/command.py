@@ -2,12 +2,14 @@
 
 The program is started once per question, with a JSON object on its standard input::
 
-    {"action": "power" | "on" | "off" | "boot", "node": "compute-17", "address": "10.1.0.17",
-     "port": 623, "username": "climate", "password": "...", "device": "pxe", "options": {...}}
+    {"action": "power" | "on" | "off" | "shutdown" | "boot", "node": "compute-17",
+     "address": "10.1.0.17", "port": 623, "username": "climate", "password": "...",
+     "device": "pxe", "options": {...}}
 
 To ``power`` it prints ``on`` or ``off``. It ends with 0 if that was done; with 75 (EX_TEMPFAIL of
 sysexits.h) if it can be tried again; with anything else if not, and the last line of its standard
-error says why. It must do the same when it is asked twice.
+error says why. To ``shutdown`` it asks the system to end by itself; if it cannot, the power is cut.
+It must do the same when it is asked twice.
 """
 
 import json
@@ -41,6 +43,10 @@ class Command:
     def ask(self, node: Node, wanted: Power) -> None:
         """Ask for power or none."""
         self._run(node, wanted.value)
+
+    def shut_down(self, node: Node) -> None:
+        """Ask the system to end."""
+        self._run(node, "shutdown")
 
     def boot_from(self, node: Node, device: BootDevice) -> None:
         """Set the device of the next boot."""

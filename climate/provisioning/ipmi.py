@@ -3,7 +3,8 @@
 A process of its own can be ended when a controller is silent, which no thread can. ipmitool says
 the same of a wrong password and of silence ("Unable to establish IPMI v2 / RMCP+ session"), so the
 time that it took tells them apart. It repeats what is not answered, and slow controllers then do
-it several times: nothing but on, off and the boot device is asked, for which that does not matter.
+it several times: nothing but on, off, soft off and the boot device is asked, for which that does
+not matter.
 """
 
 import os
@@ -43,6 +44,10 @@ class Ipmi:
     def ask(self, node: Node, wanted: Power) -> None:
         """Ask for power or none."""
         self._run(node, "chassis", "power", _POWER[wanted])
+
+    def shut_down(self, node: Node) -> None:
+        """Ask the system to end, by ACPI: as its power button does."""
+        self._run(node, "chassis", "power", "soft")
 
     def boot_from(self, node: Node, device: BootDevice) -> None:
         """Set the device of the next boot."""

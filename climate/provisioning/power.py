@@ -52,6 +52,9 @@ class PowerDriver(Protocol):
     def ask(self, node: Node, wanted: Power) -> None:
         """Ask for power, or for none; it need not be so yet. May be asked again."""
 
+    def shut_down(self, node: Node) -> None:
+        """Ask the node's system to end by itself; it need not. Refused: it cannot be asked."""
+
     def boot_from(self, node: Node, device: BootDevice) -> None:
         """Have the node boot from there at its next start, and only then."""
 
@@ -72,10 +75,26 @@ def switch(
 
     Raises Disobeyed if it is not so after ``patience`` seconds, and what the driver raises.
     """
-    deadline = time.monotonic() + patience
     if driver.power(node) is wanted:
         return False
     driver.ask(node, wanted)
+    if not becomes(driver, node, wanted, patience, pause):
+        raise Disobeyed(f"{node.name} is not {wanted}, {patience:g} s after it was asked to be")
+    return True
+
+
+def becomes(
+    driver: PowerDriver,
+    node: Node,
+    wanted: Power,
+    patience: float,
+    pause: Callable[[float], object] = time.sleep,
+) -> bool:
+    """Wait for a node to be on or off; tell whether it is within ``patience`` seconds.
+
+    Raises Unreachable if the controller is silent several times in a row, and Refused.
+    """
+    deadline = time.monotonic() + patience
     silent = 0
     while time.monotonic() < deadline:
         pause(_PAUSE)
@@ -87,7 +106,7 @@ def switch(
             silent += 1
             if silent == _SILENT_LOOKS:
                 raise
-    raise Disobeyed(f"{node.name} is not {wanted}, {patience:g} s after it was asked to be")
+    return False
 
 
 def cycle(

@@ -4,11 +4,11 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from climate.provisioning import checks, power
-from climate.provisioning.claim import Claim, Stopped
-from climate.provisioning.client import Climate, Lost, NotAnswered
+from climate.provisioning.claim import Claim
+from climate.provisioning.client import Climate
 from climate.provisioning.groups import Groups
 from climate.provisioning.nodes import BadNodes, Node
 from climate.provisioning.power import BootDevice, Power, PowerDriver, PowerError, Unreachable
@@ -26,33 +26,24 @@ class NotUsable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What getting nodes ready needs; times are seconds."""
+    """What getting nodes ready, and switching them off, needs; times are seconds."""
 
     climate: Climate
     drivers: Mapping[str, PowerDriver]
     groups: Groups
     power_timeout: float
     ready_timeout: float
+    shutdown_timeout: float
 
 
 def prepare(tools: Tools, node: Node, claim: Claim) -> None:
-    """Get a node ready, if the claim is had, and report what came of it."""
-    try:
-        claim.take()
-        LOG.info("%s is to be got ready", node.name)
-        _prepare(tools, node, claim)
-    except Lost as reason:
-        LOG.info("%s is left alone: %s", node.name, reason)
-    except NotAnswered as reason:
-        LOG.warning("%s is left alone, climate does not answer: %s", node.name, reason)
-    except Stopped:
-        claim.hand_back()
+    """Get a node ready that we have the claim on, and report what came of it.
 
-
-def _prepare(tools: Tools, node: Node, claim: Claim) -> None:
+    Raises Lost, Stopped, NotAnswered.
+    """
     seconds: dict[str, float] = {}
     try:
-        cold = _get_ready(tools, node, claim, seconds)
+        cold = get_ready(tools, node, claim, seconds)
     except (PowerError, BadNodes, NotUsable) as error:
         LOG.warning("%s failed: %s", node.name, error)
         claim.finish("failed", reason=str(error), seconds=seconds)
@@ -61,13 +52,18 @@ def _prepare(tools: Tools, node: Node, claim: Claim) -> None:
         claim.finish("ready", cold=cold, seconds=seconds)
 
 
-def _get_ready(tools: Tools, node: Node, claim: Claim, seconds: dict[str, float]) -> bool:
-    """Return whether the node had no power; add to ``seconds`` how long each phase took."""
+def get_ready(tools: Tools, node: Node, claim: Claim, seconds: dict[str, float]) -> bool:
+    """Switch a node on, and wait until it can be used; return whether it had no power.
+
+    Add to ``seconds`` how long each phase took. Raises PowerError, BadNodes, NotUsable, Lost,
+    Stopped.
+    """
     began = time.monotonic()
     with tools.groups.turn(node.groups, claim.pause):
         in_turn = time.monotonic()
         seconds["wait"] = in_turn - began
-        since = datetime.now(UTC).replace(microsecond=0)
+        # What the cloud says is to the second, and may be rounded.
+        since = datetime.now(UTC) + timedelta(seconds=1)
         cold = _power_on(tools, node, claim)
         has_power = time.monotonic()
         seconds["power"] = has_power - in_turn

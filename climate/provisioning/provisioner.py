@@ -10,16 +10,20 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from climate.provisioning import nodes
-from climate.provisioning.claim import Claim
-from climate.provisioning.client import NotAnswered, Wanted
+from climate.provisioning.claim import Claim, work
+from climate.provisioning.client import PREPARATIONS, SHUTDOWNS, NotAnswered, Wanted
 from climate.provisioning.nodes import BadNodes, Node
 from climate.provisioning.preparing import Tools, prepare
+from climate.provisioning.shutting import shut_down
 
 LOG = logging.getLogger(__name__)
 
+# Seconds to wait for what is wanted in one question; the process does not end meanwhile.
+_PATIENCE = 5
 # Seconds that nodes under way may take to be handed back.
 _GRACE = 30.0
 
@@ -30,13 +34,24 @@ def owner_name() -> str:
 
 
 class Provisioner:
-    """Looks at what is wanted, and gets it ready in threads of its own."""
+    """Looks at what is wanted, and does it in threads of its own."""
 
-    def __init__(self, tools: Tools, file: Path, workers: int, claim_timeout: int) -> None:
-        """Read the file of nodes; raises BadNodes."""
+    def __init__(
+        self,
+        tools: Tools,
+        file: Path,
+        workers: int,
+        claim_timeout: int,
+        shutdown_pause: float,
+    ) -> None:
+        """Read the file of nodes; raises BadNodes.
+
+        It looks for shutdowns every ``shutdown_pause`` seconds at the most.
+        """
         self._tools = tools
         self._file = file
         self._workers, self._claim_timeout = workers, claim_timeout
+        self._shutdown_pause, self._shutdowns_at = shutdown_pause, 0.0
         self._owner = owner_name()
         self._running: dict[str, threading.Thread] = {}
         self._stopping = threading.Event()
@@ -52,25 +67,42 @@ class Provisioner:
     def run(self, stopping: threading.Event, pause: float) -> None:
         """Work until it is to stop; then hand back what is under way."""
         LOG.info("%s can get %s node(s) ready", self._owner, len(self._nodes))
+        self._stopping = stopping  # what is under way is handed back even while we wait for more
         while not stopping.is_set():
+            waited = 0.0
             try:
-                self.look()
+                waited = self.look()
             except NotAnswered as error:
                 LOG.warning("climate does not answer: %s", error)
             except Exception:
                 LOG.exception("what is wanted was not looked at")
-            self._wait(stopping, pause)
+            self._wait(stopping, pause - waited)
         self._stop()
 
-    def look(self) -> None:
-        """Begin what is wanted, as far as workers are free. Raises NotAnswered."""
+    def look(self) -> float:
+        """Begin what is wanted, as far as workers are free. Raises NotAnswered.
+
+        Return for how many seconds was waited in vain; what is there already may not be ours.
+        """
         self._nodes = self._reread()
         self._running = {id_: one for id_, one in self._running.items() if one.is_alive()}
-        for one in self._tools.climate.claimable():
-            if len(self._running) >= self._workers:
-                return
+        now = time.monotonic()
+        if now >= self._shutdowns_at:  # what is needed goes before what is not
+            self._shutdowns_at = now + self._shutdown_pause
+            if self._take(PREPARATIONS) | self._take(SHUTDOWNS):
+                return 0.0
+        return 0.0 if self._take(PREPARATIONS, _PATIENCE) else time.monotonic() - now
+
+    def _take(self, noun: str, wait: int = 0) -> bool:
+        """Begin what is wanted, as far as workers are free; return whether there is anything."""
+        is_idle = True
+        for one in self._tools.climate.claimable(noun, wait):
+            is_idle = False
+            if len(self._running) >= self._workers or self._stopping.is_set():
+                break
             if one.node in self._nodes and one.id not in self._running:
                 self._begin(one)
+        return not is_idle
 
     def _wait(self, stopping: threading.Event, seconds: float) -> None:
         """Wait for so long at most, less if there is a hint."""
@@ -91,7 +123,8 @@ class Provisioner:
 
     def _guarded(self, node: Node, claim: Claim) -> None:
         try:
-            prepare(self._tools, node, claim)
+            task = shut_down if claim.wanted.noun == SHUTDOWNS else prepare
+            work(claim, partial(task, self._tools, node, claim))
         except Exception:
             LOG.exception("%s is left alone, its claim will expire", node.name)
 

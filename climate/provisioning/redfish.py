@@ -54,6 +54,11 @@ class Redfish:
         """Ask for power or none."""
         self._within(node, lambda: _system(node).reset_system(_RESET[wanted]))
 
+    def shut_down(self, node: Node) -> None:
+        """Ask the system to end."""
+        graceful = sushy.RESET_TYPE_GRACEFUL_SHUTDOWN
+        self._within(node, lambda: _system(node).reset_system(graceful))
+
     def boot_from(self, node: Node, device: BootDevice) -> None:
         """Set the device of the next boot."""
         once = sushy.BOOT_SOURCE_ENABLED_ONCE

@@ -26,6 +26,12 @@ class Simulated:
             self._power[node.name] = wanted
             self.asked.append((node.name, wanted.value))
 
+    def shut_down(self, node: Node) -> None:
+        """Have it end at once."""
+        with self._lock:
+            self._power[node.name] = Power.OFF
+            self.asked.append((node.name, "shutdown"))
+
     def boot_from(self, node: Node, device: BootDevice) -> None:
         """Note it."""
         with self._lock:

@@ -11,7 +11,9 @@ from climate.core.lifecycle import OPEN_EVENT
 from climate.core.schedule import END, START
 from climate.db.tables import EventRow, LeaseRow
 from climate.manager import events
+from climate.manager.batch import Batch
 from climate.manager.claims import Claim
+from climate.manager.pace import Pace
 from tests.concurrency.crowd import Crowd, at_work, wait_for_all
 from tests.process import eventually
 from tests.service import Story
@@ -116,9 +118,9 @@ def test_managers_share_what_is_due_and_every_host_changes_hands_in_order(
 def test_an_end_gives_way_to_a_start_that_was_claimed_at_the_same_moment(here: Story) -> None:
     lease = here.reserve(0, 60)
     claims = _claim_both(here, lease["id"])
-    events.run(here.runtime, claims[END])
+    events.run(here.runtime, Batch([claims[END]]), Pace())
     assert _done(here) == []
-    events.run(here.runtime, claims[START])
+    events.run(here.runtime, Batch([claims[START]]), Pace())
     assert here.lease(lease["id"])["status"] == "ACTIVE"
     here.at(60)
     assert here.lease(lease["id"])["status"] == "TERMINATED"
@@ -130,8 +132,8 @@ def test_a_repeated_start_gives_way_to_an_end_that_was_claimed_at_the_same_momen
 ) -> None:
     lease = here.reserve(0, 60)
     claims = _claim_both(here, lease["id"])
-    events.run(here.runtime, claims[START])
-    events.run(here.runtime, claims[END])
+    events.run(here.runtime, Batch([claims[START]]), Pace())
+    events.run(here.runtime, Batch([claims[END]]), Pace())
     here.at(60)
     assert here.lease(lease["id"])["status"] == "TERMINATED"
     assert _done(here) == []

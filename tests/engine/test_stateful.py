@@ -251,16 +251,16 @@ class Engine(RuleBasedStateMachine):
         if expected is not None:
             assert type(error) is type(expected), (error, expected)
             self.unchanged()
-        elif not change.only_name:
+        elif not change.keeps_bookings:
             self.judge_update(error, lease, changed_window(lease, dates, self.now), params)
 
     def improper(self, lease: Lease, change: LeaseChange) -> ClimateError | None:
         """Return why an update is refused before anybody looks at resources."""
         try:
             check_changeable(
-                lease, only_name=change.only_name, wants_more=bool(change.reservations)
+                lease, only_name=change.keeps_bookings, wants_more=bool(change.reservations)
             )
-            if not change.only_name:
+            if not change.keeps_bookings:
                 changed_window(lease, change.dates, self.now)
         except ClimateError as reason:
             return reason

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -21,7 +21,7 @@ from climate.manager import leases
 from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
-from tests.faults import stage
+from tests.faults import pace, stage
 from tests.faults.evidence import Evidence
 from tests.faults.ground import Ground, OnServer, runtime
 from tests.faults.private import RabbitMQ
@@ -32,13 +32,16 @@ from tests.rows import dump
 
 MANAGERS = 3
 LEASES = int(os.environ.get("CLIMATE_TEST_FAULT_LEASES", "200"))
-# How much slower this machine is than two cores with nothing else to do.
-PACE = float(os.environ.get("CLIMATE_TEST_FAULT_PACE", "1"))
-# Seconds: after which a claim expires; from one moment of a lease to the next.
-CLAIM, GAP = 3.0, 4.0 * PACE
-# Seconds in which all must be over, once leases are disturbed.
-PATIENCE = 150.0 * PACE
-_PAUSE = 0.1
+# One for each lease, and at least as many as the machine's pace is measured with.
+HOSTS = max(LEASES, pace.HOSTS)
+# Seconds after which a claim expires.
+CLAIM = 3.0
+# Seconds in which all must be over once the last lease should be: relays that could not publish
+# wait for up to thirty before they try again.
+_PATIENCE = 90.0
+_PAUSE = 0.2
+# The least time between the making of a lease and its heads-up.
+_AHEAD = timedelta(seconds=1)
 _TOPIC = "faults"
 _ORDER = (Moment.HEADS_UP, Moment.START, Moment.BEFORE_END, Moment.END)
 _PARAMS = {
@@ -60,6 +63,7 @@ class Cell:
         self.managers: list[Program] = []
         self.runtime: Runtime
         self.acknowledged: list[str] = []
+        self.pace: pace.Pace
         self._home = home
         self._stack = ExitStack()
 
@@ -72,6 +76,8 @@ class Cell:
         self.way_to_broker = self._stack.enter_context(Proxy("127.0.0.1", self.broker.port))
         here = self._write_config("here.conf", self.ground.url)
         self.runtime = self._stack.enter_context(runtime(here))
+        self.pace = pace.measure(self.runtime, self._lease_from_now)
+        self.ground.clear(self.journal)
         argument = f"--config-file={self._write_config('managers.conf', self._url())}"
         part = partial(stage.take_part, self.stage.folder)
         for _ in range(MANAGERS):
@@ -91,10 +97,17 @@ class Cell:
         ``lasts`` are the seconds that the fault will take: the next moment comes after that.
         """
         self.stage.hold(self.moment, step)
+        at = self._dates(lasts)
         for _ in range(LEASES):
-            self.acknowledged.append(self._lease(lasts))
+            # If making them takes longer than thought, those that come late live later.
+            late = max(self.runtime.clock.now() + _AHEAD - at[Moment.HEADS_UP], timedelta())
+            dates = {moment: date + late for moment, date in at.items()}
+            self.acknowledged.append(self._lease(dates))
+        left = (dates[Moment.END] - self.runtime.clock.now()).total_seconds()
+        self._over_at = time.monotonic() + left + lasts + _PATIENCE
         at_once = 1 if self._is_one_at_a_time() else min(MANAGERS, LEASES)
-        eventually(lambda: self.stage.held().total() >= at_once, f"managers are at {self.moment}")
+        held = self.stage.held
+        eventually(lambda: held().total() >= at_once, f"managers are at {self.moment}", left + 30)
 
     def victim(self) -> Program:
         """Return a manager that is held."""
@@ -103,9 +116,9 @@ class Cell:
 
     def until_over(self) -> None:
         """Wait until nothing is left to do; fail, saying what is, if that takes too long."""
-        deadline = time.monotonic() + PATIENCE
         while left := self._left():
-            assert time.monotonic() < deadline, f"not over within {PATIENCE} s: {left}"
+            late = time.monotonic() - self._over_at
+            assert late < 0, f"not over {_PATIENCE} s after all should have been: {left}"
             time.sleep(_PAUSE)
 
     def end(self) -> Evidence:
@@ -122,28 +135,35 @@ class Cell:
             now=datetime.now(UTC),
         )
 
-    def _lease(self, lasts: float) -> str:
+    def _dates(self, lasts: float) -> dict[Moment, datetime]:
+        """Return when what happens to each lease: all of them can be done before the next."""
         disturbed = Moment.START if self.moment is Moment.RELAY else self.moment
-        gaps = [GAP + (lasts * PACE if moment is disturbed else 0) for moment in _ORDER]
-        heads_up = self.runtime.clock.now() + timedelta(seconds=GAP)
-        start, before_end, end = (
-            heads_up + timedelta(seconds=sum(gaps[: n + 1])) for n in range(3)
-        )
+        gap, seconds = self.pace.gap(LEASES), self.pace.to_make(LEASES)
+        dates = {}
+        for moment in _ORDER:
+            dates[moment] = self.runtime.clock.now() + timedelta(seconds=seconds)
+            seconds += gap + (lasts if moment is disturbed else 0)
+        return dates
+
+    def _lease(self, at: Mapping[Moment, datetime]) -> str:
         request = LeaseRequest(
             name="lease",
-            start=start,
-            end=end,
-            before_end=before_end,
+            start=at[Moment.START],
+            end=at[Moment.END],
+            before_end=at[Moment.BEFORE_END],
             reservations=(ReservationRequest(resource_type="physical:host", params=_PARAMS),),
-            user_events=((BEFORE_START, heads_up),),
+            user_events=tuple((BEFORE_START, one) for one in [at.get(Moment.HEADS_UP)] if one),
         )
         return leases.create(self.runtime, Owner(user_id="alice", project_id="lab"), request).id
 
+    def _lease_from_now(self) -> None:
+        now, hour = self.runtime.clock.now(), timedelta(hours=1)
+        at = {Moment.START: now, Moment.BEFORE_END: now + hour, Moment.END: now + 2 * hour}
+        self._lease(at)
+
     def _is_one_at_a_time(self) -> bool:
-        in_transaction = self.moment is Moment.HEADS_UP
-        return self.moment is Moment.RELAY or (
-            in_transaction and self.runtime.database.dialect == "sqlite"
-        )
+        # Heads-ups that are due at once are told in one transaction.
+        return self.moment in {Moment.RELAY, Moment.HEADS_UP}
 
     def _left(self) -> list[str]:
         """Return what is not over yet: some of it will do."""
@@ -172,9 +192,9 @@ class Cell:
             self._home / name,
             database__connection=url,
             simulated__journal=self.journal,
-            simulated__hosts=LEASES,
+            simulated__hosts=HOSTS,
             manager__claim_timeout=CLAIM,
-            manager__poll_interval=0.2,
+            manager__poll_interval=0.5,
             notifications__transport_url=self.broker.url(self.way_to_broker.port),
             notifications__topics=_TOPIC,
             # Else what nobody has taken yet would be lost with the broker.

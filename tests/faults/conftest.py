@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import servers
-from tests.faults.cell import LEASES
+from tests.faults.cell import HOSTS
 from tests.faults.ground import Ground, OnDisk, OnServer
 from tests.faults.private import DATABASES, RabbitMQ
 
@@ -30,8 +30,8 @@ class Grounds:
 
     def _make(self, backend: str, home: Path) -> Ground:
         if backend == "sqlite":
-            return OnDisk(home, LEASES)
-        return OnServer(self._stack.enter_context(DATABASES[backend]()), home, LEASES)
+            return OnDisk(home, HOSTS)
+        return OnServer(self._stack.enter_context(DATABASES[backend]()), home, HOSTS)
 
 
 @pytest.fixture(scope="session")

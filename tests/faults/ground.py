@@ -26,6 +26,7 @@ from climate.manager.runtime import Runtime
 from tests import servers
 from tests.faults.private import DatabaseServer
 from tests.process import write_config
+from tests.will import Will
 
 _KEPT = {one.__tablename__ for one in (InventoryRow, PropertyRow, RelayRow, ResourceProperty)}
 _KEPT.add(ResourceRow.__tablename__)
@@ -116,6 +117,7 @@ class OnDisk(Ground):
             subprocess.run(mount, check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError) as error:
             servers.absent("disk", f"a small disk of our own cannot be mounted here: {error}")
+        self._will = Will('umount --lazy "$1"', str(self._disk))
         try:
             return super().__enter__()
         except BaseException:
@@ -124,6 +126,7 @@ class OnDisk(Ground):
 
     def __exit__(self, *_: object) -> None:
         subprocess.run(["umount", "--lazy", str(self._disk)], check=True)
+        self._will.revoke()
 
     @property
     def url(self) -> str:

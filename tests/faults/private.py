@@ -1,7 +1,9 @@
 """Database servers and a broker of our own, to be crashed: those of the machine are others', too.
 
 Each keeps its data in a folder that is removed with it, and listens on a port of the loopback that
-was free. What cannot be run is absent.
+was free; neither outlives whoever runs the tests, however that ends. What cannot be run is absent.
+
+A process that is killed loses nothing of what it wrote, so databases need not wait for the disk.
 """
 
 import contextlib
@@ -21,9 +23,11 @@ import sqlalchemy as sa
 
 from tests import servers
 from tests.process import eventually, free_port
+from tests.will import Will
 
 # Seconds that a server may take to start, or to end.
 _PATIENCE = 180.0
+_WILL = 'kill -s "$1" -- "-$(cat "$2/group")"; sleep 2; rm -rf -- "$2"'
 _NOBODY_ELSE = {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", "LC_ALL": "C.UTF-8"}
 
 
@@ -37,6 +41,7 @@ class Server(ABC):
         # Not below pytest's folders, which nobody but their owner may enter.
         self.data = Path(tempfile.mkdtemp(prefix=f"climate-faults-{self.name}-"))
         self._process: subprocess.Popen[bytes] | None = None
+        self._will = Will(_WILL, str(int(self._end)), str(self.data))
 
     def __enter__(self) -> Self:
         try:
@@ -52,6 +57,7 @@ class Server(ABC):
     def __exit__(self, *_: object) -> None:
         self.crash()
         shutil.rmtree(self.data, ignore_errors=True)
+        self._will.revoke()
 
     def start(self) -> None:
         """Start it, unless it runs, and wait until it answers."""
@@ -59,6 +65,7 @@ class Server(ABC):
             return
         with (self.data / "log").open("ab") as log:
             self._process = self._run(log)
+        (self.data / "group").write_text(str(self._process.pid))
         eventually(self._answers, f"{self.name} answers", within=_PATIENCE)
 
     def crash(self) -> None:
@@ -67,6 +74,7 @@ class Server(ABC):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, self._end)
             self._process.wait(_PATIENCE)
+            (self.data / "group").unlink()
             self._process = None
 
     _end = signal.SIGKILL
@@ -145,6 +153,7 @@ class PostgreSQL(DatabaseServer):
 
     def _run(self, log: Any) -> "subprocess.Popen[bytes]":
         options = [f"port={self.port}", "listen_addresses=127.0.0.1", "unix_socket_directories="]
+        options.append("fsync=off")
         given = [word for option in options for word in ("-c", option)]
         command = [_program("postgres"), "-D", f"{self.data}/files", *given]
         return _popen(command, log, self._as)
@@ -169,6 +178,7 @@ class MariaDB(DatabaseServer):
             f"--socket={self.data}/socket",
             f"--pid-file={self.data}/pid",
             "--skip-log-bin",
+            "--innodb-flush-log-at-trx-commit=2",
         ]
         return _popen([_program("mariadbd"), *self._files, *options], log)
 

@@ -31,9 +31,13 @@ Cells = dict[tuple[str, str, str], dict[str, Any]]
 
 @dataclass
 class Note:
-    """What a cell found: how many calls were held as the fault came, and what came of it."""
+    """What a cell found: how many calls were held as the fault came, and what came of it.
+
+    ``gap`` are the seconds from one moment of the leases to the next, if none is disturbed.
+    """
 
     held: int = 0
+    gap: float = 0.0
     outcome: Outcome | None = None
 
 
@@ -56,13 +60,14 @@ def _write(cell: Sequence[str], note: Note, began: float, why: str | None) -> No
         "cell": cell,
         "leases": LEASES,
         "held": note.held,
+        "gap": round(note.gap, 1),
         "passed": why is None,
         "why": why and why[:_LONGEST_REASON],
         "seconds": round(time.monotonic() - began),
         "date": datetime.now(UTC).date().isoformat(),
         **(asdict(note.outcome) if note.outcome else {}),
     }
-    FOLDER.mkdir(exist_ok=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / f"{'-'.join(cell)}.json").write_text(json.dumps(found))
 
 
@@ -123,9 +128,10 @@ Written by `python -m tests.faults.results` from what `make test-faults` found.
 {when}
 
 Each cell is a run of its own: {managers} manager processes, a database server and a broker that
-nobody else uses, a simulated cloud, and leases whose heads-up, start, before-end and end are due
-within a few seconds of each other. The fault comes while managers are held in the moment that the
-column names, at the steps listed below, and not before.
+nobody else uses, a simulated cloud, and leases that all have their heads-up, start, before-end and
+end at the same time. From one to the next there is as much time as this machine needs for all of
+them, and for the fault. That comes while managers are held in the moment that the column names, at
+the steps listed below, and not before.
 
 What passes: every lease that was acknowledged is over and no other is there; each effect on the
 cloud was had once and in order, images of servers included, none before its time; nothing is left

@@ -13,7 +13,7 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
@@ -24,6 +24,7 @@ from typing import Any
 from climate.core.notification import Notification
 from climate.core.schedule import BEFORE_START, START
 from climate.manager import announcements
+from climate.manager.announcements import News
 from climate.notifications.emit import MessagingEmitter
 from climate.plugins.simulated import SimulatedCloud, SimulatedFailure
 
@@ -186,11 +187,12 @@ def _acting(stage: Stage, act: Callable[..., None]) -> Callable[..., None]:
 
 
 def _announcing(stage: Stage, announce: Callable[..., None]) -> Callable[..., None]:
-    def announcing(session: Any, lease_id: str, kind: str, now: datetime, **extra: Any) -> None:
-        if kind == BEFORE_START:
+    def announcing(session: Any, news: Sequence[News], now: datetime) -> None:
+        told = [one.lease.id for one in news if one.kind == BEFORE_START]
+        for lease_id in told:
             stage.reach(Moment.HEADS_UP, 0, lease_id)
-        announce(session, lease_id, kind, now, **extra)
-        if kind == BEFORE_START:
+        announce(session, news, now)
+        for lease_id in told:
             stage.reach(Moment.HEADS_UP, 1, lease_id)
 
     return announcing

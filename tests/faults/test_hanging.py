@@ -98,6 +98,23 @@ def test_who_needs_other_hosts_does_not_wait(
         is_in(story, lease, "ACTIVE")
 
 
+def test_what_was_taken_together_with_a_call_that_hangs_does_not_wait(
+    story: Story, hanging: Hanging, manager: Manager
+) -> None:
+    is_in(story, story.reserve(0, 60), "ACTIVE")  # so it is known that starts are quick
+    before, stuck, behind = (story.reserve(60, 120) for _ in range(3))
+    hanging.hosts.add(name_of(story, stuck))
+    story.clock.advance(3600)
+    eventually(lambda: hanging.calls == 1, "a start hangs")
+    assert any(len(one.claims) > 1 for one in manager.dispatcher._running), "taken together"
+    story.clock.advance(2)
+    for lease in (before, behind):
+        is_in(story, lease, "ACTIVE")
+    assert story.lease(stuck["id"])["status"] == "STARTING"
+    hanging.let_go.set()
+    is_in(story, stuck, "ACTIVE")
+
+
 def test_a_call_that_takes_too_long_has_failed_and_does_nothing_more(
     story: Story, hanging: Hanging, manager: Manager
 ) -> None:

@@ -46,6 +46,7 @@ class World:
     def __init__(self, story: Story, seed: int) -> None:
         self.story, self.model = story, Model()
         self.dice = random.Random(seed)  # noqa: S311 - the same leases in each run
+        story.runtime.rng.seed(seed)
         self.open: dict[str, tuple[int, int, int]] = {}
         self.refusals = 0
 
@@ -96,7 +97,7 @@ class World:
         self.open = {id_: one for id_, one in self.open.items() if one[1] > self.model.now}
 
     def step(self) -> None:
-        lease = self.dice.choice(sorted(self.open)) if self.open else None
+        lease = self.dice.choice(list(self.open)) if self.open else None
         what = self.dice.random()
         if lease is None or what < 0.45:
             self.make()
@@ -104,7 +105,7 @@ class World:
             self.change(lease)
         elif what < 0.75:
             begun = [id_ for id_, one in self.open.items() if one[0] < self.model.now]
-            self.delete(min(begun, default=lease))
+            self.delete(next(iter(begun), lease))
         else:
             self.wait()
 

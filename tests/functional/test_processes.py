@@ -71,6 +71,12 @@ def test_the_api_admits_leases_and_the_manager_starts_announces_and_ends_them(
     assert api.lease(announced)["status"] == "PENDING"
 
 
+def test_a_manager_stops_whichever_of_its_threads_is_told(conf: Path, tmp_path: Path) -> None:
+    with running(tmp_path, "climate-manager", f"--config-file={conf}") as program:
+        program.says("climate-manager is at work").tell_another_thread()
+        assert program.wait() == 0
+
+
 # One process.
 
 

@@ -1,13 +1,17 @@
 """The relay publishes the outbox: all of it, in order, whatever the broker and others do."""
 
+import logging
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from climate.core.notification import Notification
+from climate.db.outbox_tables import OutboxRow, RelayRow
 from climate.manager.relay import Relay
 from tests.conftest import MakeStory
 from tests.functional.emitters import Broken, FakeEmitter, broken_at, log, write, write_many
@@ -47,6 +51,23 @@ def test_each_notification_is_published_once(story_everywhere: Story) -> None:
     write(story, "lease", "third")
     assert [relay.flush(), relay.flush()] == [1, 0]
     assert listener.seqs == [1, 2, 3]
+
+
+def test_nothing_is_passed_over_when_the_database_is_one_of_before(
+    story_everywhere: Story,
+) -> None:
+    story = story_everywhere
+    listener = FakeEmitter()
+    relay = Relay(story.runtime, listener, "relay")
+    for _ in range(5):
+        write(story, "lease", "before")
+        assert relay.flush() == 1
+    with story.runtime.database.engine.begin() as connection:  # as a backup had it
+        connection.execute(sa.delete(OutboxRow).where(OutboxRow.seq > 2))
+        connection.execute(sa.update(RelayRow).values(last_seq=2))
+    write(story, "lease", "again")
+    assert [relay.flush(), relay.flush()] == [0, 1]  # first it sees what happened
+    assert [one.event_type for one, _ in listener.heard][5:] == ["again"]
 
 
 # A broker that fails.
@@ -104,6 +125,28 @@ def test_a_relay_at_work_tries_again_by_itself(make_story: MakeStory) -> None:
     with at_work(story, Relay(story.runtime, listener, "relay")):
         eventually(lambda: listener.seqs == [1, 2, 3], "all were published")
     assert listener.is_closed
+
+
+def test_a_database_that_is_away_is_tried_again_soon_however_often_it_fails(
+    make_story: MakeStory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Pauses that grow are for the broker: when the database is back, the world is told at once."""
+    monkeypatch.setattr("climate.manager.relay._PAUSE", 0.1)
+    story = make_story(manager__poll_interval=0.1)
+    logger = logging.getLogger("climate.manager.relay")
+    monkeypatch.setattr(logger, "handlers", [caplog.handler])
+    write(story, "lease", "first")
+    failures = iter([Broken(), Broken(), *3 * [sa.exc.OperationalError("look", {}, Broken())]])
+
+    def fail(_: Notification) -> None:
+        if failure := next(failures, None):
+            raise failure
+
+    listener = FakeEmitter(fail)
+    with at_work(story, Relay(story.runtime, listener, "relay")):
+        eventually(lambda: listener.seqs == [1], "it was published")
+    pauses = re.findall(r"next try in (\S+) s", caplog.text)
+    assert pauses == ["0.1", "0.2", "0.1", "0.1", "0.1"]
 
 
 # Turns.

@@ -7,6 +7,7 @@ import pytest
 from climate.manager.audit import audit
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.events import run
+from climate.manager.pace import Pace
 from climate.plugins.simulated import SimulatedFailure
 from tests.conftest import MakeStory
 from tests.functional.fragile import break_cloud
@@ -132,9 +133,9 @@ def test_a_start_that_begins_too_late_hands_nothing_over(story: Story) -> None:
     break_cloud(story)
     effects = len(story.cloud.effects())
     story.clock.advance(60)
-    (claim,) = story.dispatcher._claim(1)
+    (batch,) = story.dispatcher._claim()
     story.clock.advance(3600)
-    run(story.runtime, claim)
+    run(story.runtime, batch, Pace())
     assert shown(story, lease)[2][START] == "ERROR"
     assert len(story.cloud.effects()) == effects
     story.run()

@@ -204,7 +204,7 @@ class Leases(RuleBasedStateMachine):
                 self.manager.tidy()
                 self.work()
             elif manager == "dies":
-                Dispatcher(self.story.runtime, f"manager-{next(self.names)}")._claim(2)
+                Dispatcher(self.story.runtime, f"manager-{next(self.names)}")._claim()
 
     @invariant()
     def all_is_well(self) -> None:
@@ -254,7 +254,7 @@ def test_whatever_happens_no_invariant_breaks(
 def test_a_lease_ends_although_the_manager_died_that_was_to_start_it(story: Story) -> None:
     """Found by the machine: its end came before anybody had begun to start it."""
     lease = story.reserve(0, 10)
-    Dispatcher(story.runtime, "doomed")._claim(1)
+    Dispatcher(story.runtime, "doomed")._claim()
     story.dispatcher.keep()
     story.clock.advance(3600)
     story.dispatcher.keep()

@@ -257,7 +257,7 @@ def test_a_pool_that_somebody_removed_does_not_hinder_the_end(story: Story) -> N
 def test_work_of_a_manager_that_died_is_taken_over(story_everywhere: Story) -> None:
     story = story_everywhere
     lease = story.reserve(0, 60)
-    assert len(story.dispatcher._claim(1)) == 1  # and no more is heard of it
+    assert len(story.dispatcher._claim()) == 1  # and no more is heard of it
     assert story.at(0) == 0
     story.dispatcher.keep()
     story.clock.advance(29)

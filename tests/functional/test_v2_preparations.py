@@ -1,7 +1,8 @@
 """Hosts that are to be ready when their lease starts: who is asked, who acts, and what if not."""
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,8 +10,8 @@ import pytest
 from climate import service
 from climate.core.lead_time import REMEMBERED
 from climate.manager import inventory, preparing
-from climate.manager.lead_times import LeadTimes
 from tests.conftest import MakeStory
+from tests.functional.preparers import look, look_at_cloud, readiness, report, wanted
 from tests.service import Story, hosts
 
 BOB = "bob:lab:member"
@@ -29,26 +30,10 @@ def story(make_story: MakeStory, database_url: str) -> Story:
     return made
 
 
-def look(story: Story) -> int:
-    """Have a manager look at what is to be got ready."""
-    settings = story.runtime.settings.provisioning
-    assert settings is not None
-    return preparing.look(story.runtime, settings, LeadTimes(settings))
-
-
-def look_at_cloud(story: Story) -> None:
-    lost = inventory.synchronise(story.runtime)
-    inventory.synchronise(story.runtime, lost)
-
-
 def lease(story: Story, first: float = 60, count: int = 1) -> str:
     """Make a lease of so many hosts that starts ``first`` minutes from now; return its id."""
     asked = story.asking(first, first + 60, reservations=[hosts(count, count)])
     return str(story.ok("POST", "/v2/leases", asked)["id"])
-
-
-def wanted(story: Story, asked: str = "state=wanted") -> list[dict[str, Any]]:
-    return list(story.ok("GET", f"/v2/preparations?{asked}")["preparations"])
 
 
 def asked_for(story: Story, lease_id: str, minutes: float = 45) -> list[dict[str, Any]]:
@@ -58,18 +43,9 @@ def asked_for(story: Story, lease_id: str, minutes: float = 45) -> list[dict[str
     return wanted(story, f"lease={lease_id}")
 
 
-def report(story: Story, one: dict[str, Any], state: str, **more: Any) -> dict[str, Any]:
-    body = {"state": state, "owner": "p1", **more}
-    return dict(story.ok("POST", f"/v2/preparations/{one['id']}/report", body))
-
-
 def refused(story: Story, one: dict[str, Any], state: str, **more: Any) -> str:
     body = {"state": state, "owner": "p1", **more}
     return str(story.problem(409, "POST", f"/v2/preparations/{one['id']}/report", body)["code"])
-
-
-def readiness(story: Story, lease_id: str) -> dict[str, Any]:
-    return dict(story.ok("GET", f"/v2/leases/{lease_id}/readiness"))
 
 
 def host_readiness(story: Story, id_: str) -> dict[str, Any]:
@@ -100,6 +76,7 @@ def test_each_host_is_asked_for_once_when_its_time_has_come(story: Story) -> Non
         "ready_at": None,
         "early": None,
         "reasons": [],
+        "waiting_for": [],
     }
     told = [one for one in story.published() if one["event_type"] == "node.prepare"]
     assert {one["payload"]["node"] for one in told} == {one["node"] for one in found}
@@ -331,6 +308,28 @@ def test_a_host_without_power_is_booked_and_kept_until_somebody_has_it(story: St
     look_at_cloud(story)
     assert not reservable(story, one["resource_id"])
     assert story.hosts_of(made) != [one["resource_id"]]
+
+
+def test_a_host_is_up_as_of_when_the_cloud_heard_of_it_last(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = story.clock.now()
+    first, second, down, other = story.cloud.hosts()[:4]
+    heard = [now - timedelta(seconds=50), now - timedelta(seconds=10)]
+    found = [
+        replace(first, heard_at=heard[0]),
+        replace(second, heard_at=heard[1]),
+        replace(down, heard_at=heard[0], usable=False, lost=True),
+        other,
+    ]
+    monkeypatch.setattr(story.cloud, "hosts", lambda: found)
+    ids = sorted((one["id"] for one in story.ok("GET", "/v1/os-hosts")["hosts"]), key=int)
+    for _ in range(2):  # What is known of a host is stored first, and then changed.
+        inventory.synchronise(story.runtime)
+        known = [host_readiness(story, id_) for id_ in ids]
+        assert [one["up"] for one in known] == [True, True, False, True]
+        seen = [datetime.fromisoformat(one["seen_at"]) for one in known]
+        assert seen == [*heard, now, now]
 
 
 def test_a_late_host_stays_with_its_running_lease(story: Story) -> None:

@@ -36,16 +36,17 @@ class Deployment:
         self.administrator, self.isolation = administrator, isolation
         self.cloud: Connection = administrator.cloud
         self.free_pool = settings.FREE_POOLS[isolation]
+        self.port = free_port()
         self._conf = write_config(
             home / "climate.conf",
             **settings.options(administrator, isolation),
             **settings.identity(administrator),
             **{
                 "manager__poll_interval": 0.2,
+                "provisioner__url": f"http://127.0.0.1:{self.port}",
                 **options,
             },
         )
-        self.port = free_port()
         self.api = self._run("climate-api", "--port", str(self.port)).says("climate is ready at")
 
     def _run(self, name: str, *arguments: str) -> Program:
@@ -62,6 +63,10 @@ class Deployment:
     def start_manager(self) -> Program:
         """Return a new manager; it needs a moment until it is at work."""
         return self._run("climate-manager")
+
+    def start_provisioner(self) -> Program:
+        """Return a new provisioner, at work."""
+        return self._run("climate-provisioner").says("can get")
 
     @property
     def url(self) -> str:

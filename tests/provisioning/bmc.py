@@ -22,7 +22,8 @@ from tests.process import eventually, free_port
 USER, PASSWORD = "admin", "s3cret-of-the-bmc"
 SYSTEM = "11111111-2222-3333-4444-555555555555"
 
-# ipmi_sim asks it: DIRECTORY get|set power|boot [VALUE].
+# ipmi_sim asks it: DIRECTORY get|set power|boot|shutdown [VALUE]. A deaf system does not shut down.
+# What the program "machine" in there does when its power becomes 0 or 1 is up to who put it there.
 _CHASSIS = """#!/bin/sh
 [ -f "$1/delay" ] && sleep "$(cat "$1/delay")"
 echo "$2 $3 $4" >> "$1/log"
@@ -31,8 +32,15 @@ case "$2 $3" in
   "get boot") echo "boot:$(cat "$1/boot")" ;;
   "set power")
     [ -f "$1/stuck" ] && exit 0
-    [ "$(cat "$1/power")" = "$4" ] || echo "switched $4" >> "$1/log"
-    echo "$4" > "$1/power" ;;
+    [ "$(cat "$1/power")" = "$4" ] && exit 0
+    echo "switched $4" >> "$1/log"
+    echo "$4" > "$1/power"
+    [ -x "$1/machine" ] && "$1/machine" "$4" ;;
+  "set shutdown")
+    [ -f "$1/deaf" ] && exit 0
+    echo "switched 0" >> "$1/log"
+    echo 0 > "$1/power"
+    [ -x "$1/machine" ] && "$1/machine" 0 ;;
   "set boot") echo "$4" > "$1/boot" ;;
 esac
 exit 0
@@ -51,6 +59,14 @@ class Bmc:
     process: "subprocess.Popen[bytes]"
     home: Path
     port: int
+
+    def begin_with_power(self) -> None:
+        """Have the chassis be on; nobody asked for that."""
+        (self.home / "power").write_text("1\n")
+
+    def be_deaf(self) -> None:
+        """Have its system not shut down when it is asked to."""
+        (self.home / "deaf").touch()
 
     def fall_silent(self) -> None:
         """Answer nothing any more, as one that hangs."""

@@ -1,15 +1,20 @@
 """What bounds a provisioner: groups, and claims that are kept only while they are surely ours."""
 
 import threading
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from climate.provisioning.claim import Claim, Stopped
+from climate.provisioning.claim import Claim, Stopped, work
 from climate.provisioning.client import Climate, Lost, NotAnswered, Wanted
 from climate.provisioning.groups import Groups
+from climate.provisioning.nodes import Node
+from climate.provisioning.power import Power
+from climate.provisioning.preparing import Tools
+from climate.provisioning.shutting import shut_down
+from climate.provisioning.simulated import Simulated
 
 WANTED = Wanted(id="1", node="node-1", resource_id="7")
 
@@ -63,10 +68,11 @@ class Told(Climate):
         self.said: list[dict[str, Any]] = []
         self._answered = answered
 
-    def report(self, id_: str, **said: Any) -> None:
-        self.said.append({"id": id_, **said})
+    def report(self, wanted: Wanted, **said: Any) -> Mapping[str, Any]:
+        self.said.append({"id": wanted.id, **said})
         if len(self.said) - 1 not in self._answered:
             raise NotAnswered("away")
+        return {"attempt": 1}
 
 
 def test_a_claim_is_kept_while_one_waits() -> None:
@@ -102,3 +108,44 @@ def test_what_came_of_it_is_said_until_it_is_heard() -> None:
     told = Told(answered=[1])
     Claim(told, WANTED, "p1", 60, threading.Event()).finish("ready", cold=True)
     assert [one["state"] for one in told.said] == ["ready", "ready"]
+
+
+class Slow(Simulated):
+    """Nodes that are on, whose power takes longer to tell than a claim holds."""
+
+    def __init__(self, told: "Taken") -> None:
+        super().__init__()
+        self._told = told
+
+    def power(self, node: Node) -> Power:
+        self._told.is_anothers = True
+        return Power.ON
+
+
+class Taken(Told):
+    """A climate at which somebody else may have the claim by now."""
+
+    is_anothers = False
+
+    def report(self, wanted: Wanted, **said: Any) -> Mapping[str, Any]:
+        if self.is_anothers:
+            raise Lost("it is p2's")
+        return super().report(wanted, **said)
+
+
+@pytest.mark.parametrize("shutdown_timeout", [0.0, 5.0])
+def test_who_was_frozen_switches_nothing_off(shutdown_timeout: float) -> None:
+    told = Taken()
+    driver, node = Slow(told), Node(name="node", driver="slow")
+    tools = Tools(
+        climate=told,
+        drivers={"slow": driver},
+        groups=Groups(1, 0),
+        power_timeout=5.0,
+        ready_timeout=5.0,
+        shutdown_timeout=shutdown_timeout,
+    )
+    claim = Claim(told, WANTED, "p1", 60, threading.Event())
+    work(claim, lambda: shut_down(tools, node, claim))
+    assert driver.asked == []
+    assert [one["state"] for one in told.said] == ["accepted"]

@@ -34,7 +34,7 @@ if asked["action"] == "power":
 elif asked["action"] == "boot":
     state.with_suffix(".boot").write_text(asked["device"])
 else:
-    state.write_text(asked["action"])
+    state.write_text("on" if asked["action"] == "on" else "off")
 """
 
 
@@ -106,6 +106,23 @@ def test_a_node_is_switched_on_once_and_off_again(reached: tuple[PowerDriver, No
     assert not power.switch(driver, node, Power.ON, PATIENCE)
     assert power.switch(driver, node, Power.OFF, PATIENCE)
     assert driver.power(node) is Power.OFF
+
+
+def test_a_node_shuts_down_by_itself(reached: tuple[PowerDriver, Node]) -> None:
+    driver, node = reached
+    power.switch(driver, node, Power.ON, PATIENCE)
+    driver.shut_down(node)
+    assert power.becomes(driver, node, Power.OFF, PATIENCE)
+
+
+def test_a_system_that_does_not_is_still_on(ipmi: Bmc) -> None:
+    ipmi.be_deaf()
+    node = _ipmi_node(ipmi.port)
+    power.switch(Ipmi(), node, Power.ON, PATIENCE)
+    Ipmi().shut_down(node)
+    assert not power.becomes(Ipmi(), node, Power.OFF, 2.0)
+    assert ipmi.sets("shutdown")
+    assert ipmi.switched == ["1"]
 
 
 def test_a_cycle_is_off_and_on(ipmi: Bmc) -> None:

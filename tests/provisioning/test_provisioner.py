@@ -223,6 +223,20 @@ def test_a_host_can_be_used_when_the_cloud_says_so(tmp_path: Path) -> None:
         assert len(known["times"]) == 1
 
 
+def test_a_lease_can_be_had_as_soon_as_its_host_is_on_and_nobody_polls(tmp_path: Path) -> None:
+    rare = {"provisioner__poll_interval": 600, "provisioning__interval": 600}
+    with world(tmp_path, {"one": {"driver": "simulated"}}, **rare) as at, at.provisioner():
+        asked = {"name": "now", "start": "now", "duration": 600, "reservations": [hosts(1, 1)]}
+        made = at.service.ok("POST", "/v2/leases", {**asked, "start_when": "ready"})["id"]
+
+        def shown() -> dict[str, Any]:
+            return dict(at.service.ok("GET", f"/v2/leases/{made}"))
+
+        eventually(lambda: shown()["status"] == "ACTIVE", "it has started")
+        assert shown()["start_delayed_at"] is not None
+        assert shown()["started_at"] >= shown()["ready_at"] >= shown()["start_delayed_at"]
+
+
 def test_a_file_of_nodes_that_cannot_be_used_is_said_in_a_line(tmp_path: Path) -> None:
     file = tmp_path / "nodes.toml"
     conf = write_config(tmp_path / "climate.conf", provisioner__nodes_file=file)

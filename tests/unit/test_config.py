@@ -24,6 +24,7 @@ COUNTS = {
     "api.threads",
     "manager.event_max_retries",
     "manager.workers",
+    "provisioning.spare",
     *(
         f"notifications.{what}"
         for what in ("followers", "subscriptions_per_project", "webhook_dead_letters")

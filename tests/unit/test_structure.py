@@ -38,6 +38,7 @@ FORBIDDEN = {
         *(f"climate.db.{noun}" for noun in ("property_filter", "resources", "tables")),
         *(f"climate.db.{noun}" for noun in ("idempotency", "listing")),
         *(f"climate.db.{noun}" for noun in ("preparation_tables", "preparations", "readiness")),
+        "climate.db.shutdowns",
     ],
 }
 # What only these may import.

@@ -76,6 +76,7 @@ def update(call: Call, lease_id: str) -> Answer:
         reservations=_reservation_changes(call, lease, data["reservations"]),
         added=asking.requests(call, data["add_reservations"], "add_reservations"),
         removed=tuple(data["remove_reservations"]),
+        start_when=data.get("start_when"),
     )
     return _shown(updates.update(call.runtime, lease_id, change, call.owner, etags.if_match()))
 
@@ -149,6 +150,7 @@ def _request(call: Call, data: Mapping[str, Any]) -> LeaseRequest:
         start=start,
         end=data["end"] if "end" in data else later(start, timedelta(seconds=data["duration"])),
         before_end=data.get("before_end"),
+        start_when=data["start_when"],
         reservations=asking.requests(call, data["reservations"]),
         user_events=tuple((event["type"], event["at"]) for event in data["events"]),
     )

@@ -1,7 +1,7 @@
-"""The routes of v2 that are about getting hosts ready."""
+"""The routes of v2 that are about getting hosts ready, and switching them off meanwhile."""
 
 from climate.api.v2 import preparation_schemas as schemas
-from climate.api.v2 import preparations, readiness
+from climate.api.v2 import preparations, readiness, shutdown_schemas, shutdowns
 from climate.api.v2.openapi import Route
 from climate.core.errors import (
     BackendUnavailable,
@@ -12,6 +12,7 @@ from climate.core.errors import (
     IdentityUnavailable,
     InvalidInput,
     NotFound,
+    TooManyFollowers,
     Unauthenticated,
     UnsupportedMediaType,
 )
@@ -25,10 +26,10 @@ ROUTES = [
         path="/v2/preparations",
         rule="preparations:get",
         view=preparations.index,
-        summary="List hosts that are to be got ready",
+        summary="List hosts that are to be got ready, or wait for one",
         query=schemas.PreparationQuery,
         answers={200: schemas.PreparationPage},
-        refusals=(*_CALLER, InvalidInput),
+        refusals=(*_CALLER, InvalidInput, TooManyFollowers),
     ),
     Route(
         method="GET",
@@ -48,6 +49,45 @@ ROUTES = [
         body=schemas.Report,
         answers={200: schemas.Preparation},
         refusals=(*_CALLER, *_BODY, NotFound, Conflict, Contention),
+    ),
+    Route(
+        method="GET",
+        path="/v2/shutdowns",
+        rule="shutdowns:get",
+        view=shutdowns.index,
+        summary="List hosts that are to be switched off, or were",
+        query=shutdown_schemas.ShutdownQuery,
+        answers={200: shutdown_schemas.ShutdownPage},
+        refusals=(*_CALLER, InvalidInput),
+    ),
+    Route(
+        method="GET",
+        path="/v2/shutdowns/<shutdown_id>",
+        rule="shutdowns:get",
+        view=shutdowns.show,
+        summary="Show a host that is to be switched off, or was",
+        answers={200: shutdown_schemas.Shutdown},
+        refusals=(*_CALLER, NotFound),
+    ),
+    Route(
+        method="POST",
+        path="/v2/shutdowns/<shutdown_id>/report",
+        rule="shutdowns:report",
+        view=shutdowns.report,
+        summary="Say how far one is with switching a host off",
+        body=shutdown_schemas.ShutdownReport,
+        answers={200: shutdown_schemas.Shutdown},
+        refusals=(*_CALLER, *_BODY, NotFound, Conflict, Contention),
+    ),
+    Route(
+        method="GET",
+        path="/v2/readiness/energy",
+        rule="readiness:get",
+        view=readiness.saved,
+        summary="See for how many hours hosts were switched off",
+        query=schemas.SummaryQuery,
+        answers={200: shutdown_schemas.Energy},
+        refusals=(*_CALLER, InvalidInput),
     ),
     Route(
         method="GET",

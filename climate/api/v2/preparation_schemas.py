@@ -5,7 +5,7 @@ from typing import Any
 from marshmallow import Schema, ValidationError, fields, validate, validates_schema
 
 from climate.api.v2.fields import Moment, Strict, flag
-from climate.api.v2.queries import PageQuery, sorted_by
+from climate.api.v2.queries import PageQuery, sorted_by, wait_seconds
 from climate.api.v2.schemas import says
 from climate.core.page import PREPARATION_SORTS
 from climate.core.preparation import PreparationState
@@ -33,6 +33,7 @@ class PreparationQuery(PageQuery):
         load_default=False,
         metadata=says("Only what nobody has, or somebody who has not said so for too long."),
     )
+    wait = wait_seconds()
 
 
 class SummaryQuery(Strict):
@@ -141,6 +142,9 @@ class LeaseReadiness(Schema):
     reasons = fields.List(
         fields.String(), metadata=says("Why hosts failed, to those who may see preparations.")
     )
+    waiting_for = fields.List(
+        fields.String(), metadata=says("The hosts without which the lease does not start.")
+    )
 
 
 class Lead(Schema):
@@ -165,7 +169,11 @@ class HostReadiness(Schema):
     set_aside = fields.String(allow_none=True, attribute="known.set_aside")
     set_aside_at = Moment(allow_none=True, attribute="known.set_aside_at")
     up = fields.Boolean(allow_none=True, attribute="known.up", metadata=says("As the cloud says."))
-    seen_at = Moment(allow_none=True, attribute="known.seen_at")
+    seen_at = Moment(
+        allow_none=True,
+        attribute="known.seen_at",
+        metadata=says("As of when; of a host that is up, when the cloud heard of it last."),
+    )
     times = fields.List(fields.Float(), attribute="known.times")
     lead = fields.Nested(Lead, allow_none=True)
 

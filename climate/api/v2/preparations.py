@@ -13,7 +13,7 @@ from climate.manager.preparations import Report
 
 
 def index(call: Call) -> Answer:
-    """List preparations by when they are needed."""
+    """List preparations by when they are needed, or wait for one."""
     asked = reading.query(schemas.PREPARATION_QUERY)
     page = paging.page(asked)
     wanted = PreparationFilter(
@@ -23,7 +23,7 @@ def index(call: Call) -> Answer:
         hardware=asked.get("hardware"),
         claimable_at=call.runtime.clock.now() if asked["claimable"] else None,
     )
-    part = preparations.find(call.runtime, wanted, page)
+    part = preparations.wait_for(call.runtime, wanted, page, asked["wait"])
     last = part.items[-1] if part.more else None
     beyond = paging.link(page, PREPARATION_SORTS[page.sort](last), last.id) if last else None
     return schemas.PREPARATION_PAGE.dump({"preparations": part.items, "next": beyond}), 200

@@ -20,6 +20,13 @@ def sorted_by(names: Any, default: str) -> fields.String:  # noqa: ANN401 - any 
     return fields.String(load_default=default, validate=validate.OneOf(both))
 
 
+def wait_seconds() -> Count:
+    """Return the field that says how long to wait if there is nothing yet."""
+    text = says("Seconds to wait for the first.")
+    bounds = {"minimum": 0, "maximum": 60}
+    return Count(minimum=0, maximum=60, load_default=0, metadata={**text, **bounds})
+
+
 class PageQuery(Strict):
     """Which part of a list."""
 
@@ -92,12 +99,7 @@ class NotificationQuery(FilterQuery):
     """Which notifications, and how long to wait if there is none."""
 
     limit = Count(minimum=0, maximum=1000, load_default=100)
-    wait = Count(
-        minimum=0,
-        maximum=60,
-        load_default=0,
-        metadata={**says("Seconds to wait for the first."), "minimum": 0, "maximum": 60},
-    )
+    wait = wait_seconds()
 
 
 class SubscriptionQuery(PageQuery):

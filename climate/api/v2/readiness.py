@@ -4,14 +4,16 @@ It is apart from the lease, as it changes while the lease, and so its ETag, does
 """
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from climate.api.call import Answer, Call
 from climate.api.v2 import leases, reading, resources
 from climate.api.v2 import preparation_schemas as schemas
+from climate.api.v2.shutdown_schemas import ENERGY
 from climate.core.errors import InvalidDate
 from climate.core.readiness import Period
-from climate.manager import readiness
+from climate.manager import energy, readiness
 
 
 def of_lease(call: Call, lease_id: str) -> Answer:
@@ -41,10 +43,19 @@ def change_host(call: Call, resource_id: str) -> Answer:
 
 def summary(call: Call) -> Answer:
     """Show which share of leases was ready at the start."""
+    found = readiness.summary(call.runtime, *_asked_time())
+    return schemas.SUMMARY.dump({"readiness": found}), 200
+
+
+def saved(call: Call) -> Answer:
+    """Show how long hosts were switched off."""
+    return ENERGY.dump({"saved": energy.saved(call.runtime, *_asked_time())}), 200
+
+
+def _asked_time() -> tuple[datetime, datetime, Period]:
+    """Return since when, until when, and divided how; raises InvalidDate."""
     asked = reading.query(schemas.SUMMARY_QUERY)
     if asked["until"] <= asked["since"]:
         text = "This must be later than since."
         raise reading.of_parameter(InvalidDate(f"until: {text}"), "until")
-    period = Period(asked["period"])
-    found = readiness.summary(call.runtime, asked["since"], asked["until"], period)
-    return schemas.SUMMARY.dump({"readiness": found}), 200
+    return asked["since"], asked["until"], Period(asked["period"])

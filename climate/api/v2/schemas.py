@@ -18,11 +18,13 @@ from climate.api.v1.schemas import check_event_kind
 from climate.api.v2.fields import ASAP, NOW, Moment, Strict
 from climate.core.lease import NOT_SHOWN
 from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
+from climate.core.start import StartWhen
 
 MOST = 100
 _NAME = validate.Length(1, 80)
 _ID = validate.Length(1, 36)
 _PARAMS = "What is asked for; what there is to be asked depends on the type."
+_START_WHEN = "ready: not before its hosts are ready, if they are got ready."
 
 
 def says(text: str) -> dict[str, str]:
@@ -60,6 +62,9 @@ class LeaseRequest(Strict):
     )
     end_by = Moment(metadata=says("With the start asap: when it must have ended."))
     before_end = Moment()
+    start_when = fields.Enum(
+        StartWhen, by_value=True, load_default=StartWhen.SCHEDULED, metadata=says(_START_WHEN)
+    )
     reservations = fields.List(
         fields.Nested(ReservationRequest), load_default=list, validate=validate.Length(max=MOST)
     )
@@ -98,6 +103,7 @@ class LeaseChange(Strict):
     start = Moment(words=(NOW,))
     end = Moment(words=(NOW,))
     before_end = Moment()
+    start_when = fields.Enum(StartWhen, by_value=True, metadata=says(_START_WHEN))
     reservations = fields.List(
         fields.Nested(ReservationChange), load_default=list, validate=validate.Length(max=MOST)
     )
@@ -156,6 +162,20 @@ class Lease(Schema):
     project_id = fields.String()
     start = Moment(attribute="window.start")
     end = Moment(attribute="window.end")
+    start_when = fields.Enum(StartWhen, by_value=True, attribute="start.when")
+    ready_at = Moment(
+        allow_none=True,
+        attribute="start.ready_at",
+        metadata=says("When the last host that was to be got ready was."),
+    )
+    start_delayed_at = Moment(
+        allow_none=True,
+        attribute="start.delayed_at",
+        metadata=says("When its start began to wait for hosts; null: it never did."),
+    )
+    started_at = Moment(
+        allow_none=True, attribute="start.started_at", metadata=says("When all was handed over.")
+    )
     status = fields.Enum(LeaseStatus, by_value=True)
     degraded = fields.Boolean(
         attribute="ails",

@@ -76,6 +76,13 @@ def stop(*names: str) -> None:
         _file(name).unlink(missing_ok=True)
 
 
+def kill(name: str) -> None:
+    """Make it end at once, as if its machine had lost its power; fine if it does not run."""
+    if pid := _pid(name):
+        _kill_group(pid)
+    _file(name).unlink(missing_ok=True)
+
+
 def known() -> list[str]:
     """Return the names of all that were started and not stopped."""
     return sorted(path.stem for path in layout.RUN.glob("*.pid"))
@@ -83,6 +90,11 @@ def known() -> list[str]:
 
 def is_running(name: str) -> bool:
     return _pid(name) is not None
+
+
+def began_at(name: str) -> float | None:
+    """Return when it was started, in seconds since 1970; None if it does not run."""
+    return _file(name).stat().st_mtime if is_running(name) else None
 
 
 def answers(port: int, host: str = "127.0.0.1") -> bool:

@@ -52,6 +52,11 @@ def workers() -> Iterator[Daemon]:
         yield _worker("blazar-manager", "blazar")
 
 
+def compute(host: str) -> Daemon:
+    """Return what one more compute service is run by, which can be had and be lost alone."""
+    return _inside(f"nova-compute-{host}", "hosts", *_config("nova"), FAKE_HOSTS=host)
+
+
 def _api(name: str, module: str, *arguments: str, **environment: str) -> Daemon:
     port = layout.PORTS[name]
     return _inside(name, "serve", name, module, str(port), *arguments, **environment)

@@ -50,6 +50,8 @@ WHO = {
     "subscriptions:delete": {MEMBER, ADMIN},
     "preparations:get": {ADMIN},
     "preparations:report": {ADMIN},
+    "shutdowns:get": {ADMIN},
+    "shutdowns:report": {ADMIN},
     "readiness:get": {ADMIN},
     "readiness:put": {ADMIN},
 }

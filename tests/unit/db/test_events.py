@@ -135,6 +135,25 @@ def test_nobody_keeps_a_claim_that_is_not_his(database: Database) -> None:
     assert reap(database, before) == 1
 
 
+def test_a_claim_that_somebody_is_in_the_middle_of_holds_up_no_other(database: Database) -> None:
+    """Nor is it taken: whoever has locked it is at its beginning or its end, or frozen there."""
+    if database.dialect == "sqlite":
+        pytest.skip("SQLite has one writer at a time: nobody is in the middle of anything")
+    for name in ("a", "b"):
+        add_lease(database, name, 0, 10)
+    claim(database, 0, "busy", 2)
+    with database.engine.begin() as connection:
+        mine = sa.select(EventRow.id).where(EventRow.id == "a start").with_for_update()
+        connection.execute(mine)
+        kept = database.write(
+            lambda session: events.extend(session, "busy", ["a start", "b start"], at(20))
+        )
+        assert kept == {"b start": 1}
+        assert reap(database, seen(database)) == 1
+    assert state(database, "a start") == ("IN_PROGRESS", "busy", 1)
+    assert state(database, "b start") == ("UNDONE", None, 1)
+
+
 @pytest.mark.parametrize(
     ("owner", "attempt"), [("dead", 1), ("alive", 1), ("dead", 2), ("alive", 3), ("nobody", 2)]
 )

@@ -1,12 +1,20 @@
 """What Nova's list of hypervisors means as hosts that can be reserved."""
 
 import json
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from climate.plugins.base import Found
-from climate.plugins.compute_host import find_hosts, parse_capabilities
+from climate.plugins.compute_host import (
+    REST,
+    Service,
+    find_hosts,
+    known_services,
+    parse_capabilities,
+)
 
 
 def node(name: str, service: str, **told: Any) -> dict[str, Any]:
@@ -28,8 +36,8 @@ def node(name: str, service: str, **told: Any) -> dict[str, Any]:
 
 
 def hosts(*nodes: dict[str, Any], alone: bool = True, **options: Any) -> list[Found]:
-    zones = options.get("zones", {})
-    return list(find_hosts(nodes, zones, options.get("capabilities", {}), alone=alone))
+    services = {name: Service(zone) for name, zone in options.get("zones", {}).items()}
+    return list(find_hosts(nodes, services, options.get("capabilities", {}), alone=alone))
 
 
 class TestAServiceWithOneNode:
@@ -49,6 +57,29 @@ class TestAServiceWithOneNode:
     )
     def test_is_usable_if_up_and_enabled(self, told: dict[str, str], usable: bool) -> None:
         assert hosts(node("n1", "n1", **told))[0].usable is usable
+
+    def test_is_usable_if_climate_disabled_it_itself(self) -> None:
+        told = node("n1", "n1", status="disabled")
+        told["service"]["disabled_reason"] = REST
+        (host,) = hosts(told)
+        assert (host.usable, host.disabled) == (True, False)
+        (host,) = hosts({**told, "state": "down"})
+        assert (host.usable, host.lost, host.disabled) == (False, True, False)
+
+    def test_was_heard_of_when_its_service_was(self) -> None:
+        moment = datetime(2026, 11, 22, 5, 24, 52, tzinfo=UTC)
+        told = {"s": "2026-11-22T05:24:52.000000", "n1": None}
+        listed = [SimpleNamespace(host=name, zone="", updated_at=at) for name, at in told.items()]
+        heard = [
+            one.heard_at
+            for one in find_hosts(
+                [node("b1", "s"), node("b2", "s"), node("n1", "n1")],
+                known_services(listed, str),
+                {},
+                alone=True,
+            )
+        ]
+        assert heard == [datetime(1970, 1, 1, tzinfo=UTC), moment, moment, moment]
 
     def test_has_what_the_configuration_says_of_its_node(self) -> None:
         (host,) = hosts(node("domain-c7", "vc"), capabilities={"domain-c7": {"ha": "True"}})

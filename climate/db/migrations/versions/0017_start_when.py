@@ -1,0 +1,27 @@
+"""What the start of a lease waits for, and when it was ready and started."""
+
+import sqlalchemy as sa
+from alembic import op
+
+from climate.db.types import UtcDateTime
+
+revision = "0017"
+down_revision = "0016"
+branch_labels = None
+depends_on = None
+
+_MOMENTS = ("ready_at", "start_delayed_at", "started_at")
+
+
+def upgrade() -> None:
+    """Migrate up."""
+    start_when = sa.Column("start_when", sa.String(16), nullable=False, server_default="scheduled")
+    op.add_column("leases", start_when)
+    for name in _MOMENTS:
+        op.add_column("leases", sa.Column(name, UtcDateTime(), nullable=True))
+
+
+def downgrade() -> None:
+    """Migrate down."""
+    for name in ("start_when", *_MOMENTS):
+        op.drop_column("leases", name)

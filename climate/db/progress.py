@@ -1,0 +1,59 @@
+"""How far leases have come, stored for many of them at once."""
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from climate.core.lease import Lease, Reservation
+from climate.db.among import among
+from climate.db.rows import update
+from climate.db.tables import LeaseRow, ReservationRow
+
+# The table rather than what is mapped to it: nothing of it is kept in sessions.
+_LEASES: sa.Table = LeaseRow.metadata.tables[LeaseRow.__tablename__]
+
+
+def advance(session: Session, changes: Iterable[tuple[Lease, Lease]]) -> None:
+    """Store how far leases and their reservations have come: what they were, and what they are.
+
+    That is the status and flags of each, when it started, and the details of reservations; what is
+    the very same record as before is left alone.
+    """
+    alike: dict[tuple[str, bool, datetime | None, datetime | None], list[str]] = {}
+    reservations = []
+    for before, after in changes:
+        if after is not before:
+            known = (after.status.value, after.degraded, after.updated_at, after.start.started_at)
+            alike.setdefault(known, []).append(after.id)
+            pairs = zip(before.reservations, after.reservations, strict=True)
+            reservations += [_progress(one) for was, one in pairs if one is not was]
+    for known, ids in alike.items():
+        columns = ("status", "degraded", "updated_at", "started_at")
+        values = dict(zip(columns, known, strict=True))
+        session.execute(sa.update(_LEASES).where(among(_LEASES.c.id, ids)).values(**values))
+    update(session, ReservationRow, reservations)
+
+
+def _progress(reservation: Reservation) -> dict[str, Any]:
+    return {
+        "id": reservation.id,
+        "status": reservation.status.value,
+        "details": dict(reservation.details),
+        "missing_resources": reservation.missing_resources,
+        "updated_at": reservation.updated_at,
+    }
+
+
+def caught_up(session: Session, lease_ids: Collection[str]) -> dict[str, datetime]:
+    """Return when it was told last what is late of leases, for those of which it was."""
+    told = sa.select(LeaseRow.id, LeaseRow.caught_up_at).where(among(LeaseRow.id, lease_ids))
+    return {id_: at for id_, at in session.execute(told) if at is not None}
+
+
+def catch_up(session: Session, lease_ids: Collection[str], now: datetime) -> None:
+    """Note that it is told now what is late of leases."""
+    told = sa.update(_LEASES).where(among(_LEASES.c.id, lease_ids))
+    session.execute(told.values(caught_up_at=now))

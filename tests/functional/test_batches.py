@@ -1,0 +1,153 @@
+"""Events that are stored many at a time: one that is in the way is in nobody else's."""
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from climate.core.lease import Lease
+from climate.core.schedule import START
+from climate.db.tables import EventRow, LeaseRow
+from climate.manager import beginning, events, outcomes
+from climate.manager import claims as claims_module
+from climate.manager.claims import Claim
+from climate.manager.pace import Pace
+from tests.service import Story
+
+
+def quick(story: Story, count: int = 4) -> list[str]:
+    """Return leases that start in an hour; it is known by then that starts are quick."""
+    story.reserve(0, 1)
+    story.run()
+    story.at(2)
+    return [story.reserve(58, 118)["id"] for _ in range(count)]
+
+
+def statuses(story: Story, leases: list[str]) -> list[str]:
+    return [story.lease(id_)["status"] for id_ in leases]
+
+
+def attempts(story: Story, lease_id: str) -> int:
+    query = sa.select(EventRow.attempt).where(EventRow.lease_id == lease_id, EventRow.kind == START)
+    with story.runtime.database.read() as session:
+        return session.scalars(query).one()
+
+
+def test_many_starts_take_hardly_more_statements_than_one(story_everywhere: Story) -> None:
+    story, counts = story_everywhere, []
+    for count in (1, 4):
+        leases, statements = quick(story, count), []
+
+        def note(*given: object, statements: list[object] = statements) -> None:
+            statements.append(given[2])
+
+        engine = story.runtime.database.engine
+        sa.event.listen(engine, "before_cursor_execute", note)
+        story.at(58)
+        sa.event.remove(engine, "before_cursor_execute", note)
+        assert statuses(story, leases) == ["ACTIVE"] * count
+        counts.append(len(statements))
+        story.at(60)
+    assert counts[1] <= counts[0] + 3
+
+
+@pytest.mark.parametrize("where", ["begin", "end"])
+def test_one_that_cannot_be_stored_leaves_the_others_alone(
+    story: Story, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = quick(story)
+    module, name = (beginning, "_status_while") if where == "begin" else (outcomes, "after")
+    genuine = getattr(module, name)
+
+    def spoilt(*given: object) -> object:
+        lease = next(one for one in given if isinstance(one, Lease))
+        assert lease.id != leases[1], "a defect of ours"
+        return genuine(*given)
+
+    monkeypatch.setattr(module, name, spoilt)
+    story.at(58)
+    left = "PENDING" if where == "begin" else "STARTING"
+    assert statuses(story, leases) == ["ACTIVE", left, "ACTIVE", "ACTIVE"]
+
+
+def test_one_whose_lease_is_locked_is_not_waited_for(story_everywhere: Story) -> None:
+    story = story_everywhere
+    if story.runtime.database.dialect == "sqlite":
+        pytest.skip("SQLite has one writer at a time: nothing is locked by itself")
+    leases = quick(story)
+    lock = sa.select(LeaseRow.id).where(LeaseRow.id == leases[1]).with_for_update()
+    with story.runtime.database.engine.begin() as connection:
+        connection.execute(lock)
+        story.at(58)
+        assert statuses(story, leases) == ["ACTIVE", "PENDING", "ACTIVE", "ACTIVE"]
+    story.at(0.1)
+    assert statuses(story, leases) == ["ACTIVE"] * 4
+    assert attempts(story, leases[1]) == 1
+
+
+def take_over(story: Story, lease_id: str) -> None:
+    """Have another manager claim the start of a lease, which is claimed."""
+    theirs = sa.update(EventRow).where(EventRow.lease_id == lease_id, EventRow.kind == START)
+    with story.runtime.database.engine.begin() as connection:
+        connection.execute(theirs.values(owner="another", attempt=2))
+
+
+def test_one_that_was_taken_over_is_left_to_who_has_it(
+    story_everywhere: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = story_everywhere
+    leases = quick(story)
+    plugin = story.runtime.plugins["physical:host"]
+    genuine = plugin.start
+
+    def start(lease: Lease, *given: object) -> object:
+        if lease.id == leases[1]:  # while we are at it
+            take_over(story, lease.id)
+        return genuine(lease, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(plugin, "start", start)
+    story.at(58)
+    assert statuses(story, leases) == ["ACTIVE", "STARTING", "ACTIVE", "ACTIVE"]
+    assert "lease.event.start_lease" not in story.told(leases[1])
+
+
+def test_one_that_is_taken_over_as_it_is_stored_is_left_to_who_has_it(
+    story_everywhere: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = story_everywhere
+    if story.runtime.database.dialect == "sqlite":
+        pytest.skip("SQLite has one writer at a time: nobody comes between")
+    leases, taken = quick(story), []
+
+    def look(session: Session, claims: list[Claim]) -> object:
+        found = claims_module.look(session, claims)
+        if not taken:
+            taken.append(leases[1])
+            take_over(story, leases[1])
+        return found
+
+    monkeypatch.setattr(events, "look", look)
+    story.at(58)
+    assert statuses(story, leases) == ["ACTIVE", "STARTING", "ACTIVE", "ACTIVE"]
+    assert "lease.event.start_lease" not in story.told(leases[1])
+
+
+def test_a_worker_that_is_relieved_keeps_only_the_call_under_way(story: Story) -> None:
+    leases = quick(story)
+    story.clock.advance(58 * 60)
+    [batch] = [one for one in story.dispatcher._claim() if one.types]
+    plugin = story.runtime.plugins["physical:host"]
+    genuine, found = plugin.start, []
+
+    def start(lease: Lease, *given: object) -> object:
+        if not found and lease.id == leases[1]:
+            found.append(batch.relieve())
+            assert [claim.lease_id for claim in batch.claims] == [lease.id]
+        return genuine(lease, *given)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plugin, "start", start)
+        events.run(story.runtime, batch, Pace())
+    [(tasks, results)] = found
+    done = {one.task.claim.lease_id for one in results}
+    assert done | {one.claim.lease_id for one in tasks} == set(leases) - {leases[1]}
+    assert statuses(story, [leases[1]]) == ["ACTIVE"]

@@ -1,0 +1,94 @@
+"""Provisioners that wait for something to do hear of it at once, without a broker."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from climate.manager.preparing import PREPARE
+from tests.conftest import MakeStory
+from tests.functional.preparers import look, report, wanted
+from tests.process import eventually
+from tests.service import Story
+
+Ask = Callable[[str], "Future[list[dict[str, Any]]]"]
+
+
+@pytest.fixture
+def everywhere(make_story_everywhere: MakeStory) -> Story:
+    """Return a service with provisioning and two hosts on each database; nothing is polled."""
+    made = make_story_everywhere(
+        provisioning__enabled=True, provisioning__longest=1800.0, manager__poll_interval=30
+    )
+    made.register(2)
+    return made
+
+
+@pytest.fixture
+def ask(everywhere: Story) -> Iterator[Ask]:
+    """Return how to ask what is claimable, and wait for an answer elsewhere."""
+    with ThreadPoolExecutor(1) as elsewhere:
+
+        def begin(wait: str) -> "Future[list[dict[str, Any]]]":
+            asked = elsewhere.submit(wanted, everywhere, f"claimable=true&wait={wait}")
+            eventually(lambda: everywhere.runtime.latest._followers == 1, "it waits")
+            return asked
+
+        yield begin
+
+
+def prepared(story: Story) -> dict[str, Any]:
+    """Return a preparation that was just asked for."""
+    story.ok("POST", "/v2/leases", story.asking(20, 60))
+    look(story)
+    story.relay.flush()
+    return wanted(story)[-1]
+
+
+def test_who_waits_hears_what_is_asked_for(everywhere: Story, ask: Ask) -> None:
+    asked = ask("60")
+    made = prepared(everywhere)
+    assert [one["id"] for one in asked.result(20)] == [made["id"]]
+
+
+def test_what_is_handed_back_or_tried_again_is_heard(everywhere: Story, ask: Ask) -> None:
+    story = everywhere
+    made = prepared(story)
+    report(story, made, "accepted")
+    asked = ask("60")
+    report(story, made, "wanted")
+    story.relay.flush()
+    assert [one["id"] for one in asked.result(20)] == [made["id"]]
+    report(story, made, "accepted")
+    report(story, made, "failed", reason="no power")
+    asked = ask("60")
+    path = f"/v2/resources/{made['resource_id']}/readiness"
+    story.ok("PATCH", path, {"set_aside": None})
+    story.relay.flush()
+    assert [one["id"] for one in asked.result(20)] == [made["id"]]
+    told = [one for one in story.published() if one["event_type"] == f"node.{PREPARE}"]
+    assert len(told) == 3
+
+
+def test_a_claim_that_ends_is_heard_though_nobody_tells(everywhere: Story, ask: Ask) -> None:
+    story = everywhere
+    made = prepared(story)
+    report(story, made, "accepted", claim_seconds=10)
+    story.clock.advance(9.7)
+    asked = ask("60")
+    story.clock.advance(1)
+    assert [one["id"] for one in asked.result(20)] == [made["id"]]
+
+
+def test_who_waits_in_vain_is_answered_in_the_end(everywhere: Story) -> None:
+    assert wanted(everywhere, "claimable=true&wait=1") == []
+
+
+def test_what_is_there_needs_no_place(make_story: MakeStory) -> None:
+    story = make_story(provisioning__enabled=True, notifications__followers=0)
+    story.register(1)
+    refusal = story.problem(503, "GET", "/v2/preparations?wait=1")
+    assert refusal["code"] == "too_many_followers"
+    made = prepared(story)
+    assert [one["id"] for one in wanted(story, "claimable=true&wait=60")] == [made["id"]]
