@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from openstack.connection import Connection
-from openstack.exceptions import HttpException
+from openstack.exceptions import NotFoundException, raise_from_response
 
 from tests.process import eventually
 
@@ -29,8 +29,7 @@ class Base:
     def act(self, volume_id: str, action: str, **values: Any) -> None:
         """Do what administrators can do with a volume."""
         path = f"/volumes/{volume_id}/action"
-        answer = self.cloud.block_storage.post(path, json={action: values})
-        assert answer.ok, answer.text
+        raise_from_response(self.cloud.block_storage.post(path, json={action: values}))
 
     def types(self) -> dict[str, dict[str, Any]]:
         """Return the types of reservations of this one, by name."""
@@ -67,7 +66,8 @@ class Base:
                 self.cloud.block_storage.delete_type(one["id"])
 
     def _delete(self, volume: dict[str, Any]) -> None:
-        with suppress(HttpException):
+        """Delete a volume, whatever its state is, if it has not gone since it was listed."""
+        with suppress(NotFoundException):
             detached = {"status": "error", "attach_status": "detached"}
             self.act(volume["id"], "os-reset_status", **detached)
             path = f"/volumes/{volume['id']}?force=True&cascade=True"
