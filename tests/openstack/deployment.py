@@ -102,6 +102,11 @@ class Deployment:
         """Wait for a lease to have ``status``, and return it."""
         return self.http(account).until_lease_is(lease_id, status)
 
+    def until_gone(self, account: Account, lease_id: str) -> None:
+        """Wait until there is no such lease."""
+        http, path = self.http(account), f"/v1/leases/{lease_id}"
+        eventually(lambda: http.call("GET", path).status_code == 404, f"lease {lease_id} is gone")
+
     def hint(self, lease: dict[str, Any]) -> str | None:
         """Return what its owner must name to get onto a lease's hosts, if anything."""
         return lease["reservations"][0]["id"] if self.isolation == "blazar" else None

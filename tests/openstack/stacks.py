@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 from typing import Any
 
 from heatclient.client import Client
@@ -13,7 +14,10 @@ from tests.process import eventually
 
 _PATIENCE = 120.0
 _TRIES = 2
+_PAUSE = 2.0
 _UNSETTLED = "_IN_PROGRESS"
+_GONE = "DELETE_COMPLETE"
+_FAILED = {"CREATE_FAILED", "UPDATE_FAILED"}
 
 
 class Stack:
@@ -39,7 +43,10 @@ class Stack:
     def delete(self) -> tuple[str, str]:
         """Have Heat delete it, unless it is gone; return what ``settled`` does."""
         # Never twice: Heat fails over one that is nearly gone.
-        if self.settled()[0] != "DELETE_COMPLETE":
+        if self.settled()[0] != _GONE:
+            self._heat.stacks.delete(self.id)
+        # Unless Heat dropped it, as it does while it tidies up after another failure.
+        if self.settled()[0] in _FAILED:
             self._heat.stacks.delete(self.id)
         return self.settled()
 
@@ -60,8 +67,11 @@ class Stack:
         for _ in range(_TRIES):
             with contextlib.suppress(HTTPInternalServerError):
                 return str(self._heat.stacks.create(**options)["stack"]["id"])
+            time.sleep(_PAUSE)
         return str(self._heat.stacks.create(**options)["stack"]["id"])
 
     def _settled(self) -> Any | None:
         stack = self._heat.stacks.get(self.id, resolve_outputs=False)
-        return None if stack.stack_status.endswith(_UNSETTLED) else stack
+        # Heat still has the trust of one that is gone, until it says when that was deleted.
+        is_left = stack.stack_status == _GONE and not stack.deletion_time
+        return None if is_left or stack.stack_status.endswith(_UNSETTLED) else stack

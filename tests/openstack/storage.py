@@ -61,7 +61,7 @@ class Base:
         for name, one in [*self.types().items(), (self.name, {"id": None})]:
             for volume in self.volumes(name):
                 self._delete(volume)
-            eventually(lambda name=name: not self.volumes(name), f"{name} is empty", 30)
+            eventually(lambda name=name: not self.volumes(name), f"{name} is empty")
             if one["id"]:
                 self.cloud.block_storage.delete_type(one["id"])
 
@@ -70,8 +70,11 @@ class Base:
         with suppress(NotFoundException):
             detached = {"status": "error", "attach_status": "detached"}
             self.act(volume["id"], "os-reset_status", **detached)
-            path = f"/volumes/{volume['id']}?force=True&cascade=True"
-            self.cloud.block_storage.delete(path, microversion=_VERSION)
+            storage, path = self.cloud.block_storage, f"/volumes/{volume['id']}"
+            answer = storage.delete(f"{path}?force=True&cascade=True", microversion=_VERSION)
+            if not answer.ok:  # it may be 400 when the volume has just gone
+                raise_from_response(storage.get(path))
+            raise_from_response(answer)
 
 
 @contextmanager

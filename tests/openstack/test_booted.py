@@ -19,7 +19,7 @@ from tests.process import Service, date, eventually
 
 HOSTS = settings.HOSTS[:2]
 PLUGINS = "physical.host.plugin,virtual.instance.plugin,flavor.instance.plugin"
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture
@@ -95,7 +95,10 @@ def test_a_quota_exceeded_at_the_start_is_told_and_the_room_stays_open(
     lease = climate.reserve(lab.member, reservations=[booting(lab)])
     climate.until(lab.member, lease["id"], "ERROR")
     assert "Quota exceeded" in climate.reason(lease["id"])
-    assert servers_of(lab.member) == {"web-1": "ACTIVE"}
+    # Nova may take both and refuse either later, as it does not count what it has not scheduled;
+    # if it refuses both, the next attempt is a minute away.
+    allowed = "as many as the quota allows are there"
+    eventually(lambda: list(servers_of(lab.member).values()) == ["ACTIVE"], allowed, 150)
     climate.cloud.compute.update_quota_set(lab.id, instances=10)
     _again(climate)
     climate.until(lab.member, lease["id"], "ACTIVE")
@@ -188,7 +191,8 @@ def test_a_start_as_a_user_who_is_disabled_succeeds_when_it_is_enabled(
 ) -> None:
     identity = administrator.cloud.identity
     asked = booting(lab, amount=1)
-    lease = climate.reserve(lab.member, reservations=[asked], start=date(1))
+    # Dates are whole minutes: this one is 30 to 90 s away.
+    lease = climate.reserve(lab.member, reservations=[asked], start=date(1.5))
     user = lab.member.user_id
     identity.update_user(user, is_enabled=False)
     failed = "it cannot be started"

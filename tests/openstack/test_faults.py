@@ -12,7 +12,6 @@ from tests.openstack.accounts import Project
 from tests.openstack.conftest import Deploy, MakeProject
 from tests.openstack.deployment import Deployment
 from tests.openstack.nova_proxy import Answer, Change, Fate, NovaProxy, refusal
-from tests.process import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -139,6 +138,7 @@ def test_a_nova_that_is_away_for_a_while_is_waited_for(
     climate.register(*HOSTS)
     nova.away = True
     lease = climate.reserve(lab.member, len(HOSTS))
+    climate.until(lab.member, lease["id"], "STARTING")
     time.sleep(3)
     assert climate.by(lab.member).lease.get(lease["id"])["status"] == "STARTING"
     nova.away = False
@@ -147,6 +147,7 @@ def test_a_nova_that_is_away_for_a_while_is_waited_for(
     reservation = use(climate, lab, lease)
     nova.away = True
     climate.end_soon(lab.member, lease["id"])
+    climate.until(lab.member, lease["id"], "TERMINATING")
     time.sleep(3)
     assert climate.by(lab.member).lease.get(lease["id"])["status"] == "TERMINATING"
     nova.away = False
@@ -231,8 +232,7 @@ def test_a_start_that_keeps_failing_is_an_error_with_a_reason_and_leaves_nothing
     assert "a fault of the test" in climate.reason(lease["id"])
     nova.begin()
     climate.by(lab.member).lease.delete(lease["id"])
-    gone = climate.http(lab.member)
-    eventually(lambda: gone.call("GET", f"/v1/leases/{lease['id']}").status_code == 404, "gone")
+    climate.until_gone(lab.member, lease["id"])
     check_over(climate, lease["reservations"][0]["id"], HOSTS)
 
 

@@ -15,7 +15,7 @@ from tests.openstack.deployment import Deployment
 from tests.openstack.nova_proxy import Answer, Change, Fate, NovaProxy, refusal
 from tests.process import eventually
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 FIRST, SECOND, THIRD = SPARE[:3]
 MakeClimate = Callable[..., Deployment]
@@ -28,10 +28,17 @@ def lab(project: MakeProject) -> Project:
 
 
 @pytest.fixture(scope="module")
-def public(administrator: Account, lab: Project) -> Iterator[Public]:
+def network(administrator: Account, lab: Project) -> Iterator[Public]:
     """Return an external network of our own, which the project can reach."""
     with passing_network(administrator.cloud, lab.id) as made:
         yield made
+
+
+@pytest.fixture
+def public(network: Public) -> Iterator[Public]:
+    """Return the network; its floating IPs go with the test."""
+    yield network
+    network.clear()
 
 
 @pytest.fixture
@@ -43,8 +50,8 @@ def neutron(administrator: Account) -> Iterator[NovaProxy]:
 
 
 @pytest.fixture
-def make_climate(deploy: Deploy, public: Public) -> Iterator[MakeClimate]:
-    """Return a maker of a deployment with one manager and three addresses."""
+def make_climate(public: Public, deploy: Deploy) -> MakeClimate:
+    """Return a maker of a deployment with three addresses; it is stopped before these go."""
 
     def make(**options: object) -> Deployment:
         given = {"manager__claim_timeout": 1, "manager__sync_interval": 1, **options}
@@ -57,8 +64,7 @@ def make_climate(deploy: Deploy, public: Public) -> Iterator[MakeClimate]:
             made.by(made.administrator).floatingip.create(public.id, address)
         return made
 
-    yield make
-    public.clear()
+    return make
 
 
 def asked(public: Public, amount: int = 1, *required: str, **params: str) -> dict[str, Any]:
@@ -170,6 +176,7 @@ def test_the_openstack_command_does_it_all(
         climate.until(lab.member, lease["id"], "ACTIVE")
         assert list(public.floatingips()) == [SPARE[4]]
         member.do("lease", "delete", "mine")
+        climate.until_gone(lab.member, lease["id"])
         assert public.floatingips() == {}
     with climate.shell(climate.administrator, tmp_path) as admin:
         assert "Deleted" in admin.do("floatingip", "delete", made["id"])
@@ -185,6 +192,7 @@ def test_a_neutron_that_is_away_for_a_while_is_waited_for(
     climate.start_manager()
     neutron.away = True
     lease = reserve(climate, lab, asked(public, 2))
+    climate.until(lab.member, lease["id"], "STARTING")
     time.sleep(3)
     assert climate.by(lab.member).lease.get(lease["id"])["status"] == "STARTING"
     neutron.away = False
@@ -192,6 +200,7 @@ def test_a_neutron_that_is_away_for_a_while_is_waited_for(
     assert len(public.floatingips()) == 2
     neutron.away = True
     climate.end_soon(lab.member, lease["id"])
+    climate.until(lab.member, lease["id"], "TERMINATING")
     time.sleep(3)
     assert climate.by(lab.member).lease.get(lease["id"])["status"] == "TERMINATING"
     assert len(public.floatingips()) == 2
@@ -212,8 +221,7 @@ def test_an_address_that_somebody_else_took_is_an_error_with_a_reason(
     climate.until(lab.member, lease["id"], "ERROR")
     assert f"{FIRST} is taken by floating IP {taken.id}" in climate.reason(lease["id"])
     climate.by(lab.member).lease.delete(lease["id"])
-    gone = climate.http(lab.member)
-    eventually(lambda: gone.call("GET", f"/v1/leases/{lease['id']}").status_code == 404, "gone")
+    climate.until_gone(lab.member, lease["id"])
     assert public.floatingips().keys() == {FIRST, SECOND}, "it is not ours to delete"
     public.cloud.network.delete_ip(taken)
     climate.end(lab.member, other["id"])

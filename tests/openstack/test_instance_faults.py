@@ -144,6 +144,7 @@ def test_a_service_that_is_away_for_a_while_is_waited_for(
     climate.start_manager()
     ways[number].away = True
     lease = climate.reserve(lab.member, reservations=[ASKED])
+    climate.until(lab.member, lease["id"], "STARTING")
     time.sleep(3)
     assert climate.by(lab.member).lease.get(lease["id"])["status"] == "STARTING"
     ways[number].away = False

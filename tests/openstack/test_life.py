@@ -13,6 +13,7 @@ from tests.openstack.accounts import Project
 from tests.openstack.conftest import Deploy, MakeProject
 from tests.openstack.deployment import Deployment
 from tests.openstack.landing import Lander
+from tests.process import eventually
 
 HOSTS = settings.HOSTS[:2]
 TOLD = [
@@ -40,7 +41,7 @@ def others(project: MakeProject) -> Project:
 
 def soon() -> str:
     """Return the next full minute that is not too near, as requests have it."""
-    now = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=8)
+    now = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=30)
     return at(now.replace(second=0), 1)
 
 
@@ -69,7 +70,7 @@ def check_use(
         assert lander.can_get_onto(lab, host)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 @modes
 def test_a_lease_is_announced_started_used_by_its_owner_alone_and_ended(
     isolation: str,
@@ -83,7 +84,7 @@ def test_a_lease_is_announced_started_used_by_its_owner_alone_and_ended(
         isolation,
         notifications__transport_url=servers.RABBITMQ,
         notifications__topics=topic,
-        manager__before_start_leads=3,
+        manager__before_start_leads=10,
     )
     climate.start_manager()
     climate.register(*HOSTS)
@@ -93,7 +94,8 @@ def test_a_lease_is_announced_started_used_by_its_owner_alone_and_ended(
         lease = climate.reserve(lab.member, start=soon())
         for project in (lab, others):
             assert not lander.can_get_onto_any(project, HOSTS)
-        heard.wait_for(2)
+        # The start is up to 90 s away.
+        eventually(lambda: len(heard.payloads) >= 2, "the start is announced", 120)
         assert climate.by(lab.reader).lease.get(lease["id"])["status"] == "PENDING"
         climate.until(lab.reader, lease["id"], "ACTIVE")
         [host] = climate.hosts_of(lease["id"])
@@ -108,7 +110,7 @@ def test_a_lease_is_announced_started_used_by_its_owner_alone_and_ended(
         heard.wait_for(len(TOLD))
     assert heard.types(lease["id"]) == TOLD
     [announced] = [one for name, one in heard.messages if name.endswith("before_start_lease")]
-    assert 0 < announced["starts_in"] <= 3
+    assert 0 < announced["starts_in"] <= 10
     assert traces.servers_on(climate.cloud, HOSTS) == []
     assert reservation not in traces.aggregate_names(climate.cloud)
     assert climate.are_free(HOSTS)

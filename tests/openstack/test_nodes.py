@@ -13,6 +13,7 @@ from tests.openstack.conftest import Deploy, MakeProject
 from tests.openstack.landing import Lander
 
 SERVICE, NODES = settings.SERVICE, settings.NODES
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

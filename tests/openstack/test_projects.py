@@ -14,6 +14,7 @@ from tests.openstack.deployment import Deployment
 from tests.openstack.landing import Lander
 
 HOSTS = settings.HOSTS[:2]
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -51,9 +52,14 @@ def put(placement: Any, path: str, body: Any = None) -> None:
 
 
 def change_traits(placement: Any, path: str, add: str = "", remove: str = "") -> None:
-    present = placement.get(path, microversion="1.38").json()
-    present["traits"] = sorted({*present["traits"], add} - {remove, ""})
-    put(placement, path, present)
+    # Nova may write in between, which Placement notices.
+    for _ in range(5):
+        present = placement.get(path, microversion="1.38").json()
+        present["traits"] = sorted({*present["traits"], add} - {remove, ""})
+        answer = placement.put(path, json=present, microversion="1.38")
+        if answer.status_code != HTTPStatus.CONFLICT:
+            break
+    answer.raise_for_status()
 
 
 @pytest.mark.usefixtures("_provider")

@@ -57,8 +57,11 @@ def by_way_of(proxy: NovaProxy) -> str:
 
 
 @pytest.fixture
-def make_climate(deploy: Deploy, base: Base) -> MakeClimate:
-    """Return a maker of a deployment with one manager and our volume type."""
+def make_climate(base: Base, deploy: Deploy) -> MakeClimate:
+    """Return a maker of a deployment with one manager and our volume type.
+
+    It is stopped before the type is cleared, which is the reason for the order of the fixtures.
+    """
 
     def make(**options: object) -> Deployment:
         given = {"manager__claim_timeout": 1, "manager__sync_interval": 1, **options}
@@ -247,6 +250,7 @@ def test_a_cinder_that_is_away_for_a_while_is_waited_for(
     cinder.away = True
     climate.http(lab.member).ok("PATCH", f"/v2/leases/{later['id']}", {"start": "now"})
     lease_id = later["id"]
+    climate.until(lab.member, lease_id, "STARTING")
     time.sleep(3)
     assert climate.by(lab.member).lease.get(lease_id)["status"] == "STARTING"
     cinder.away = False
@@ -255,6 +259,7 @@ def test_a_cinder_that_is_away_for_a_while_is_waited_for(
     assert len(base.volumes(name)) == 2
     cinder.away = True
     climate.end_soon(lab.member, lease_id)
+    climate.until(lab.member, lease_id, "TERMINATING")
     time.sleep(3)
     assert climate.by(lab.member).lease.get(lease_id)["status"] == "TERMINATING"
     assert len(base.volumes(name)) == 2

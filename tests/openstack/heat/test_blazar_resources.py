@@ -23,6 +23,8 @@ from tests.openstack.templates import (
 )
 from tests.process import Service, date, reserve
 
+pytestmark = pytest.mark.timeout(400)
+
 
 def by_trust(trustor: Account, trustee: Account) -> str:
     """Return a token of the trustee's that stands for the trustor."""
@@ -49,13 +51,15 @@ def by_trust(trustor: Account, trustee: Account) -> str:
 def test_a_host_and_a_lease_of_it_come_and_go_with_a_stack(
     stack: MakeStack, lab: Project, climate: Service, administrator: Account
 ) -> None:
+    # Less than an hour ahead, a heads-up would be due, and its event change while we look.
+    start = date(90)
     made = stack(
         lab.admin,
         template(
             attributes("host", HOST_ATTRIBUTES | {"show"})
             | attributes("lease", LEASE_ATTRIBUTES | {"show"}),
             host=host(OTHER, from_heat="yes"),
-            lease=lease(date(60), expression='["==", "$from_heat", "yes"]', depends_on="host"),
+            lease=lease(start, expression='["==", "$from_heat", "yes"]', depends_on="host"),
         ),
     )
     assert made.settled() == CREATED

@@ -12,6 +12,8 @@ from tests.openstack.heat.conftest import MakeStack
 from tests.openstack.templates import Template, template
 from tests.process import Service
 
+pytestmark = pytest.mark.timeout(400)
+
 HOUR = 3600
 ATTRIBUTES = {
     *("status", "reservations", "events", "reservation_id", "reservation_ids"),
@@ -94,11 +96,12 @@ def test_it_changes_in_place(stack: MakeStack, lab: Project, climate: Service) -
 def test_a_change_for_which_there_is_no_room_leaves_the_lease_as_it_was(
     stack: MakeStack, lab: Project, climate: Service
 ) -> None:
-    made = stack(lab.member, template(lease=lease(hosts(1), start=_in(HOUR))))
+    # Less than an hour ahead, a heads-up would be due, and its event change while we look.
+    made = stack(lab.member, template(lease=lease(hosts(1), start=_in(2 * HOUR))))
     assert made.settled() == CREATED
     lease_id, _ = made.resource("lease")
     before = climate.ok("GET", f"/v2/leases/{lease_id}")
-    status, reason = made.update(template(lease=lease(hosts(9), start=_in(HOUR))))
+    status, reason = made.update(template(lease=lease(hosts(9), start=_in(2 * HOUR))))
     assert status == "UPDATE_FAILED"
     assert "Not enough hosts available" in reason
     assert climate.ok("GET", f"/v2/leases/{lease_id}") == before
