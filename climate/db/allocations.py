@@ -20,26 +20,33 @@ from climate.db import fitting
 from climate.db.among import among
 from climate.db.fitting import shape
 from climate.db.rows import Rows, insert
-from climate.db.tables import AllocationRow, LeaseRow, ReservationRow, ResourceRow
+from climate.db.tables import (
+    ALLOCATIONS,
+    RESOURCES,
+    AllocationRow,
+    LeaseRow,
+    ReservationRow,
+    ResourceRow,
+)
 
 _HELD = (
-    sa.select(AllocationRow.__table__)
-    .where(among(AllocationRow.reservation_id, "ids"))
-    .order_by(AllocationRow.resource_id)
+    sa.select(ALLOCATIONS)
+    .where(among(ALLOCATIONS.c.reservation_id, "ids"))
+    .order_by(ALLOCATIONS.c.resource_id)
 )
 _NAMED = (
     sa.select(
-        AllocationRow.reservation_id, ResourceRow.id, ResourceRow.type, ResourceRow.external_id
+        ALLOCATIONS.c.reservation_id, RESOURCES.c.id, RESOURCES.c.type, RESOURCES.c.external_id
     )
-    .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
-    .where(among(AllocationRow.reservation_id, "ids"))
+    .join(RESOURCES, RESOURCES.c.id == ALLOCATIONS.c.resource_id)
+    .where(among(ALLOCATIONS.c.reservation_id, "ids"))
     .distinct()  # more was taken of some later
-    .order_by(ResourceRow.id)
+    .order_by(RESOURCES.c.id)
 )
 _LOCK = {
-    wait: sa.select(ResourceRow.id)
-    .where(ResourceRow.id.in_(sa.bindparam("ids", expanding=True)))
-    .order_by(ResourceRow.id)
+    wait: sa.select(RESOURCES.c.id)
+    .where(RESOURCES.c.id.in_(sa.bindparam("ids", expanding=True)))
+    .order_by(RESOURCES.c.id)
     .with_for_update(skip_locked=not wait)
     for wait in (False, True)
 }

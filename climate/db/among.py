@@ -1,7 +1,8 @@
 """``column IN (...)`` for lists of any length.
 
-On PostgreSQL that is ``column = ANY(array)``: one parameter, so one statement however many there
-are, which is parsed and planned once. Elsewhere there is a parameter for each.
+On PostgreSQL that is ``column = ANY(array)``, on SQLite a list in JSON: one parameter, so one
+statement however many there are, which is put together, parsed and planned once. Elsewhere there is
+a parameter for each.
 """
 
 from collections.abc import Collection
@@ -37,11 +38,23 @@ def _in(element: among, compiler: SQLCompiler, **options: Any) -> str:
     return compiler.process(column.in_(values), **options)
 
 
+@compiles(among, "sqlite")
+def _in_json(element: among, compiler: SQLCompiler, **options: Any) -> str:
+    column, values = element.clauses
+    given = compiler.process(_another(values, sa.JSON()), **options)
+    tested = compiler.process(column, **options)
+    return f"{tested} IN (SELECT value FROM json_each({given}))"  # noqa: S608 - a parameter's name
+
+
 @compiles(among, "postgresql")
 def _any(element: among, compiler: SQLCompiler, **options: Any) -> str:
     column, values = element.clauses
     # To text of a length, PostgreSQL would cut what it compares.
     one = sa.String() if isinstance(column.type, sa.String) else column.type
-    # The same parameter, by its key, of another type.
-    array = sa.bindparam(values.key, values.value, type_=sa.ARRAY(one), required=values.required)
+    array = _another(values, sa.ARRAY(one))
     return compiler.process(column == sa.any_(array), **options)
+
+
+def _another(values: Any, type_: sa.types.TypeEngine[Any]) -> sa.BindParameter[Any]:  # noqa: ANN401
+    """Return the same parameter, by its key, of another type."""
+    return sa.bindparam(values.key, values.value, type_=type_, required=values.required)

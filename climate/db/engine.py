@@ -72,9 +72,17 @@ class Database:
     def __init__(self, url: str, pool_size: int = 10) -> None:
         """Prepare (but do not open) connections to ``url``, an SQLAlchemy URL."""
         self.engine = sa.create_engine(url, **_engine_options(sa.make_url(url), pool_size))
+        self._writer = self.engine.execution_options(climate_write=True)
         self.dialect = self.engine.dialect.name
         # Told why a transaction runs again, by a word of a bounded set: to be counted.
         self.on_conflict: Callable[[str], object] = str
+        self._retrying = Retrying(
+            retry=retry_if_exception(is_transient),
+            stop=stop_after_attempt(ATTEMPTS),
+            wait=wait_random_exponential(multiplier=0.004, max=0.25),
+            before_sleep=self._count_conflict,
+            reraise=True,
+        )
         # SQLite's own busy wait is unfair (seconds at the worst); a lock in the process is not.
         self._writers = threading.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
         if self.dialect == "sqlite":
@@ -105,14 +113,7 @@ class Database:
         double-booking guard and LostRace; ``session.info["attempt"]`` counts from 1. The last
         failure is raised.
         """
-        retrying = Retrying(
-            retry=retry_if_exception(is_transient),
-            stop=stop_after_attempt(ATTEMPTS),
-            wait=wait_random_exponential(multiplier=0.004, max=0.25),
-            before_sleep=self._count_conflict,
-            reraise=True,
-        )
-        for attempt in retrying:
+        for attempt in self._retrying:
             with attempt:
                 return self._write_once(work, attempt.retry_state.attempt_number)
         raise AssertionError("unreachable: the last attempt returns or raises")
@@ -134,8 +135,8 @@ class Database:
         raise AssertionError("unreachable: the rehearsal always ends in _Undo")
 
     def _write_once(self, work: Callable[[Session], T], attempt: int) -> T:
-        writer = self.engine.execution_options(climate_write=True)
-        with self._writers, Session(writer, info={"attempt": attempt}) as session, session.begin():
+        session = Session(self._writer, info={"attempt": attempt})
+        with self._writers, session, session.begin():
             return work(session)
 
     def connections(self) -> tuple[Callable[[], int], Callable[[], int]]:
@@ -254,4 +255,5 @@ def _sqlite_connect(connection: Any, _record: Any) -> None:  # noqa: ANN401 - DB
 def _sqlite_begin(connection: sa.Connection) -> None:
     """Take the write lock at once if this is a write: an upgrade later could fail at once."""
     writing = connection.get_execution_options().get("climate_write")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+    raw: Any = connection.connection.dbapi_connection
+    raw.execute("BEGIN IMMEDIATE" if writing else "BEGIN")

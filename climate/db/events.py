@@ -17,7 +17,7 @@ from climate.core.schedule import END
 from climate.db.among import among
 from climate.db.engine import LostRace
 from climate.db.order import IN_PROGRESS, OPEN, UNDONE, blocked, has_failed
-from climate.db.tables import AllocationRow, EventRow, LeaseRow, ReservationRow
+from climate.db.tables import EVENTS, AllocationRow, EventRow, LeaseRow, ReservationRow
 
 # Where a lease stands from the moment a manager is at its start or end until that is done.
 _UNDER_WAY = [
@@ -29,9 +29,6 @@ _UNDER_WAY = [
         LeaseStatus.ERROR,
     )
 ]
-
-# The table rather than what is mapped to it: nothing of it is kept in sessions.
-_EVENTS: sa.Table = EventRow.metadata.tables[EventRow.__tablename__]
 
 
 class Held(NamedTuple):
@@ -65,23 +62,14 @@ def claim(
     due = session.execute(_CLAIMABLE, {"now": now, "ids": list(ids)}).all()
     found = [(row.id, row.lease_id, row.attempt + 1) for row in due]
     if found:
-        session.execute(
-            sa.update(_EVENTS)
-            .where(among(_EVENTS.c.id, [id_ for id_, _, _ in found]))
-            .values(
-                status=IN_PROGRESS,
-                owner=owner,
-                claimed_until=until,
-                attempt=_EVENTS.c.attempt + 1,
-            )
-        )
+        mine = {"ids": [id_ for id_, _, _ in found], "by": owner, "until": until}
+        session.execute(_CLAIM, mine)
     return found
 
 
 def is_mine(session: Session, event_id: str, owner: str, attempt: int) -> bool:
     """Tell whether this claim still holds, and lock the event if so."""
-    query = sa.select(_EVENTS.c.id).where(*_mine([event_id], owner, attempt)).with_for_update()
-    return session.scalar(query) is not None
+    return session.scalar(_IS_MINE, _of([event_id], owner, attempt)) is not None
 
 
 def finish(
@@ -93,11 +81,8 @@ def finish(
     **outcome: Any,
 ) -> bool:
     """Store the outcome of a claim (status, last_error, run_at); False if it is not ours."""
-    result = session.execute(
-        sa.update(_EVENTS)
-        .where(*_mine([event_id], owner, attempt))
-        .values(owner=None, claimed_until=None, updated_at=now, **outcome)
-    )
+    finished = _MINE.values(owner=None, claimed_until=None, updated_at=now, **outcome)
+    result = session.execute(finished, _of([event_id], owner, attempt))
     return bool(result.rowcount)  # type: ignore[attr-defined]
 
 
@@ -112,28 +97,17 @@ def finish_all(
     for id_, attempt in claims:
         alike.setdefault(attempt, []).append(id_)
     for attempt, ids in alike.items():
-        result = session.execute(
-            sa.update(_EVENTS)
-            .where(*_mine(ids, owner, attempt))
-            .values(owner=None, claimed_until=None, updated_at=now, status=status)
-        )
+        outcome = {"now": now, "outcome": status}
+        result = session.execute(_FINISH, {**_of(ids, owner, attempt), **outcome})
         if result.rowcount < len(ids):  # type: ignore[attr-defined]
             raise LostRace
 
 
 def give_way(session: Session, event_id: str, owner: str, attempt: int, **again: datetime) -> None:
     """Undo a claim of ours as if it had not been made, perhaps to a later ``run_at``."""
-    session.execute(
-        sa.update(_EVENTS)
-        .where(*_mine([event_id], owner, attempt))
-        .values(
-            status=UNDONE,
-            owner=None,
-            claimed_until=None,
-            attempt=_EVENTS.c.attempt - 1,
-            **again,
-        )
-    )
+    undone = {"status": UNDONE, "owner": None, "claimed_until": None}
+    undoing = _MINE.values(**undone, attempt=EVENTS.c.attempt - 1, **again)
+    session.execute(undoing, _of([event_id], owner, attempt))
 
 
 def extend(session: Session, owner: str, ids: Collection[str], until: datetime) -> dict[str, int]:
@@ -143,8 +117,8 @@ def extend(session: Session, owner: str, ids: Collection[str], until: datetime) 
     """
     found = _unlocked(session, ids).items()
     kept = {id_: held.attempt for id_, held in found if held.owner == owner}
-    mine = among(_EVENTS.c.id, kept)
-    session.execute(sa.update(_EVENTS).where(mine).values(claimed_until=until))
+    mine = among(EVENTS.c.id, kept)
+    session.execute(sa.update(EVENTS).where(mine).values(claimed_until=until))
     return kept
 
 
@@ -159,12 +133,12 @@ def reap(session: Session, stale: Mapping[str, Held]) -> int:
     One that is locked is not waited for: whoever is in the middle of it may be frozen there.
     """
     gone = [id_ for id_, held in _unlocked(session, stale).items() if held == stale[id_]]
-    return _return(session, among(_EVENTS.c.id, gone))
+    return _return(session, among(EVENTS.c.id, gone))
 
 
 def _unlocked(session: Session, event_ids: Collection[str]) -> dict[str, Held]:
     """Lock and return those of these claims that nobody has locked."""
-    mine = _CLAIMS.where(among(EventRow.id, event_ids)).with_for_update(skip_locked=True)
+    mine = _CLAIMS.where(among(EVENTS.c.id, event_ids)).with_for_update(skip_locked=True)
     return _held(session, mine)
 
 
@@ -175,13 +149,13 @@ def _held(session: Session, which: sa.Select[Any, Any, Any, Any]) -> dict[str, H
 
 def hand_back(session: Session, owner: str) -> int:
     """Return all events of ``owner`` (it is stopping); return how many."""
-    return _return(session, _EVENTS.c.owner == owner)
+    return _return(session, EVENTS.c.owner == owner)
 
 
 def _return(session: Session, *which: sa.ColumnElement[bool]) -> int:
     result = session.execute(
-        sa.update(_EVENTS)
-        .where(_EVENTS.c.status == IN_PROGRESS, *which)
+        sa.update(EVENTS)
+        .where(EVENTS.c.status == IN_PROGRESS, *which)
         .values(status=UNDONE, owner=None, claimed_until=None)
     )
     return int(result.rowcount)  # type: ignore[attr-defined]
@@ -204,7 +178,7 @@ def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> 
             EventRow.kind == END,
             EventRow.status.in_(OPEN),
             EventRow.due_at <= now,
-            sa.or_(has_failed(EventRow, max_retries), too_long),
+            sa.or_(has_failed(EVENTS.c, max_retries), too_long),
         )
     )
     return set(session.scalars(query))
@@ -228,11 +202,11 @@ def hurry(session: Session, lease_id: str, kinds: Collection[str], now: datetime
 def give_up(session: Session, lease_ids: Collection[str], kind: str, now: datetime) -> None:
     """Try this event of leases no more, unless somebody is at it."""
     session.execute(
-        sa.update(_EVENTS)
+        sa.update(EVENTS)
         .where(
-            among(_EVENTS.c.lease_id, lease_ids),
-            _EVENTS.c.kind == kind,
-            _EVENTS.c.status == UNDONE,
+            among(EVENTS.c.lease_id, lease_ids),
+            EVENTS.c.kind == kind,
+            EVENTS.c.status == UNDONE,
         )
         .values(status=EventStatus.ERROR.value, updated_at=now)
     )
@@ -261,36 +235,50 @@ def rearm(session: Session, event_id: str, due_at: datetime, now: datetime) -> N
     )
 
 
-def _mine(ids: Collection[str], owner: str, attempt: int) -> list[sa.ColumnElement[bool]]:
-    return [
-        among(_EVENTS.c.id, ids),
-        _EVENTS.c.owner == owner,
-        _EVENTS.c.attempt == attempt,
-        _EVENTS.c.status == IN_PROGRESS,
-    ]
+def _of(ids: Sequence[str], owner: str, attempt: int) -> dict[str, Any]:
+    """Return the parameters that say which claims are meant."""
+    return {"ids": ids, "by": owner, "which": attempt}
 
 
 def _claimable() -> sa.Select[str, str | None, int]:
     """Select those of ``ids`` that may run at ``now``, all given when it is executed."""
+    of = EVENTS.c
     return (
-        sa.select(EventRow.id, EventRow.lease_id, EventRow.attempt)
-        .where(
-            among(EventRow.id, "ids"),
-            EventRow.status == UNDONE,
-            EventRow.run_at <= _NOW,
-            ~blocked(_NOW),
-        )
-        .order_by(EventRow.run_at, EventRow.rank, EventRow.id)
-        .with_for_update(of=EventRow, skip_locked=True)
+        sa.select(of.id, of.lease_id, of.attempt)
+        .where(among(of.id, "ids"), of.status == UNDONE, of.run_at <= _NOW, ~blocked(_NOW))
+        .order_by(of.run_at, of.rank, of.id)
+        .with_for_update(of=EVENTS, skip_locked=True)
     )
 
 
 # Made once: putting it together takes longer than the database needs to answer it.
-_NOW = sa.bindparam("now", type_=EventRow.run_at.type)
+_NOW = sa.bindparam("now", type_=EVENTS.c.run_at.type)
 _CLAIMABLE = _claimable()
-_NEXT = sa.select(sa.func.min(EventRow.run_at, type_=EventRow.run_at.type)).where(
-    EventRow.status == UNDONE, EventRow.run_at > _NOW
+_CLAIM = (
+    sa.update(EVENTS)
+    .where(among(EVENTS.c.id, "ids"))
+    .values(
+        status=IN_PROGRESS,
+        owner=sa.bindparam("by"),
+        claimed_until=sa.bindparam("until"),
+        attempt=EVENTS.c.attempt + 1,
+    )
 )
-_CLAIMS = sa.select(EventRow.id, EventRow.owner, EventRow.attempt, EventRow.claimed_until).where(
-    EventRow.status == IN_PROGRESS
+_CLAIMED_SO = (
+    among(EVENTS.c.id, "ids"),
+    EVENTS.c.owner == sa.bindparam("by"),
+    EVENTS.c.attempt == sa.bindparam("which"),
+    EVENTS.c.status == IN_PROGRESS,
+)
+_IS_MINE = sa.select(EVENTS.c.id).where(*_CLAIMED_SO).with_for_update()
+_MINE = sa.update(EVENTS).where(*_CLAIMED_SO)
+_FINISH = _MINE.values(
+    owner=None, claimed_until=None, updated_at=_NOW, status=sa.bindparam("outcome")
+)
+_SOONEST = sa.func.min(EVENTS.c.run_at, type_=EVENTS.c.run_at.type)
+_NEXT: sa.Select[datetime | None] = sa.select(_SOONEST).where(
+    EVENTS.c.status == UNDONE, EVENTS.c.run_at > _NOW
+)
+_CLAIMS = sa.select(EVENTS.c.id, EVENTS.c.owner, EVENTS.c.attempt, EVENTS.c.claimed_until).where(
+    EVENTS.c.status == IN_PROGRESS
 )

@@ -21,12 +21,14 @@ from climate.core.schedule import PATIENCE
 from climate.core.window import Window
 from climate.core.wire import date
 from climate.db import capacity
+from climate.db.among import among
 from climate.db.order import IN_PROGRESS, UNDONE, blocked
 from climate.db.outbox_tables import OutboxRow, RelayRow
 from climate.db.tables import (
+    EVENTS,
+    LEASES,
     AllocationRow,
     EventRow,
-    LeaseRow,
     ReservationRow,
     ResourceRow,
 )
@@ -38,13 +40,18 @@ Look = Callable[[Session, str, datetime], tuple[list[str], str | None]]
 HOST = "physical:host"
 
 _RESOURCES = 100
-_LEASES = 500
+_SOME = 500
 _NUMBERS = 10_000
 _FINDINGS = 20
 
 _HOLDING = [
     status.value for status in (LeaseStatus.PENDING, LeaseStatus.STARTING, LeaseStatus.ACTIVE)
 ]
+
+
+_DUE = sa.select(EVENTS.c.lease_id, EVENTS.c.kind, EVENTS.c.status, EVENTS.c.due_at).where(
+    among(EVENTS.c.lease_id, "ids")
+)
 
 
 def bookings(session: Session, after: str, now: datetime) -> tuple[list[str], str | None]:
@@ -73,10 +80,9 @@ def bookings(session: Session, after: str, now: datetime) -> tuple[list[str], st
 def open_events(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
     """2: a lease has the open events that its state calls for."""
     leases, end = _leases(session, after)
-    events: dict[str | None, list[Due]] = defaultdict(list)
-    query = sa.select(EventRow.lease_id, EventRow.kind, EventRow.status, EventRow.due_at)
-    for row in session.execute(query.where(EventRow.lease_id.in_([one.id for one in leases]))):
-        events[row.lease_id].append(Due(row.kind, row.status, row.due_at))
+    events: dict[str, list[Due]] = defaultdict(list)
+    for lease_id, *due in session.execute(_DUE, {"ids": [one.id for one in leases]}):
+        events[lease_id].append(Due(*due))
     found = [
         f"lease {one.id} {wrong}"
         for one in leases
@@ -137,7 +143,7 @@ def told(session: Session, after: str, _now: datetime) -> tuple[list[str], str |
     latest = (
         sa.select(sa.func.max(OutboxRow.id))
         .where(
-            OutboxRow.lease_id.in_([one.id for one in known]),
+            among(OutboxRow.lease_id, [one.id for one in known]),
             OutboxRow.event_type.not_like("node.%"),  # is about a node, and has no dates
         )
         .group_by(OutboxRow.lease_id)
@@ -174,7 +180,7 @@ def whole_leases(session: Session, after: str, _now: datetime) -> tuple[list[str
         sa.select(ReservationRow, AllocationRow.start_at, AllocationRow.busy_until)
         .outerjoin(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
         .where(
-            ReservationRow.lease_id.in_(windows),
+            among(ReservationRow.lease_id, windows),
             ReservationRow.status != ReservationStatus.DELETED.value,
         )
     )
@@ -204,10 +210,10 @@ def _half_done(lease: _Lease, row: ReservationRow, taken: list[Taken]) -> str | 
 
 
 def _leases(session: Session, after: str) -> tuple[Sequence[_Lease], str | None]:
-    columns = (LeaseRow.id, LeaseRow.status, LeaseRow.start_at, LeaseRow.end_at)
-    query = sa.select(*columns, LeaseRow.created_at).where(LeaseRow.id > after)
-    found = session.execute(query.order_by(LeaseRow.id).limit(_LEASES)).all()
-    return found, found[-1].id if len(found) == _LEASES else None
+    of = LEASES.c
+    query = sa.select(of.id, of.status, of.start_at, of.end_at, of.created_at)
+    found = session.execute(query.where(of.id > after).order_by(of.id).limit(_SOME)).all()
+    return found, found[-1].id if len(found) == _SOME else None
 
 
 # Each by its name, with the number of its invariant in ARCHITECTURE.md.

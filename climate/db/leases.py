@@ -15,7 +15,16 @@ from climate.core.window import Window
 from climate.db import starts
 from climate.db.among import among
 from climate.db.rows import Rows, insert
-from climate.db.tables import AllocationRow, EventRow, LeaseRow, ReservationRow, ResourceRow
+from climate.db.tables import (
+    EVENTS,
+    LEASES,
+    RESERVATIONS,
+    AllocationRow,
+    EventRow,
+    LeaseRow,
+    ReservationRow,
+    ResourceRow,
+)
 
 
 def rows(lease: Lease) -> tuple[Rows, Rows, Rows]:
@@ -99,11 +108,7 @@ def find_some(
 
     Those that somebody else has locked are left out unless we are ``patient``.
     """
-    query = _LOOK
-    if lock:
-        # PostgreSQL: rows that refer to these (new events) need not wait for us.
-        query = query.with_for_update(key_share=True, skip_locked=not patient)
-    found = session.execute(query, {"lease_ids": list(lease_ids)})
+    found = session.execute(_LOOKS[lock, patient], {"lease_ids": list(lease_ids)})
     return {lease.id: lease for lease in complete(session, found.all())}
 
 
@@ -242,11 +247,15 @@ def _children_of(table: sa.FromClause, *order: str) -> sa.Select[Any]:
     return sa.select(table).where(mine).order_by(*(table.c[name] for name in order))
 
 
-# Rows of tables rather than objects of the mapper: they are much read, and never changed in place.
-_LEASES = sa.select(LeaseRow.__table__)
-_LOOK = _LEASES.where(among(LeaseRow.__table__.c.id, "lease_ids")).order_by(LeaseRow.id)
-_RESERVATIONS = _children_of(ReservationRow.__table__, "position")
-_EVENTS = _children_of(EventRow.__table__, "due_at", "rank", "id")
+_LOOK = sa.select(LEASES).where(among(LEASES.c.id, "lease_ids")).order_by(LEASES.c.id)
+# As ``find_some`` says, by ``lock`` and ``patient``. PostgreSQL: rows that refer to what is locked
+# (new events) need not wait for us.
+_LOOKS = {
+    (True, patient): _LOOK.with_for_update(key_share=True, skip_locked=not patient)
+    for patient in (True, False)
+} | {(False, patient): _LOOK for patient in (True, False)}
+_RESERVATIONS = _children_of(RESERVATIONS, "position")
+_EVENTS = _children_of(EVENTS, "due_at", "rank", "id")
 
 
 def _chunks(ids: Sequence[str], size: int = 10_000) -> Iterable[Sequence[str]]:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.schedule import ACTIONS, RELEASE
 from climate.db.order import UNDONE
-from climate.db.tables import EventRow, LeaseRow, ReservationRow
+from climate.db.tables import EVENTS, LEASES, RESERVATIONS
 
 #: Whose an event is, and the resource types that it acts on.
 Group = tuple[str | None, frozenset[str]]
@@ -39,7 +39,7 @@ def waiting(session: Session, now: datetime, limit: int, skip: int = 0) -> list[
     that nobody's many stand before another's few.
     """
     found = session.execute(_WAITING, {"now": now, "limit": limit, "skip": skip}).all()
-    return [Waiting(row.id, row.project_id, _types(row.types)) for row in found]
+    return [Waiting(id_, project_id, _types(types)) for id_, project_id, types in found]
 
 
 @lru_cache
@@ -49,21 +49,21 @@ def _types(joined: str | None) -> frozenset[str]:
 
 def _waiting() -> sa.Select[Any]:
     """Select the events that may run at ``now``, page by page: ``limit`` of them after ``skip``."""
-    acts = EventRow.kind.in_([*ACTIONS, RELEASE])  # all that calls plugins
-    mine = ReservationRow.lease_id == EventRow.lease_id
-    first = sa.select(sa.func.min(ReservationRow.resource_type)).where(mine, acts).scalar_subquery()
-    order = (EventRow.run_at, EventRow.rank, EventRow.id)
-    turn = sa.func.row_number().over(partition_by=(LeaseRow.project_id, first), order_by=order)
-    columns = (EventRow.id, EventRow.lease_id, LeaseRow.project_id, EventRow.run_at, EventRow.rank)
+    acts = EVENTS.c.kind.in_([*ACTIONS, RELEASE])  # all that calls plugins
+    mine = RESERVATIONS.c.lease_id == EVENTS.c.lease_id
+    first = sa.select(sa.func.min(RESERVATIONS.c.resource_type)).where(mine, acts).scalar_subquery()
+    order = (EVENTS.c.run_at, EVENTS.c.rank, EVENTS.c.id)
+    turn = sa.func.row_number().over(partition_by=(LEASES.c.project_id, first), order_by=order)
+    columns = (EVENTS.c.id, EVENTS.c.lease_id, LEASES.c.project_id, EVENTS.c.run_at, EVENTS.c.rank)
     due = (
         sa.select(*columns, acts.label("acts"), turn.label("turn"))
-        .outerjoin(LeaseRow, LeaseRow.id == EventRow.lease_id)
-        .where(EventRow.status == UNDONE, EventRow.run_at <= _NOW)
+        .outerjoin(LEASES, LEASES.c.id == EVENTS.c.lease_id)
+        .where(EVENTS.c.status == UNDONE, EVENTS.c.run_at <= _NOW)
         .subquery()
     )
     types = (
-        sa.select(sa.func.aggregate_strings(ReservationRow.resource_type, ","))
-        .where(ReservationRow.lease_id == due.c.lease_id, due.c.acts)
+        sa.select(sa.func.aggregate_strings(RESERVATIONS.c.resource_type, ","))
+        .where(RESERVATIONS.c.lease_id == due.c.lease_id, due.c.acts)
         .scalar_subquery()
     )
     return (
@@ -74,6 +74,6 @@ def _waiting() -> sa.Select[Any]:
     )
 
 
-_NOW = sa.bindparam("now", type_=EventRow.run_at.type)
+_NOW = sa.bindparam("now", type_=EVENTS.c.run_at.type)
 # Made once: putting it together takes longer than the database needs to answer it.
 _WAITING = _waiting()

@@ -8,13 +8,15 @@ block.
 """
 
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.orm import aliased
 
 from climate.core.lifecycle import OPEN_EVENT, EventStatus
 from climate.core.schedule import ACTIONS, END, START, UPDATE
-from climate.db.tables import AllocationRow, EventRow, ReservationRow, ResourceRow
+from climate.db.tables import ALLOCATIONS, EVENTS, RESERVATIONS, RESOURCES
+
+Columns = sa.ColumnCollection[str, sa.ColumnElement[Any]]
 
 UNDONE, IN_PROGRESS = EventStatus.UNDONE.value, EventStatus.IN_PROGRESS.value
 OPEN = [status.value for status in OPEN_EVENT]
@@ -22,8 +24,8 @@ OPEN = [status.value for status in OPEN_EVENT]
 
 def blocked(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
     """Tell whether the event has to wait for another, or to give way to it."""
-    is_action = EventRow.kind.in_(ACTIONS)
-    acquires = EventRow.kind.in_([START, UPDATE])
+    is_action = EVENTS.c.kind.in_(ACTIONS)
+    acquires = EVENTS.c.kind.in_([START, UPDATE])
     return sa.or_(sa.and_(is_action, _sibling(now)), sa.and_(acquires, _previous_holder()))
 
 
@@ -32,19 +34,19 @@ def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
 
     Of two actions that are due, one always goes before the other: never are both claimed.
     """
-    other, end = aliased(EventRow), aliased(EventRow)
+    other, end = EVENTS.alias().c, EVENTS.alias().c
     earlier = sa.tuple_(other.due_at, other.rank, other.id) < sa.tuple_(
-        EventRow.due_at, EventRow.rank, EventRow.id
+        EVENTS.c.due_at, EVENTS.c.rank, EVENTS.c.id
     )
     end_is_due = (
         sa.select(end.id)
         .where(
-            end.lease_id == EventRow.lease_id,
+            end.lease_id == EVENTS.c.lease_id,
             end.kind == END,
             end.status == UNDONE,
             end.run_at <= now,
         )
-        .correlate(EventRow)
+        .correlate(EVENTS)
         .exists()
     )
     # Once the end is due, it waits only for what was not tried yet and will get its turn.
@@ -57,15 +59,15 @@ def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
     waits = (
         sa.select(other.id)
         .where(
-            other.lease_id == EventRow.lease_id,
-            other.id != EventRow.id,
+            other.lease_id == EVENTS.c.lease_id,
+            other.id != EVENTS.c.id,
             other.kind.in_(ACTIONS),
             sa.or_(other.status == IN_PROGRESS, before),
         )
-        .correlate(EventRow)
+        .correlate(EVENTS)
         .exists()
     )
-    return sa.or_(waits, sa.and_(EventRow.kind != END, EventRow.attempt > 0, end_is_due))
+    return sa.or_(waits, sa.and_(EVENTS.c.kind != END, EVENTS.c.attempt > 0, end_is_due))
 
 
 def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
@@ -74,37 +76,37 @@ def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
     A lease that is over need not wait for a resource that nobody can take back. Nor is one that
     fails waited for: it is not handed over, but missing.
     """
-    my_reservation, mine = aliased(ReservationRow), aliased(AllocationRow)
-    theirs, their_reservation = aliased(AllocationRow), aliased(ReservationRow)
-    their_end = aliased(EventRow)
+    my_reservation, mine = RESERVATIONS.alias(), ALLOCATIONS.alias()
+    theirs, their_reservation = ALLOCATIONS.alias(), RESERVATIONS.alias()
+    their_end = EVENTS.alias()
     return (
-        sa.select(their_end.id)
+        sa.select(their_end.c.id)
         .select_from(my_reservation)
-        .join(mine, mine.reservation_id == my_reservation.id)
-        .join(ResourceRow, ResourceRow.id == mine.resource_id)
+        .join(mine, mine.c.reservation_id == my_reservation.c.id)
+        .join(RESOURCES, RESOURCES.c.id == mine.c.resource_id)
         .join(
             theirs,
             sa.and_(
-                theirs.resource_id == mine.resource_id,
-                theirs.busy_until <= mine.start_at,  # those who share it now are not before us
+                theirs.c.resource_id == mine.c.resource_id,
+                theirs.c.busy_until <= mine.c.start_at,  # those who share it now are not before us
             ),
         )
-        .join(their_reservation, their_reservation.id == theirs.reservation_id)
-        .join(their_end, their_end.lease_id == their_reservation.lease_id)
+        .join(their_reservation, their_reservation.c.id == theirs.c.reservation_id)
+        .join(their_end, their_end.c.lease_id == their_reservation.c.lease_id)
         .where(
-            my_reservation.lease_id == EventRow.lease_id,
-            their_reservation.lease_id != EventRow.lease_id,
-            their_end.kind == END,
-            their_end.status.in_(OPEN),
-            has_failed(their_end, 0) if stuck else sa.true(),
-            ResourceRow.reservable.is_(True),
+            my_reservation.c.lease_id == EVENTS.c.lease_id,
+            their_reservation.c.lease_id != EVENTS.c.lease_id,
+            their_end.c.kind == END,
+            their_end.c.status.in_(OPEN),
+            has_failed(their_end.c, 0) if stuck else sa.true(),
+            RESOURCES.c.reservable.is_(True),
         )
-        .correlate(EventRow)
+        .correlate(EVENTS)
         .exists()
     )
 
 
-def has_failed(event: type[EventRow], retries: int) -> sa.ColumnElement[bool]:
+def has_failed(event: Columns, retries: int) -> sa.ColumnElement[bool]:
     """Tell whether the first try and ``retries`` more have failed; one under way does not count."""
     return sa.or_(
         sa.and_(event.status == UNDONE, event.attempt > retries), event.attempt > retries + 1

@@ -10,10 +10,18 @@ from sqlalchemy.orm import Session
 from climate.core.lease import Lease, Reservation
 from climate.db.among import among
 from climate.db.rows import update
-from climate.db.tables import LeaseRow, ReservationRow
+from climate.db.tables import LEASES, ReservationRow
 
-# The table rather than what is mapped to it: nothing of it is kept in sessions.
-_LEASES: sa.Table = LeaseRow.metadata.tables[LeaseRow.__tablename__]
+_ADVANCE = (
+    sa.update(LEASES)
+    .where(among(LEASES.c.id, "ids"))
+    .values(
+        status=sa.bindparam("new_status"),
+        degraded=sa.bindparam("is_degraded"),
+        updated_at=sa.bindparam("now"),
+        started_at=sa.bindparam("since"),
+    )
+)
 
 
 def advance(session: Session, changes: Iterable[tuple[Lease, Lease]]) -> None:
@@ -30,10 +38,9 @@ def advance(session: Session, changes: Iterable[tuple[Lease, Lease]]) -> None:
             alike.setdefault(known, []).append(after.id)
             pairs = zip(before.reservations, after.reservations, strict=True)
             reservations += [_progress(one) for was, one in pairs if one is not was]
-    for known, ids in alike.items():
-        columns = ("status", "degraded", "updated_at", "started_at")
-        values = dict(zip(columns, known, strict=True))
-        session.execute(sa.update(_LEASES).where(among(_LEASES.c.id, ids)).values(**values))
+    for (status, degraded, now, since), ids in alike.items():
+        values = {"new_status": status, "is_degraded": degraded, "now": now, "since": since}
+        session.execute(_ADVANCE, {"ids": ids, **values})
     update(session, ReservationRow, reservations)
 
 
@@ -49,11 +56,11 @@ def _progress(reservation: Reservation) -> dict[str, Any]:
 
 def caught_up(session: Session, lease_ids: Collection[str]) -> dict[str, datetime]:
     """Return when it was told last what is late of leases, for those of which it was."""
-    told = sa.select(LeaseRow.id, LeaseRow.caught_up_at).where(among(LeaseRow.id, lease_ids))
+    told = sa.select(LEASES.c.id, LEASES.c.caught_up_at).where(among(LEASES.c.id, lease_ids))
     return {id_: at for id_, at in session.execute(told) if at is not None}
 
 
 def catch_up(session: Session, lease_ids: Collection[str], now: datetime) -> None:
     """Note that it is told now what is late of leases."""
-    told = sa.update(_LEASES).where(among(_LEASES.c.id, lease_ids))
+    told = sa.update(LEASES).where(among(LEASES.c.id, lease_ids))
     session.execute(told.values(caught_up_at=now))

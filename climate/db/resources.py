@@ -13,9 +13,15 @@ from climate.core.errors import Conflict, NotFound
 from climate.core.lease import Resource
 from climate.core.query import as_number
 from climate.db.among import among
-from climate.db.tables import PropertyRow, ResourceProperty, ResourceRow
+from climate.db.tables import PROPERTIES, RESOURCES, PropertyRow, ResourceProperty, ResourceRow
 
 _CHUNK = 10_000
+_SOME = sa.select(RESOURCES).where(among(RESOURCES.c.id, "ids"))
+_PROPERTIES = (
+    sa.select(PROPERTIES.c.resource_id, PROPERTIES.c.name, PROPERTIES.c.value, PROPERTIES.c.native)
+    .where(among(PROPERTIES.c.resource_id, "ids"))
+    .order_by(PROPERTIES.c.name)
+)
 _NAMES = sa.select(PropertyRow.name).where(PropertyRow.resource_type == sa.bindparam("type"))
 
 
@@ -85,8 +91,8 @@ def find_some(session: Session, resource_ids: Collection[int]) -> dict[int, Reso
     """Return resources by id."""
     if not resource_ids:
         return {}
-    query = sa.select(ResourceRow.__table__).where(among(ResourceRow.id, resource_ids))
-    return {found.id: found for found in complete(session, session.execute(query).all())}
+    rows = session.execute(_SOME, {"ids": list(resource_ids)}).all()
+    return {found.id: found for found in complete(session, rows)}
 
 
 def set_properties(
@@ -242,18 +248,11 @@ def complete(session: Session, rows: Sequence[Any]) -> list[Resource]:
     """Complete rows of the table of resources with their properties (one statement)."""
     properties: dict[int, dict[str, str]] = {row.id: {} for row in rows}
     native: dict[int, set[str]] = {row.id: set() for row in rows}
-    # Columns, not entities, and each name and short value once: there may be half a million.
-    query = sa.select(
-        ResourceProperty.resource_id,
-        ResourceProperty.name,
-        ResourceProperty.value,
-        ResourceProperty.native,
-    ).order_by(ResourceProperty.name)
-    once: dict[str, str] = {}
+    once: dict[str, str] = {}  # each name and short value: there may be half a million
     ids = list(properties)
     for at in range(0, len(ids), _CHUNK):
-        mine = among(ResourceProperty.resource_id, ids[at : at + _CHUNK])
-        for resource_id, name, value, from_cloud in session.execute(query.where(mine)):
+        found = session.execute(_PROPERTIES, {"ids": ids[at : at + _CHUNK]})
+        for resource_id, name, value, from_cloud in found:
             known = once.setdefault(name, name)
             properties[resource_id][known] = once.setdefault(value, value)
             if from_cloud:

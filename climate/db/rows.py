@@ -38,7 +38,16 @@ def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]
         if "\\u0000" not in text:  # which plugins may say, and PostgreSQL takes out of no JSON
             connection.execute(_change_all(table, tuple(rows[0])), {"rows": text})
             return
-    session.execute(sa.update(table), list(rows))
+    given = [{f"new_{name}": value for name, value in row.items()} for row in rows]
+    connection.execute(_change_one(table, tuple(rows[0])), given)
+
+
+@lru_cache
+def _change_one(row: type[Base], columns: tuple[str, ...]) -> sa.Update:
+    """Return the statement that changes a row; its parameters are ``new_`` and a column's name."""
+    table = row.metadata.tables[row.__tablename__]
+    given: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in columns}
+    return sa.update(table).where(table.c.id == given.pop("id")).values(given)
 
 
 @lru_cache

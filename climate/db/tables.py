@@ -265,3 +265,14 @@ class IdempotencyKeyRow(Base):
     answer: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
     held_id: Mapped[str | None] = mapped_column(Id)
+
+
+def _table(row: type[Base]) -> sa.Table:
+    return row.metadata.tables[row.__tablename__]
+
+
+# The tables rather than what is mapped to them, for what is asked all the time: a statement takes
+# half as long to be put together and to be read, and nothing of it is kept in sessions.
+LEASES, RESERVATIONS, EVENTS = _table(LeaseRow), _table(ReservationRow), _table(EventRow)
+RESOURCES, PROPERTIES = _table(ResourceRow), _table(ResourceProperty)
+ALLOCATIONS = _table(AllocationRow)

@@ -40,11 +40,12 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
         """Store UTC; only PostgreSQL's type knows a zone."""
         if value is None:
             return None
-        value = value.astimezone(UTC)
+        if value.tzinfo is not UTC:
+            value = value.astimezone(UTC)
         return value if dialect.name == "postgresql" else value.replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
         """Return aware UTC."""
-        if value is None:
-            return None
+        if value is None or value.tzinfo is UTC:
+            return value
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
