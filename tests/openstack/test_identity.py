@@ -14,7 +14,7 @@ from climate import config
 from climate.plugins import openstack
 from tests.openstack.accounts import Account, Project
 from tests.openstack.conftest import MakeProject
-from tests.process import Service, date, standalone, write_config
+from tests.process import Service, date, eventually, standalone, write_config
 from tests.service import host_reservation
 
 pytest.importorskip("blazarclient", reason="python-blazarclient is not installed")
@@ -167,7 +167,8 @@ def test_one_is_told_about_the_leases_of_ones_project_only(
         answer = send(service, account, "GET", "/v2/notifications?limit=1000").json()
         return {one["lease_id"] for one in answer["notifications"]}
 
-    assert lease["id"] in told(lab.reader)
+    # It has its number, and so can be read, a moment after it was written.
+    eventually(lambda: lease["id"] in told(lab.reader), "the lease is told of")
     assert lease["id"] not in told(other.member)
     assert lease["id"] in told(other.admin)
 
