@@ -18,8 +18,7 @@ from climate.db.subscriptions import ACTIVE, matching, of
 
 def is_any(session: Session, now: datetime) -> bool:
     """Tell whether anything may be claimed now."""
-    query = sa.select(SubscriptionRow.id).where(*_claimable(now)).limit(1)
-    return session.scalar(query) is not None
+    return session.scalar(_IS_ANY, {"now": now}) is not None
 
 
 def claim(
@@ -50,7 +49,7 @@ def claim(
     return found
 
 
-def _claimable(now: datetime) -> list[sa.ColumnElement[bool]]:
+def _claimable(now: datetime | sa.BindParameter[Any]) -> list[sa.ColumnElement[bool]]:
     letter = sa.exists().where(
         DeadLetterRow.subscription_id == SubscriptionRow.id, DeadLetterRow.wanted.is_(True)
     )
@@ -94,3 +93,11 @@ def _mine(ids: Collection[str], owner: str) -> list[sa.ColumnElement[bool]]:
         SubscriptionRow.owner == owner,
         SubscriptionRow.status == ACTIVE,
     ]
+
+
+# Made once: it is asked whenever anything was told.
+_IS_ANY = (
+    sa.select(SubscriptionRow.id)
+    .where(*_claimable(sa.bindparam("now", type_=SubscriptionRow.due_at.type)))
+    .limit(1)
+)

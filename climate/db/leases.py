@@ -1,6 +1,6 @@
-"""Leases with their reservations and events: rows to records and back."""
+"""Leases with their reservations and events: found and stored."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,16 +9,14 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
 from climate.core.lease import Event, Lease, Reservation
-from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
-from climate.core.schedule import Anchor, Notice, rank
-from climate.core.window import Window
+from climate.core.lifecycle import LeaseStatus
+from climate.core.schedule import rank
 from climate.db import starts
 from climate.db.among import among
+from climate.db.lease_records import complete
 from climate.db.rows import Rows, insert
 from climate.db.tables import (
-    EVENTS,
     LEASES,
-    RESERVATIONS,
     AllocationRow,
     EventRow,
     LeaseRow,
@@ -200,53 +198,6 @@ def _lease_values(lease: Lease) -> dict[str, Any]:
     }
 
 
-def complete(session: Session, rows: Sequence[Any]) -> list[Lease]:
-    """Complete rows of the table of leases with their children, one statement per kind of child."""
-    ids = [row.id for row in rows]
-    reservations = _children(session, _RESERVATIONS, ids)
-    events = _children(session, _EVENTS, ids)
-    return [
-        Lease(
-            id=row.id,
-            name=row.name,
-            user_id=row.user_id,
-            project_id=row.project_id,
-            window=Window(row.start_at, row.end_at),
-            status=LeaseStatus(row.status),
-            degraded=row.degraded,
-            notices=tuple(
-                Notice(notice["kind"], Anchor(notice["anchor"]), notice["offset"])
-                for notice in row.notices
-            ),
-            reservations=tuple(_reservation(r) for r in reservations.get(row.id, ())),
-            events=tuple(_event(row.id, e) for e in events.get(row.id, ())),
-            created_at=row.created_at,
-            updated_at=row.updated_at,
-            trust_id=row.trust_id,
-            trust_lost=row.trust_lost,
-            start=starts.record(row),
-        )
-        for row in rows
-    ]
-
-
-def _children(
-    session: Session, query: sa.Select[Any], lease_ids: Sequence[str]
-) -> dict[str, list[Any]]:
-    """Return the rows that a query finds for ``lease_ids``, by lease id."""
-    found: dict[str, list[Any]] = {}
-    for ids in _chunks(lease_ids):
-        for row in session.execute(query, {"lease_ids": ids}).all():  # quicker than one by one
-            found.setdefault(row.lease_id, []).append(row)
-    return found
-
-
-def _children_of(table: sa.FromClause, *order: str) -> sa.Select[Any]:
-    """Select the rows of a table that refer to ``lease_ids``."""
-    mine = among(table.c.lease_id, "lease_ids")
-    return sa.select(table).where(mine).order_by(*(table.c[name] for name in order))
-
-
 _LOOK = sa.select(LEASES).where(among(LEASES.c.id, "lease_ids")).order_by(LEASES.c.id)
 # As ``find_some`` says, by ``lock`` and ``patient``. PostgreSQL: rows that refer to what is locked
 # (new events) need not wait for us.
@@ -254,40 +205,3 @@ _LOOKS = {
     (True, patient): _LOOK.with_for_update(key_share=True, skip_locked=not patient)
     for patient in (True, False)
 } | {(False, patient): _LOOK for patient in (True, False)}
-_RESERVATIONS = _children_of(RESERVATIONS, "position")
-_EVENTS = _children_of(EVENTS, "due_at", "rank", "id")
-
-
-def _chunks(ids: Sequence[str], size: int = 10_000) -> Iterable[Sequence[str]]:
-    """Stay below every database's limit of bound parameters (SQLite: 32,766)."""
-    return (ids[at : at + size] for at in range(0, len(ids), size))
-
-
-def _reservation(row: Any) -> Reservation:  # noqa: ANN401 - a row of the table
-    return Reservation(
-        id=row.id,
-        lease_id=row.lease_id,
-        resource_type=row.resource_type,
-        status=ReservationStatus(row.status),
-        params=row.params,
-        details=row.details,
-        missing_resources=row.missing_resources,
-        resources_changed=row.resources_changed,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-    )
-
-
-def _event(lease_id: str, row: Any) -> Event:  # noqa: ANN401 - a row of the table
-    return Event(
-        id=row.id,
-        lease_id=lease_id,
-        kind=row.kind,
-        due_at=row.due_at,
-        status=EventStatus(row.status),
-        attempt=row.attempt,
-        last_error=row.last_error,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        owner=row.owner,
-    )

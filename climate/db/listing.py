@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from climate.core.lease import Lease, Resource
 from climate.core.lifecycle import LeaseStatus
 from climate.core.page import LeaseFilter, Page, Part, ResourceFilter
-from climate.db import leases, property_filter, resources
+from climate.db import lease_records, property_filter, resources
 from climate.db.tables import LeaseRow, ReservationRow, ResourceRow
 
 Column = sa.SQLColumnExpression[Any]
@@ -30,7 +30,7 @@ def find_leases(session: Session, wanted: LeaseFilter, page: Page) -> Part[Lease
     """Return a page of the leases that are wanted (three statements)."""
     query = sa.select(LeaseRow).where(*_conditions(wanted))
     rows = session.scalars(cut(query, _LEASES[page.sort], LeaseRow.id, page)).all()
-    items = leases.complete(session, rows[: page.limit])
+    items = lease_records.complete(session, rows[: page.limit])
     return Part(items=items, more=len(rows) > page.limit)
 
 

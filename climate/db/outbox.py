@@ -19,8 +19,41 @@ from climate.db.outbox_tables import DeadLetterRow, OutboxRow, RelayRow
 from climate.db.rows import Rows, insert
 
 _RELAY = 1
-# The table rather than what is mapped to it: nothing of it is kept in sessions.
+# The tables rather than what is mapped to them: what is asked very often is read in half the time,
+# and nothing of it is kept in sessions.
 _OUTBOX: sa.Table = OutboxRow.metadata.tables[OutboxRow.__tablename__]
+_TURN: sa.Table = RelayRow.metadata.tables[RelayRow.__tablename__]
+_NOW = sa.bindparam("now", type_=_OUTBOX.c.published_at.type)
+_NEW = sa.select(_OUTBOX.c.id).where(_OUTBOX.c.published_at.is_(None), _OUTBOX.c.seq.is_(None))
+_IS_NEW = _NEW.limit(1)
+_UNPUBLISHED = (
+    sa.select(_OUTBOX)
+    .where(_OUTBOX.c.published_at.is_(None), _OUTBOX.c.seq > sa.bindparam("after"))
+    .order_by(_OUTBOX.c.seq)
+    .limit(sa.bindparam("limit", type_=sa.Integer))
+)
+_PUBLISH = (
+    sa.update(_OUTBOX)
+    .where(
+        _OUTBOX.c.published_at.is_(None),
+        _OUTBOX.c.seq >= sa.bindparam("first"),
+        _OUTBOX.c.seq <= sa.bindparam("last"),
+    )
+    .values(published_at=_NOW)
+)
+_TAKE_TURN = (
+    sa.update(_TURN)
+    .where(
+        _TURN.c.id == _RELAY,
+        sa.or_(
+            _TURN.c.owner.is_(None),
+            _TURN.c.owner == sa.bindparam("by"),
+            _TURN.c.claimed_until < _NOW,
+        ),
+    )
+    .values(owner=sa.bindparam("by"), claimed_until=sa.bindparam("until"))
+)
+_LAST = sa.select(_TURN.c.last_seq).where(_TURN.c.id == _RELAY)
 
 
 def write(
@@ -60,14 +93,7 @@ def _row(event_type: str, payload: Mapping[str, Any], now: datetime) -> dict[str
 
 def take_turn(session: Session, owner: str, now: datetime, until: datetime) -> bool:
     """Become (or stay) the relay until ``until``; False while somebody else is."""
-    result = session.execute(
-        sa.update(RelayRow)
-        .where(
-            RelayRow.id == _RELAY,
-            sa.or_(RelayRow.owner.is_(None), RelayRow.owner == owner, RelayRow.claimed_until < now),
-        )
-        .values(owner=owner, claimed_until=until)
-    )
+    result = session.execute(_TAKE_TURN, {"by": owner, "now": now, "until": until})
     return bool(result.rowcount)  # type: ignore[attr-defined]
 
 
@@ -82,7 +108,7 @@ def leave_turn(session: Session, owner: str) -> None:
 
 def is_unnumbered(session: Session) -> bool:
     """Tell whether anything that is committed has no number yet."""
-    return session.scalar(_unnumbered().limit(1)) is not None
+    return session.scalar(_IS_NEW) is not None
 
 
 def lag(session: Session, most: int) -> tuple[int, datetime | None]:
@@ -99,19 +125,16 @@ def number(session: Session, limit: int) -> int:
 
     The relay's row is locked, so numbers become visible in their order, whoever gives them.
     """
-    last = session.scalar(
-        sa.select(RelayRow.last_seq).where(RelayRow.id == _RELAY).with_for_update()
-    )
+    last = session.scalar(_LAST.with_for_update())
     assert last is not None  # noqa: S101 - the migration makes the row
-    ids = session.scalars(_unnumbered().order_by(OutboxRow.id).limit(limit)).all()
+    ids = session.scalars(_NEW.order_by(_OUTBOX.c.id).limit(limit)).all()
     for first, final in _runs(ids):
-        known = (OutboxRow.id >= first, OutboxRow.id <= final)
-        session.execute(
-            sa.update(OutboxRow).where(*known).values(seq=OutboxRow.id + last - first + 1)
-        )
+        known = (_OUTBOX.c.id >= first, _OUTBOX.c.id <= final)
+        numbered = sa.update(_OUTBOX).where(*known)
+        session.execute(numbered.values(seq=_OUTBOX.c.id + last - first + 1))
         last += final - first + 1
     if ids:
-        session.execute(sa.update(RelayRow).where(RelayRow.id == _RELAY).values(last_seq=last))
+        session.execute(sa.update(_TURN).where(_TURN.c.id == _RELAY).values(last_seq=last))
     return len(ids)
 
 
@@ -124,32 +147,25 @@ def _runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
             first = at + 1
 
 
-def _unnumbered() -> sa.Select[int]:
-    return sa.select(OutboxRow.id).where(OutboxRow.published_at.is_(None), OutboxRow.seq.is_(None))
-
-
 def unpublished(session: Session, limit: int, after: int = 0) -> list[Notification]:
     """Return numbered notifications that were not published yet, in order.
 
     None up to ``after`` is known to be among them: to pass over many that were published a moment
     ago takes PostgreSQL long.
     """
-    query = sa.select(_OUTBOX).where(_OUTBOX.c.published_at.is_(None), _OUTBOX.c.seq > after)
-    return [
-        _notification(row) for row in session.execute(query.order_by(_OUTBOX.c.seq).limit(limit))
-    ]
+    found = session.execute(_UNPUBLISHED, {"after": after, "limit": limit})
+    return [_notification(row) for row in found]
 
 
 def mark_published(session: Session, seqs: Sequence[int], now: datetime) -> None:
     """Remember that these reached the broker (or the log)."""
     for first, last in _runs(seqs):
-        mine = (_OUTBOX.c.published_at.is_(None), _OUTBOX.c.seq >= first, _OUTBOX.c.seq <= last)
-        session.execute(sa.update(_OUTBOX).where(*mine).values(published_at=now))
+        session.execute(_PUBLISH, {"first": first, "last": last, "now": now})
 
 
 def last_seq(session: Session) -> int:
     """Return the last number that was given."""
-    return session.scalar(sa.select(RelayRow.last_seq).where(RelayRow.id == _RELAY)) or 0
+    return session.scalar(_LAST) or 0
 
 
 def removed_seq(session: Session) -> int:

@@ -1,10 +1,14 @@
 """Column types, and what tables need, to be the same on every database."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import Dialect
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
 # Compares text by code point, trailing spaces included, as Python, PostgreSQL "C" and SQLite do.
@@ -20,6 +24,23 @@ Code = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 HEAD = 64
 Head = sa.String(HEAD).with_variant(sa.String(HEAD, collation="C"), "postgresql")
 HEAD_OF_VALUE = sa.Computed(f"substr(value, 1, {HEAD})", persisted=True)
+
+
+class code_points(FunctionElement[str]):  # noqa: N801 - reads like a function of SQLAlchemy's
+    """A text to put in order by its code points, as all but PostgreSQL do, which is quicker."""
+
+    type = sa.String()
+    inherit_cache = True
+
+
+@compiles(code_points)
+def _as_it_is(element: code_points, compiler: SQLCompiler, **options: Any) -> str:
+    return compiler.process(element.clauses, **options)
+
+
+@compiles(code_points, "postgresql")
+def _collated(element: code_points, compiler: SQLCompiler, **options: Any) -> str:
+    return f'{compiler.process(element.clauses, **options)} COLLATE "C"'
 
 
 class UtcDateTime(sa.types.TypeDecorator[datetime]):

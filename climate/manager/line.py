@@ -1,7 +1,7 @@
 """The line of events that wait for a worker, as it was when it was looked at last.
 
 To put very many in order takes the database a while, so a look serves many claims; what comes
-meanwhile is seen at the next look, which is due after some ten times what the last one took.
+meanwhile is seen at the next look, which is due after twenty-five times what the last one took.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,7 +14,7 @@ from climate.manager.runtime import Runtime
 PAGE = 10_000
 # A look that took longer (seconds) serves for so many times as long as it took.
 _LONG = 0.02
-_SERVES = 10.0
+_SERVES = 25.0
 
 
 class Line:
