@@ -23,7 +23,10 @@ class among(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQLA
     inherit_cache = True
 
     def __init__(self, column: Any, values: Collection[Any] | str) -> None:  # noqa: ANN401
-        """Take the values, or the name of the parameter that they will be."""
+        """Take the values, or the name of the parameter, a list, that they will be.
+
+        They are texts or integers, and there is no NUL in them.
+        """
         if isinstance(values, str):
             wanted = sa.bindparam(values, type_=column.type, expanding=True)
         else:

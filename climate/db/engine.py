@@ -10,6 +10,7 @@ committed); BEGIN IMMEDIATE on SQLite, one writer at a time.
 
 import contextlib
 import select
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -256,4 +257,10 @@ def _sqlite_begin(connection: sa.Connection) -> None:
     """Take the write lock at once if this is a write: an upgrade later could fail at once."""
     writing = connection.get_execution_options().get("climate_write")
     raw: Any = connection.connection.dbapi_connection
-    raw.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
+    statement = "BEGIN IMMEDIATE" if writing else "BEGIN"
+    try:
+        raw.execute(statement)
+    except sqlite3.Error as error:  # as SQLAlchemy would say it: somebody else is writing
+        raise exc.DBAPIError.instance(
+            statement, (), error, sqlite3.Error, dialect=connection.dialect
+        ) from error

@@ -22,7 +22,7 @@ from climate.core.window import Window
 from climate.core.wire import date
 from climate.db import capacity
 from climate.db.among import among
-from climate.db.order import IN_PROGRESS, UNDONE, blocked
+from climate.db.order import IN_PROGRESS, blocked, due
 from climate.db.outbox_tables import OutboxRow, RelayRow
 from climate.db.tables import (
     EVENTS,
@@ -81,8 +81,8 @@ def open_events(session: Session, after: str, _now: datetime) -> tuple[list[str]
     """2: a lease has the open events that its state calls for."""
     leases, end = _leases(session, after)
     events: dict[str, list[Due]] = defaultdict(list)
-    for lease_id, *due in session.execute(_DUE, {"ids": [one.id for one in leases]}):
-        events[lease_id].append(Due(*due))
+    for lease_id, *event in session.execute(_DUE, {"ids": [one.id for one in leases]}):
+        events[lease_id].append(Due(*event))
     found = [
         f"lease {one.id} {wrong}"
         for one in leases
@@ -100,11 +100,11 @@ def claims(session: Session, _after: str, now: datetime) -> tuple[list[str], str
         EventRow.claimed_until < since,
     )
     nobodys = sa.select(EventRow.id).where(EventRow.status == IN_PROGRESS, lost)
+    moments = EVENTS.c.run_at.type
     overdue = sa.select(EventRow.id, EventRow.kind, EventRow.run_at).where(
-        EventRow.status == UNDONE,
-        EventRow.run_at < since,
+        *due(sa.literal(since, moments)),
         EventRow.attempt == 0,
-        ~blocked(sa.literal(now, EventRow.run_at.type)),
+        ~blocked(sa.literal(now, moments)),
     )
     found = [
         f"event {id_} is claimed, and nobody is at it"

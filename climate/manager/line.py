@@ -1,7 +1,7 @@
 """The line of events that wait for a worker, as it was when it was looked at last.
 
 To put very many in order takes the database a while, so a look serves many claims; what comes
-meanwhile is seen at the next look, which is due after twenty-five times what the last one took.
+meanwhile is seen at the next look, which is due after ten times what the last one took.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,7 +14,9 @@ from climate.manager.runtime import Runtime
 PAGE = 10_000
 # A look that took longer (seconds) serves for so many times as long as it took.
 _LONG = 0.02
-_SERVES = 25.0
+_SERVES = 10.0
+# But nobody who comes meanwhile has to wait longer (seconds), whatever it was that took so long.
+_AT_MOST = 10.0
 
 
 class Line:
@@ -50,7 +52,7 @@ class Line:
             self._waiting.setdefault(one.group, {})[one.event_id] = one
         present = self._runtime.clock.elapsed()
         took = present - began
-        self._good_until = present + (_SERVES * took if took > _LONG else 0.0)
+        self._good_until = present + (min(_SERVES * took, _AT_MOST) if took > _LONG else 0.0)
         return is_full
 
     def leave(self, gone: Collection[Waiting]) -> None:

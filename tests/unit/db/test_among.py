@@ -65,7 +65,7 @@ def test_on_sqlite_an_index_is_used(session: Session) -> None:
     assert any("SEARCH outbox USING" in row.detail and "(seq=?)" in row.detail for row in plan)
 
 
-def test_but_on_mariadb_it_is_one_statement_for_any_number(session: Session) -> None:
+def test_all_but_mariadb_get_one_statement_for_any_number(session: Session) -> None:
     told: set[str] = set()
 
     def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:

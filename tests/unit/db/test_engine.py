@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session
 
 from climate.core.errors import Contention
+from climate.db import engine
 from climate.db.engine import (
     ATTEMPTS,
     PATIENT_ATTEMPT,
@@ -201,6 +202,23 @@ def test_on_sqlite_a_writer_has_the_database_from_the_first_moment(sqlite_url: s
     assert is_transient(refused)
     database.dispose()
     impatient.dispose()
+
+
+def test_on_sqlite_it_is_tried_again_while_others_are_writing(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_STATEMENT_WAIT", 0)
+    database, others = Database(sqlite_url), sa.create_engine(sqlite_url)
+    conflicts: list[str] = []
+    database.on_conflict = conflicts.append
+    with others.connect() as writing:
+        writing.exec_driver_sql("BEGIN IMMEDIATE")
+        with pytest.raises(OperationalError, match="database is locked") as refusal:
+            database.write(lambda session: session.connection())
+    assert conflicts == ["locked"] * (engine.ATTEMPTS - 1)
+    assert engine.is_unavailable(refusal.value)
+    database.dispose()
+    others.dispose()
 
 
 def test_on_sqlite_commits_are_durable_and_foreign_keys_count(sqlite_url: str) -> None:

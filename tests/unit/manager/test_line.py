@@ -42,3 +42,21 @@ def test_managers_that_have_more_than_a_page_before_them_begin_at_different_plac
 
 def test_few_are_taken_in_their_order(looks: Any) -> None:
     assert {tuple(looks(9, seed)) for seed in range(4)} == {tuple(f"{n:02}" for n in range(9))}
+
+
+@pytest.mark.parametrize(("took", "serves"), [(0.01, 0), (0.5, 5), (30, 10)])
+def test_a_laborious_look_serves_a_while(
+    took: float, serves: float, make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = make_story()
+
+    def waiting(*_: object) -> list[Waiting]:
+        story.clock.advance(took)
+        return [Waiting("one", *MINE)]
+
+    monkeypatch.setattr(stored, "waiting", waiting)
+    seen = Line(story.runtime)
+    seen.look(0)
+    assert seen.is_good is (serves > 0)
+    story.clock.advance(serves)
+    assert not seen.is_good
