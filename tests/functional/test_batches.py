@@ -69,10 +69,10 @@ def test_one_that_cannot_be_stored_leaves_the_others_alone(
     assert statuses(story, leases) == ["ACTIVE", left, "ACTIVE", "ACTIVE"]
 
 
+# SQLite has one writer at a time.
+@pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
 def test_one_whose_lease_is_locked_is_not_waited_for(story_everywhere: Story) -> None:
     story = story_everywhere
-    if story.runtime.database.dialect == "sqlite":
-        pytest.skip("SQLite has one writer at a time: nothing is locked by itself")
     leases = quick(story)
     lock = sa.select(LeaseRow.id).where(LeaseRow.id == leases[1]).with_for_update()
     with story.runtime.database.engine.begin() as connection:
@@ -110,12 +110,12 @@ def test_one_that_was_taken_over_is_left_to_who_has_it(
     assert "lease.event.start_lease" not in story.told(leases[1])
 
 
+# SQLite has one writer at a time.
+@pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
 def test_one_that_is_taken_over_as_it_is_stored_is_left_to_who_has_it(
     story_everywhere: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story = story_everywhere
-    if story.runtime.database.dialect == "sqlite":
-        pytest.skip("SQLite has one writer at a time: nobody comes between")
     leases, taken = quick(story), []
 
     def look(session: Session, claims: list[Claim]) -> object:

@@ -56,9 +56,8 @@ def test_on_mariadb_an_index_can_be_used() -> None:
     assert text.endswith("WHERE outbox.seq IN (1, 2)")
 
 
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 def test_on_sqlite_an_index_is_used(session: Session) -> None:
-    if session.get_bind().dialect.name != "sqlite":
-        pytest.skip("of SQLite only")
     query = sa.select(OutboxRow.id).where(among(OutboxRow.seq, "seqs"))
     text = f"EXPLAIN QUERY PLAN {query.compile(session.get_bind())}"
     plan = session.connection().exec_driver_sql(text, ("[1, 2]",)).all()
