@@ -75,7 +75,8 @@ def clean(backend: str) -> str:
         for table in _TABLES:
             connection.execute(sa.delete(table))
         connection.exec_driver_sql(
-            "UPDATE relay SET last_seq = 0, removed_seq = 0, owner = NULL, claimed_until = NULL"
+            "UPDATE relay SET last_seq = 0, published_seq = 0, removed_seq = 0, owner = NULL,"
+            " claimed_until = NULL"
         )
     engine.dispose()
     return url

@@ -2,7 +2,8 @@
 
 A row is written with the change that it is about. ``number`` gives public sequence numbers to
 committed rows, in the order of writing; as changes of one lease are serialised by its row, the
-order of one lease is kept. One relay at a time has the turn, with an expiry.
+order of one lease is kept. One relay at a time has the turn, with an expiry, and notes how far it
+has published.
 """
 
 import uuid
@@ -17,43 +18,53 @@ from sqlalchemy.orm import Session
 from climate.core.notification import Found, Notification, NotificationFilter
 from climate.db.outbox_tables import DeadLetterRow, OutboxRow, RelayRow
 from climate.db.rows import Rows, insert
+from climate.db.tables import columns
 
 _RELAY = 1
 # The tables rather than what is mapped to them: what is asked very often is read in half the time,
 # and nothing of it is kept in sessions.
 _OUTBOX: sa.Table = OutboxRow.metadata.tables[OutboxRow.__tablename__]
 _TURN: sa.Table = RelayRow.metadata.tables[RelayRow.__tablename__]
-_NOW = sa.bindparam("now", type_=_OUTBOX.c.published_at.type)
-_NEW = sa.select(_OUTBOX.c.id).where(_OUTBOX.c.published_at.is_(None), _OUTBOX.c.seq.is_(None))
+_IS_RELAY = _TURN.c.id == _RELAY
+_LAST = sa.select(_TURN.c.last_seq).where(_IS_RELAY)
+_PUBLISHED = sa.select(_TURN.c.published_seq).where(_IS_RELAY)
+_PROGRESS = sa.select(_TURN.c.last_seq, _TURN.c.published_seq).where(_IS_RELAY)
+_NEW = sa.select(_OUTBOX.c.id).where(_OUTBOX.c.seq.is_(None))
 _IS_NEW = _NEW.limit(1)
+_TOLD = columns(_OUTBOX, "seq message_id event_type lease_id project_id payload created_at")
 _UNPUBLISHED = (
-    sa.select(_OUTBOX)
-    .where(_OUTBOX.c.published_at.is_(None), _OUTBOX.c.seq > sa.bindparam("after"))
+    sa.select(*_TOLD)
+    .where(_OUTBOX.c.seq > _PUBLISHED.scalar_subquery())
     .order_by(_OUTBOX.c.seq)
     .limit(sa.bindparam("limit", type_=sa.Integer))
 )
-_PUBLISH = (
-    sa.update(_OUTBOX)
-    .where(
-        _OUTBOX.c.published_at.is_(None),
-        _OUTBOX.c.seq >= sa.bindparam("first"),
-        _OUTBOX.c.seq <= sa.bindparam("last"),
-    )
-    .values(published_at=_NOW)
+_NOW = sa.bindparam("now", type_=_TURN.c.claimed_until.type)
+_MAY_TAKE_TURN = (
+    _IS_RELAY,
+    sa.or_(
+        _TURN.c.owner.is_(None), _TURN.c.owner == sa.bindparam("by"), _TURN.c.claimed_until < _NOW
+    ),
+)
+_IS_CALLED_FOR = sa.select(_TURN.c.id).where(
+    *_MAY_TAKE_TURN, _TURN.c.last_seq > _TURN.c.published_seq
 )
 _TAKE_TURN = (
     sa.update(_TURN)
-    .where(
-        _TURN.c.id == _RELAY,
-        sa.or_(
-            _TURN.c.owner.is_(None),
-            _TURN.c.owner == sa.bindparam("by"),
-            _TURN.c.claimed_until < _NOW,
-        ),
-    )
+    .where(*_MAY_TAKE_TURN)
     .values(owner=sa.bindparam("by"), claimed_until=sa.bindparam("until"))
 )
-_LAST = sa.select(_TURN.c.last_seq).where(_TURN.c.id == _RELAY)
+_PUBLISH = (
+    sa.update(_TURN)
+    .where(
+        _IS_RELAY,
+        _TURN.c.owner == sa.bindparam("by"),
+        # Not so in a database of before, where that number is another's, or nobody's yet.
+        sa.exists().where(
+            _OUTBOX.c.seq == sa.bindparam("through"), _OUTBOX.c.message_id == sa.bindparam("last")
+        ),
+    )
+    .values(published_seq=sa.bindparam("through"), claimed_until=sa.bindparam("until"))
+)
 
 
 def write(
@@ -91,10 +102,33 @@ def _row(event_type: str, payload: Mapping[str, Any], now: datetime) -> dict[str
     }
 
 
+def is_called_for(session: Session, owner: str, now: datetime) -> bool:
+    """Tell whether there is something to publish, and no other relay that has the turn."""
+    return session.scalar(_IS_CALLED_FOR, {"by": owner, "now": now}) is not None
+
+
 def take_turn(session: Session, owner: str, now: datetime, until: datetime) -> bool:
     """Become (or stay) the relay until ``until``; False while somebody else is."""
     result = session.execute(_TAKE_TURN, {"by": owner, "now": now, "until": until})
-    return bool(result.rowcount)  # type: ignore[attr-defined]
+    if not result.rowcount:  # type: ignore[attr-defined]
+        return False
+    _pass_over(session)
+    return True
+
+
+def _pass_over(session: Session) -> None:
+    """Go on behind what releases before schema 0018 have published in their turn.
+
+    They noted that elsewhere. The relay's row is locked.
+    """
+    last, published = session.execute(_PROGRESS).one()
+    left = sa.select(sa.func.min(_OUTBOX.c.seq)).where(
+        _OUTBOX.c.seq > published, _OUTBOX.c.published_at.is_(None)
+    )
+    first = session.scalar(left)
+    through = last if first is None else first - 1
+    if through != published:
+        session.execute(sa.update(_TURN).where(_IS_RELAY).values(published_seq=through))
 
 
 def leave_turn(session: Session, owner: str) -> None:
@@ -113,11 +147,13 @@ def is_unnumbered(session: Session) -> bool:
 
 def lag(session: Session, most: int) -> tuple[int, datetime | None]:
     """Return how many rows are unpublished, of which ``most`` are looked at, and since when."""
-    waiting = sa.select(OutboxRow.created_at).where(OutboxRow.published_at.is_(None))
-    found = waiting.limit(most).subquery()
-    oldest = sa.func.min(found.c.created_at, type_=OutboxRow.created_at.type)
-    count, since = session.execute(sa.select(sa.func.count(), oldest).select_from(found)).one()
-    return count, since
+    first = sa.select(_OUTBOX.c.created_at).where(_OUTBOX.c.seq > _PUBLISHED.scalar_subquery())
+    oldest = session.scalar(first.order_by(_OUTBOX.c.seq).limit(1))
+    last, published = session.execute(_PROGRESS).one()
+    new = _NEW.with_only_columns(_OUTBOX.c.created_at).limit(most).subquery()
+    since = sa.func.min(new.c.created_at, type_=_OUTBOX.c.created_at.type)
+    count, newest = session.execute(sa.select(sa.func.count(), since).select_from(new)).one()
+    return min(most, last - published + count), oldest or newest
 
 
 def number(session: Session, limit: int) -> int:
@@ -147,20 +183,20 @@ def _runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
             first = at + 1
 
 
-def unpublished(session: Session, limit: int, after: int = 0) -> list[Notification]:
-    """Return numbered notifications that were not published yet, in order.
-
-    None up to ``after`` is known to be among them: to pass over many that were published a moment
-    ago takes PostgreSQL long.
-    """
-    found = session.execute(_UNPUBLISHED, {"after": after, "limit": limit})
+def unpublished(session: Session, limit: int) -> list[Notification]:
+    """Return numbered notifications that were not published yet, in order."""
+    found = session.execute(_UNPUBLISHED, {"limit": limit}).all()
     return [_notification(row) for row in found]
 
 
-def mark_published(session: Session, seqs: Sequence[int], now: datetime) -> None:
-    """Remember that these reached the broker (or the log)."""
-    for first, last in _runs(seqs):
-        session.execute(_PUBLISH, {"first": first, "last": last, "now": now})
+def mark_published(session: Session, owner: str, last: Notification, until: datetime) -> bool:
+    """Remember that all up to this one are safe, and stay the relay.
+
+    False if we were not it, or the database is one of before.
+    """
+    values = {"by": owner, "through": last.seq, "last": last.message_id, "until": until}
+    result = session.execute(_PUBLISH, values)
+    return bool(result.rowcount)  # type: ignore[attr-defined]
 
 
 def last_seq(session: Session) -> int:
@@ -179,10 +215,10 @@ def removed_seq(session: Session) -> int:
 def find_after(session: Session, wanted: NotificationFilter, after: int, limit: int) -> Found:
     """Return up to ``limit`` notifications later than ``after``."""
     last = last_seq(session)  # before the rows: they are all there up to it
-    query = sa.select(OutboxRow).where(
+    query = sa.select(*_TOLD).where(
         OutboxRow.seq > after, OutboxRow.seq <= last, *_conditions(wanted)
     )
-    rows = session.scalars(query.order_by(OutboxRow.seq).limit(limit))
+    rows = session.execute(query.order_by(OutboxRow.seq).limit(limit)).all()
     found = [_notification(row) for row in rows]
     if len(found) < limit:
         return Found(notifications=found, after=max(after, last))
@@ -191,18 +227,18 @@ def find_after(session: Session, wanted: NotificationFilter, after: int, limit: 
 
 def get(session: Session, seq: int) -> Notification:
     """Return the notification with a number that is known to be kept."""
-    return _notification(session.scalars(sa.select(OutboxRow).where(OutboxRow.seq == seq)).one())
+    return _notification(session.execute(sa.select(*_TOLD).where(OutboxRow.seq == seq)).one())
 
 
 def removable(session: Session, before: datetime, limit: int) -> int | None:
-    """Return through which number to remove up to ``limit``, published ``before``; None: nothing.
+    """Return through which number to remove up to ``limit``, told ``before``; None: nothing.
 
-    What is removed is always the beginning of the log. The relay's row is locked.
+    What is removed is always the beginning of the log, and published. The relay's row is locked.
     """
-    session.scalar(sa.select(RelayRow.id).where(RelayRow.id == _RELAY).with_for_update())
-    oldest = sa.select(OutboxRow.seq, OutboxRow.published_at).where(OutboxRow.seq > 0)
-    found = session.execute(oldest.order_by(OutboxRow.seq).limit(limit)).all()
-    gone = list(takewhile(lambda row: row.published_at and row.published_at < before, found))
+    published = session.scalar(_PUBLISHED.with_for_update())
+    oldest = sa.select(_OUTBOX.c.seq, _OUTBOX.c.created_at).where(_OUTBOX.c.seq <= published)
+    found = session.execute(oldest.order_by(_OUTBOX.c.seq).limit(limit)).all()
+    gone = list(takewhile(lambda row: row.created_at < before, found))
     return gone[-1].seq if gone else None
 
 
@@ -214,10 +250,11 @@ def remove(session: Session, through: int) -> None:
 
 
 def is_old(session: Session, before: datetime) -> bool:
-    """Tell whether the oldest notification was published ``before``."""
-    query = sa.select(OutboxRow.published_at).where(OutboxRow.seq > 0).order_by(OutboxRow.seq)
-    oldest = session.scalar(query.limit(1))
-    return oldest is not None and oldest < before
+    """Tell whether the oldest notification was written ``before``, and is published."""
+    published = _OUTBOX.c.seq <= _PUBLISHED.scalar_subquery()
+    oldest = sa.select(_OUTBOX.c.created_at).where(published).order_by(_OUTBOX.c.seq)
+    written = session.scalar(oldest.limit(1))
+    return written is not None and written < before
 
 
 def _conditions(wanted: NotificationFilter) -> list[sa.ColumnElement[bool]]:
@@ -242,13 +279,14 @@ def _is_like(pattern: str) -> sa.ColumnElement[bool]:
     return sa.func.substr(OutboxRow.event_type, 1, len(prefix)) == prefix  # LIKE ignores case
 
 
-def _notification(row: Any) -> Notification:  # noqa: ANN401 - a row, or what is mapped to it
+def _notification(row: Any) -> Notification:  # noqa: ANN401 - a row of _TOLD
+    seq, message_id, event_type, lease_id, project_id, payload, created_at = row
     return Notification(
-        seq=row.seq or 0,
-        message_id=row.message_id,
-        event_type=row.event_type,
-        lease_id=row.lease_id,
-        project_id=row.project_id,
-        payload=row.payload,
-        created_at=row.created_at,
+        seq=seq,
+        message_id=message_id,
+        event_type=event_type,
+        lease_id=lease_id,
+        project_id=project_id,
+        payload=payload,
+        created_at=created_at,
     )

@@ -17,6 +17,7 @@ class OutboxRow(Base):
     ``id`` is the order of writing; ``seq``, given by the relay to rows that are committed, is the
     order that the world sees: a reader who has seen ``seq`` n will never be shown a smaller one.
     ``resource_types`` are those of the lease, each between spaces; NULL where it is not known.
+    ``published_at`` is of releases before schema 0018, which may still be at work beside us.
     """
 
     __tablename__ = "outbox"
@@ -41,7 +42,7 @@ class OutboxRow(Base):
 
 
 class RelayRow(Base):
-    """Who publishes and until when, the last ``seq`` that was given, the last that was removed."""
+    """Who publishes and until when, and how far: the last ``seq`` given, published and removed."""
 
     __tablename__ = "relay"
     __table_args__ = (MARIADB,)
@@ -50,6 +51,7 @@ class RelayRow(Base):
     last_seq: Mapped[int] = mapped_column(sa.BigInteger)
     owner: Mapped[str | None] = mapped_column(sa.String(64))
     claimed_until: Mapped[datetime | None]
+    published_seq: Mapped[int] = mapped_column(sa.BigInteger, server_default="0")
     removed_seq: Mapped[int] = mapped_column(sa.BigInteger, server_default="0")
 
 

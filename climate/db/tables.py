@@ -271,6 +271,11 @@ def _table(row: type[Base]) -> sa.Table:
     return row.metadata.tables[row.__tablename__]
 
 
+def columns(table: sa.Table, names: str) -> list[sa.Column[Any]]:
+    """Return the columns that have these names, with spaces between them."""
+    return [table.c[name] for name in names.split()]
+
+
 # The tables rather than what is mapped to them, for what is asked all the time: a statement takes
 # half as long to be put together and to be read, and nothing of it is kept in sessions.
 LEASES, RESERVATIONS, EVENTS = _table(LeaseRow), _table(ReservationRow), _table(EventRow)

@@ -1,6 +1,6 @@
 """What waits, as metrics that are asked for when they are read: due events, unsent notifications.
 
-And hosts that are to be ready, if any are got ready. One look costs three statements (four) that
+And hosts that are to be ready, if any are got ready. One look costs four statements (five) that
 see a bounded number of rows, and never raises: a database that is away is itself a metric.
 """
 

@@ -60,7 +60,7 @@ def last_seq(runtime: Runtime) -> int:
 
 
 def forget_old(runtime: Runtime) -> int:
-    """Remove notifications that were published long ago; return in how many small batches."""
+    """Remove published notifications of long ago; return in how many small batches."""
     kept = runtime.settings.notifications_kept
     if kept is None:
         return 0

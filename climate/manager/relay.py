@@ -43,7 +43,6 @@ class Relay:
         self._emitter = emitter
         self._owner = owner
         self._turn_ends = runtime.clock.now()
-        self._published = 0
         self._pause, self._retry_at = _PAUSE, 0.0
         poll = runtime.settings.poll_interval
         self._numbering = Loop("numbers", self.number, poll)
@@ -66,9 +65,10 @@ class Relay:
 
     def number(self) -> int:
         """Number all that is new, and hint at the news; return how many they were."""
-        total = 0
-        while self._has_new():
-            total += self._runtime.database.write(lambda session: outbox.number(session, _BATCH))
+        total, given = 0, _BATCH if self._has_new() else 0
+        while given == _BATCH:
+            given = self._runtime.database.write(lambda session: outbox.number(session, _BATCH))
+            total += given
         if total:
             self._runtime.news.hint()
         return total
@@ -97,7 +97,6 @@ class Relay:
                 self._publish(batch)
             self._pause = _PAUSE
         except Exception as error:
-            self._published = 0  # the database may be another when it is back
             if is_unavailable(error):  # then it is not the broker that is to be spared
                 self._pause = _PAUSE
             text = f"notifications wait in the outbox, next try in {self._pause} s"
@@ -110,43 +109,47 @@ class Relay:
 
     def _next_batch(self) -> list[Notification]:
         """Return what is to be published now; nothing while another relay has the turn."""
-        if self._publishing.is_stopping or not self._unpublished(1):
+        if self._publishing.is_stopping or not self._has_turn():
             return []
-        now = self._runtime.clock.now()
-        until = now + self._runtime.settings.claim_timeout
-        if not self._runtime.database.write(
-            lambda session: outbox.take_turn(session, self._owner, now, until)
-        ):
-            return []
-        self._turn_ends = until
-        return self._unpublished(_BATCH)  # only now: others published until now
+        with self._runtime.database.read() as session:  # only now: others published until now
+            return outbox.unpublished(session, _BATCH)
 
-    def _unpublished(self, limit: int) -> list[Notification]:
-        """Return what is still to be published; all before it was."""
+    def _has_turn(self) -> bool:
+        """Tell whether it is our turn; take it if there is something to do, and it is nobody's."""
+        now = self._runtime.clock.now()
+        if now < self._turn_ends:
+            return True
         with self._runtime.database.read() as session:
-            found = outbox.unpublished(session, limit, self._published)
-            # Less than that was ever told: the database is one of before.
-            went_back = not found and outbox.last_seq(session) < self._published
-        if found:
-            self._published = found[0].seq - 1
-        elif went_back:
-            self._published = 0
-        return found
+            if not outbox.is_called_for(session, self._owner, now):
+                return False
+        until = now + self._runtime.settings.claim_timeout
+        is_ours = self._runtime.database.write(
+            lambda session: outbox.take_turn(session, self._owner, now, until)
+        )
+        if is_ours:
+            self._turn_ends = until
+        return is_ours
 
     def _publish(self, batch: list[Notification]) -> int:
         """Publish as much as can be while the turn is surely ours; return how many."""
-        done: list[int] = []
+        done = 0
         try:
             for notification in batch:
                 now = self._runtime.clock.now()
                 if self._publishing.is_stopping or now >= self._turn_ends:
                     break
                 self._emitter.publish(notification, payload_when_sent(notification, now))
-                done.append(notification.seq)
+                done += 1
         finally:
             if done:
-                now = self._runtime.clock.now()
-                self._runtime.database.write(
-                    lambda session: outbox.mark_published(session, done, now)
-                )
-        return len(done)
+                self._mark(batch[done - 1])
+        return done
+
+    def _mark(self, last: Notification) -> None:
+        """Remember how far we are, and keep the turn; if it was taken from us, it is not ours."""
+        now = self._runtime.clock.now()
+        until = now + self._runtime.settings.claim_timeout
+        is_ours = self._runtime.database.write(
+            lambda session: outbox.mark_published(session, self._owner, last, until)
+        )
+        self._turn_ends = until if is_ours else now

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from climate.core.lifecycle import OPEN_EVENT
 from climate.core.schedule import BEFORE_START
-from climate.db.outbox_tables import OutboxRow
+from climate.db.outbox_tables import OutboxRow, RelayRow
 from climate.db.tables import EventRow, LeaseRow
 from climate.manager import leases
 from climate.manager.drafts import LeaseRequest, Owner
@@ -169,10 +169,11 @@ class Cell:
         """Return what is not over yet: some of it will do."""
         event, told = EventRow, OutboxRow
         claim = (event.kind, event.status, event.owner, event.attempt, event.last_error)
+        done = sa.select(RelayRow.published_seq).scalar_subquery()
         for left in (
             sa.select(*claim, event.run_at).where(event.status.in_(OPEN_EVENT)),
             sa.select(LeaseRow.id, LeaseRow.status).where(LeaseRow.status != "TERMINATED"),
-            sa.select(told.event_type, told.seq).where(told.published_at.is_(None)),
+            sa.select(told.event_type, told.seq).where(sa.or_(told.seq.is_(None), told.seq > done)),
         ):
             with self.runtime.database.read() as session:
                 if found := session.execute(left.limit(5)).all():

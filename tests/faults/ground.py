@@ -81,7 +81,7 @@ class Ground(ABC):
             for table in reversed(Base.metadata.sorted_tables):
                 if table.name not in _KEPT:
                     connection.execute(sa.delete(table))
-            anew = {"last_seq": 0, "owner": None, "claimed_until": None}
+            anew = {"last_seq": 0, "published_seq": 0, "owner": None, "claimed_until": None}
             connection.execute(sa.update(RelayRow).values(**anew))
         engine.dispose()
         shutil.copy(self._journal, journal)

@@ -64,10 +64,38 @@ def test_nothing_is_passed_over_when_the_database_is_one_of_before(
         assert relay.flush() == 1
     with story.runtime.database.engine.begin() as connection:  # as a backup had it
         connection.execute(sa.delete(OutboxRow).where(OutboxRow.seq > 2))
-        connection.execute(sa.update(RelayRow).values(last_seq=2))
+        connection.execute(sa.update(RelayRow).values(last_seq=2, published_seq=2))
     write(story, "lease", "again")
-    assert [relay.flush(), relay.flush()] == [0, 1]  # first it sees what happened
+    assert relay.flush() == 1
     assert [one.event_type for one, _ in listener.heard][5:] == ["again"]
+
+
+def test_nothing_is_passed_over_when_the_database_becomes_one_of_before_meanwhile(
+    story_everywhere: Story,
+) -> None:
+    """What is noted as published are other notifications there, that got the same numbers."""
+    story = story_everywhere
+    write_many(story, 6)
+
+    def restore(notification: Notification) -> None:
+        if notification.message_id not in known:
+            return
+        known.clear()
+        with story.runtime.database.engine.begin() as connection:  # as a backup had it
+            connection.execute(sa.delete(OutboxRow).where(OutboxRow.seq > 2))
+            connection.execute(sa.update(RelayRow).values(last_seq=2, published_seq=2))
+        write(story, "lease", *(f"anew {n}" for n in range(4)))
+        relay.number()
+
+    listener = FakeEmitter(restore)
+    relay = Relay(story.runtime, listener, "relay")
+    relay.number()
+    known = {one["message_id"] for one in log(story)[3:4]}
+    relay.flush()
+    story.clock.advance(1)
+    relay.flush()
+    told = [one.event_type for one, _ in listener.heard]
+    assert told[-4:] == [f"anew {n}" for n in range(4)]
 
 
 # A broker that fails.
@@ -200,6 +228,45 @@ def test_a_relay_that_was_slower_than_its_turn_leaves_the_rest_to_its_successor(
     assert successor.seqs == list(range(1, 10))
     write(story, "lease", "later")
     assert (first.flush(), second.flush()) == (0, 1)
+
+
+def test_what_a_release_of_before_has_published_in_its_turn_is_not_published_again(
+    story_everywhere: Story,
+) -> None:
+    """Before schema 0018 it noted that with each notification."""
+    story = story_everywhere
+    listener = FakeEmitter()
+    relay = Relay(story.runtime, listener, "relay")
+    write_many(story, 3)
+    assert relay.flush() == 3
+    write_many(story, 6)
+    relay.number()
+    story.clock.advance(31)  # no more its turn
+    theirs = sa.update(OutboxRow).where(OutboxRow.seq.between(4, 7))
+    with story.runtime.database.engine.begin() as connection:
+        connection.execute(theirs.values(published_at=story.clock.now()))
+    assert relay.flush() == 2
+    assert listener.seqs == [1, 2, 3, 8, 9]
+
+
+def test_a_relay_asks_for_its_turn_once_as_long_as_it_publishes(story_everywhere: Story) -> None:
+    story, statements = story_everywhere, []
+    relay = Relay(story.runtime, FakeEmitter(), "relay")
+    write(story, "lease", "first")
+    relay.flush()
+    write(story, "lease", "second")
+    relay.number()
+
+    def note(*given: Any) -> None:
+        statements.append(given[2].split()[0])
+
+    engine = story.runtime.database.engine
+    sa.event.listen(engine, "before_cursor_execute", note)
+    batch = relay._next_batch()
+    relay._publish(batch)
+    sa.event.remove(engine, "before_cursor_execute", note)
+    assert len(batch) == 1
+    assert [one for one in statements if one != "NOTIFY"] == ["SELECT", "UPDATE"]
 
 
 def test_a_relay_that_is_slow_and_alone_publishes_everything_once(story: Story) -> None:

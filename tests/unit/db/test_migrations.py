@@ -1,6 +1,7 @@
 import re
 import warnings
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -8,11 +9,9 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from climate.db import (
-    outbox_tables,  # noqa: F401 - its tables belong to the metadata
-    schema,
-)
+from climate.db import schema
 from climate.db.engine import GUARD, Database
+from climate.db.outbox_tables import OutboxRow
 from climate.db.schema import SchemaMismatch
 from climate.db.tables import Base
 from tests import servers
@@ -158,6 +157,32 @@ def test_the_relays_row_is_there_after_a_migration(fresh: Database) -> None:
     schema.upgrade(fresh)
     with fresh.engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT id, last_seq FROM relay").all() == [(1, 0)]
+
+
+@pytest.mark.parametrize("published", [0, 2, 3])
+def test_how_far_a_relay_has_published_goes_along(fresh: Database, published: int) -> None:
+    """Of three numbered notifications and a new one: marks become a number, and it marks again."""
+    schema.upgrade(fresh, "0017")
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    told = {"message_id": "m", "event_type": "kind", "project_id": "p", "payload": {}}
+    rows = [
+        {"seq": seq, "published_at": moment if seq and seq <= published else None}
+        for seq in (1, 2, 3, None)
+    ]
+    with fresh.engine.begin() as connection:
+        insert = sa.insert(OutboxRow.metadata.tables["outbox"])
+        connection.execute(insert, [{**told, "created_at": moment, **row} for row in rows])
+        connection.exec_driver_sql("UPDATE relay SET last_seq = 3")
+    schema.upgrade(fresh)
+    with fresh.engine.begin() as connection:
+        found = connection.exec_driver_sql("SELECT published_seq FROM relay").scalar_one()
+        assert found == published
+        connection.exec_driver_sql("UPDATE outbox SET published_at = NULL")
+    schema.downgrade(fresh, "0017")
+    marked = "SELECT count(*), max(seq) FROM outbox WHERE published_at IS NOT NULL"
+    with fresh.engine.connect() as connection:
+        row = connection.exec_driver_sql(marked).one()
+    assert tuple(row) == (published, published or None)
 
 
 def test_an_empty_database_is_refused_with_what_to_run(fresh: Database) -> None:
