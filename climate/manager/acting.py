@@ -17,6 +17,8 @@ from climate.manager.claims import Work
 
 def ordered(work: Work, now: datetime, patience: timedelta) -> list[Reservation]:
     """Return the reservations in the order in which to act on them."""
+    if len(work.reservations) == 1:
+        return work.reservations
     late = is_late(work, now, patience)
 
     def turn(reservation: Reservation) -> int:

@@ -71,12 +71,17 @@ class Batch:
 
     def relieve(self) -> tuple[list[Task], list[Result]]:
         """Take over all but the call under way: what nobody called for yet, and what is done."""
+        tasks, results = self.rest(), self.results()
         with self._lock:
-            tasks, results = list(self._tasks), self._results
-            self._tasks, self._results = deque(), []
-            self._forget([task.claim for task in tasks])
             self._forget([result.task.claim for result in results])
-            return tasks, results
+        return tasks, results
+
+    def rest(self) -> list[Task]:
+        """Take over what nobody called for yet."""
+        with self._lock:
+            tasks, self._tasks = list(self._tasks), deque()
+            self._forget([task.claim for task in tasks])
+            return tasks
 
     def give_up(self, claim: Claim) -> None:
         """Take a claim away from the worker, whatever it makes of it."""

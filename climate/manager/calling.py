@@ -28,9 +28,10 @@ class Outcome:
 def call_all(runtime: Runtime, claim: Claim, work: Work) -> Outcome:
     """Call the plugin for one reservation after the other, as long as the claim permits it."""
     outcome, patience = Outcome(), runtime.settings.stack_patience
-    for reservation in acting.ordered(work, runtime.clock.now(), patience):
+    now = runtime.clock.now()
+    for reservation in acting.ordered(work, now, patience):
         undone = {**outcome.failed, **outcome.waiting}
-        if why := acting.held_up(work, reservation, undone, runtime.clock.now(), patience):
+        if why := acting.held_up(work, reservation, undone, now, patience):
             outcome.waiting[reservation.id] = why
             continue
         try:

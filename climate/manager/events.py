@@ -9,7 +9,6 @@ is in ``failures``.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 
@@ -34,12 +33,14 @@ from climate.manager.leases import remove
 from climate.manager.outcomes import Done
 from climate.manager.pace import Pace
 from climate.manager.runtime import Runtime
-from climate.manager.telling import with_done
+from climate.manager.telling import events_with_done
 
 LOG = logging.getLogger(__name__)
 
 # What the cloud is still at is looked at again so soon.
 _SHORTLY = timedelta(seconds=1)
+# Who calls for several that should be quickly done leaves the rest to others after so many seconds.
+_ENOUGH = 1.0
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -48,16 +49,25 @@ R = TypeVar("R")
 def run(runtime: Runtime, batch: Batch, pace: Pace) -> None:
     """Run claimed events to their outcomes, good or bad, one call after the other."""
     batch.begin(_together(runtime, batch.claims, begin))
-    while (task := batch.next()) is not None:
-        claim, work = task
-        with log_context.about(claim.lease_id, claim.event_id):
-            began = runtime.clock.elapsed()
-            if work.event.kind == RELEASE:
-                holds.expire(runtime, claim, work.lease)
-            else:
-                batch.add(Result(task, call_all(runtime, claim, work)))
-            pace.note(batch.types, runtime.clock.elapsed() - began)
-    settle(runtime, batch.results())
+    began, calls, took = runtime.clock.elapsed(), 0, 0.0
+    while took < _ENOUGH and (task := batch.next()) is not None:
+        _call(runtime, batch, task)
+        calls, took = calls + 1, runtime.clock.elapsed() - began
+    if calls:
+        pace.note(batch.types, took, calls)
+    try:
+        hand_back(runtime, batch.rest())
+    finally:
+        settle(runtime, batch.results())
+
+
+def _call(runtime: Runtime, batch: Batch, task: Task) -> None:
+    claim, work = task
+    with log_context.about(claim.lease_id, claim.event_id):
+        if work.event.kind == RELEASE:
+            holds.expire(runtime, claim, work.lease)
+        else:
+            batch.add(Result(task, call_all(runtime, claim, work)))
 
 
 def settle(runtime: Runtime, results: Sequence[Result]) -> None:
@@ -79,12 +89,15 @@ def hand_back(runtime: Runtime, tasks: Sequence[Task]) -> None:
         for task in tasks:
             give_way(session, task.claim)
 
-    runtime.database.write(work)
+    if tasks:
+        runtime.database.write(work)
 
 
 def _judge(runtime: Runtime, result: Result) -> Done | Callable[[Session], None]:
     """Return what was done if that is a success, else how to store what it is instead."""
     (claim, work), outcome = result
+    if not (outcome.waiting or outcome.failed or claim.permit.was_refused):
+        return Done(outcome.details, {})
     now = runtime.clock.now()
     lost = _lost(runtime, work, {**outcome.waiting, **outcome.failed})
     if now - work.lease.due(work.event, now) > PATIENCE:
@@ -170,9 +183,9 @@ class _Ended:
         self.late = now - work.lease.due(work.event, now)
         self.needless = _needless(seen.lease, now) if self.kind == END else []
         self.left = [id_ for id_ in done.details if work.is_leaving(id_)]
-        after = outcomes.after(work, seen.lease, done, now)
-        kept = tuple(e for e in after.events if e.id not in self.needless)
-        self.after = with_done(replace(after, events=kept), seen.event, now)
+        kept = [event for event in seen.lease.events if event.id not in self.needless]
+        events = events_with_done(kept, seen.event, now)
+        self.after = outcomes.after(work, seen.lease, events, done, now)
         error = {"error": "; ".join(done.lost.values())} if done.lost else {}
         self.news = News(self.kind, self.after, error)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from climate.core.lease import HANDED_OVER, LEAVING, SHARES, Lease, Reservation
+from climate.core.lease import HANDED_OVER, LEAVING, SHARES, Event, Lease, Reservation
 from climate.core.lifecycle import LEASE, RESERVATION, LeaseStatus, ReservationStatus, step
 from climate.core.schedule import END, START, UPDATE
 from climate.manager.claims import Work
@@ -21,8 +21,11 @@ class Done:
     lost: Mapping[str, str]
 
 
-def after(work: Work, lease: Lease, done: Done, now: datetime) -> Lease:
-    """Return what a lease is after the work; what it became meanwhile (DELETING) it stays."""
+def after(work: Work, lease: Lease, events: tuple[Event, ...], done: Done, now: datetime) -> Lease:
+    """Return what a lease is after the work, whose ``events`` are what is left of its own.
+
+    What it became meanwhile (DELETING) it stays.
+    """
     kind, status, degraded = work.event.kind, lease.status, lease.degraded
     reservations = tuple(_reservation(work, one, done, now) for one in lease.reservations)
     if kind in {START, UPDATE}:
@@ -35,6 +38,7 @@ def after(work: Work, lease: Lease, done: Done, now: datetime) -> Lease:
         status=status,
         degraded=degraded,
         reservations=reservations,
+        events=events,
         start=start,
         updated_at=now,
     )

@@ -9,7 +9,7 @@ import threading
 # At most so many, which should be done within so many seconds.
 MOST = 200
 _MOMENT = 0.1
-# After a call that took long, the next ones count for less and less of it.
+# What took long, the next calls count for less and less of.
 _FADES = 0.8
 
 
@@ -21,10 +21,11 @@ class Pace:
         self._longest: dict[frozenset[str], float] = {}
         self._lock = threading.Lock()
 
-    def note(self, types: frozenset[str], seconds: float) -> None:
-        """Remember that the calls for an event on these resource types took so long."""
+    def note(self, types: frozenset[str], seconds: float, count: int = 1) -> None:
+        """Remember that the calls for so many events on these resource types took so long."""
         with self._lock:
-            self._longest[types] = max(seconds, self._longest.get(types, seconds) * _FADES)
+            before = self._longest.get(types, 0.0)
+            self._longest[types] = max(seconds / count, before * _FADES**count)
 
     def fits(self, types: frozenset[str]) -> int:
         """Return how many events on these resource types are done in a moment; at least one."""

@@ -29,7 +29,7 @@ def tell(session: Session, seen: Sequence[Seen], now: datetime) -> None:
 
 def _news(lease: Lease, event: Event, now: datetime) -> Iterable[News]:
     """Return what there is to tell. A heads-up after the start has nothing left to say."""
-    told = with_done(lease, event, now)
+    told = replace(lease, events=events_with_done(lease.events, event, now))
     if event.kind != BEFORE_START:
         yield News(event.kind, told)
     elif (
@@ -41,10 +41,10 @@ def _news(lease: Lease, event: Event, now: datetime) -> Iterable[News]:
         yield News(event.kind, told, {"starts_in": starts_in})
 
 
-def with_done(lease: Lease, event: Event, now: datetime) -> Lease:
-    """Return a lease as it is with one of its events done."""
+def events_with_done(events: Iterable[Event], event: Event, now: datetime) -> tuple[Event, ...]:
+    """Return events as they are with one of them done."""
     done = replace(event, status=EventStatus.DONE, owner=None, updated_at=now)
-    return replace(lease, events=tuple(done if e.id == event.id else e for e in lease.events))
+    return tuple([done if one.id == event.id else one for one in events])
 
 
 def tell_if_late(runtime: Runtime, session: Session, seen: Sequence[Seen], now: datetime) -> None:

@@ -131,6 +131,49 @@ def test_one_that_is_taken_over_as_it_is_stored_is_left_to_who_has_it(
     assert "lease.event.start_lease" not in story.told(leases[1])
 
 
+def test_a_worker_whose_calls_turn_out_to_take_long_leaves_the_rest_to_others(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of them takes so long that somebody would relieve it; all of them together do."""
+    leases, started = quick(story), []
+    plugin = story.runtime.plugins["physical:host"]
+    genuine = plugin.start
+
+    def start(lease: Lease, *given: object) -> object:
+        story.clock.advance(0.6)
+        started.append(lease.id)
+        return genuine(lease, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(plugin, "start", start)
+    story.clock.advance(58 * 60)
+    [batch] = [one for one in story.dispatcher._claim() if one.types]
+    pace = Pace()
+    pace.note(batch.types, 0.001)
+    events.run(story.runtime, batch, pace)
+    assert len(started) == 2
+    assert sorted(statuses(story, leases)) == ["ACTIVE", "ACTIVE", "STARTING", "STARTING"]
+    assert pace.fits(batch.types) == 1
+    story.run()
+    assert statuses(story, leases) == ["ACTIVE"] * 4
+    assert [attempts(story, lease) for lease in leases] == [1] * 4
+
+
+def test_what_is_done_is_stored_though_the_rest_cannot_be_handed_back(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = quick(story)
+
+    def fail(*_: object) -> None:
+        raise sa.exc.OperationalError("give way", {}, Exception("the database is away"))
+
+    monkeypatch.setattr(events, "hand_back", fail)
+    story.clock.advance(58 * 60)
+    [batch] = [one for one in story.dispatcher._claim() if one.types]
+    with pytest.raises(sa.exc.OperationalError):
+        events.run(story.runtime, batch, Pace())
+    assert statuses(story, leases) == ["ACTIVE"] * 4
+
+
 def test_a_worker_that_is_relieved_keeps_only_the_call_under_way(story: Story) -> None:
     leases = quick(story)
     story.clock.advance(58 * 60)

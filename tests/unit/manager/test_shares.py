@@ -92,6 +92,13 @@ def test_what_is_quick_is_taken_together_and_what_is_not_one_by_one() -> None:
     assert sizes(HOST) == {MOST}
 
 
+def test_what_holds_up_one_of_many_calls_makes_few_of_the_next() -> None:
+    pace = Pace()
+    pace.note(frozenset({HOST}), 0.02, 200)
+    pace.note(frozenset({HOST}), 0.04, 200)  # the same, and twenty milliseconds for nothing
+    assert pace.fits(frozenset({HOST})) == MOST
+
+
 def test_what_is_quick_is_taken_together_whosever_it_is() -> None:
     pace = Pace()
     pace.note(frozenset({HOST}), 0.01)
