@@ -5,13 +5,16 @@ statement however many there are, which is put together, parsed and planned once
 a parameter for each.
 """
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
+
+T = TypeVar("T")
 
 
 class among(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQLAlchemy's
@@ -35,6 +38,31 @@ class among(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQLA
         super().__init__(column, wanted)
 
 
+def chunks(values: Sequence[T], size: int = 10_000) -> Iterable[Sequence[T]]:
+    """Stay below what a statement may be long on MariaDB, which has each value in its text."""
+    return (values[at : at + size] for at in range(0, len(values), size))
+
+
+class _Array(sa.types.TypeDecorator[Collection[Any]]):
+    """An array that is given as PostgreSQL writes it: the driver would look at each value for long.
+
+    It is one parameter, and no text that is cast: that would be parsed again for each row.
+    """
+
+    impl = sa.ARRAY
+    cache_ok = True
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], str]:  # noqa: ARG002
+        """Return what says ``{"one","another"}``."""
+        return _written
+
+
+def _written(values: Collection[Any]) -> str:
+    quoted = [str(one).replace("\\", "\\\\").replace('"', '\\"') for one in values]
+    joined = '","'.join(quoted)
+    return f'{{"{joined}"}}' if quoted else "{}"
+
+
 @compiles(among)
 def _in(element: among, compiler: SQLCompiler, **options: Any) -> str:
     column, values = element.clauses
@@ -54,7 +82,7 @@ def _any(element: among, compiler: SQLCompiler, **options: Any) -> str:
     column, values = element.clauses
     # To text of a length, PostgreSQL would cut what it compares.
     one = sa.String() if isinstance(column.type, sa.String) else column.type
-    array = _another(values, sa.ARRAY(one))
+    array = _another(values, _Array(one))
     return compiler.process(column == sa.any_(array), **options)
 
 

@@ -3,7 +3,7 @@
 What there are very many of is read by its place in the row: by its name would take twice as long.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,45 +12,24 @@ from sqlalchemy.orm import Session
 from climate.core.lease import Event, Lease, Reservation
 from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 from climate.core.schedule import Anchor, Notice
+from climate.core.start import Start, StartWhen
 from climate.core.window import Window
-from climate.db import starts
-from climate.db.among import among
-from climate.db.tables import EVENTS, RESERVATIONS
+from climate.db.among import among, chunks
+from climate.db.tables import EVENTS, LEASES, RESERVATIONS, columns
 
 # By their texts: to ask the enumeration takes several times as long.
 _LEASE_STATUS = {status.value: status for status in LeaseStatus}
 _RESERVATION_STATUS = {status.value: status for status in ReservationStatus}
 _EVENT_STATUS = {status.value: status for status in EventStatus}
+_START_WHEN = {when.value: when for when in StartWhen}
 
 
 def complete(session: Session, rows: Sequence[Any]) -> list[Lease]:
-    """Complete rows of the table of leases with their children, one statement per kind of child."""
-    ids = [row.id for row in rows]
+    """Complete rows of COLUMNS with their children, one statement per kind of child."""
+    ids = [row[0] for row in rows]
     reservations = _children(session, _RESERVATIONS, ids)
     events = _children(session, _EVENTS, ids)
-    return [
-        Lease(
-            id=row.id,
-            name=row.name,
-            user_id=row.user_id,
-            project_id=row.project_id,
-            window=Window(row.start_at, row.end_at),
-            status=_LEASE_STATUS[row.status],
-            degraded=row.degraded,
-            notices=tuple(
-                Notice(notice["kind"], Anchor(notice["anchor"]), notice["offset"])
-                for notice in row.notices
-            ),
-            reservations=tuple([_reservation(r) for r in reservations.get(row.id, ())]),
-            events=tuple([_event(e) for e in events.get(row.id, ())]),
-            created_at=row.created_at,
-            updated_at=row.updated_at,
-            trust_id=row.trust_id,
-            trust_lost=row.trust_lost,
-            start=starts.record(row),
-        )
-        for row in rows
-    ]
+    return [_lease(row, reservations.get(row[0], ()), events.get(row[0], ())) for row in rows]
 
 
 def _children(
@@ -58,21 +37,24 @@ def _children(
 ) -> dict[str, list[Any]]:
     """Return the rows that a query finds for ``lease_ids``, by lease id."""
     found: dict[str, list[Any]] = {}
-    for ids in _chunks(lease_ids):
+    for ids in chunks(lease_ids):
         for row in session.execute(query, {"lease_ids": ids}).all():  # quicker than one by one
             found.setdefault(row[0], []).append(row)
     return found
 
 
-def _children_of(table: sa.Table, columns: str, order: str) -> sa.Select[Any]:
+def _children_of(table: sa.Table, names: str, order: str) -> sa.Select[Any]:
     """Select columns of the rows of a table that refer to ``lease_ids``, that id first."""
-    of = table.c
-    query = sa.select(of.lease_id, *(of[name] for name in columns.split()))
-    return query.where(among(of.lease_id, "lease_ids")).order_by(
-        *(of[name] for name in order.split())
-    )
+    query = sa.select(table.c.lease_id, *columns(table, names))
+    return query.where(among(table.c.lease_id, "lease_ids")).order_by(*columns(table, order))
 
 
+#: What is read of the table of leases to be completed.
+COLUMNS = columns(
+    LEASES,
+    "id name user_id project_id start_at end_at status degraded notices created_at updated_at"
+    " trust_id trust_lost start_when ready_at start_delayed_at started_at",
+)
 _RESERVATIONS = _children_of(
     RESERVATIONS,
     "id resource_type status params details missing_resources resources_changed created_at"
@@ -86,9 +68,35 @@ _EVENTS = _children_of(
 )
 
 
-def _chunks(ids: Sequence[str], size: int = 10_000) -> Iterable[Sequence[str]]:
-    """Stay below what a statement may be long on MariaDB, which has each id in its text."""
-    return (ids[at : at + size] for at in range(0, len(ids), size))
+def _lease(row: Any, reservations: Iterable[Any], events: Iterable[Any]) -> Lease:  # noqa: ANN401 - rows of COLUMNS, and of its children
+    id_, name, user_id, project_id, start, end, status, degraded, notices, *rest = row
+    created_at, updated_at, trust_id, trust_lost, when, ready_at, delayed_at, started_at = rest
+    return Lease(
+        id=id_,
+        name=name,
+        user_id=user_id,
+        project_id=project_id,
+        window=Window(start, end),
+        status=_LEASE_STATUS[status],
+        degraded=degraded,
+        notices=tuple([_notice(notice) for notice in notices]),
+        reservations=tuple([_reservation(one) for one in reservations]),
+        events=tuple([_event(one) for one in events]),
+        created_at=created_at,
+        updated_at=updated_at,
+        trust_id=trust_id,
+        trust_lost=trust_lost,
+        start=Start(
+            when=_START_WHEN[when],
+            ready_at=ready_at,
+            delayed_at=delayed_at,
+            started_at=started_at,
+        ),
+    )
+
+
+def _notice(stored: Mapping[str, Any]) -> Notice:
+    return Notice(stored["kind"], Anchor(stored["anchor"]), stored["offset"])
 
 
 def _reservation(row: Any) -> Reservation:  # noqa: ANN401 - a row of _RESERVATIONS

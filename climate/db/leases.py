@@ -13,7 +13,7 @@ from climate.core.lifecycle import LeaseStatus
 from climate.core.schedule import rank
 from climate.db import starts
 from climate.db.among import among
-from climate.db.lease_records import complete
+from climate.db.lease_records import COLUMNS, complete
 from climate.db.rows import Rows, insert
 from climate.db.tables import (
     LEASES,
@@ -115,11 +115,11 @@ def find_all(session: Session, project_id: str | None) -> list[Lease]:
 
     What is only held while somebody is asked about it is no lease yet.
     """
-    query = sa.select(LeaseRow).order_by(LeaseRow.start_at, LeaseRow.id)
-    query = query.where(LeaseRow.status != LeaseStatus.CREATING.value)
+    query = sa.select(*COLUMNS).order_by(LEASES.c.start_at, LEASES.c.id)
+    query = query.where(LEASES.c.status != LeaseStatus.CREATING.value)
     if project_id is not None:
-        query = query.where(LeaseRow.project_id == project_id)
-    return complete(session, session.scalars(query).all())
+        query = query.where(LEASES.c.project_id == project_id)
+    return complete(session, session.execute(query).all())
 
 
 def ailing(session: Session, now: datetime, until: datetime | None) -> list[str]:
@@ -198,7 +198,7 @@ def _lease_values(lease: Lease) -> dict[str, Any]:
     }
 
 
-_LOOK = sa.select(LEASES).where(among(LEASES.c.id, "lease_ids")).order_by(LEASES.c.id)
+_LOOK = sa.select(*COLUMNS).where(among(LEASES.c.id, "lease_ids")).order_by(LEASES.c.id)
 # As ``find_some`` says, by ``lock`` and ``patient``. PostgreSQL: rows that refer to what is locked
 # (new events) need not wait for us.
 _LOOKS = {

@@ -4,14 +4,17 @@ Nothing is locked or claimed by looking. Of what waits for another event (``orde
 much as of the rest: whoever claims passes it over.
 """
 
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.schedule import ACTIONS, RELEASE
+from climate.db.among import among, chunks
 from climate.db.order import UNDONE, due
 from climate.db.tables import EVENTS, LEASES, RESERVATIONS
 from climate.db.types import code_points
@@ -33,16 +36,42 @@ class Waiting(NamedTuple):
         return self.project_id, self.types
 
 
-def waiting(session: Session, now: datetime, limit: int, skip: int = 0) -> list[Waiting]:
+_NOBODY: Mapping[str, Waiting] = MappingProxyType({})
+
+
+def waiting(
+    session: Session,
+    now: datetime,
+    limit: int,
+    skip: int = 0,
+    known: Mapping[str, Waiting] = _NOBODY,
+) -> list[Waiting]:
     """Return events that may run now (blocked ones included), as one after the other gets a turn.
 
     If they are more than ``limit``, first comes the first of each project and kind of thing, then
-    the second of each, and so on, so that nobody's many stand before another's few.
+    the second of each, and so on, so that nobody's many stand before another's few. Those that are
+    ``known`` by their ids from a look before need not be asked about again.
     """
-    found = [] if skip else session.execute(_FEW, {"now": now, "limit": limit}).all()
-    if skip or len(found) == limit:
-        found = session.execute(_MANY, {"now": now, "limit": limit, "skip": skip}).all()
-    return [Waiting(id_, project_id, _types(types)) for id_, project_id, types in found]
+    ids = [] if skip else session.scalars(_FEW, {"now": now, "limit": limit}).all()
+    if skip or len(ids) == limit:
+        found = session.execute(_MANY, {"now": now, "limit": limit, "skip": skip})
+        return [_waiting(row) for row in found]
+    seen = dict(known)
+    for fresh in chunks([id_ for id_ in ids if id_ not in known]):
+        rows = session.execute(_DESCRIBED, {"ids": fresh})
+        seen.update({row.id: _waiting(row) for row in rows})
+    return [seen[id_] for id_ in ids if id_ in seen]
+
+
+def still_waiting(session: Session, event_ids: Collection[str]) -> set[str]:
+    """Return those of events that nobody has claimed."""
+    parts = (session.scalars(_UNCLAIMED, {"ids": ids}) for ids in chunks(list(event_ids)))
+    return {id_ for part in parts for id_ in part}
+
+
+def _waiting(row: Any) -> Waiting:  # noqa: ANN401 - a row of _DESCRIBED or _MANY
+    id_, project_id, types = row
+    return Waiting(id_, project_id, _types(types))
 
 
 @lru_cache
@@ -51,14 +80,17 @@ def _types(joined: str | None) -> frozenset[str]:
 
 
 def _few() -> sa.Select[Any]:
-    """Select the first ``limit`` events that may run at ``now``; no others are looked at."""
-    order = ("run_at", "rank", "id")
-    columns = [EVENTS.c[name] for name in (*order, "lease_id", "kind")]
-    first = sa.select(*columns).where(*due(_NOW)).order_by(*columns[: len(order)])
-    some = first.limit(_LIMIT).subquery()
-    whose = sa.select(LEASES.c.project_id).where(LEASES.c.id == some.c.lease_id).scalar_subquery()
-    found = sa.select(some.c.id, whose.label("project_id"), _types_of(some, _acts(some)))
-    return found.order_by(*(some.c[name] for name in order))
+    """Select the first ``limit`` events that may run at ``now``; an index alone tells them."""
+    first = sa.select(EVENTS.c.id).where(*due(_NOW))
+    return first.order_by(EVENTS.c.run_at, EVENTS.c.rank, EVENTS.c.id).limit(_LIMIT)
+
+
+def _described() -> sa.Select[Any]:
+    """Select whose the events with ``ids`` are, and the resource types that they act on."""
+    whose = sa.select(LEASES.c.project_id).where(LEASES.c.id == EVENTS.c.lease_id)
+    project_id = whose.scalar_subquery().label("project_id")
+    described = sa.select(EVENTS.c.id, project_id, _types_of(EVENTS, _acts(EVENTS)))
+    return described.where(among(EVENTS.c.id, "ids"))
 
 
 def _many() -> sa.Select[Any]:
@@ -104,4 +136,5 @@ def _types_of(events: sa.FromClause, acts: sa.ColumnElement[bool]) -> sa.ColumnE
 _NOW = sa.bindparam("now", type_=EVENTS.c.run_at.type)
 _LIMIT = sa.bindparam("limit", type_=sa.Integer)
 # Made once: putting them together takes longer than the database needs to answer.
-_FEW, _MANY = _few(), _many()
+_FEW, _DESCRIBED, _MANY = _few(), _described(), _many()
+_UNCLAIMED = sa.select(EVENTS.c.id).where(among(EVENTS.c.id, "ids"), EVENTS.c.status == UNDONE)

@@ -28,8 +28,8 @@ _LEASES: dict[str, Column] = {
 
 def find_leases(session: Session, wanted: LeaseFilter, page: Page) -> Part[Lease]:
     """Return a page of the leases that are wanted (three statements)."""
-    query = sa.select(LeaseRow).where(*_conditions(wanted))
-    rows = session.scalars(cut(query, _LEASES[page.sort], LeaseRow.id, page)).all()
+    query = sa.select(*lease_records.COLUMNS).where(*_conditions(wanted))
+    rows = session.execute(cut(query, _LEASES[page.sort], LeaseRow.id, page)).all()
     items = lease_records.complete(session, rows[: page.limit])
     return Part(items=items, more=len(rows) > page.limit)
 

@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.start import Start, StartWhen
+from climate.core.start import Start
 from climate.db.tables import LeaseRow
 
 
@@ -18,16 +18,6 @@ def values(start: Start) -> dict[str, Any]:
         "start_delayed_at": start.delayed_at,
         "started_at": start.started_at,
     }
-
-
-def record(row: LeaseRow) -> Start:
-    """Return how a lease begins."""
-    return Start(
-        when=StartWhen(row.start_when),
-        ready_at=row.ready_at,
-        delayed_at=row.start_delayed_at,
-        started_at=row.started_at,
-    )
 
 
 def lock(session: Session, lease_id: str) -> None:

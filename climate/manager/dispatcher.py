@@ -234,10 +234,15 @@ class Dispatcher:
     def _pick(self) -> list[Batch]:
         with self._done:
             running, given_up = list(self._running), list(self._given_up)
+        self._line.go_on()
         while chosen := self._shares.choose(self._line.waiting, running, given_up):
             self._line.leave([one for some in chosen for one in some])
-            if batches := self._take(chosen):
+            batches = self._take(chosen)
+            asked = sum(len(some) for some in chosen)
+            self._line.note(asked, sum(len(batch.claims) for batch in batches))
+            if batches:
                 return batches
+            self._line.go_on()
         return []
 
     def _take(self, chosen: Sequence[Sequence[Waiting]]) -> list[Batch]:

@@ -1,22 +1,28 @@
 """The line of events that wait for a worker, as it was when it was looked at last.
 
 To put very many in order takes the database a while, so a look serves many claims; what comes
-meanwhile is seen at the next look, which is due after ten times what the last one took.
+meanwhile is seen at the next look, which is due after twenty times what the last one took.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from climate.db import line
 from climate.db.line import Group, Waiting
 from climate.manager.runtime import Runtime
 
 # So many are looked at; there are more only if a day's work waits.
-PAGE = 10_000
+PAGE = 30_000
+# With so many, managers begin in different places, or they would be after the same ones.
+_CROWD = 10_000
 # A look that took longer (seconds) serves for so many times as long as it took.
 _LONG = 0.02
-_SERVES = 10.0
+_SERVES = 20.0
 # But nobody who comes meanwhile has to wait longer (seconds), whatever it was that took so long.
 _AT_MOST = 10.0
+# So often in a row few could be claimed, before it is asked how far others have come; if as large a
+# share still waits, they are not what makes it vain.
+_IN_VAIN = 2
+_FEW_GONE = 0.9
 
 
 class Line:
@@ -26,7 +32,9 @@ class Line:
         """Prepare; nobody was seen yet."""
         self._runtime = runtime
         self._waiting: dict[Group, dict[str, Waiting]] = {}
+        self._known: dict[str, Waiting] = {}
         self._good_until = float("-inf")
+        self._in_vain, self._may_ask = 0, False
 
     @property
     def is_good(self) -> bool:
@@ -42,18 +50,13 @@ class Line:
         """Look anew, past the first ``skip``; return whether there may be more behind these."""
         began, now = self._runtime.clock.elapsed(), self._runtime.clock.now()
         with self._runtime.database.read() as session:
-            found = line.waiting(session, now, PAGE, skip)
-        is_full = len(found) == PAGE
-        if is_full:  # each manager begins somewhere else, or they would be after the same ones
-            first = self._runtime.rng.randrange(PAGE)
-            found = found[first:] + found[:first]
-        self._waiting = {}
-        for one in found:
-            self._waiting.setdefault(one.group, {})[one.event_id] = one
+            found = line.waiting(session, now, PAGE, skip, self._known)
+        self._known = {one.event_id: one for one in found}
+        self._form(self._from_anywhere(found) if len(found) >= _CROWD else found)
         present = self._runtime.clock.elapsed()
         took = present - began
         self._good_until = present + (min(_SERVES * took, _AT_MOST) if took > _LONG else 0.0)
-        return is_full
+        return len(found) == PAGE
 
     def leave(self, gone: Collection[Waiting]) -> None:
         """Pass these over until the next look: they were claimed, or have to wait for others."""
@@ -62,3 +65,30 @@ class Line:
         for group in {one.group for one in gone}:
             if not self._waiting[group]:
                 del self._waiting[group]
+
+    def note(self, asked: int, claimed: int) -> None:
+        """Note how many of those that left were claimed: if few, again, others may be here, too."""
+        self._in_vain = self._in_vain + 1 if claimed < asked / 2 else 0
+
+    def go_on(self) -> None:
+        """If others are here, have those leave that they have claimed, and go on elsewhere.
+
+        If not, as those in vain are blocked, that is not asked again before the next look.
+        """
+        if not self._may_ask or self._in_vain < _IN_VAIN:
+            return
+        self._in_vain, self._may_ask = 0, False
+        seen = {id_: one for some in self._waiting.values() for id_, one in some.items()}
+        with self._runtime.database.read() as session:
+            left = line.still_waiting(session, seen)
+        if len(left) < len(seen) * _FEW_GONE:
+            self._form(self._from_anywhere([one for id_, one in seen.items() if id_ in left]))
+
+    def _from_anywhere(self, found: Sequence[Waiting]) -> Sequence[Waiting]:
+        first = self._runtime.rng.randrange(len(found)) if found else 0
+        return [*found[first:], *found[:first]]
+
+    def _form(self, found: Iterable[Waiting]) -> None:
+        self._waiting, self._in_vain, self._may_ask = {}, 0, True
+        for one in found:
+            self._waiting.setdefault(one.group, {})[one.event_id] = one

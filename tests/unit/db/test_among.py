@@ -37,6 +37,19 @@ def test_the_values_can_be_a_parameter(session: Session) -> None:
         assert sorted(session.scalars(query, {"kinds": wanted})) == sorted(wanted)
 
 
+@pytest.mark.parametrize("kind", ["a, b", 'a "b"', "a \\ b", "{a}", "NULL", "", "a\nb", "ä 𝄞", "'"])
+def test_any_text_is_found_and_no_other(session: Session, kind: str) -> None:
+    write(session, kind, {"project_id": "p"}, NOON)
+    query = sa.select(OutboxRow.event_type).where(among(OutboxRow.event_type, [kind, "other"]))
+    assert list(session.scalars(query)) == [kind]
+
+
+def test_numbers_are_found(session: Session) -> None:
+    ids = session.scalars(sa.select(OutboxRow.id).order_by(OutboxRow.id)).all()
+    query = sa.select(OutboxRow.id).where(among(OutboxRow.id, ids[1:]))
+    assert sorted(session.scalars(query)) == ids[1:]
+
+
 def test_what_is_too_long_for_the_column_is_not_there(session: Session) -> None:
     known = session.scalars(sa.select(OutboxRow.message_id)).all()
     wanted = [f"{id_} and more" for id_ in known]  # that it is as long as it may be is the point

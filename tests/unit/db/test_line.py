@@ -54,6 +54,23 @@ def test_each_comes_with_its_project_and_its_types(crowd: Database) -> None:
             assert found["stack start"] == ("project", frozenset({"virtual:stack"}))
 
 
+def test_who_is_known_is_not_asked_about_again(crowd: Database) -> None:
+    asked: list[str] = []
+    with crowd.read() as session:
+        known = {one.event_id: one for one in line.waiting(session, at(50), 7)}
+        sa.event.listen(
+            crowd.engine, "before_cursor_execute", lambda *given: asked.append(given[2])
+        )
+        assert line.waiting(session, at(50), 7, known=known) == list(known.values())
+    assert len(asked) == 1
+
+
+def test_those_still_wait_whom_nobody_has_claimed(crowd: Database) -> None:
+    crowd.write(lambda session: events.claim(session, "me", at(50), at(51), HOSTS[:2]))
+    with crowd.read() as session:
+        assert line.still_waiting(session, HOSTS) == set(HOSTS[2:])
+
+
 PAST = sa.text(
     "INSERT INTO events (id, lease_id, kind, rank, due_at, run_at, status, attempt, created_at)"
     " SELECT 'past-' || n, NULL, 'told', 0, moment, moment, 'DONE', 1, moment FROM"
@@ -63,7 +80,9 @@ PAST = sa.text(
 
 
 @pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
-@pytest.mark.parametrize("statement", [line._FEW, events._CLAIMS, events._NEXT, events._CLAIMABLE])
+@pytest.mark.parametrize(
+    "statement", [line._FEW, line._DESCRIBED, events._CLAIMS, events._NEXT, events._CLAIMABLE]
+)
 def test_what_is_over_need_not_be_read(database: Database, statement: sa.Select[int]) -> None:
     """Nor though PostgreSQL plans for values that it does not know, as our connections have it."""
     [host] = add_hosts(database, 1)

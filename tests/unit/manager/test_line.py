@@ -1,6 +1,7 @@
 """Who waits, as several managers see it that look at the same time."""
 
 import random
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from climate.db.line import Waiting
 from climate.manager import line
 from climate.manager.line import Line
 from tests.conftest import MakeStory
+from tests.service import Story
 
 MINE = ("project", frozenset({"physical:host"}))
 
@@ -19,10 +21,11 @@ MINE = ("project", frozenset({"physical:host"}))
 def looks(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return what has a manager look at so many that wait, ten at a time, and names them."""
     monkeypatch.setattr(line, "PAGE", 10)
+    monkeypatch.setattr(line, "_CROWD", 10)
 
     def look(count: int, seed: int) -> list[str]:
         there = [Waiting(f"{n:02}", *MINE) for n in range(count)]
-        monkeypatch.setattr(stored, "waiting", lambda _s, _n, limit, skip: there[skip:][:limit])
+        monkeypatch.setattr(stored, "waiting", lambda _s, _n, limit, skip, _k: there[skip:][:limit])
         seen = Line(replace(make_story().runtime, rng=random.Random(seed)))  # noqa: S311 - repeatable
         assert seen.look(0) is (count >= 10)
         return [one.event_id for some in seen.waiting.values() for one in some]
@@ -44,7 +47,7 @@ def test_few_are_taken_in_their_order(looks: Any) -> None:
     assert {tuple(looks(9, seed)) for seed in range(4)} == {tuple(f"{n:02}" for n in range(9))}
 
 
-@pytest.mark.parametrize(("took", "serves"), [(0.01, 0), (0.5, 5), (30, 10)])
+@pytest.mark.parametrize(("took", "serves"), [(0.01, 0), (0.1, 2), (30, 10)])
 def test_a_laborious_look_serves_a_while(
     took: float, serves: float, make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,3 +63,57 @@ def test_a_laborious_look_serves_a_while(
     assert seen.is_good is (serves > 0)
     story.clock.advance(serves)
     assert not seen.is_good
+
+
+class Crowd:
+    """Twenty who wait, of whom others claim all but ``left``; claims are of two at a time."""
+
+    def __init__(self, story: Story, patch: pytest.MonkeyPatch) -> None:
+        self.there = [Waiting(f"{n:02}", *MINE) for n in range(20)]
+        self.left = {one.event_id for one in self.there}
+        self.asked: list[int] = []
+        patch.setattr(stored, "waiting", lambda *_: self.there)
+        patch.setattr(stored, "still_waiting", self._still_waiting)
+        self.seen = Line(replace(story.runtime, rng=random.Random(5)))  # noqa: S311 - repeatable
+        self.seen.look(0)
+
+    def _still_waiting(self, _session: object, ids: Collection[str]) -> set[str]:
+        self.asked.append(len(ids))
+        return self.left & set(ids)
+
+    @property
+    def ids(self) -> list[str]:
+        return [one.event_id for some in self.seen.waiting.values() for one in some]
+
+    def claim(self, *claimed: int) -> None:
+        for count in claimed:
+            self.seen.go_on()
+            [some] = self.seen.waiting.values()
+            self.seen.leave(list(some)[:2])
+            self.seen.note(2, count)
+
+
+@pytest.fixture
+def crowd(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Crowd:
+    """Return those who wait, as a manager has seen them."""
+    return Crowd(make_story(), monkeypatch)
+
+
+def test_a_manager_that_claims_in_vain_goes_on_where_others_have_not_been(crowd: Crowd) -> None:
+    crowd.claim(2, 0, 2, 1, 0, 0)
+    assert crowd.asked == []  # only when it goes on
+    crowd.left = {"13", "15", "18"}
+    crowd.seen.go_on()
+    assert crowd.asked == [8]
+    first = crowd.ids.index("13")
+    assert first > 0
+    assert crowd.ids[first:] + crowd.ids[:first] == sorted(crowd.left)
+
+
+def test_those_who_are_blocked_are_asked_about_once(crowd: Crowd) -> None:
+    crowd.claim(0, 0, 0, 0, 0, 0, 0)
+    assert crowd.asked == [16]
+    assert crowd.ids == [f"{n:02}" for n in range(14, 20)]  # in their order
+    crowd.seen.look(0)
+    crowd.claim(0, 0, 0)
+    assert crowd.asked == [16, 16]
