@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from wsgiref.simple_server import WSGIServer
 
@@ -112,6 +112,10 @@ class Metrics:
         self._early = Histogram(*_EARLY, registry=reg, buckets=_EARLY_BUCKETS)
         self._calls = Histogram(*_CALLS, registry=reg, buckets=_CALL_BUCKETS)
         self._broken = Gauge(*_BROKEN, registry=reg, multiprocess_mode="mostrecent")
+        # There are few, each asked for very often; to look one up takes longer than to count.
+        self._event = lru_cache(maxsize=None)(self._events.labels)
+        self._late = lru_cache(maxsize=None)(self._lateness.labels)
+        self._call = lru_cache(maxsize=None)(self._calls.labels)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Note a request that was answered; ``route`` is a template, never a path."""
@@ -128,13 +132,13 @@ class Metrics:
 
     def event(self, kind: str, outcome: str) -> None:
         """Note that an event was claimed, or what its outcome is."""
-        self._events.labels(label(kind), outcome).inc()
+        self._event(label(kind), outcome).inc()
 
     def begun(self, kind: str, attempt: int, late: timedelta) -> None:
         """Note that an event was claimed and is tried for the ``attempt``-th time, so late."""
         self.event(kind, "claimed")
         if attempt == 1:
-            self._lateness.labels(label(kind)).observe(max(0.0, late.total_seconds()))
+            self._late(label(kind)).observe(max(0.0, late.total_seconds()))
 
     def done(self, kind: str, late: timedelta) -> None:
         """Note that an event is done; that of a start is when the lease is ready."""
@@ -161,7 +165,7 @@ class Metrics:
             outcome = "waiting"
             raise
         finally:
-            calls = self._calls.labels(resource_type, action, outcome)
+            calls = self._call(resource_type, action, outcome)
             calls.observe(time.monotonic() - began)
 
     def invariant(self, number: int, *, broken: bool) -> None:

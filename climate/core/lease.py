@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
+from climate.core.record import record
 from climate.core.schedule import BEFORE_END, START, Notice
 from climate.core.start import Start
 from climate.core.window import Window
@@ -99,7 +100,7 @@ class Allocation:
     busy_until: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Event:
     """Something due at a moment of a lease's life; while a manager is at it, that is its owner."""
 
@@ -115,7 +116,7 @@ class Event:
     owner: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Reservation:
     """What a lease holds of one resource type.
 
@@ -150,7 +151,7 @@ class Reservation:
         return shown_params(self.params)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Lease:
     """A window of time, an owner, and what is reserved.
 

@@ -1,8 +1,9 @@
 """When a lease begins: what was asked for, and what came of it. Pure."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from climate.core.record import record
 
 
 class StartWhen(StrEnum):
@@ -12,7 +13,7 @@ class StartWhen(StrEnum):
     READY = "ready"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Start:
     """How a lease begins; each moment is None as long as it has not come.
 

@@ -3,15 +3,15 @@
 Two windows that touch do not overlap, so a host can go from one lease to the next at 09:00:00.
 """
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from climate.core.errors import InvalidDate
+from climate.core.record import record
 
 END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Window:
     """A half-open span ``[start, end)`` of aware UTC times; raises InvalidDate if empty."""
 

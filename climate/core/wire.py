@@ -8,6 +8,7 @@ timestamps have a space instead of the ``T``.
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from climate.core.lease import (
@@ -20,12 +21,17 @@ from climate.core.lease import (
 )
 from climate.core.lifecycle import EventStatus, LeaseStatus
 
+# What belongs together was made, and is due, at few different moments.
+_remembered = lru_cache(maxsize=1024)
 
+
+@_remembered
 def date(moment: datetime) -> str:
     """Return a date as clients parse it; ``%Y`` alone would not pad years below 1000."""
     return moment.replace(tzinfo=None).isoformat(timespec="microseconds")
 
 
+@_remembered
 def stamp(moment: datetime | None) -> str | None:
     """Return when a record was made or changed."""
     return (

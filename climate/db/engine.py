@@ -9,6 +9,7 @@ committed); BEGIN IMMEDIATE on SQLite, one writer at a time.
 """
 
 import contextlib
+import json
 import select
 import sqlite3
 import threading
@@ -48,6 +49,8 @@ _PG_IN_TRANSACTION = {2, 3}
 # the guard is one).
 _MARIADB_TRANSIENT = {1213, 1205, 1020, 1062}
 
+_DECODE = json.JSONDecoder().raw_decode
+
 T = TypeVar("T")
 
 
@@ -72,7 +75,9 @@ class Database:
 
     def __init__(self, url: str, pool_size: int = 10) -> None:
         """Prepare (but do not open) connections to ``url``, an SQLAlchemy URL."""
-        self.engine = sa.create_engine(url, **_engine_options(sa.make_url(url), pool_size))
+        self.engine = sa.create_engine(
+            url, json_deserializer=_json, **_engine_options(sa.make_url(url), pool_size)
+        )
         self._writer = self.engine.execution_options(climate_write=True)
         self.dialect = self.engine.dialect.name
         # Told why a transaction runs again, by a word of a bounded set: to be counted.
@@ -189,6 +194,12 @@ def conflict(error: BaseException) -> str:
 def is_unavailable(error: BaseException) -> bool:
     """Tell whether the database does not answer (and nobody is at fault here)."""
     return isinstance(error, exc.OperationalError | exc.InterfaceError | exc.TimeoutError)
+
+
+def _json(text: str | bytes) -> Any:  # noqa: ANN401 - whatever it is
+    """Return what a text in JSON says; most are short, for which the decoder needs much longer."""
+    known = text.decode() if isinstance(text, bytes) else text
+    return _DECODE(known.lstrip())[0]
 
 
 def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:

@@ -138,8 +138,8 @@ def reap(session: Session, stale: Mapping[str, Held]) -> int:
 
 def _unlocked(session: Session, event_ids: Collection[str]) -> dict[str, Held]:
     """Lock and return those of these claims that nobody has locked."""
-    mine = _CLAIMS.where(among(EVENTS.c.id, event_ids)).with_for_update(skip_locked=True)
-    return _held(session, mine)
+    mine = _HELD.where(EVENTS.c.status == IN_PROGRESS, among(EVENTS.c.id, event_ids))
+    return _held(session, mine.with_for_update(skip_locked=True))
 
 
 def _held(session: Session, which: sa.Select[Any, Any, Any, Any]) -> dict[str, Held]:
@@ -281,6 +281,5 @@ _NEXT: sa.Select[datetime | None] = sa.select(_SOONEST).where(
 )
 # As a text, not a parameter: so PostgreSQL knows how few they are, and goes along the index.
 _IS_CLAIMED = EVENTS.c.status == sa.literal_column(f"'{IN_PROGRESS}'")
-_CLAIMS = sa.select(EVENTS.c.id, EVENTS.c.owner, EVENTS.c.attempt, EVENTS.c.claimed_until).where(
-    _IS_CLAIMED
-)
+_HELD = sa.select(EVENTS.c.id, EVENTS.c.owner, EVENTS.c.attempt, EVENTS.c.claimed_until)
+_CLAIMS = _HELD.where(_IS_CLAIMED)

@@ -7,7 +7,7 @@ A claim is kept by extending it, and is another's when nobody has extended it fo
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.lease import LEAVING, Event, Granted, Lease, Reservation
 from climate.core.lifecycle import EventStatus
+from climate.core.record import record
 from climate.core.schedule import END, START, UPDATE
 from climate.db import events, leases
 from climate.plugins import fence
@@ -23,7 +24,7 @@ from climate.plugins.fence import Permit
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Work:
     """What an action event needs: the lease, and the resources of each live reservation."""
 
@@ -46,7 +47,7 @@ class Work:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Call:
     """A plugin that is at work for one reservation, ``since`` a moment of the clock's elapsed."""
 
@@ -55,7 +56,7 @@ class Call:
     since: float
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Claim:
     """An event that this manager may run, as long as owner and attempt are still in its row.
 

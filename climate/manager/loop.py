@@ -7,6 +7,8 @@ from collections.abc import Callable
 from climate.db.engine import is_unavailable
 
 LOG = logging.getLogger(__name__)
+# After work, wake-ups of so many seconds are taken together: under load each is little to do.
+_PAUSE = 0.02
 
 
 class Loop:
@@ -53,3 +55,4 @@ class Loop:
             except Exception as error:
                 detail = None if is_unavailable(error) else error
                 LOG.warning("%s: will try again: %s", self._name, error, exc_info=detail)
+            self._stopping.wait(_PAUSE)
