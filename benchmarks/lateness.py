@@ -5,11 +5,14 @@ Prints one JSON object a line for each case, all in one run, one after the other
 - ``idle``: one manager as shipped (timer, hints, poll as a net), leases spread over ``--seconds``;
 - ``burst``: three managers, so many starts due in the same second;
 - ``drain``: two managers, so many starts overdue; how long until all are finished;
+- ``floor``: the same rows by two processes that know nothing of leases: what is due is claimed in
+  one transaction, and stored as done, with a notification, in another;
 - ``kill``: the same with three, of which one is killed in the middle, and claims of two seconds;
 - ``poll``: as ``idle``, with a manager that does nothing but look every 10 s.
 
 Lateness is the moment the plugin's start is called, less the moment it was due; milliseconds. The
 plugin does nothing but note that; in ``kill`` it looks first whether it was done, as plugins do.
+``ratio_to_floor`` of a ``drain`` before it is how many events it did for each of the floor's.
 ``twice`` is how many events were attempted more than once, ``effects_twice`` how many leases were
 handed over again though they had been.
 
@@ -22,23 +25,28 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.orm import Session
 
 from benchmarks import stopwatch
 from climate import service
-from climate.core.lifecycle import OPEN_EVENT
+from climate.core.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
 from climate.core.schedule import START
-from climate.db import schema
-from climate.db.tables import EventRow
+from climate.db import outbox, schema
+from climate.db.among import among
+from climate.db.order import IN_PROGRESS, due
+from climate.db.tables import EVENTS, LEASES, RESERVATIONS, EventRow
 from climate.manager.dispatcher import Dispatcher, owner_name
+from climate.manager.pace import MOST
 from climate.manager.runtime import Runtime
 
 _POLL = 10.0
@@ -68,15 +76,21 @@ def main() -> None:
         "idle": lambda bench: _spread(bench, _as_shipped, given.leases, given.seconds),
         "burst": lambda bench: _burst(bench, given.burst),
         "drain": lambda bench: _drain(bench, given.drain, 2),
+        "floor": lambda bench: _drain(bench, given.drain, 2, _barely),
         "kill": lambda bench: _drain(bench, given.drain, 3, kill=True),
         "poll": lambda bench: _spread(bench, _by_polling, given.leases, given.seconds),
     }
+    rates: dict[str, float] = {}
     for case in given.cases or cases:
         with tempfile.TemporaryDirectory() as folder:
             url = given.database or f"sqlite:///{Path(folder) / 'lateness.sqlite'}"
             with Bench.at(url, Path(folder)) as bench:
                 found = {"case": case, "database": bench.runtime.database.dialect}
-                print(json.dumps(found | cases[case](bench)), flush=True)
+                found |= cases[case](bench)
+            rates[case] = found.get("events_per_second", 0.0)
+            if case == "floor" and "drain" in rates:
+                found["ratio_to_floor"] = round(rates["drain"] / rates["floor"], 2)
+            print(json.dumps(found), flush=True)
 
 
 class Bench:
@@ -157,6 +171,42 @@ def _by_polling(url: str, folder: Path, _options: dict[str, Any]) -> None:
         dispatcher.run_due()
 
 
+def _barely(url: str, folder: Path, _options: dict[str, Any]) -> None:
+    """Do the least that such a queue takes, until we are killed."""
+    database = stopwatch.make_runtime(url, folder).database
+    _say_ready(folder)
+    while True:
+        if claimed := database.write(_claim_some):
+            database.write(partial(_finish_some, claimed=claimed))
+        else:
+            time.sleep(_PAUSE)
+
+
+def _claim_some(session: Session) -> Sequence[sa.Row[Any]]:
+    of, now = EVENTS.c, datetime.now(UTC)
+    first = sa.select(of.id, of.lease_id).where(*due(sa.literal(now, of.run_at.type)))
+    first = first.order_by(of.run_at, of.rank, of.id).limit(MOST)
+    rows = session.execute(first.with_for_update(skip_locked=True)).all()
+    claimed = {"status": IN_PROGRESS, "owner": "me", "attempt": 1, "claimed_until": now}
+    mine = among(of.id, [row.id for row in rows])
+    session.execute(sa.update(EVENTS).where(mine).values(claimed))
+    return rows
+
+
+def _finish_some(session: Session, claimed: Sequence[sa.Row[Any]]) -> None:
+    leases, now = [row.lease_id for row in claimed], datetime.now(UTC)
+    done = {"status": EventStatus.DONE.value, "owner": None, "claimed_until": None}
+    for table, column, values in (
+        (EVENTS, EVENTS.c.id, done),
+        (LEASES, LEASES.c.id, {"status": LeaseStatus.ACTIVE.value}),
+        (RESERVATIONS, RESERVATIONS.c.lease_id, {"status": ReservationStatus.ACTIVE.value}),
+    ):
+        mine = [row.id for row in claimed] if table is EVENTS else leases
+        session.execute(sa.update(table).where(among(column, mine)).values(values))
+    told = (("lease.event.start_lease", {"lease_id": id_, "project_id": ""}) for id_ in leases)
+    outbox.write_all(session, told, now)
+
+
 def _say_ready(folder: Path) -> None:
     (folder / f"{os.getpid()}.ready").touch()
 
@@ -181,13 +231,20 @@ def _burst(bench: Bench, count: int) -> dict[str, Any]:
     return {**_figures(bench, count), "managers": 3}
 
 
-def _drain(bench: Bench, count: int, managers: int, *, kill: bool = False) -> dict[str, Any]:
+def _drain(
+    bench: Bench,
+    count: int,
+    managers: int,
+    manage: Callable[..., None] = _as_shipped,
+    *,
+    kill: bool = False,
+) -> dict[str, Any]:
     # Not so late that each lease is told that it was: for them to be written takes a while.
     due = bench.runtime.clock.now() + timedelta(seconds=count * _WRITTEN)
     stopwatch.add_leases(bench.runtime, [due] * count)
     bench.until(lambda: bench.runtime.clock.now() > due)
     options = {"claim_timeout": 2.0, "looks": True} if kill else {}
-    bench.start(managers, _as_shipped, **options)
+    bench.start(managers, manage, **options)
     began, left = time.monotonic(), bench.left()
     if kill:
         bench.until(lambda: bench.left() < count * 0.7)
