@@ -22,7 +22,7 @@ _AT_MOST = 10.0
 # So often in a row few could be claimed, before it is asked how far others have come; if as large a
 # share still waits, they are not what makes it vain.
 _IN_VAIN = 2
-_FEW_GONE = 0.9
+_STILL_THERE = 0.9
 
 
 class Line:
@@ -81,7 +81,7 @@ class Line:
         seen = {id_: one for some in self._waiting.values() for id_, one in some.items()}
         with self._runtime.database.read() as session:
             left = line.still_waiting(session, seen)
-        if len(left) < len(seen) * _FEW_GONE:
+        if len(left) < len(seen) * _STILL_THERE:
             self._form(self._from_anywhere([one for id_, one in seen.items() if id_ in left]))
 
     def _from_anywhere(self, found: Sequence[Waiting]) -> Sequence[Waiting]:
