@@ -9,7 +9,6 @@ committed); BEGIN IMMEDIATE on SQLite, one writer at a time.
 """
 
 import contextlib
-import json
 import select
 import sqlite3
 import threading
@@ -29,6 +28,7 @@ from tenacity import (
 )
 
 from climate.core.errors import Contention
+from climate.db import json_text
 
 ATTEMPTS = 10
 # From this attempt on, a writer waits for locked rows in id order instead of skipping them.
@@ -49,7 +49,6 @@ _PG_IN_TRANSACTION = {2, 3}
 # the guard is one).
 _MARIADB_TRANSIENT = {1213, 1205, 1020, 1062}
 
-_DECODE = json.JSONDecoder().raw_decode
 
 T = TypeVar("T")
 
@@ -76,7 +75,10 @@ class Database:
     def __init__(self, url: str, pool_size: int = 10) -> None:
         """Prepare (but do not open) connections to ``url``, an SQLAlchemy URL."""
         self.engine = sa.create_engine(
-            url, json_deserializer=_json, **_engine_options(sa.make_url(url), pool_size)
+            url,
+            json_serializer=json_text.written,
+            json_deserializer=json_text.read,
+            **_engine_options(sa.make_url(url), pool_size),
         )
         self._writer = self.engine.execution_options(climate_write=True)
         self.dialect = self.engine.dialect.name
@@ -161,6 +163,11 @@ def on_commit(session: Session, action: Callable[[], object]) -> None:
     event.listen(session, "after_commit", lambda _: action(), once=True)
 
 
+def is_retried(session: Session) -> bool:
+    """Tell whether this is not the first attempt of a transaction."""
+    return bool(session.info.get("attempt", 1) > 1)
+
+
 def is_patient(session: Session) -> bool:
     """Tell whether this attempt should wait for locked rows instead of skipping them."""
     return bool(session.info.get("attempt", 1) >= PATIENT_ATTEMPT)
@@ -194,12 +201,6 @@ def conflict(error: BaseException) -> str:
 def is_unavailable(error: BaseException) -> bool:
     """Tell whether the database does not answer (and nobody is at fault here)."""
     return isinstance(error, exc.OperationalError | exc.InterfaceError | exc.TimeoutError)
-
-
-def _json(text: str | bytes) -> Any:  # noqa: ANN401 - whatever it is
-    """Return what a text in JSON says; most are short, for which the decoder needs much longer."""
-    known = text.decode() if isinstance(text, bytes) else text
-    return _DECODE(known.lstrip())[0]
 
 
 def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:

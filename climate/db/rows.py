@@ -1,14 +1,13 @@
 """Storing, or changing, many rows at once: one statement on PostgreSQL, one for each elsewhere."""
 
-import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from climate.db import json_text
 from climate.db.tables import Base
 
 #: Rows of one table, all with the same columns.
@@ -21,7 +20,7 @@ def insert(session: Session, *tables: Rows) -> None:
     connection = session.connection()
     if connection.dialect.name == "postgresql" and given:
         statement = _all_at_once(tuple((table, tuple(rows[0])) for table, rows in given))
-        texts = {f"rows_{n}": json.dumps(rows, default=_plain) for n, (_, rows) in enumerate(given)}
+        texts = {f"rows_{n}": json_text.written(rows) for n, (_, rows) in enumerate(given)}
         connection.execute(statement, texts)
         return
     for table, rows in given:
@@ -34,7 +33,7 @@ def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]
         return
     connection = session.connection()
     if connection.dialect.name == "postgresql":
-        text = json.dumps(rows, default=_plain)
+        text = json_text.written(rows)
         if "\\u0000" not in text:  # which plugins may say, and PostgreSQL takes out of no JSON
             connection.execute(_change_all(table, tuple(rows[0])), {"rows": text})
             return
@@ -81,9 +80,3 @@ def _all_at_once(tables: tuple[tuple[type[Base], tuple[str, ...]], ...]) -> sa.T
     *before, last = inserts
     parts = ", ".join(f"part_{number} AS ({one})" for number, one in enumerate(before))
     return sa.text(f"WITH {parts} {last}" if before else last)
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    raise TypeError(f"not to be stored: {value!r}")

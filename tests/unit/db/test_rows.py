@@ -35,3 +35,13 @@ def test_rows_are_changed_each_to_what_is_its_own(database: Database, text: str)
 
 def test_nothing_is_asked_of_the_database_if_there_is_nothing_to_change(database: Database) -> None:
     database.write(lambda session: update(session, OutboxRow, []))
+
+
+@pytest.mark.parametrize("number", [2**70, -(2**70), 0.1, 1.7e308])
+def test_numbers_are_read_as_they_were_stored(database: Database, number: float) -> None:
+    told = {"project_id": "p", "number": number}
+    database.write(lambda session: write(session, "some.kind", told, NOON))
+    with database.read() as session:
+        found = session.execute(sa.select(OutboxRow.payload)).scalar_one()
+    assert found == told
+    assert type(found["number"]) is type(number)

@@ -1,0 +1,47 @@
+"""What is stored as JSON is what Python's own library would store, and read what it would read."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from climate.db import json_text
+
+
+class Word(str):
+    """A text of a kind of its own, as translations are."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": [1, None, True, 1.5, 'ä € 𝄞 " \\ \0']},
+        {"n": [2**70, -(2**70), 2**63, 0.1, 1.7e308, -0.0]},
+        {Word("key"): Word("text")},
+        {1: "a", "b": (1, 2)},
+        "\ud800",
+    ],
+)
+def test_a_value_is_read_as_python_would_read_it(value: Any) -> None:
+    found = json_text.read(json_text.written(value))
+    assert repr(found) == repr(json.loads(json.dumps(value)))
+
+
+@pytest.mark.parametrize("text", ["1e400", "NaN", '"\\ud800"', "[NaN, 1]", b' {"a": 1} '])
+def test_what_python_has_written_is_read(text: str | bytes) -> None:
+    assert repr(json_text.read(text)) == repr(json.loads(text))
+
+
+def test_a_moment_is_written_with_its_zone() -> None:
+    moment = datetime(999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+    assert datetime.fromisoformat(json_text.read(json_text.written(moment))) == moment
+    told = {Word("at"): Word("a"), "moment": moment}
+    assert datetime.fromisoformat(json_text.read(json_text.written(told))["moment"]) == moment
+
+
+def test_what_is_no_json_is_refused() -> None:
+    with pytest.raises(TypeError):
+        json_text.written({"a": object()})
