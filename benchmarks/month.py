@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TextIO
 
 from oslo_config.cfg import ConfigOpts
 
-from climate import config, service
+from climate import config, ids, service
 from climate.clock import ManualClock
 from climate.core.notification import Notification
 from climate.db import events, schema
@@ -217,12 +217,12 @@ def _body(wish: Wish) -> dict[str, Any]:
 @contextmanager
 def ids_by(rng: random.Random) -> Iterator[None]:
     """Have new ids be the same each time: events due at one instant run in the order of theirs."""
-    real = uuid.uuid4
-    uuid.uuid4 = lambda: uuid.UUID(int=rng.getrandbits(128), version=4)  # type: ignore[assignment]
+    real = ids.new_id
+    ids.new_id = lambda: str(uuid.UUID(int=rng.getrandbits(128), version=4))
     try:
         yield
     finally:
-        uuid.uuid4 = real
+        ids.new_id = real
 
 
 def configuration(folder: str, hosts: int, seed: int) -> ConfigOpts:

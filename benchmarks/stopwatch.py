@@ -2,7 +2,6 @@
 
 import logging
 import os
-import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any, ClassVar
 
 import sqlalchemy as sa
 
-from climate import config, service
+from climate import config, ids, service
 from climate.core.lease import Granted, Lease, Reservation
 from climate.core.lifecycle import LeaseStatus, ReservationStatus
 from climate.core.query import Everything
@@ -121,9 +120,9 @@ def add_leases(runtime: Runtime, starts: Sequence[datetime]) -> None:
 
 
 def _lease(start: datetime) -> Lease:
-    id_, window = str(uuid.uuid4()), Window(start, start + timedelta(days=1))
+    id_, window = ids.new_id(), Window(start, start + timedelta(days=1))
     reservation = Reservation(
-        id=str(uuid.uuid4()),
+        id=ids.new_id(),
         lease_id=id_,
         resource_type=Stopwatch.resource_type,
         status=ReservationStatus.PENDING,

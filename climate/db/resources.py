@@ -1,6 +1,5 @@
 """Resources, their properties, and the names that operators gave to extra properties."""
 
-import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from climate import ids
 from climate.core.errors import Conflict, NotFound
 from climate.core.lease import Resource
 from climate.core.query import as_number
@@ -155,7 +155,7 @@ def define(session: Session, resource_type: str, names: Collection[str], now: da
         if name not in known:
             session.add(
                 PropertyRow(
-                    id=str(uuid.uuid4()),
+                    id=ids.new_id(),
                     resource_type=resource_type,
                     name=name,
                     private=False,

@@ -1,9 +1,9 @@
 """The lease that a request asks for, not yet admitted: pure but for its new ids."""
 
-import uuid
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from climate import ids
 from climate.core.errors import InvalidDate
 from climate.core.lease import Event, Lease
 from climate.core.lifecycle import EventStatus, LeaseStatus
@@ -56,7 +56,7 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
     window = Window(request.start, request.end)
     if window.start < now.replace(second=0, microsecond=0) or window.end <= now:
         raise InvalidDate("Start date must be later than current date")
-    lease_id = str(uuid.uuid4())
+    lease_id = ids.new_id()
     notices = _notices(request, window, runtime.settings)
     lease = Lease(
         id=lease_id,
@@ -67,9 +67,7 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
         status=LeaseStatus.PENDING,
         degraded=False,
         notices=notices,
-        reservations=new_reservations(
-            runtime, lease_id, request.reservations, lambda: str(uuid.uuid4()), now
-        ),
+        reservations=new_reservations(runtime, lease_id, request.reservations, ids.new_id, now),
         events=tuple(new_event(lease_id, event, now) for event in plan(window, notices, now)),
         created_at=now,
         updated_at=None,
@@ -107,7 +105,7 @@ def _user_notice(kind: str, moment: datetime, window: Window) -> Notice:
 def new_event(lease_id: str, planned: Planned, now: datetime) -> Event:
     """Return an event to be stored."""
     return Event(
-        id=str(uuid.uuid4()),
+        id=ids.new_id(),
         lease_id=lease_id,
         kind=planned.kind,
         due_at=planned.due_at,

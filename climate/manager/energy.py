@@ -6,13 +6,13 @@ a preparation of its host is there, or the host has power: so none that is off i
 """
 
 import logging
-import uuid
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from functools import partial
 
 from sqlalchemy.orm import Session
 
+from climate import ids
 from climate.core import energy as pure
 from climate.core import query, shutdown
 from climate.core.energy import FreeHost, Policy, Saved
@@ -221,7 +221,7 @@ def _want(
 
 def _new(host: Resource, free: FreeHost, policy: Policy, now: datetime) -> Shutdown:
     return Shutdown(
-        id=str(uuid.uuid4()),
+        id=ids.new_id(),
         resource_id=host.id,
         node=lead_times.node(host),
         hardware=free.hardware,

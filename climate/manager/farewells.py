@@ -7,13 +7,13 @@ pauses.
 """
 
 import logging
-import uuid
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from climate import ids
 from climate.core.enforcement import lease_body
 from climate.core.errors import EnforcementUnavailable
 from climate.core.lease import Lease
@@ -39,7 +39,7 @@ def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) ->
     if runtime.enforcer is None or not runtime.enforcer.hears_of_ends:
         return
     held = resources_of(session, [reservation.id for reservation in lease.reservations])
-    farewells.insert(session, str(uuid.uuid4()), TELL_END, lease_body(lease, held), now)
+    farewells.insert(session, ids.new_id(), TELL_END, lease_body(lease, held), now)
 
 
 def run(runtime: Runtime, claim: Claim) -> None:

@@ -8,13 +8,13 @@ be done twice. (A turn would not do: a process has one turn at a time, and a clo
 
 import logging
 import threading
-import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 
 from sqlalchemy.orm import Session
 
+from climate import ids
 from climate.core import query
 from climate.core.errors import ClimateError, NotFound
 from climate.core.lead_time import Lead
@@ -112,7 +112,7 @@ def _want(runtime: Runtime, lease_id: str, leads: Mapping[int, Lead], session: S
 def _new(booking: Booking, host: Resource, lead: Lead, now: datetime) -> Preparation:
     replace_at = booking.needed_at - timedelta(seconds=lead.usual)
     return Preparation(
-        id=str(uuid.uuid4()),
+        id=ids.new_id(),
         resource_id=host.id,
         node=lead_times.node(host),
         hardware=lead_times.hardware(host),

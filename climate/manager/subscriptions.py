@@ -4,7 +4,6 @@ A change takes effect with the next notification. Who changes a subscription tak
 manager that is at it, so that manager's result cannot overwrite the change.
 """
 
-import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -12,6 +11,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from climate import ids
 from climate.core.errors import Conflict, LimitExceeded, NotificationsRemoved
 from climate.core.notification import NotificationFilter
 from climate.core.subscription import DeadLetter, Subscription, SubscriptionStatus
@@ -49,7 +49,7 @@ def create(runtime: Runtime, owner: Owner, url: str, secret: str, asked: Change)
 
     def work(session: Session) -> Subscription:
         made = Subscription(
-            id=str(uuid.uuid4()),
+            id=ids.new_id(),
             project_id=owner.project_id,
             user_id=owner.user_id,
             url=url,

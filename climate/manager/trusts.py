@@ -6,7 +6,6 @@ event without a lease, written with whatever made the trust superfluous.
 """
 
 import logging
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,6 +14,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from climate import ids
 from climate.core import wire
 from climate.core.errors import Conflict, Forbidden
 from climate.core.lease import Lease
@@ -98,7 +98,7 @@ def leave(session: Session, lease: Lease, now: datetime) -> None:
 
 def drop(session: Session, trust_id: str, now: datetime) -> None:
     """Have a manager revoke a trust."""
-    farewells.insert(session, str(uuid.uuid4()), REVOKE, {"trust_id": trust_id}, now)
+    farewells.insert(session, ids.new_id(), REVOKE, {"trust_id": trust_id}, now)
 
 
 def orphans(runtime: Runtime) -> Iterator[Difference]:

@@ -172,7 +172,7 @@ class StackPlugin(ResourcePlugin):
         """
         _wait(stack)
         # A tag has 80 characters at most.
-        whose = f"{reservation_id[:8]}-" if reservation_id else ""
+        whose = f"{reservation_id[-8:]}-" if reservation_id else ""
         plan = f"{whose}{source.fingerprint}"
         tags = stack.tags_for(reservation_id, plan)
         if stack.plan != plan:
