@@ -81,19 +81,21 @@ class Deliveries:
                 count += self._serve(subscription_id)
         return count
 
-    def _begin_all(self) -> None:
-        """Give each subscription that is due, as far as there is room, a thread."""
+    def _begin_all(self) -> int:
+        """Give each subscription that is due, as far as there is room, a thread; how many."""
         with self._done:
             running = list(self._running.values())
         places = self._runtime.settings.webhooks.parallel
         slow = max(1, places // 2) - running.count(True)
-        for subscription_id, is_slow in self._claim(places - len(running), slow):
+        claimed = self._claim(places - len(running), slow)
+        for subscription_id, is_slow in claimed:
             with self._done:
                 self._running[subscription_id] = is_slow
             target = threading.Thread(
                 target=self._run, args=(subscription_id,), name="delivery", daemon=True
             )
             target.start()
+        return len(claimed)
 
     def _claim(self, free: int, slow: int) -> list[tuple[str, bool]]:
         """Claim up to ``free`` in all, of which up to ``slow`` slow ones."""

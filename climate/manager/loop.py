@@ -9,12 +9,17 @@ from climate.db.engine import is_unavailable
 LOG = logging.getLogger(__name__)
 # After work, wake-ups of so many seconds are taken together: under load each is little to do.
 _PAUSE = 0.02
+# After so much work at once nobody sees when the next comes, but all see what each look costs.
+_MUCH, _LONG_PAUSE = 100, 0.1
 
 
 class Loop:
-    """Does ``work`` at each wake-up and every ``interval`` seconds, until it is stopped."""
+    """Does ``work`` at each wake-up and every ``interval`` seconds, until it is stopped.
 
-    def __init__(self, name: str, work: Callable[[], object], interval: float) -> None:
+    ``work`` returns how much there was to do.
+    """
+
+    def __init__(self, name: str, work: Callable[[], int], interval: float) -> None:
         """Prepare; nothing happens before ``start``."""
         self._name = name
         self._work = work
@@ -49,10 +54,11 @@ class Loop:
         while not self._stopping.is_set():
             self._wake.wait(self._interval)
             self._wake.clear()
+            done = 0
             try:
                 if not self._stopping.is_set():
-                    self._work()
+                    done = self._work()
             except Exception as error:
                 detail = None if is_unavailable(error) else error
                 LOG.warning("%s: will try again: %s", self._name, error, exc_info=detail)
-            self._stopping.wait(_PAUSE)
+            self._stopping.wait(_LONG_PAUSE if done >= _MUCH else _PAUSE)

@@ -7,7 +7,7 @@ that takes long is late, so only what has been quick lately is taken together.
 import threading
 
 # At most so many, which should be done within so many seconds.
-MOST = 200
+MOST = 400
 _MOMENT = 0.1
 # What took long, the next calls count for less and less of.
 _FADES = 0.8

@@ -88,13 +88,14 @@ class Relay:
         with self._runtime.database.read() as session:
             return outbox.is_unnumbered(session)
 
-    def _publish_waiting(self) -> None:
-        """Publish, unless the broker failed a moment ago."""
+    def _publish_waiting(self) -> int:
+        """Publish, unless the broker failed a moment ago; return how many were published."""
+        published = 0
         if time.monotonic() < self._retry_at:
-            return
+            return published
         try:
             while batch := self._next_batch():
-                self._publish(batch)
+                published += self._publish(batch)
             self._pause = _PAUSE
         except Exception as error:
             if is_unavailable(error):  # then it is not the broker that is to be spared
@@ -106,6 +107,7 @@ class Relay:
                 LOG.exception(text)
             self._retry_at = time.monotonic() + self._pause
             self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+        return published
 
     def _next_batch(self) -> list[Notification]:
         """Return what is to be published now; nothing while another relay has the turn."""
