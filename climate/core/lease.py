@@ -156,7 +156,8 @@ class Lease:
     """A window of time, an owner, and what is reserved.
 
     By ``trust_id`` we act as its user in the cloud, where that is needed; ``trust_lost`` says why
-    that would fail at present. Nobody is shown the id.
+    that would fail at present. Nobody is shown the id. ``version`` grows with each change that is
+    not the progress of its events.
     """
 
     id: str
@@ -174,6 +175,7 @@ class Lease:
     trust_id: str | None = field(default=None, repr=False)
     trust_lost: str | None = None
     start: Start = field(default_factory=Start)
+    version: int = field(default=0, compare=False)
 
     @property
     def ails(self) -> bool:

@@ -218,6 +218,13 @@ def remove(session: Session, event_ids: Sequence[str]) -> None:
         session.execute(sa.delete(EventRow).where(EventRow.id.in_(event_ids)))
 
 
+def drop(session: Session, event_ids: Sequence[str]) -> None:
+    """Remove events that nobody needs any more, but not those that somebody is at, or has done."""
+    if event_ids:
+        useless = sa.delete(EVENTS).where(among(EVENTS.c.id, event_ids), EVENTS.c.status == UNDONE)
+        session.execute(useless)
+
+
 def rearm(session: Session, event_id: str, due_at: datetime, now: datetime) -> None:
     """Make an event due (again) at ``due_at``; whoever is at it is fenced out."""
     session.execute(

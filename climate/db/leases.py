@@ -22,6 +22,7 @@ from climate.db.tables import (
     LeaseRow,
     ReservationRow,
     ResourceRow,
+    columns,
 )
 
 
@@ -93,21 +94,50 @@ def get(session: Session, lease_id: str, *, lock: bool = False) -> Lease:
 
     Raises NotFound.
     """
-    found = find_some(session, [lease_id], lock=lock)
+    if lock:
+        lock_one(session, lease_id)
+    found = find_some(session, [lease_id])
     if not found:
         raise NotFound(f"Object with {{'lease_id': '{lease_id}'}} not found")
     return found[lease_id]
 
 
+def lock_one(session: Session, lease_id: str) -> None:
+    """Have nobody else change the lease, or begin its start, before this transaction ends.
+
+    That counts as a change.
+    """
+    count_up(session, [lease_id])
+
+
+def count_up(session: Session, lease_ids: Collection[str]) -> None:
+    """Count a change of leases: whoever is at work for them looks at all of them again."""
+    session.execute(_COUNT_UP, {"lease_ids": list(lease_ids)})
+
+
 def find_some(
     session: Session, lease_ids: Collection[str], *, lock: bool = False, patient: bool = True
 ) -> dict[str, Lease]:
-    """Return those of the leases that are there, by id; ``lock`` as for ``get``, in their order.
+    """Return those of the leases that are there, by id.
 
-    Those that somebody else has locked are left out unless we are ``patient``.
+    With ``lock``, in their order, nobody else changes them before this transaction ends; those that
+    somebody else has locked are left out unless we are ``patient``. It is for the progress of
+    events: it does not count as a change.
     """
     found = session.execute(_LOOKS[lock, patient], {"lease_ids": list(lease_ids)})
     return {lease.id: lease for lease in complete(session, found.all())}
+
+
+def lock_unchanged(session: Session, known: Collection[Lease], *, patient: bool) -> set[str]:
+    """Lock leases as ``find_some`` does; return the ids of those that are stored as ``known``.
+
+    Code of before schema 0019, which may be at work beside us, counts no version, but notes when it
+    changed what users may change.
+    """
+    ids = [lease.id for lease in known]
+    found = session.execute(_VERSIONS[patient], {"lease_ids": ids}).all()
+    versions = {(one.id, one.version, one.status, one.updated_at) for one in known}
+    return {row[0] for row in found if tuple(row) in versions}
 
 
 def find_all(session: Session, project_id: str | None) -> list[Lease]:
@@ -198,6 +228,9 @@ def _lease_values(lease: Lease) -> dict[str, Any]:
     }
 
 
+_COUNT_UP = (
+    sa.update(LEASES).where(among(LEASES.c.id, "lease_ids")).values(version=LEASES.c.version + 1)
+)
 _LOOK = sa.select(*COLUMNS).where(among(LEASES.c.id, "lease_ids")).order_by(LEASES.c.id)
 # As ``find_some`` says, by ``lock`` and ``patient``. PostgreSQL: rows that refer to what is locked
 # (new events) need not wait for us.
@@ -205,3 +238,8 @@ _LOOKS = {
     (True, patient): _LOOK.with_for_update(key_share=True, skip_locked=not patient)
     for patient in (True, False)
 } | {(False, patient): _LOOK for patient in (True, False)}
+_VERSIONS = {
+    patient: look.with_only_columns(*columns(LEASES, "id version status updated_at"))
+    for (lock, patient), look in _LOOKS.items()
+    if lock
+}

@@ -110,25 +110,7 @@ def is_called_for(session: Session, owner: str, now: datetime) -> bool:
 def take_turn(session: Session, owner: str, now: datetime, until: datetime) -> bool:
     """Become (or stay) the relay until ``until``; False while somebody else is."""
     result = session.execute(_TAKE_TURN, {"by": owner, "now": now, "until": until})
-    if not result.rowcount:  # type: ignore[attr-defined]
-        return False
-    _pass_over(session)
-    return True
-
-
-def _pass_over(session: Session) -> None:
-    """Go on behind what releases before schema 0018 have published in their turn.
-
-    They noted that elsewhere. The relay's row is locked.
-    """
-    last, published = session.execute(_PROGRESS).one()
-    left = sa.select(sa.func.min(_OUTBOX.c.seq)).where(
-        _OUTBOX.c.seq > published, _OUTBOX.c.published_at.is_(None)
-    )
-    first = session.scalar(left)
-    through = last if first is None else first - 1
-    if through != published:
-        session.execute(sa.update(_TURN).where(_IS_RELAY).values(published_seq=through))
+    return bool(result.rowcount)  # type: ignore[attr-defined]
 
 
 def leave_turn(session: Session, owner: str) -> None:

@@ -17,12 +17,11 @@ class OutboxRow(Base):
     ``id`` is the order of writing; ``seq``, given by the relay to rows that are committed, is the
     order that the world sees: a reader who has seen ``seq`` n will never be shown a smaller one.
     ``resource_types`` are those of the lease, each between spaces; NULL where it is not known.
-    ``published_at`` is of releases before schema 0018, which may still be at work beside us.
+    ``published_at`` is of schema 0018, whose code may still be at work beside us.
     """
 
     __tablename__ = "outbox"
     __table_args__ = (
-        Index(None, "published_at", "seq"),
         Index(None, "lease_id", "id"),
         Index(None, "project_id", "seq"),
         UniqueConstraint("seq"),

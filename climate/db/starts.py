@@ -20,12 +20,6 @@ def values(start: Start) -> dict[str, Any]:
     }
 
 
-def lock(session: Session, lease_id: str) -> None:
-    """Have nobody else change the lease, or begin its start, before this transaction ends."""
-    query = sa.select(LeaseRow.id).where(LeaseRow.id == lease_id)
-    session.execute(query.with_for_update(key_share=True))
-
-
 def set_ready(session: Session, lease_id: str, now: datetime) -> None:
     """Note that all hosts of a lease are ready, unless that was noted before."""
     _set(session, lease_id, LeaseRow.ready_at.is_(None), ready_at=now)

@@ -29,7 +29,10 @@ class Base(DeclarativeBase):
 
 
 class LeaseRow(Base):
-    """A window of time, its owner, and when it was told last that events of it are late."""
+    """A window of time, its owner, and when it was told last that events of it are late.
+
+    Who locks it to change it, or what it has, counts its ``version`` up.
+    """
 
     __tablename__ = "leases"
     __table_args__ = (
@@ -61,6 +64,7 @@ class LeaseRow(Base):
     ready_at: Mapped[datetime | None]
     start_delayed_at: Mapped[datetime | None]
     started_at: Mapped[datetime | None]
+    version: Mapped[int] = mapped_column(sa.BigInteger, server_default="0")
 
 
 class ReservationRow(Base):

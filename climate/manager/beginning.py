@@ -42,7 +42,7 @@ class _Way(Enum):
 def begin(runtime: Runtime, session: Session, claims: Sequence[Claim]) -> list[Task]:
     """Look at the leases again; return the work to do, and finish what has none (any more)."""
     now = runtime.clock.now()
-    seen, unseen = look(session, claims)
+    seen, unseen = look(session, claims, patient=len(claims) == 1)
     ways: dict[_Way, list[Seen]] = defaultdict(list)
     looks = [starting.unless_waiting(runtime, session, one, now) for one in seen]
     seen = [one for one in looks if one is not None]
@@ -75,10 +75,13 @@ def _act(runtime: Runtime, session: Session, seen: Sequence[Seen], now: datetime
     """Store that these are acted on, and return what that takes."""
     if not seen:
         return []
-    progress.advance(session, [(one.lease, _at_work(one.lease, one.event, now)) for one in seen])
+    begun = {one.lease.id: _at_work(one.lease, one.event, now) for one in seen}
+    progress.advance(session, [(one.lease, begun[one.lease.id]) for one in seen])
     ending = [one.lease for one in seen if one.event.kind == END]
     if unstarted := [lease.id for lease in ending if _is_to_start(lease)]:
         events.give_up(session, unstarted, START, now)
+        for id_ in unstarted:  # whose events are others now
+            del begun[id_]
     for lease in ending:
         starting.note_end(runtime, session, lease, now)
     live = {
@@ -89,7 +92,10 @@ def _act(runtime: Runtime, session: Session, seen: Sequence[Seen], now: datetime
     }
     given = resources_of(session, {id_ for ids in live.values() for id_ in ids})
     return [
-        Task(claim, Work(event, lease, {id_: given[id_] for id_ in live[lease.id]}))
+        Task(
+            claim,
+            Work(event, lease, {id_: given[id_] for id_ in live[lease.id]}, begun.get(lease.id)),
+        )
         for claim, lease, event in seen
     ]
 

@@ -18,6 +18,7 @@ from climate.core.lifecycle import EventStatus
 from climate.core.record import record
 from climate.core.schedule import END, START, UPDATE
 from climate.db import events, leases
+from climate.db.engine import is_retried
 from climate.plugins import fence
 from climate.plugins.fence import Permit
 
@@ -26,11 +27,15 @@ LOG = logging.getLogger(__name__)
 
 @record(frozen=True, slots=True)
 class Work:
-    """What an action event needs: the lease, and the resources of each live reservation."""
+    """What an action event needs: the lease, and the resources of each live reservation.
+
+    ``begun`` is the lease as it was stored when the work began, if all of that is known.
+    """
 
     event: Event
     lease: Lease
     resources: Mapping[str, tuple[Granted, ...]]
+    begun: Lease | None = None
 
     @property
     def reservations(self) -> list[Reservation]:
@@ -42,9 +47,12 @@ class Work:
 
         Those that are removed while others are handed over are not: they are handed over, too.
         """
-        return self.event.kind in {START, UPDATE, END} and any(
-            one.id == reservation_id and LEAVING in one.details for one in self.lease.reservations
-        )
+        if self.event.kind not in {START, UPDATE, END}:
+            return False
+        for one in self.lease.reservations:
+            if one.id == reservation_id:
+                return LEAVING in one.details
+        return False
 
 
 @record(frozen=True, slots=True)
@@ -106,19 +114,21 @@ class Task(NamedTuple):
 
 def lease_of(session: Session, claim: Claim) -> Lease | None:
     """Lock and return the lease of a claim; None if the claim is not ours any more."""
-    seen, _ = look(session, [claim])
+    seen, _ = look(session, [claim], patient=True)
     return seen[0].lease if seen else None
 
 
-def look(session: Session, claims: Sequence[Claim]) -> tuple[list[Seen], list[Claim]]:
+def look(
+    session: Session, claims: Sequence[Claim], *, patient: bool
+) -> tuple[list[Seen], list[Claim]]:
     """Lock the leases of claims, and return them as far as the claims are ours.
 
-    That may be over the next moment: what is stored as an outcome is fenced anew. Of several, those
-    that somebody else has locked are not waited for: their claims are returned beside, and those
-    whose lease is gone.
+    That may be over the next moment: what is stored as an outcome is fenced anew. Those that
+    somebody else has locked are not waited for unless we are ``patient``: their claims are returned
+    beside, and those whose lease is gone.
     """
     ids = {claim.lease_id for claim in claims if claim.lease_id is not None}
-    found = leases.find_some(session, ids, lock=True, patient=len(claims) == 1)
+    found = leases.find_some(session, ids, lock=True, patient=patient)
     seen, unseen = [], []
     for claim in claims:
         lease = found.get(claim.lease_id or "")
@@ -130,6 +140,26 @@ def look(session: Session, claims: Sequence[Claim]) -> tuple[list[Seen], list[Cl
         else:
             seen.append(Seen(claim, lease, event))
     return seen, unseen
+
+
+def look_again(session: Session, tasks: Sequence[Task]) -> tuple[list[Seen], list[Claim]]:
+    """As ``look``, for claims whose work was done: what nobody has changed since it began is known.
+
+    That a claim was taken over is seen when the outcome is stored, and then all is looked at.
+    """
+    patient = len(tasks) == 1
+    if is_retried(session):
+        return look(session, [task.claim for task in tasks], patient=patient)
+    begun = [work.begun for _, work in tasks if work.begun is not None]
+    same = leases.lock_unchanged(session, begun, patient=patient)
+    known, others = [], []
+    for claim, work in tasks:
+        if work.begun is not None and work.begun.id in same:
+            known.append(Seen(claim, work.begun, work.event))
+        else:
+            others.append(claim)
+    seen, unseen = look(session, others, patient=patient) if others else ([], [])
+    return known + seen, unseen
 
 
 def _held(lease: Lease, claim: Claim) -> Event | None:

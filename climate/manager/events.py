@@ -26,7 +26,7 @@ from climate.manager.announcements import News, announce, tell_nodes_of
 from climate.manager.batch import Batch, Result
 from climate.manager.beginning import begin
 from climate.manager.calling import call_all
-from climate.manager.claims import Claim, Seen, Task, Work, close_all, give_way, look
+from climate.manager.claims import Claim, Seen, Task, Work, close_all, give_way, look_again
 from climate.manager.failures import fail
 from climate.manager.farewells import note_end
 from climate.manager.leases import remove
@@ -154,13 +154,13 @@ def _succeed(runtime: Runtime, session: Session, done: Sequence[_Done]) -> list[
     Alone, an action is stored though it has to wait for that.
     """
     now, known = runtime.clock.now(), {one.claim.event_id: one for one in done}
-    seen, unseen = look(session, [one.claim for one in done])
+    seen, unseen = look_again(session, [Task(one.claim, one.work) for one in done])
     close_all(session, [one.claim for one in seen], now, EventStatus.DONE)
     ended = [_Ended(one, *known[one.claim.event_id][1:], now) for one in seen]
     progress.advance(session, [(one.before, one.after) for one in ended])
     for one in ended:
         _let_go(runtime, session, one.before, one.left, now)
-    events.remove(session, [id_ for one in ended for id_ in one.needless])
+    events.drop(session, [id_ for one in ended for id_ in one.needless])
     for one in ended:
         if one.kind == START:
             starting.note_start(runtime, session, one.before)

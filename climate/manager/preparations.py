@@ -18,7 +18,7 @@ from climate.core import preparation
 from climate.core.errors import PreparationClaimed, PreparationOver
 from climate.core.page import Page, Part, PreparationFilter
 from climate.core.preparation import Preparation, PreparationState
-from climate.db import preparations, preparing, readiness, shutdowns, starts
+from climate.db import leases, preparations, preparing, readiness, shutdowns
 from climate.db.engine import on_commit
 from climate.manager import notifications, starting
 from climate.manager.announcements import tell_nodes
@@ -109,7 +109,7 @@ def report(runtime: Runtime, id_: str, told: Report) -> Preparation:
 def _report(runtime: Runtime, id_: str, told: Report, session: Session) -> Preparation:
     now = runtime.clock.now()
     if told.state is PreparationState.READY:  # it may be what its lease waits for
-        starts.lock(session, preparations.get(session, id_).lease_id)
+        leases.lock_one(session, preparations.get(session, id_).lease_id)
     before = preparations.get(session, id_, lock=True)
     if before.over_at:
         after = _after_all(before, told, now)

@@ -11,7 +11,7 @@ from climate.core.lease import Event, Lease
 from climate.core.lifecycle import EventStatus, LeaseStatus
 from climate.core.misfire import Late, is_overtaken, late_events
 from climate.core.schedule import BEFORE_START
-from climate.db import outbox, progress
+from climate.db import leases, outbox, progress
 from climate.manager.announcements import News, announce
 from climate.manager.claims import Seen, close_all
 from climate.manager.runtime import Runtime
@@ -23,7 +23,10 @@ _GOING = frozenset(
 
 def tell(session: Session, seen: Sequence[Seen], now: datetime) -> None:
     """Finish events that only tell."""
+    if not seen:
+        return
     close_all(session, [one.claim for one in seen], now, EventStatus.DONE)
+    leases.count_up(session, {one.lease.id for one in seen})
     announce(session, [news for one in seen for news in _news(one.lease, one.event, now)], now)
 
 

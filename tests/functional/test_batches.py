@@ -9,7 +9,7 @@ from climate.core.schedule import START
 from climate.db.tables import EventRow, LeaseRow
 from climate.manager import beginning, events, outcomes
 from climate.manager import claims as claims_module
-from climate.manager.claims import Claim
+from climate.manager.claims import Task
 from climate.manager.pace import Pace
 from tests.service import Story
 
@@ -84,6 +84,31 @@ def test_one_whose_lease_is_locked_is_not_waited_for(story_everywhere: Story) ->
     assert attempts(story, leases[1]) == 1
 
 
+@pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
+def test_one_whose_lease_is_locked_as_it_is_stored_keeps_no_other_locked(
+    story_everywhere: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story, tries, busy = story_everywhere, [], []
+    leases = quick(story)
+    lock = sa.select(LeaseRow.id).where(LeaseRow.id == leases[1]).with_for_update()
+    with story.runtime.database.engine.connect() as other:
+
+        def look_again(session: Session, tasks: list[Task]) -> object:
+            if len(tasks) == 1:
+                other.rollback()
+            elif not tries:
+                other.execute(lock)
+            tries.append(len(tasks))
+            found = claims_module.look_again(session, tasks)
+            busy.append([claim.lease_id for claim in found[1]])
+            return found
+
+        monkeypatch.setattr(events, "look_again", look_again)
+        story.at(58)
+    assert (tries[:2], busy[:2]) == ([4, 1], [[leases[1]], []])
+    assert statuses(story, leases) == ["ACTIVE"] * 4
+
+
 def take_over(story: Story, lease_id: str) -> None:
     """Have another manager claim the start of a lease, which is claimed."""
     theirs = sa.update(EventRow).where(EventRow.lease_id == lease_id, EventRow.kind == START)
@@ -118,14 +143,14 @@ def test_one_that_is_taken_over_as_it_is_stored_is_left_to_who_has_it(
     story = story_everywhere
     leases, taken = quick(story), []
 
-    def look(session: Session, claims: list[Claim]) -> object:
-        found = claims_module.look(session, claims)
+    def look_again(session: Session, tasks: list[Task]) -> object:
+        found = claims_module.look_again(session, tasks)
         if not taken:
             taken.append(leases[1])
             take_over(story, leases[1])
         return found
 
-    monkeypatch.setattr(events, "look", look)
+    monkeypatch.setattr(events, "look_again", look_again)
     story.at(58)
     assert statuses(story, leases) == ["ACTIVE", "STARTING", "ACTIVE", "ACTIVE"]
     assert "lease.event.start_lease" not in story.told(leases[1])

@@ -230,25 +230,6 @@ def test_a_relay_that_was_slower_than_its_turn_leaves_the_rest_to_its_successor(
     assert (first.flush(), second.flush()) == (0, 1)
 
 
-def test_what_a_release_of_before_has_published_in_its_turn_is_not_published_again(
-    story_everywhere: Story,
-) -> None:
-    """Before schema 0018 it noted that with each notification."""
-    story = story_everywhere
-    listener = FakeEmitter()
-    relay = Relay(story.runtime, listener, "relay")
-    write_many(story, 3)
-    assert relay.flush() == 3
-    write_many(story, 6)
-    relay.number()
-    story.clock.advance(31)  # no more its turn
-    theirs = sa.update(OutboxRow).where(OutboxRow.seq.between(4, 7))
-    with story.runtime.database.engine.begin() as connection:
-        connection.execute(theirs.values(published_at=story.clock.now()))
-    assert relay.flush() == 2
-    assert listener.seqs == [1, 2, 3, 8, 9]
-
-
 def test_a_relay_asks_for_its_turn_once_as_long_as_it_publishes(story_everywhere: Story) -> None:
     story, statements = story_everywhere, []
     relay = Relay(story.runtime, FakeEmitter(), "relay")
