@@ -228,3 +228,15 @@ def test_the_next_run_is_that_of_the_first_open_event_still_to_come(database: Da
     finish(database, "b start", 2, status="UNDONE", again=3)
     assert next_run(0) == at(3)
     assert next_run(20) is None
+
+
+def test_what_somebody_is_at_or_has_done_is_not_dropped(database: Database) -> None:
+    add_lease(database, "a", 0, 10)
+    add_lease(database, "b", 1, 10)
+    assert claim(database, 0) == ["a start"]
+    assert finish(database, "a start", 1)
+    assert claim(database, 1) == ["b start"]
+    everything = ["a start", "a end", "b start", "b end"]
+    database.write(lambda session: events.drop(session, everything))
+    with database.read() as session:
+        assert set(session.scalars(sa.select(EventRow.id))) == {"a start", "b start"}
