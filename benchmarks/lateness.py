@@ -8,6 +8,8 @@ Prints one JSON object a line for each case, all in one run, one after the other
 - ``floor``: the same rows by two processes that know nothing of leases: what is due is claimed in
   one transaction, and stored as done, with a notification, in another;
 - ``kill``: the same with three, of which one is killed in the middle, and claims of two seconds;
+- ``behind``: as ``drain``, two minutes overdue, and each second a lease of another project starts;
+  how late are these?
 - ``poll``: as ``idle``, with a manager that does nothing but look every 10 s.
 
 Lateness is the moment the plugin's start is called, less the moment it was due; milliseconds. The
@@ -25,7 +27,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -56,6 +58,8 @@ _WARM = 3.0
 _WRITTEN = 0.001
 # Seconds between two looks at how far they are: to count costs the database something, too.
 _PAUSE = 0.5
+# What a backlog is overdue.
+_DOWN = timedelta(minutes=2)
 # Seconds that nothing may take longer than.
 _PATIENCE = 1800.0
 _SPAWN = get_context("spawn")
@@ -78,6 +82,7 @@ def main() -> None:
         "drain": lambda bench: _drain(bench, given.drain, 2),
         "floor": lambda bench: _drain(bench, given.drain, 2, _barely),
         "kill": lambda bench: _drain(bench, given.drain, 3, kill=True),
+        "behind": lambda bench: _behind(bench, given.drain),
         "poll": lambda bench: _spread(bench, _by_polling, given.leases, given.seconds),
     }
     rates: dict[str, float] = {}
@@ -261,8 +266,21 @@ def _drain(
     }
 
 
-def _figures(bench: Bench, count: int) -> dict[str, float | int]:
-    ordered = sorted(stopwatch.late(bench.folder))
+def _behind(bench: Bench, count: int) -> dict[str, Any]:
+    stopwatch.add_leases(bench.runtime, [bench.runtime.clock.now() - _DOWN] * count)
+    bench.start(2, _as_shipped)
+    mine: list[str] = []
+    while not (mine and bench.is_done()):
+        soon = bench.runtime.clock.now() + timedelta(seconds=_PAUSE)
+        mine += stopwatch.ask(bench.runtime, [soon], "another")
+        bench.runtime.wakeup.hint()
+        time.sleep(1)
+    return {"behind": count, **_figures(bench, len(mine), mine)}
+
+
+def _figures(bench: Bench, count: int, of: Collection[str] | None = None) -> dict[str, float | int]:
+    late = stopwatch.late(bench.folder)
+    ordered = sorted(late.values() if of is None else [late[id_] for id_ in of])
     assert len(ordered) == count, f"{len(ordered)} of {count} leases were started"
 
     def at(share: float) -> float:

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -105,21 +105,29 @@ def make_manager(runtime: Runtime) -> service.Manager:
 
 
 def add_leases(runtime: Runtime, starts: Sequence[datetime]) -> None:
-    """Store leases that last for a day, without admission: there is nothing to be had."""
+    """Have leases be there, and the database know how many they are."""
     for at in range(0, len(starts), _CHUNK):
-        made = [leases.rows(_lease(start)) for start in starts[at : at + _CHUNK]]
-        tables = [
-            (rows[0][0], [values for _, found in rows for values in found])
-            for rows in zip(*made, strict=True)
-        ]
-        runtime.database.write(lambda session, tables=tables: insert(session, *tables))
+        ask(runtime, starts[at : at + _CHUNK])
     if runtime.database.dialect == "postgresql":  # which does so by itself, within a minute
         with runtime.database.engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT").execute(sa.text("ANALYZE"))
     runtime.wakeup.hint()
 
 
-def _lease(start: datetime) -> Lease:
+def ask(
+    runtime: Runtime, starts: Sequence[datetime], project_id: str = "project"
+) -> Collection[str]:
+    """Store leases that last for a day, without admission: nothing is needed; return their ids."""
+    made = [_lease(start, project_id) for start in starts]
+    tables = [
+        (rows[0][0], [values for _, found in rows for values in found])
+        for rows in zip(*map(leases.rows, made), strict=True)
+    ]
+    runtime.database.write(lambda session: insert(session, *tables))
+    return [lease.id for lease in made]
+
+
+def _lease(start: datetime, project_id: str) -> Lease:
     id_, window = ids.new_id(), Window(start, start + timedelta(days=1))
     reservation = Reservation(
         id=ids.new_id(),
@@ -134,7 +142,7 @@ def _lease(start: datetime) -> Lease:
         id=id_,
         name="lease",
         user_id="user",
-        project_id="project",
+        project_id=project_id,
         window=window,
         status=LeaseStatus.PENDING,
         degraded=False,
@@ -146,9 +154,9 @@ def _lease(start: datetime) -> Lease:
     )
 
 
-def late(folder: Path) -> list[float]:
-    """Return how late each lease was started, in seconds."""
-    return [float(line.split()[1]) for line in _lines(folder)]
+def late(folder: Path) -> dict[str, float]:
+    """Return how late each lease was started, in seconds, by id."""
+    return {id_: float(seconds) for id_, seconds in map(str.split, _lines(folder))}
 
 
 def effects_twice(folder: Path) -> int:

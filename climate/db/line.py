@@ -4,7 +4,7 @@ Nothing is locked or claimed by looking. Of what waits for another event (``orde
 much as of the rest: whoever claims passes it over.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.schedule import ACTIONS, RELEASE
 from climate.db.among import among, chunks
-from climate.db.order import UNDONE, due
+from climate.db.order import BEGINNING, UNDONE, due
 from climate.db.tables import EVENTS, LEASES, RESERVATIONS
 from climate.db.types import code_points
 
@@ -52,21 +52,40 @@ def waiting(
     the second of each, and so on, so that nobody's many stand before another's few. Those that are
     ``known`` by their ids from a look before need not be asked about again.
     """
-    ids = [] if skip else session.scalars(_FEW, {"now": now, "limit": limit}).all()
-    if skip or len(ids) == limit:
+    ids = [] if skip else _first(session, BEGINNING, now, limit + 1)
+    if skip or len(ids) > limit:
         found = session.execute(_MANY, {"now": now, "limit": limit, "skip": skip})
         return [_waiting(row) for row in found]
-    seen = dict(known)
-    for fresh in chunks([id_ for id_ in ids if id_ not in known]):
-        rows = session.execute(_DESCRIBED, {"ids": fresh})
-        seen.update({row.id: _waiting(row) for row in rows})
+    seen = {**known, **_ask(session, [id_ for id_ in ids if id_ not in known])}
     return [seen[id_] for id_ in ids if id_ in seen]
+
+
+def newcomers(
+    session: Session, since: datetime, now: datetime, limit: int, known: Collection[str]
+) -> list[Waiting]:
+    """Return events that became due ``since`` then, in their order, but those that are ``known``.
+
+    Not more than ``limit`` are looked at.
+    """
+    fresh = [id_ for id_ in _first(session, since, now, limit) if id_ not in known]
+    found = _ask(session, fresh)
+    return [found[id_] for id_ in fresh if id_ in found]
 
 
 def still_waiting(session: Session, event_ids: Collection[str]) -> set[str]:
     """Return those of events that nobody has claimed."""
     parts = (session.scalars(_UNCLAIMED, {"ids": ids}) for ids in chunks(list(event_ids)))
     return {id_ for part in parts for id_ in part}
+
+
+def _first(session: Session, since: datetime, now: datetime, limit: int) -> Sequence[str]:
+    return session.scalars(_FEW, {"since": since, "now": now, "limit": limit}).all()
+
+
+def _ask(session: Session, event_ids: Sequence[str]) -> dict[str, Waiting]:
+    """Return those of the events that are there, by id."""
+    parts = (session.execute(_DESCRIBED, {"ids": ids}) for ids in chunks(event_ids))
+    return {row.id: _waiting(row) for part in parts for row in part}
 
 
 def _waiting(row: Any) -> Waiting:  # noqa: ANN401 - a row of _DESCRIBED or _MANY
@@ -80,8 +99,12 @@ def _types(joined: str | None) -> frozenset[str]:
 
 
 def _few() -> sa.Select[Any]:
-    """Select the first ``limit`` events that may run at ``now``; an index alone tells them."""
-    first = sa.select(EVENTS.c.id).where(*due(_NOW))
+    """Select the first ``limit`` events that may run at ``now``, and not before ``since``.
+
+    An index alone tells them.
+    """
+    since = sa.bindparam("since", type_=EVENTS.c.run_at.type)
+    first = sa.select(EVENTS.c.id).where(*due(_NOW, since))
     return first.order_by(EVENTS.c.run_at, EVENTS.c.rank, EVENTS.c.id).limit(_LIMIT)
 
 

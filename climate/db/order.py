@@ -22,14 +22,20 @@ UNDONE, IN_PROGRESS = EventStatus.UNDONE.value, EventStatus.IN_PROGRESS.value
 OPEN = [status.value for status in OPEN_EVENT]
 
 
-# Nothing is due before it. PostgreSQL, which plans for values that it does not know, takes a range
-# for few rows only if it has two ends, and then goes along the index instead of the whole table.
-_BEGINNING = sa.literal(datetime(1970, 1, 1, tzinfo=UTC), EVENTS.c.run_at.type)
+# Nothing is due before it.
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+_BEGINNING = sa.literal(BEGINNING, EVENTS.c.run_at.type)
 
 
-def due(now: sa.ColumnElement[datetime]) -> tuple[sa.ColumnElement[bool], ...]:
-    """Tell whether the event is to be run, and its time has come."""
-    return EVENTS.c.status == UNDONE, EVENTS.c.run_at >= _BEGINNING, EVENTS.c.run_at <= now
+def due(
+    now: sa.ColumnElement[datetime], since: sa.ColumnElement[datetime] = _BEGINNING
+) -> tuple[sa.ColumnElement[bool], ...]:
+    """Tell whether the event is to be run, and its time has come, but not before ``since``.
+
+    PostgreSQL, which plans for values that it does not know, takes a range for few rows only if it
+    has two ends, and then goes along the index instead of the whole table.
+    """
+    return EVENTS.c.status == UNDONE, EVENTS.c.run_at >= since, EVENTS.c.run_at <= now
 
 
 def blocked(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:

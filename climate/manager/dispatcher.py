@@ -98,9 +98,8 @@ class Dispatcher:
             for claim in self._mine():
                 claim.permit.revoke()
         self._timer.stop()
-        handed = self._runtime.database.write(
-            lambda session: events.hand_back(session, self._owner)
-        )
+        write = self._runtime.database.write
+        handed = write(lambda session: events.hand_back(session, self._owner))
         if handed:
             LOG.warning("stopped in the middle of %s event(s), handed back", handed)
 
@@ -221,9 +220,12 @@ class Dispatcher:
 
     def _claim(self) -> list[Batch]:
         """Return claims for as many workers as may run now; none if none may."""
+        if len(self._running) >= self._runtime.settings.workers:
+            return []
         if self._line.is_good:
+            self._line.look_for_newcomers()
             return self._pick()
-        skip, more = 0, len(self._running) < self._runtime.settings.workers
+        skip, more = 0, True
         while more:
             more = self._line.look(skip)
             if batches := self._pick():
@@ -250,17 +252,15 @@ class Dispatcher:
         now, until = self._runtime.clock.now(), self._keeper.until()
         stored = now + self._runtime.settings.claim_timeout
         ids = [one.event_id for some in chosen for one in some]
-        found = {
-            id_: (lease_id, attempt)
-            for id_, lease_id, attempt in self._runtime.database.write(
-                lambda session: events.claim(session, self._owner, now, stored, ids)
-            )
-        }
+        rows = self._runtime.database.write(
+            lambda session: events.claim(session, self._owner, now, stored, ids)
+        )
+        ours = {id_: (lease_id, attempt) for id_, lease_id, attempt in rows}
         claims = [
             [
-                self._claim_on(one, *found[one.event_id], until)
+                self._claim_on(one, *ours[one.event_id], until)
                 for one in some
-                if one.event_id in found
+                if one.event_id in ours
             ]
             for some in chosen
         ]

@@ -165,7 +165,9 @@ class MariaDB(DatabaseServer):
     @property
     def _files(self) -> list[str]:
         user = pwd.getpwuid(os.geteuid()).pw_name
-        return ["--no-defaults", f"--datadir={self.data}/files", f"--user={user}"]
+        # Two that are made at the same time have temporary tables of the same names.
+        places = [f"--datadir={self.data}/files", f"--tmpdir={self.data}"]
+        return ["--no-defaults", *places, f"--user={user}"]
 
     def _prepare(self) -> None:
         options = ["--auth-root-authentication-method=normal", "--skip-test-db"]

@@ -37,7 +37,7 @@ HOSTS = [f"host-{number} start" for number in range(5)]
 
 
 def test_few_come_as_they_are_due(crowd: Database) -> None:
-    assert waiting(crowd, 7) == [*HOSTS, "stack start"]
+    assert waiting(crowd, 6) == [*HOSTS, "stack start"]
 
 
 def test_of_many_the_first_of_each_resource_type_come_first(crowd: Database) -> None:
@@ -48,9 +48,9 @@ def test_of_many_the_first_of_each_resource_type_come_first(crowd: Database) -> 
 
 def test_each_comes_with_its_project_and_its_types(crowd: Database) -> None:
     with crowd.read() as session:
-        for limit in (7, 6):
+        for limit in (6, 5):
             found = {one.event_id: one.group for one in line.waiting(session, at(50), limit)}
-            assert found[HOSTS[4]] == ("project", frozenset({"physical:host"}))
+            assert found[HOSTS[0]] == ("project", frozenset({"physical:host"}))
             assert found["stack start"] == ("project", frozenset({"virtual:stack"}))
 
 
@@ -63,6 +63,16 @@ def test_who_is_known_is_not_asked_about_again(crowd: Database) -> None:
         )
         assert line.waiting(session, at(50), 7, known=known) == list(known.values())
     assert len(asked) == 1
+
+
+def test_newcomers_are_those_who_became_due_since_and_are_not_known(crowd: Database) -> None:
+    with crowd.read() as session:
+        seen = line.newcomers(session, at(3), at(9), 7, {"host-4 start"})
+        assert [(one.event_id, one.project_id) for one in seen] == [("host-3 start", "project")]
+        seen = line.newcomers(session, at(3), at(10), 7, ())
+        assert [one.event_id for one in seen] == [*HOSTS[3:], "stack start"]
+        assert seen[2].types == frozenset({"virtual:stack"})
+        assert [one.event_id for one in line.newcomers(session, at(3), at(10), 2, ())] == HOSTS[3:]
 
 
 def test_those_still_wait_whom_nobody_has_claimed(crowd: Database) -> None:
@@ -98,7 +108,7 @@ def test_what_is_over_need_not_be_read(database: Database, statement: sa.Select[
 def plan(connection: sa.Connection, statement: sa.Select[int]) -> str:
     """Return how PostgreSQL goes about a statement, whatever its parameters are."""
     numbered = postgresql.dialect(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
-    asked = statement.params(now=at(0), ids=["a"], limit=1)
+    asked = statement.params(now=at(0), since=at(0), ids=["a"], limit=1)
     text = asked.compile(dialect=numbered, compile_kwargs={"render_postcompile": True})
     connection.exec_driver_sql(f"PREPARE asked AS {text}")
     known = "SELECT coalesce(cardinality(parameter_types), 0) FROM pg_prepared_statements"

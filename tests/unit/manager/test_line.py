@@ -3,6 +3,7 @@
 import random
 from collections.abc import Collection
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -43,6 +44,20 @@ def test_managers_that_have_more_than_a_page_before_them_begin_at_different_plac
         assert order[first:] + order[:first] == [f"{n:02}" for n in range(10)]
 
 
+def test_a_crowd_of_newcomers_is_begun_at_different_places_too(
+    looks: Any, make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks(0, 0)
+    crowd = [Waiting(f"{n:02}", *MINE) for n in range(10)]
+    monkeypatch.setattr(stored, "newcomers", lambda *_: crowd)
+    first = set()
+    for seed in range(4):
+        seen = Line(replace(make_story().runtime, rng=random.Random(seed)))  # noqa: S311 - repeatable
+        seen.look_for_newcomers()
+        first.add(next(iter(seen.waiting[MINE])).event_id)
+    assert len(first) > 1
+
+
 def test_few_are_taken_in_their_order(looks: Any) -> None:
     assert {tuple(looks(9, seed)) for seed in range(4)} == {tuple(f"{n:02}" for n in range(9))}
 
@@ -63,6 +78,70 @@ def test_a_laborious_look_serves_a_while(
     assert seen.is_good is (serves > 0)
     story.clock.advance(serves)
     assert not seen.is_good
+
+
+@pytest.fixture
+def seen(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Line:
+    """Return a line with one who waits, as a look that took a second saw it just now."""
+    story = make_story()
+
+    def waiting(*_: object) -> list[Waiting]:
+        story.clock.advance(1)
+        return [Waiting("one", *MINE)]
+
+    monkeypatch.setattr(stored, "waiting", waiting)
+    made = Line(story.runtime)
+    made.look(0)
+    return made
+
+
+def test_who_comes_while_a_look_serves_joins_at_once(
+    seen: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    others = ("another project", frozenset({"physical:host"}))
+    came = [[Waiting("two", *others)], [Waiting("three", *MINE)], []]
+
+    def newcomers(*given: Any) -> list[Waiting]:
+        asked.append((given[1], given[2], set(given[4])))
+        return came.pop(0)
+
+    monkeypatch.setattr(stored, "newcomers", newcomers)
+    for _ in range(3):
+        seen.look_for_newcomers()
+    assert {group: [one.event_id for one in some] for group, some in seen.waiting.items()} == {
+        MINE: ["one", "three"],
+        others: ["two"],
+    }
+    looked, present = asked[0][1] - timedelta(seconds=1), asked[0][1]
+    minute = timedelta(minutes=1)
+    # What is written now may have been due for a minute.
+    assert asked == [
+        (looked - minute, present, {"one"}),
+        (present - minute, present, {"one", "two"}),
+        (present - minute, present, {"one", "two", "three"}),
+    ]
+
+
+def test_a_minute_is_not_looked_through_again_all_the_time_if_that_takes_long(
+    seen: Line, make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, asked = make_story().clock, []
+
+    def newcomers(_session: object, since: datetime, now: datetime, *_: object) -> list[Waiting]:
+        asked.append((now - since).total_seconds())
+        clock.advance(0.1)
+        return []
+
+    monkeypatch.setattr(stored, "newcomers", newcomers)
+    for _ in range(3):
+        clock.advance(1)
+        seen.look_for_newcomers()
+    # Two seconds after it took a tenth of one; what became due meanwhile is seen at once.
+    assert asked == pytest.approx([62, 1.1, 61.1])
+    seen.look(0)
+    seen.look_for_newcomers()
+    assert asked[3:] == pytest.approx([61])
 
 
 class Crowd:
