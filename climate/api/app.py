@@ -115,9 +115,10 @@ def _guarded(api: Api, rule: str, view: View) -> Callable[..., Response]:
     def handle(**path: str) -> Response:
         if request.path.startswith("/v1"):
             microversion.check(request.headers.get(microversion.HEADER))
+        asked_at = api.runtime.clock.now()
         caller = api.identify(request)
         log_context.identified(caller.user_id, caller.project_id, path.get("lease_id"))
-        call = Call(api, caller)
+        call = Call(api, caller, asked_at)
         call.require(rule)
         return _response(*view(call, **path))
 

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from flask import request
@@ -37,10 +38,11 @@ class Api:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An identified request."""
+    """An identified request, and when it came (UTC): to look things up for it may take a while."""
 
     api: Api
     caller: Caller
+    asked_at: datetime
 
     @property
     def runtime(self) -> Runtime:

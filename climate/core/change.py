@@ -3,7 +3,7 @@
 A lease that has started keeps its start. An end at or before the present means "end now".
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from climate.core.errors import Conflict, InvalidDate, LeaseBusy
@@ -11,16 +11,20 @@ from climate.core.lease import Lease
 from climate.core.lifecycle import STABLE_LEASE, EventStatus, LeaseStatus
 from climate.core.schedule import BEFORE_END, END, Anchor, Notice
 from climate.core.start import Start, StartWhen
-from climate.core.window import Window
+from climate.core.window import Window, minute_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """New dates for a lease; None keeps the present one."""
+    """New dates for a lease; None keeps the present one.
+
+    ``asked_at`` is when they were asked for, if not just now: the present then is not the past.
+    """
 
     start: datetime | None = None
     end: datetime | None = None
     before_end: datetime | None = None
+    asked_at: datetime | None = field(default=None, compare=False)
 
 
 def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False) -> None:
@@ -57,7 +61,7 @@ def has_started(lease: Lease, now: datetime) -> bool:
 
 def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
     """Return the lease's window after ``change``; raises InvalidDate."""
-    minute = now.replace(second=0, microsecond=0)
+    minute = minute_of(change.asked_at or now)
     if lease.window.end < minute:
         raise InvalidDate(f"Lease {lease.id} has ended: only its name can be changed")
     start = change.start or lease.window.start

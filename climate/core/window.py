@@ -42,6 +42,11 @@ class Window:
         return Window(self.start, later(self.end, cleaning))
 
 
+def minute_of(moment: datetime) -> datetime:
+    """Return when the minute began."""
+    return moment.replace(second=0, microsecond=0)
+
+
 def later(moment: datetime, span: timedelta) -> datetime:
     """Return the moment ``span`` later, at most the end of time: calendars end in 9999."""
     return END_OF_TIME if END_OF_TIME - moment < span else moment + span

@@ -10,7 +10,7 @@ from climate.core.lifecycle import EventStatus, LeaseStatus
 from climate.core.schedule import BEFORE_END, BEFORE_START, Anchor, Notice, Planned, plan
 from climate.core.settings import Settings
 from climate.core.start import Start, StartWhen
-from climate.core.window import Window
+from climate.core.window import Window, minute_of
 from climate.manager import starting
 from climate.manager.requests import ReservationRequest, new_reservations
 from climate.manager.runtime import Runtime
@@ -37,6 +37,7 @@ class LeaseRequest:
     """A lease asked for. ``before_end`` None means the configured default.
 
     ``user_events`` are (kind, moment) pairs; heads-ups among them replace the configured ones.
+    ``asked_at`` is when that was, if not just now: what was the present then is not the past.
     """
 
     name: str
@@ -46,6 +47,7 @@ class LeaseRequest:
     reservations: tuple[ReservationRequest, ...] = ()
     user_events: tuple[tuple[str, datetime], ...] = field(default=())
     start_when: StartWhen = StartWhen.SCHEDULED
+    asked_at: datetime | None = None
 
 
 def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) -> Lease:
@@ -54,7 +56,7 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
     Raises InvalidDate, UnsupportedResourceType, NotProvisioned.
     """
     window = Window(request.start, request.end)
-    if window.start < now.replace(second=0, microsecond=0) or window.end <= now:
+    if window.start < minute_of(request.asked_at or now) or window.end <= now:
         raise InvalidDate("Start date must be later than current date")
     lease_id = ids.new_id()
     notices = _notices(request, window, runtime.settings)

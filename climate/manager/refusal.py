@@ -21,7 +21,7 @@ from climate.core.lease import PART, Lease, Reservation
 from climate.core.packing import Units
 from climate.core.query import Everything
 from climate.core.requirement import Requirement
-from climate.core.window import Window
+from climate.core.window import Window, minute_of
 from climate.db import calendar as bookings
 from climate.db.calendar import Blocker
 from climate.manager.admission import Shortage, would_take
@@ -185,7 +185,7 @@ class _Look:
         end = min((end for end in ends if end is not None), default=None)
         if end is None or None in ends:
             return None
-        end = _floor(end - self._runtime.settings.cleaning_time)
+        end = minute_of(end - self._runtime.settings.cleaning_time)
         if end <= max(self._window.start, self._now):
             return None
         window = Window(self._window.start, end)
@@ -280,7 +280,3 @@ def _minute(moment: datetime) -> str:
 
 def _utc(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _floor(moment: datetime) -> datetime:
-    return moment.replace(second=0, microsecond=0)

@@ -18,6 +18,7 @@ from climate.core import wire
 from climate.core.change import Change
 from climate.core.errors import NotFound
 from climate.core.lease import Lease
+from climate.core.window import minute_of
 from climate.manager import leases, updates
 from climate.manager.composition import ReservationChange
 from climate.manager.drafts import LeaseRequest
@@ -36,6 +37,7 @@ def create(call: Call) -> tuple[Any, int]:
     """Make a lease."""
     data = LEASE_CREATE.load(call.body())
     request = LeaseRequest(
+        asked_at=call.asked_at,
         name=data["name"],
         start=_moment(call, data["start_date"]),
         end=_moment(call, data["end_date"]),
@@ -63,6 +65,7 @@ def update(call: Call, lease_id: str) -> tuple[Any, int]:
             start=_moment(call, data["start_date"]),
             end=_moment(call, data["end_date"]),
             before_end=data["before_end_date"],
+            asked_at=call.asked_at,
         ),
         reservations=tuple(
             _reservation_change(asked, number) for number, asked in enumerate(data["reservations"])
@@ -93,10 +96,8 @@ def _visible(call: Call, lease_id: str) -> Lease:
 
 
 def _moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
-    """Return a date; ``now`` is the current minute."""
-    if date == NOW:
-        return call.runtime.clock.now().replace(second=0, microsecond=0)
-    return date
+    """Return a date; ``now`` is the minute in which the request came."""
+    return minute_of(call.asked_at) if date == NOW else date
 
 
 def _reservation(call: Call, asked: dict[str, Any], number: int) -> ReservationRequest:

@@ -41,5 +41,5 @@ def params(call: Call, resource_type: str, params: Mapping[str, Any], at: Place)
 
 
 def moment(call: Call, asked: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
-    """Return a moment; ``now`` is the present second."""
-    return call.runtime.clock.now().replace(microsecond=0) if asked == NOW else asked
+    """Return a moment; ``now`` is the second in which the request came."""
+    return call.asked_at.replace(microsecond=0) if asked == NOW else asked

@@ -72,6 +72,7 @@ def update(call: Call, lease_id: str) -> Answer:
             start=moment(call, data.get("start")),
             end=moment(call, data.get("end")),
             before_end=data.get("before_end"),
+            asked_at=call.asked_at,
         ),
         reservations=_reservation_changes(call, lease, data["reservations"]),
         added=asking.requests(call, data["add_reservations"], "add_reservations"),
@@ -146,6 +147,7 @@ def _make(call: Call, body: Mapping[str, Any], once: Once | None) -> Lease:
 def _request(call: Call, data: Mapping[str, Any]) -> LeaseRequest:
     start = moment(call, data["start"])
     return LeaseRequest(
+        asked_at=call.asked_at,
         name=data["name"],
         start=start,
         end=data["end"] if "end" in data else later(start, timedelta(seconds=data["duration"])),
