@@ -129,12 +129,13 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
     """Return the collaborators of the use cases; raises Misconfigured, BrokenPlugin."""
     database = make_database(conf)
     settings = config.settings(conf)
+    clock = clock or SampledClock(partial(present, database))
     news = wakeup.for_database(database, wakeup.NEWS)
     followers = conf.notifications.followers
     runtime = Runtime(
         database=database,
-        clock=clock or SampledClock(partial(present, database)),
-        plugins=load_plugins(conf, conf.manager.plugins, Turns(database).take),
+        clock=clock,
+        plugins=load_plugins(conf, conf.manager.plugins, Turns(database).take, clock),
         settings=settings,
         wakeup=wakeup.for_database(database),
         news=news,

@@ -18,6 +18,7 @@ from oslo_upgradecheck.upgradecheck import Code, Result
 
 from climate import config, service, serving
 from climate.api.auth import is_loopback
+from climate.clock import SystemClock
 from climate.config import Misconfigured
 from climate.db import schema
 from climate.db.engine import Database
@@ -89,7 +90,7 @@ def check_plugins(conf: ConfigOpts) -> Result:
     """Plugins, filters and weighers can be loaded; clouds are not asked."""
     database = service.make_database(conf)
     try:
-        load_plugins(conf, conf.manager.plugins, Turns(database).take)
+        load_plugins(conf, conf.manager.plugins, Turns(database).take, SystemClock())
         load_selection(conf)
     except (BrokenPlugin, cfg.Error) as error:
         return Result(Code.FAILURE, str(error))

@@ -9,3 +9,4 @@ from climate import config, service
 conf = config.new()
 config.load(conf, "climate-api", [])
 application = service.make_api(conf, service.make_checked_runtime(conf))
+service.settle()

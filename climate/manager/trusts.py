@@ -46,7 +46,7 @@ def make(runtime: Runtime, asker: Asker) -> str:
             "For this climate must act in the cloud as you, which takes a token of Keystone's: it"
             " is to be had where [api] auth_strategy is keystone"
         )
-    return _ours(runtime).make(asker)
+    return _ours(runtime).make(asker, runtime.clock.now())
 
 
 def _ours(runtime: Runtime) -> Trusts:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from oslo_config.cfg import ConfigOpts
 
-from climate.clock import SystemClock
+from climate.clock import Clock
 from climate.core.errors import BackendUnavailable, NotFound
 from climate.core.lease import Inventory, Lease
 from climate.plugins import openstack
@@ -32,9 +32,9 @@ class CinderVolumes:
 
     needs_trust: ClassVar[bool] = True
 
-    def __init__(self, conf: ConfigOpts) -> None:
+    def __init__(self, conf: ConfigOpts, clock: Clock) -> None:
         """Prepare the clients; nothing is sent yet. Raises Misconfigured."""
-        self._conf, self._clock = conf, SystemClock()
+        self._conf, self._clock = conf, clock
         session = openstack.make_session(conf)
         self.cinder = Cinder(conf, session)
         self._servers = VolumeServers(conf, session)

@@ -11,6 +11,7 @@ from typing import Any
 from oslo_config.cfg import ConfigOpts
 from stevedore import DriverManager, NamedExtensionManager
 
+from climate.clock import Clock
 from climate.plugins.base import ResourcePlugin, Turn
 
 PLUGINS = "climate.resource_plugins"
@@ -28,7 +29,7 @@ class BrokenPlugin(RuntimeError):
 
 
 def load_plugins(
-    conf: ConfigOpts, names: Sequence[str], turn: Turn
+    conf: ConfigOpts, names: Sequence[str], turn: Turn, clock: Clock
 ) -> Mapping[str, ResourcePlugin]:
     """Return the enabled plugins by resource type; raises BrokenPlugin."""
     manager: NamedExtensionManager[ResourcePlugin] = NamedExtensionManager(
@@ -43,7 +44,8 @@ def load_plugins(
     for extension in manager:
         if offered.count(extension.name) > 1:
             raise BrokenPlugin(f"several packages offer a plugin {extension.name!r}: keep one")
-        plugin = _checked(extension.name, _made(extension.name, extension.plugin, conf, turn))
+        made = _made(extension.name, extension.plugin, conf, turn=turn, clock=clock)
+        plugin = _checked(extension.name, made)
         if plugin.resource_type in plugins:
             raise BrokenPlugin(f"two enabled plugins serve {plugin.resource_type}: {names}")
         plugins[plugin.resource_type] = plugin
@@ -52,45 +54,47 @@ def load_plugins(
 
 def load_host_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - a HostCloud, by name
     """Return the driver that reaches the hosts; raises BrokenPlugin."""
-    return _load_cloud("host cloud", HOST_CLOUDS, conf, turn)
+    return _load_cloud("host cloud", HOST_CLOUDS, conf, turn=turn)
 
 
 def load_instance_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - an InstanceCloud
     """Return the driver for instances in the cloud that has the hosts; raises BrokenPlugin."""
-    return _load_cloud("instance cloud", INSTANCE_CLOUDS, conf, turn)
+    return _load_cloud("instance cloud", INSTANCE_CLOUDS, conf, turn=turn)
 
 
 def load_floatingip_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - a FloatingipCloud
     """Return the driver that reaches floating IPs; raises BrokenPlugin."""
     return _load_cloud(
-        "floating IP cloud", FLOATINGIP_CLOUDS, conf, turn, group="virtual:floatingip"
+        "floating IP cloud", FLOATINGIP_CLOUDS, conf, "virtual:floatingip", turn=turn
     )
 
 
 def load_network_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - a NetworkCloud
     """Return the driver that reaches networks; raises BrokenPlugin."""
-    return _load_cloud("network cloud", NETWORK_CLOUDS, conf, turn, group="virtual:network")
+    return _load_cloud("network cloud", NETWORK_CLOUDS, conf, "virtual:network", turn=turn)
 
 
 def load_stack_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - a StackCloud
     """Return the driver that reaches stacks; raises BrokenPlugin."""
-    return _load_cloud("stack cloud", STACK_CLOUDS, conf, turn, group="virtual:stack")
+    return _load_cloud("stack cloud", STACK_CLOUDS, conf, "virtual:stack", turn=turn)
 
 
-def load_volume_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - a VolumeCloud
+def load_volume_cloud(conf: ConfigOpts, turn: Turn, clock: Clock) -> Any:  # noqa: ANN401 - as above
     """Return the driver that reaches volumes; raises BrokenPlugin."""
-    return _load_cloud("volume cloud", VOLUME_CLOUDS, conf, turn, group="virtual:volume")
+    return _load_cloud(
+        "volume cloud", VOLUME_CLOUDS, conf, "virtual:volume", turn=turn, clock=clock
+    )
 
 
 def _load_cloud(
-    what: str, namespace: str, conf: ConfigOpts, turn: Turn, group: str = "physical:host"
+    what: str, namespace: str, conf: ConfigOpts, group: str = "physical:host", **offered: object
 ) -> Any:  # noqa: ANN401 - as above
     name = conf[group].cloud
     try:
         found: DriverManager[Any] = DriverManager(namespace, name, on_load_failure_callback=_broken)
     except RuntimeError as error:
         raise BrokenPlugin(f"{what} {name!r}: {error}") from error
-    return _made(name, found.driver, conf, turn)
+    return _made(name, found.driver, conf, **offered)
 
 
 def _checked(name: str, plugin: Any) -> ResourcePlugin:  # noqa: ANN401 - found by name
@@ -102,11 +106,11 @@ def _checked(name: str, plugin: Any) -> ResourcePlugin:  # noqa: ANN401 - found 
     return plugin
 
 
-def _made(name: str, factory: Any, conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - as above
-    """Return what the factory makes; it is given the turn if it has a parameter of that name."""
+def _made(name: str, factory: Any, conf: ConfigOpts, **offered: object) -> Any:  # noqa: ANN401
+    """Return what the factory makes of ``conf`` and of that for which it has a parameter."""
     try:
-        wanted = "turn" in inspect.signature(factory).parameters
-        return factory(conf, turn=turn) if wanted else factory(conf)
+        parameters = inspect.signature(factory).parameters
+        return factory(conf, **{name: one for name, one in offered.items() if name in parameters})
     except BrokenPlugin:
         raise
     except Exception as error:

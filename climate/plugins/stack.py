@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from oslo_config.cfg import ConfigOpts
 
+from climate.clock import Clock
 from climate.core.errors import Conflict
 from climate.core.lease import Granted, Lease, Reservation
 from climate.core.lifecycle import ReservationStatus
@@ -59,8 +60,9 @@ class StackPlugin(ResourcePlugin):
     replans: ClassVar[bool] = True
     native_properties: frozenset[str] = frozenset()
 
-    def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
+    def __init__(self, conf: ConfigOpts, turn: Turn, clock: Clock) -> None:
         """Load the cloud that ``conf`` names."""
+        self._clock = clock
         self.cloud: StackCloud = load_stack_cloud(conf, turn)
 
     def look_up(self, params: Mapping[str, Any], asker: Asker) -> Mapping[str, Any]:
@@ -214,7 +216,7 @@ class StackPlugin(ResourcePlugin):
 
     def audit(self, expected: Callable[[], Expected]) -> Iterable[Difference]:
         """Compare the stacks that are marked as ours with what leases have."""
-        return differences(self.cloud, expected)
+        return differences(self.cloud, self._clock, expected)
 
     def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
         """Refuse: there is nothing of this type to register."""

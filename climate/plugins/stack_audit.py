@@ -1,9 +1,10 @@
 """The stacks that are marked as ours, against leases. Looks only; repairs are offered."""
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
+from climate.clock import Clock
 from climate.plugins.base import Difference, Expected
 from climate.plugins.stacks import Stack, StackCloud
 
@@ -11,9 +12,11 @@ from climate.plugins.stacks import Stack, StackCloud
 _NEW = timedelta(hours=1)
 
 
-def differences(cloud: StackCloud, expected: Callable[[], Expected]) -> Iterator[Difference]:
+def differences(
+    cloud: StackCloud, clock: Clock, expected: Callable[[], Expected]
+) -> Iterator[Difference]:
     """Name every stack of no lease."""
-    now = datetime.now(UTC)
+    now = clock.now()
     marked = [one for one in cloud.marked() if not _is_new(one, now)]
     told = expected()
     known = {*told.known, *told.awaited}

@@ -19,7 +19,6 @@ from keystoneauth1.plugin import AUTH_INTERFACE
 from keystoneauth1.session import Session
 from oslo_config.cfg import ConfigOpts
 
-from climate.clock import SystemClock
 from climate.core.errors import BackendUnavailable, Forbidden, Unauthenticated
 from climate.plugins import openstack
 from climate.plugins.base import Asker
@@ -56,7 +55,6 @@ class Trusts:
     def __init__(self, conf: ConfigOpts) -> None:
         """Prepare; nothing is sent yet. Raises Misconfigured."""
         self._conf = conf
-        self._clock = SystemClock()
         self._deployment = _deployment(conf)
         self._session = openstack.make_session(conf)
         self._keystone = Adapter(
@@ -66,7 +64,7 @@ class Trusts:
             version="3",
         )
 
-    def make(self, asker: Asker) -> str:
+    def make(self, asker: Asker, now: datetime) -> str:
         """Have the asker, whose token this is, trust us in its project; return the trust's id.
 
         Raises Forbidden if it cannot with such a token, Unauthenticated, BackendUnavailable.
@@ -80,7 +78,7 @@ class Trusts:
                     "project_id": asker.project_id,
                     "impersonation": True,
                     "roles": roles,
-                    MARK: f"{self._deployment} {self._clock.now().isoformat()}",
+                    MARK: f"{self._deployment} {now.isoformat()}",
                 }
                 return self._make(asker, trust)
         except BackendUnavailable as error:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from marshmallow import ValidationError, fields, post_load, validate
 from oslo_config.cfg import ConfigOpts
 
+from climate.clock import Clock
 from climate.core import expression
 from climate.core.errors import Conflict, InvalidInput, NotFound
 from climate.core.lease import Granted, Inventory, Lease, Reservation, Resource
@@ -88,9 +89,9 @@ class VolumePlugin(ResourcePlugin):
     counts_leftovers: ClassVar[bool] = True
     native_properties: frozenset[str] = frozenset({"name", "volume_type_id", "volume_backend_name"})
 
-    def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
+    def __init__(self, conf: ConfigOpts, turn: Turn, clock: Clock) -> None:
         """Load the cloud that ``conf`` names, which may need the turn."""
-        self.cloud: VolumeCloud = load_volume_cloud(conf, turn)
+        self.cloud: VolumeCloud = load_volume_cloud(conf, turn, clock)
 
     def look_up(self, params: Mapping[str, Any], _asker: Asker) -> Mapping[str, Any]:
         """Return ``params`` with the id of the volume type; raises InvalidInput."""

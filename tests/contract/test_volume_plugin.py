@@ -11,6 +11,7 @@ from marshmallow import ValidationError
 from oslo_config.cfg import ConfigOpts
 
 from climate import config
+from climate.clock import SystemClock
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease import Granted, Inventory, Reservation, Resource
 from climate.core.query import matches
@@ -41,7 +42,7 @@ def plugin(tmp_path: Path) -> VolumePlugin:
     conf: ConfigOpts = config.new()
     config.load(conf, "test", [])
     conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
-    made = VolumePlugin(conf, contextlib.nullcontext)
+    made = VolumePlugin(conf, contextlib.nullcontext, SystemClock())
     cloud(made).world = FragileCloud(conf)
     return made
 

@@ -11,7 +11,6 @@ from keystoneauth1.identity import v3
 from oslo_config.cfg import ConfigOpts
 
 from climate import config
-from climate.clock import ManualClock
 from climate.config import Misconfigured
 from climate.core.errors import BackendUnavailable, Forbidden, Unauthenticated
 from climate.plugins.base import Asker
@@ -23,6 +22,8 @@ from tests.openstack.accounts import Account, Project
 from tests.openstack.conftest import Boot as MakeServer
 from tests.openstack.conftest import Deploy, MakeProject
 from tests.process import eventually, write_config
+
+NOW = datetime.now(UTC)
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def role_of(administrator: Account, account: Account) -> tuple[Any, str, Any]:
 
 
 def test_by_a_trust_climate_is_the_user_in_the_project(trusts: Trusts, lab: Project) -> None:
-    trust_id = trusts.make(asker(lab.member))
+    trust_id = trusts.make(asker(lab.member), NOW)
     acting = trusts.session(trust_id)
     assert acting.get_user_id() == lab.member.user_id
     assert acting.get_project_id() == lab.id
@@ -76,7 +77,7 @@ def test_by_a_trust_climate_is_the_user_in_the_project(trusts: Trusts, lab: Proj
 
 
 def test_a_revoked_trust_is_dead_and_may_be_revoked_again(trusts: Trusts, lab: Project) -> None:
-    trust_id = trusts.make(asker(lab.member))
+    trust_id = trusts.make(asker(lab.member), NOW)
     trusts.revoke(trust_id)
     trusts.revoke(trust_id)
     with pytest.raises(DeadTrust):
@@ -87,7 +88,7 @@ def test_a_trust_dies_with_a_role_and_lives_again_with_it(
     trusts: Trusts, lab: Project, administrator: Account
 ) -> None:
     identity = administrator.cloud.identity
-    trust_id = trusts.make(asker(lab.member))
+    trust_id = trusts.make(asker(lab.member), NOW)
     identity.unassign_project_role_from_user(*role_of(administrator, lab.member))
     with pytest.raises(DeadTrust, match="a role was taken"):
         trusts.check(trust_id)
@@ -102,7 +103,7 @@ def test_a_trust_dies_with_who_is_disabled(
     identity = administrator.cloud.identity
     change = getattr(identity, f"update_{what}")
     id_ = lab.member.user_id if what == "user" else lab.id
-    trust_id = trusts.make(asker(lab.member))
+    trust_id = trusts.make(asker(lab.member), NOW)
     change(id_, is_enabled=False)
     with pytest.raises(DeadTrust):
         trusts.check(trust_id)
@@ -111,9 +112,9 @@ def test_a_trust_dies_with_who_is_disabled(
 
 
 def test_a_token_got_by_a_trust_makes_no_trust(trusts: Trusts, lab: Project) -> None:
-    token = trusts.session(trusts.make(asker(lab.member))).get_token()
+    token = trusts.session(trusts.make(asker(lab.member), NOW)).get_token()
     with pytest.raises(Forbidden, match="got by a trust: ask with a token of your own"):
-        trusts.make(asker(lab.member, token))
+        trusts.make(asker(lab.member, token), NOW)
 
 
 def test_a_token_of_an_application_credential_makes_no_trust(trusts: Trusts, lab: Project) -> None:
@@ -126,18 +127,18 @@ def test_a_token_of_an_application_credential_makes_no_trust(trusts: Trusts, lab
     )
     token = session.Session(auth=auth).get_token()
     with pytest.raises(Forbidden, match="got by an application credential"):
-        trusts.make(asker(lab.member, token))
+        trusts.make(asker(lab.member, token), NOW)
 
 
 def test_a_token_that_is_over_makes_no_trust(trusts: Trusts, lab: Project) -> None:
     with pytest.raises(Unauthenticated):
-        trusts.make(asker(lab.member, "gAAAAnotatoken"))
+        trusts.make(asker(lab.member, "gAAAAnotatoken"), NOW)
 
 
 def test_that_we_are_unknown_is_no_fault_of_the_trust(
     trusts: Trusts, trusts_of: Callable[..., Trusts], lab: Project
 ) -> None:
-    trust_id = trusts.make(asker(lab.member))
+    trust_id = trusts.make(asker(lab.member), NOW)
     with pytest.raises(BackendUnavailable):
         trusts_of(password="wrong").check(trust_id)
 
@@ -160,7 +161,7 @@ def test_of_two_servers_of_a_number_one_goes(
     asked = {"imageRef": image, "networks": "none", "name": "twin"}
     order = Boot(reservation_id=flavor, name="", amount=1, known=0, server=asked)
     nova = NovaServers(conf_of(administrator, tmp_path))
-    [left] = nova.boot(trusts.make(asker(lab.member)), order)
+    [left] = nova.boot(trusts.make(asker(lab.member), NOW), order)
     [gone] = twins - {left}
     eventually(lambda: guests.is_gone(administrator.cloud, gone), "one is gone")
     assert not guests.is_gone(administrator.cloud, left)
@@ -175,9 +176,9 @@ def test_the_audit_revokes_a_trust_that_no_lease_has(
 ) -> None:
     climate = deploy("blazar", ())
     trusts = Trusts(climate.conf)
-    trusts._clock = ManualClock(datetime.now(UTC) - timedelta(days=1))
-    orphan = trusts.make(asker(lab.member))
-    of_another = Trusts(conf_of(administrator, tmp_path)).make(asker(lab.member))
+    yesterday = NOW - timedelta(days=1)
+    orphan = trusts.make(asker(lab.member), yesterday)
+    of_another = Trusts(conf_of(administrator, tmp_path)).make(asker(lab.member), yesterday)
     assert [line for line in climate.manage("audit") if lab.id in line]
     climate.manage("audit", "--repair")
     assert [line for line in climate.manage("audit") if lab.id in line] == []

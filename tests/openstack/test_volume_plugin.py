@@ -12,6 +12,7 @@ from keystoneauth1.session import Session
 from oslo_config.cfg import ConfigOpts
 
 from climate import config
+from climate.clock import SystemClock
 from climate.core.lease import Granted, Lease, Reservation
 from climate.plugins import openstack
 from climate.plugins.base import NotYet, ResourcePlugin
@@ -93,7 +94,7 @@ class TestVolumePluginOnCinder(PluginContract):
         path = write_config(tmp_path / "climate.conf", **settings.options(administrator, "blazar"))
         conf = config.new()
         config.load(conf, "test", ["--config-file", str(path)])
-        made = PatientPlugin(conf, contextlib.nullcontext)
+        made = PatientPlugin(conf, contextlib.nullcontext, SystemClock())
         made.cloud, self.base = OurVolumes(conf, base, openstack.make_session(conf)), base
         self.__class__.example = {**self.example, "volume_type": base.name}
         yield made

@@ -46,10 +46,30 @@ RESERVED = {
     "oslo_messaging": "climate.notifications",
     "apscheduler": "climate.manager.timer",
     "oslo_config.cfg.CONF": "climate.config",
+    "climate.clock.SystemClock": "climate.status",
     "climate.service": ["climate.cli", "climate.simulation", "climate.status", "climate.wsgi"],
     "climate.cli": [],
     "climate.wsgi": [],
     "tests": [],
+}
+# Who reads the machine's wall clock, and why: all others are given a clock.
+WALL_CLOCK = {
+    "climate.clock": "is the one source of time",
+    "climate.db.clock": "takes the machine's time for SQLite's",
+    "climate.ids": "makes ids that begin with their time, by which nobody tells the time",
+    "climate.manager.timer": "notices that the scheduler's wall clock was set",
+    "climate.provisioning.preparing": "is another process, and compares with what a cloud says",
+    "climate.status": "tells how far the machine's clock is from the database's",
+}
+WALL_CLOCKS = {
+    "datetime.now",
+    "datetime.utcnow",
+    "datetime.today",
+    "date.today",
+    "time.time",
+    "time.time_ns",
+    "time.localtime",
+    "time.gmtime",
 }
 VAGUE = {"utils", "util", "common", "helpers", "helper", "misc"}
 
@@ -83,6 +103,15 @@ def imports(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.Attribute) and node.attr == "CONF":
             found.add("oslo_config.cfg.CONF")
     return found
+
+
+def attributes(tree: ast.AST) -> set[str]:
+    """What is taken from a name, with that: ``datetime.now`` is one."""
+    return {
+        f"{node.value.id}.{node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
 
 
 def is_in(name: str, package: str) -> bool:
@@ -186,6 +215,10 @@ class TestDependencies:
             and not any(is_in(module, place) for place in places)
         }
         assert others == set()
+
+    def test_only_few_read_the_clock_on_the_wall(self) -> None:
+        reading = {module for module, tree in modules().items() if WALL_CLOCKS & attributes(tree)}
+        assert reading == set(WALL_CLOCK)
 
     def test_no_two_modules_need_each_other(self) -> None:
         known = set(modules())
