@@ -134,9 +134,8 @@ class Metrics:
         """Note that an event was claimed, or what its outcome is."""
         self._event(label(kind), outcome).inc()
 
-    def begun(self, kind: str, attempt: int, late: timedelta) -> None:
-        """Note that an event was claimed and is tried for the ``attempt``-th time, so late."""
-        self.event(kind, "claimed")
+    def tried(self, kind: str, attempt: int, late: timedelta) -> None:
+        """Note that an event is tried for the ``attempt``-th time, so late."""
         if attempt == 1:
             self._late(label(kind)).observe(max(0.0, late.total_seconds()))
 

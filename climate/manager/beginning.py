@@ -65,10 +65,11 @@ def begin(runtime: Runtime, session: Session, claims: Sequence[Claim]) -> list[T
 
 
 def _count(runtime: Runtime, seen: Sequence[Seen], told: Sequence[Seen], now: datetime) -> None:
-    for claim, lease, event in seen:
-        runtime.metrics.begun(event.kind, claim.attempt, now - lease.due(event, now))
-    for one in told:
-        runtime.metrics.event(one.event.kind, "done")
+    for one in seen:
+        runtime.metrics.event(one.event.kind, "claimed")
+    for claim, lease, event in told:
+        runtime.metrics.tried(event.kind, claim.attempt, now - lease.due(event, now))
+        runtime.metrics.event(event.kind, "done")
 
 
 def _act(runtime: Runtime, session: Session, seen: Sequence[Seen], now: datetime) -> list[Task]:

@@ -63,6 +63,8 @@ def run(runtime: Runtime, batch: Batch, pace: Pace) -> None:
 
 def _call(runtime: Runtime, batch: Batch, task: Task) -> None:
     claim, work = task
+    now = runtime.clock.now()
+    runtime.metrics.tried(work.event.kind, claim.attempt, now - work.lease.due(work.event, now))
     with log_context.about(claim.lease_id, claim.event_id):
         if work.event.kind == RELEASE:
             holds.expire(runtime, claim, work.lease)

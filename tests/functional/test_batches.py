@@ -181,6 +181,10 @@ def test_a_worker_whose_calls_turn_out_to_take_long_leaves_the_rest_to_others(
     story.run()
     assert statuses(story, leases) == ["ACTIVE"] * 4
     assert [attempts(story, lease) for lease in leases] == [1] * 4
+    late = "climate_event_lateness_seconds"
+    get, starts = story.runtime.metrics.registry.get_sample_value, {"kind": START}
+    assert get(f"{late}_count", starts) == 1 + 4, "what was handed back was not tried"
+    assert get(f"{late}_sum", starts) == pytest.approx(0 + 0.6 + 1.2 + 1.8)
 
 
 def test_what_is_done_is_stored_though_the_rest_cannot_be_handed_back(
