@@ -241,7 +241,7 @@ class Dispatcher:
             self._line.leave([one for some in chosen for one in some])
             batches = self._take(chosen)
             asked = sum(len(some) for some in chosen)
-            self._line.note(asked, sum(len(batch.claims) for batch in batches))
+            self._line.note(asked, [one.event_id for batch in batches for one in batch.claims])
             if batches:
                 return batches
             self._line.go_on()

@@ -20,7 +20,7 @@ _CROWD = 10_000
 # A look that took longer (seconds) serves for so many times as long as it took.
 _LONG = 0.02
 _SERVES = 20.0
-# But not for longer (seconds), whatever it was that took so long: who came back is seen then.
+# But not for longer (seconds), whatever it was that took so long: who was let go is seen then.
 _AT_MOST = 10.0
 _AT_ONCE = float("-inf")
 # What becomes due at once is written after its time, most of it by so much at most (a lease's start
@@ -93,9 +93,14 @@ class Line:
             if not self._waiting[group]:
                 del self._waiting[group]
 
-    def note(self, asked: int, claimed: int) -> None:
-        """Note how many of those that left were claimed: if few, again, others may be here, too."""
-        self._in_vain = self._in_vain + 1 if claimed < asked / 2 else 0
+    def note(self, asked: int, claimed: Collection[str]) -> None:
+        """Note how many of those that left were asked for, and which of them were claimed.
+
+        If few were, again, others may be here, too. Who was and comes back is a newcomer.
+        """
+        self._in_vain = self._in_vain + 1 if len(claimed) < asked / 2 else 0
+        for id_ in claimed:
+            self._known.pop(id_, None)
 
     def go_on(self) -> None:
         """If others are here, have those leave that they have claimed, and go on elsewhere.

@@ -168,8 +168,9 @@ class Crowd:
         for count in claimed:
             self.seen.go_on()
             [some] = self.seen.waiting.values()
-            self.seen.leave(list(some)[:2])
-            self.seen.note(2, count)
+            first = list(some)[:2]
+            self.seen.leave(first)
+            self.seen.note(2, [one.event_id for one in first[:count]])
 
 
 @pytest.fixture
