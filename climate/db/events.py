@@ -185,17 +185,21 @@ def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> 
 
 
 def hurry(session: Session, lease_id: str, kinds: Collection[str], now: datetime) -> None:
-    """Have what is to be tried again of a lease tried at once."""
+    """Have what is to be tried again of a lease tried at once.
+
+    ``now`` may be a little ago: what has become due and given way since is hurried, too.
+    """
+    at = sa.literal(now, EVENTS.c.run_at.type)
+    soonest = sa.case((EVENTS.c.due_at > at, EVENTS.c.due_at), else_=at)
     session.execute(
-        sa.update(EventRow)
+        sa.update(EVENTS)
         .where(
-            EventRow.lease_id == lease_id,
-            EventRow.kind.in_(kinds),
-            EventRow.status == UNDONE,
-            EventRow.due_at <= now,
-            EventRow.run_at > now,
+            EVENTS.c.lease_id == lease_id,
+            EVENTS.c.kind.in_(kinds),
+            EVENTS.c.status == UNDONE,
+            EVENTS.c.run_at > soonest,
         )
-        .values(run_at=now)
+        .values(run_at=soonest)
     )
 
 

@@ -207,10 +207,11 @@ class Dispatcher:
 
     def _tick(self) -> None:
         """Claim what is due, as far as workers are free, and set the alarm for what comes next."""
+        now = self._runtime.clock.now()  # before the last look: what becomes due meanwhile rings
         while not self._stopping.is_set() and (batches := self._claim()):
             for batch in batches:
                 self._begin(batch)
-        now = self._runtime.clock.now()
+            now = self._runtime.clock.now()
         with self._runtime.database.read() as session:
             upcoming = events.next_run(session, now)
         self.last_tick = self._runtime.clock.elapsed()

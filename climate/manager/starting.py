@@ -48,7 +48,8 @@ def check_possible(runtime: Runtime, lease: Lease) -> None:
 def unless_waiting(runtime: Runtime, session: Session, seen: Seen, now: datetime) -> Seen | None:
     """Return what was seen of a claim; None if it is a start that waits, which gives way."""
     claim, lease, event = seen
-    if event.kind != START or not is_waiting(lease, now):
+    # It is due, as it was claimed: a clock may have been set back since.
+    if event.kind != START or not is_waiting(lease, max(now, lease.window.start)):
         return seen
     missing = unready(runtime, session, lease.id)
     if missing:

@@ -179,6 +179,36 @@ def test_whoever_will_not_wait_any_more_says_so(story: Story) -> None:
     assert story.ok("PATCH", path, {"start_when": "scheduled"})["status"] == "ACTIVE"
 
 
+@pytest.mark.parametrize("by", ["report", "change"])
+def test_who_reads_the_clock_before_the_start_gives_way_hurries_it_all_the_same(
+    everywhere: Story, by: str
+) -> None:
+    story = everywhere
+    made = lease(story)
+    (host,) = wait_for_hosts(story, made)
+    story.clock.step(-0.2)
+    if by == "report":
+        report(story, host, "ready")
+    else:
+        story.ok("PATCH", f"/v2/leases/{made}", {"start_when": "scheduled"})
+    story.clock.step(0.2)
+    story.run()
+    assert status(story, made) == "ACTIVE"
+
+
+def test_it_waits_though_the_clock_is_set_back_when_its_start_was_claimed(story: Story) -> None:
+    made = lease(story)
+    story.at(30)
+    look(story)
+    story.clock.advance(30 * 60 + 0.01)
+    claimed = story.dispatcher._claim()
+    story.clock.step(-0.05)
+    for batch in claimed:
+        story.dispatcher._do(batch)
+    assert status(story, made) == "PENDING"
+    assert len(delays(story, made)) == 1
+
+
 def test_what_is_removed_is_not_waited_for(story: Story) -> None:
     two = [hosts(1, 1), hosts(1, 1)]
     made = lease(story, reservations=two)
