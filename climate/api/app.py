@@ -16,6 +16,7 @@ from climate.api.call import Answer, Api, Call
 from climate.api.policy import Policy
 from climate.api.v1 import floatingips, hosts, leases, microversion, networks
 from climate.api.v2 import routes as v2
+from climate.clock import Clock
 from climate.core.errors import InvalidInput, NotFound
 from climate.core.quoting import is_storable
 from climate.manager.dispatcher import Dispatcher
@@ -27,6 +28,9 @@ View = Callable[..., Answer]
 
 _READING = {"GET", "HEAD"}
 _LARGEST_BODY = 1024 * 1024
+# In a request's environment: when it came, and by a watch of which nobody knows the time.
+_ASKED_AT = "climate.asked_at"
+_BEGAN = "climate.began"
 
 # Seen by anyone, identified or not.
 OPEN: list[tuple[str, str, Callable[[Api], Answer]]] = [
@@ -85,6 +89,7 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     app.after_request(partial(_measure, runtime))
     app.teardown_request(lambda _: log_context.forget())
     api = Api(conf, runtime, _strategy(app, conf), Policy(conf), dispatcher)
+    app.wsgi_app = _noting_when(app.wsgi_app, runtime.clock)  # type: ignore[method-assign]
     for method, path, view in OPEN:
         app.add_url_rule(path, f"{method} {path}", _open(api, view), methods=[method])
     for method, path, rule, guarded in ROUTES:
@@ -115,10 +120,9 @@ def _guarded(api: Api, rule: str, view: View) -> Callable[..., Response]:
     def handle(**path: str) -> Response:
         if request.path.startswith("/v1"):
             microversion.check(request.headers.get(microversion.HEADER))
-        asked_at = api.runtime.clock.now()
         caller = api.identify(request)
         log_context.identified(caller.user_id, caller.project_id, path.get("lease_id"))
-        call = Call(api, caller, asked_at)
+        call = Call(api, caller, request.environ[_ASKED_AT])
         call.require(rule)
         return _response(*view(call, **path))
 
@@ -141,9 +145,18 @@ def _response(body: Any, status: int, headers: Mapping[str, str] | None = None) 
     return response
 
 
+def _noting_when(wsgi_app: Any, clock: Clock) -> Callable[..., Any]:  # noqa: ANN401 - as WSGI is
+    """Return the application that notes when a request came, before Keystone is asked about it."""
+
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:  # noqa: ANN401
+        environ[_ASKED_AT], environ[_BEGAN] = clock.now(), time.monotonic()
+        return wsgi_app(environ, start_response)
+
+    return app
+
+
 def _check_url() -> None:
     """Give the request its id, and refuse what no database could look up."""
-    request.environ["climate.began"] = time.monotonic()
     request.environ["climate.request_id"] = request_id = f"req-{uuid.uuid4()}"
     log_context.begin_request(request_id, request.headers.get("X-OpenStack-Request-ID"))
     if not is_storable(request.path):
@@ -163,7 +176,7 @@ def _add_headers(response: Response) -> Response:
 def _measure(runtime: Runtime, response: Response) -> Response:
     """Measure the request, and log it if it was to change something."""
     route = request.url_rule.rule if request.url_rule is not None else "none"
-    seconds = time.monotonic() - request.environ["climate.began"]
+    seconds = time.monotonic() - request.environ[_BEGAN]
     runtime.metrics.request(request.method, route, response.status_code, seconds)
     level = logging.DEBUG if request.method in _READING else logging.INFO
     LOG.log(level, "%s %s: %s", request.method, request.path, response.status_code)

@@ -61,18 +61,21 @@ def has_started(lease: Lease, now: datetime) -> bool:
 
 def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
     """Return the lease's window after ``change``; raises InvalidDate."""
-    minute = minute_of(change.asked_at or now)
-    if lease.window.end < minute:
+    asked_at = change.asked_at or now
+    if lease.window.end < minute_of(now):
         raise InvalidDate(f"Lease {lease.id} has ended: only its name can be changed")
     start = change.start or lease.window.start
     end = change.end or lease.window.end
-    started = has_started(lease, now)
+    started, minute = has_started(lease, now), minute_of(asked_at)
+    has_come = asked_at < lease.window.start <= now  # the start, since this was asked for
+    if has_come and minute <= start < lease.window.start:
+        start = lease.window.start
     if started and start != lease.window.start:
         raise InvalidDate("Cannot modify the start date of a lease that has started")
     if not started and start < minute:
         raise InvalidDate("Start date must be later than current date")
     # Of a lease that runs an end in the present minute is "now", even if it began later in that.
-    if end < minute or (end < start and not started):
+    if end < minute or (end < start and (has_come or not started)):
         raise InvalidDate("End date must be later than current and start date")
     if started:
         # "Now" is at the latest when it was to end anyway: the next may begin right then.

@@ -56,8 +56,10 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
     Raises InvalidDate, UnsupportedResourceType, NotProvisioned.
     """
     window = Window(request.start, request.end)
-    if window.start < minute_of(request.asked_at or now) or window.end <= now:
+    if window.start < minute_of(request.asked_at or now):
         raise InvalidDate("Start date must be later than current date")
+    if window.end <= now:
+        raise InvalidDate("End date must be later than current and start date")
     lease_id = ids.new_id()
     notices = _notices(request, window, runtime.settings)
     lease = Lease(

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from climate import log_context
 from climate.core import wire
+from climate.core.errors import InvalidDate
 from climate.core.lease import Lease
 from climate.core.lifecycle import EventStatus, LeaseStatus
 from climate.core.once import Once
@@ -55,7 +56,7 @@ def create(
     Contention, AlreadyAnswered, IdempotencyKeyReused, RequestUnderWay; as ``holds.settle`` does.
     """
     now = runtime.clock.now()
-    lease = draft(runtime, owner, request, now)
+    lease = _drafted(runtime, owner, request, now, once)
     log_context.about_lease(lease.id)
     is_held = holds.is_needed(runtime, lease)
     release = new_event(lease.id, Planned(RELEASE, now + runtime.settings.hold_timeout), now)
@@ -83,6 +84,17 @@ def create(
         lease = holds.settle(runtime, lease, owner.asker, once)
     runtime.wakeup.hint()
     return lease
+
+
+def _drafted(
+    runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime, once: Once | None
+) -> Lease:
+    try:
+        return draft(runtime, owner, request, now)
+    except InvalidDate:
+        if once is not None:  # when it was asked for first, it was in time
+            recall(runtime, once)
+        raise
 
 
 def _book(runtime: Runtime, session: Session, lease: Lease, now: datetime, *told: Rows) -> None:

@@ -74,6 +74,28 @@ def test_a_lease_belongs_to_whom_the_token_belongs_to(story: Story, online: Keys
     assert (lease["user_id"], lease["project_id"], lease["trust_id"]) == ("alice", "lab", None)
 
 
+def test_a_lease_starts_when_it_was_asked_for_however_long_keystone_takes(
+    story: Story, online: Keystone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = Keystone._response
+
+    def slowly(self: Keystone, request: Any) -> Any:
+        story.clock.advance(2)
+        return answer(self, request)
+
+    story.ok("POST", "/v1/os-hosts", {"name": "sim-1"}, token="the-boss")
+    story.clock.advance(59)
+    monkeypatch.setattr(Keystone, "_response", slowly)
+    body = {**story.lease_body(), "start_date": "now"}
+    lease = story.ok("POST", "/v1/leases", body, token="alices")["lease"]
+    assert lease["start_date"] == "2030-01-15T12:00:00.000000"
+    story.clock.advance(59 - story.clock.now().second)
+    asked = {"name": "at once", "start": "now", "duration": 60, "reservations": []}
+    lease = story.ok("POST", "/v2/leases", asked, token="alices")
+    assert lease["start"] == "2030-01-15T12:01:59Z"
+    assert story.clock.now().minute == 2
+
+
 def test_who_has_no_token_is_told_where_to_get_one(story: Story, online: Keystone) -> None:
     answer = story.call("GET", "/v1/leases")
     assert answer.status_code == 401

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from werkzeug.test import TestResponse
 
 from climate.db.tables import IdempotencyKeyRow
+from climate.manager import leases
 from tests.conftest import MakeStory
 from tests.service import Story, hosts, problem
 
@@ -41,6 +42,26 @@ def test_the_same_request_has_the_same_answer(story_everywhere: Story) -> None:
         assert again.headers[name] == first.headers[name]
     assert count(story) == 1
     assert story.told(first.get_json()["id"]) == ["lease.create"]
+
+
+def test_a_repetition_that_comes_too_late_finds_what_was_made_meanwhile(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, genuine, answers = story.asking(0, 60), leases.draft, []
+
+    def draft(*given: Any) -> Any:
+        monkeypatch.setattr(leases, "draft", genuine)
+        story.clock.step(-60)
+        answers.append(send(story, body))
+        story.clock.step(60)
+        return genuine(*given)
+
+    monkeypatch.setattr(leases, "draft", draft)
+    story.clock.advance(61)
+    again = send(story, body)
+    assert again.status_code == 201
+    assert again.get_data() == answers[0].get_data()
+    assert count(story) == 1
 
 
 def test_whatever_became_of_the_lease(story_everywhere: Story) -> None:

@@ -182,6 +182,36 @@ class TestALeaseThatHasStarted:
         assert "End date" in refusal(lease(0, 60, ACTIVE), to(end=0), NOON)
 
 
+class TestARequestThatTookAMinute:
+    """It was asked at ten seconds past noon, and is dealt with a minute later."""
+
+    def after(self, present: Lease, start: float | None = None, end: float | None = None) -> Window:
+        asked = dataclasses.replace(to(start, end), asked_at=NOW)
+        return changed_window(present, asked, NOW + timedelta(minutes=1))
+
+    def test_what_was_now_then_is_no_past(self) -> None:
+        assert self.after(lease(60, 120), start=0) == span(0, 120)
+        ended_now = Window(at(-60), NOW + timedelta(minutes=1))
+        assert self.after(lease(-60, 60, ACTIVE), end=0) == ended_now
+
+    @pytest.mark.parametrize("status", [PENDING, ACTIVE])
+    def test_one_that_was_to_start_at_once_and_has_started_is_left_at_that(
+        self, status: LeaseStatus
+    ) -> None:
+        assert self.after(lease(1, 60, status), start=0) == span(1, 60)
+        with pytest.raises(InvalidDate, match="start date"):
+            self.after(lease(1, 60, status), start=-1)
+
+    @pytest.mark.parametrize("status", [PENDING, ACTIVE])
+    def test_an_end_before_its_start_is_refused_as_it_was_then(self, status: LeaseStatus) -> None:
+        with pytest.raises(InvalidDate, match="End date"):
+            self.after(lease(1, 60, status), end=0.5)
+
+    def test_one_that_has_ended_since_cannot_come_back(self) -> None:
+        with pytest.raises(InvalidDate, match="has ended"):
+            self.after(lease(-60, 0.9, ACTIVE), end=60)
+
+
 class TestALeaseWhoseEndHasPassed:
     """Its manager was away, or cannot end it."""
 
