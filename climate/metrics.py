@@ -134,10 +134,9 @@ class Metrics:
         """Note that an event was claimed, or what its outcome is."""
         self._event(label(kind), outcome).inc()
 
-    def tried(self, kind: str, attempt: int, late: timedelta) -> None:
-        """Note that an event is tried for the ``attempt``-th time, so late."""
-        if attempt == 1:
-            self._late(label(kind)).observe(max(0.0, late.total_seconds()))
+    def tried(self, kind: str, late: timedelta) -> None:
+        """Note that an event is tried for the first time, so late."""
+        self._late(label(kind)).observe(max(0.0, late.total_seconds()))
 
     def done(self, kind: str, late: timedelta) -> None:
         """Note that an event is done; that of a start is when the lease is ready."""

@@ -115,6 +115,16 @@ class Event:
     updated_at: datetime | None
     owner: str | None = None
 
+    @property
+    def is_untried(self) -> bool:
+        """Whether nobody has tried it yet, but for who is at it now.
+
+        What is noted of it after its time says otherwise: that the cloud needs more time, or that
+        it was moved into the past, so that nobody can have tried it in time.
+        """
+        is_noted = self.updated_at is not None and self.updated_at > self.due_at
+        return self.attempt <= 1 and not is_noted
+
 
 @record(frozen=True, slots=True, kw_only=True)
 class Reservation:
@@ -156,8 +166,9 @@ class Lease:
     """A window of time, an owner, and what is reserved.
 
     By ``trust_id`` we act as its user in the cloud, where that is needed; ``trust_lost`` says why
-    that would fail at present. Nobody is shown the id. ``version`` grows with each change that is
-    not the progress of its events.
+    that would fail at present. Nobody is shown the id. ``caught_up_at`` is when a manager came last
+    to find events of it late. ``version`` grows with each change that is not the progress of its
+    events.
     """
 
     id: str
@@ -175,6 +186,7 @@ class Lease:
     trust_id: str | None = field(default=None, repr=False)
     trust_lost: str | None = None
     start: Start = field(default_factory=Start)
+    caught_up_at: datetime | None = None
     version: int = field(default=0, compare=False)
 
     @property
@@ -187,7 +199,20 @@ class Lease:
         return next((event for event in self.events if event.kind == kind), None)
 
     def due(self, event: Event, now: datetime) -> datetime:
-        """Return since when an event can be done: if the start waited for hosts, since then."""
+        """Return since when an event can be done: it must be there, and so must be the hosts.
+
+        That of a lease which begins at once is written after its time.
+        """
+        due = max(event.due_at, event.created_at)
         if self.start.delayed_at is None or event.kind not in {START, BEFORE_END}:
-            return event.due_at
-        return max(event.due_at, self.start.ready_at or now)
+            return due
+        return max(due, self.start.ready_at or now)
+
+    def tried_since(self, event: Event, now: datetime) -> datetime:
+        """Return since when an event is being tried: not while no manager was there."""
+        if event.is_untried:
+            return now
+        if event.attempt <= 1 and event.updated_at is not None:
+            return event.updated_at
+        due = self.due(event, now)
+        return due if self.caught_up_at is None else max(due, self.caught_up_at)

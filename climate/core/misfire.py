@@ -48,7 +48,7 @@ def late_events(lease: Lease, now: datetime, after: timedelta) -> tuple[Late, ..
         Late(event, (now - lease.due(event, now)).total_seconds(), _is_worth_it(lease, event, now))
         for event in lease.events
         if event.status in OPEN_EVENT
-        and event.attempt <= 1
+        and event.is_untried
         and event.kind not in _UPKEEP
         and now - lease.due(event, now) > after
     )

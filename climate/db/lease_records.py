@@ -53,7 +53,8 @@ def _children_of(table: sa.Table, names: str, order: str) -> sa.Select[Any]:
 COLUMNS = columns(
     LEASES,
     "id name user_id project_id start_at end_at status degraded notices created_at updated_at"
-    " trust_id trust_lost start_when ready_at start_delayed_at started_at version",
+    " trust_id trust_lost start_when ready_at start_delayed_at started_at"
+    " caught_up_at version",
 )
 _RESERVATIONS = _children_of(
     RESERVATIONS,
@@ -70,7 +71,7 @@ _EVENTS = _children_of(
 
 def _lease(row: Any, reservations: Iterable[Any], events: Iterable[Any]) -> Lease:  # noqa: ANN401 - rows of COLUMNS, and of its children
     id_, name, user_id, project_id, start, end, status, degraded, notices, *rest = row
-    created_at, updated_at, trust_id, trust_lost, when, *begun, version = rest
+    created_at, updated_at, trust_id, trust_lost, when, *begun, caught_up_at, version = rest
     ready_at, delayed_at, started_at = begun
     return Lease(
         id=id_,
@@ -93,6 +94,7 @@ def _lease(row: Any, reservations: Iterable[Any], events: Iterable[Any]) -> Leas
             delayed_at=delayed_at,
             started_at=started_at,
         ),
+        caught_up_at=caught_up_at,
         version=version,
     )
 

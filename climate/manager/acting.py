@@ -71,7 +71,7 @@ def given_up(
 
 def is_late(work: Work, now: datetime, patience: timedelta) -> bool:
     """Tell whether a lease's end is not to wait for stacks any more."""
-    return work.event.kind == END and now - work.event.due_at > patience
+    return work.event.kind == END and now - work.lease.tried_since(work.event, now) > patience
 
 
 def _ends(work: Work, reservation: Reservation) -> bool:

@@ -67,8 +67,9 @@ def begin(runtime: Runtime, session: Session, claims: Sequence[Claim]) -> list[T
 def _count(runtime: Runtime, seen: Sequence[Seen], told: Sequence[Seen], now: datetime) -> None:
     for one in seen:
         runtime.metrics.event(one.event.kind, "claimed")
-    for claim, lease, event in told:
-        runtime.metrics.tried(event.kind, claim.attempt, now - lease.due(event, now))
+    for _, lease, event in told:
+        if event.is_untried:
+            runtime.metrics.tried(event.kind, now - lease.due(event, now))
         runtime.metrics.event(event.kind, "done")
 
 

@@ -64,7 +64,8 @@ def run(runtime: Runtime, batch: Batch, pace: Pace) -> None:
 def _call(runtime: Runtime, batch: Batch, task: Task) -> None:
     claim, work = task
     now = runtime.clock.now()
-    runtime.metrics.tried(work.event.kind, claim.attempt, now - work.lease.due(work.event, now))
+    if work.event.is_untried:
+        runtime.metrics.tried(work.event.kind, now - work.lease.due(work.event, now))
     with log_context.about(claim.lease_id, claim.event_id):
         if work.event.kind == RELEASE:
             holds.expire(runtime, claim, work.lease)
@@ -102,7 +103,7 @@ def _judge(runtime: Runtime, result: Result) -> Done | Callable[[Session], None]
         return Done(outcome.details, {})
     now = runtime.clock.now()
     lost = _lost(runtime, work, {**outcome.waiting, **outcome.failed})
-    if now - work.lease.due(work.event, now) > PATIENCE:
+    if now - work.lease.tried_since(work.event, now) > PATIENCE:
         outcome.failed.update(outcome.waiting)
     if claim.permit.was_refused:  # whatever the plugin made of that: some of it was not done
         runtime.metrics.event(work.event.kind, "retried")
@@ -110,7 +111,8 @@ def _judge(runtime: Runtime, result: Result) -> Done | Callable[[Session], None]
     if outcome.failed and not lost:
         return lambda session: fail(runtime, session, claim, work, outcome.failed)
     if outcome.waiting and not lost:
-        return lambda session: give_way(session, claim, run_at=now + _SHORTLY)
+        noted = {"updated_at": now} if work.event.is_untried else {}
+        return lambda session: give_way(session, claim, run_at=now + _SHORTLY, **noted)
     return Done(outcome.details, lost)
 
 

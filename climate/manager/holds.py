@@ -69,7 +69,6 @@ def settle(runtime: Runtime, lease: Lease, asker: Asker, once: Once | None = Non
     ``once`` is the request, whose key was claimed with the lease. Raises EnforcementDenied,
     EnforcementUnavailable, and what trusts and plugins raise.
     """
-    now = runtime.clock.now()
     if runtime.enforcer is not None and runtime.enforcer.checks_create:
         _ask(runtime, runtime.enforcer, lease)
     try:
@@ -78,6 +77,9 @@ def settle(runtime: Runtime, lease: Lease, asker: Asker, once: Once | None = Non
         runtime.database.write(lambda session: _give_up(runtime, session, lease.id))
         runtime.wakeup.hint()
         raise
+    now = runtime.clock.now()
+    # Its events are there from now on: nobody could be at them before.
+    made = replace(made, events=tuple(replace(one, created_at=now) for one in made.events))
     if not runtime.database.write(lambda session: _confirm(session, made, now, once)):
         _abandon(runtime, made)  # whoever released it may not have seen it all
         raise _late(runtime)

@@ -1,8 +1,12 @@
 """After down time: what is still worth doing is done, in order, and told in one notification."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
 from climate.core.schedule import BEFORE_END, BEFORE_START, END, START
+from climate.plugins.base import NotYet
 from tests.service import Story
 
 
@@ -79,6 +83,103 @@ def test_each_time_that_nobody_was_there_is_told(story: Story) -> None:
         "lease.event.before_end_lease",
         "lease.event.end_lease",
     ]
+
+
+def tries(story: Story, kind: str) -> tuple[float | None, float | None]:
+    """Return how many first tries were counted, and by how many seconds they were late in all."""
+    get, of = story.runtime.metrics.registry.get_sample_value, {"kind": kind}
+    late = "climate_event_lateness_seconds"
+    return get(f"{late}_count", of), get(f"{late}_sum", of)
+
+
+class Booting:
+    """A cloud that fails at the first ``failures`` starts, and then needs ``seconds``."""
+
+    def __init__(self, story: Story, seconds: float, failures: int = 0) -> None:
+        self.story, self.seconds, self.failures = story, seconds, failures
+        self.first: datetime | None = None
+
+    def start(self, *_: object) -> dict[str, str]:
+        if self.failures:
+            self.failures -= 1
+            raise RuntimeError("nothing boots")
+        self.story.clock.advance(0.01)
+        present = self.story.clock.now()
+        self.first = self.first or present
+        if (present - self.first).total_seconds() < self.seconds:
+            raise NotYet("it boots")
+        return {}
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_a_start_that_was_missed_has_as_much_time_as_any(
+    story: Story, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    lease = story.reserve(60, 240)
+    booting = Booting(story, 90, failures)
+    monkeypatch.setattr(story.runtime.plugins["physical:host"], "start", booting.start)
+    story.at(60 + 11)
+    for _ in range(89):
+        story.at(1 / 60)
+        assert story.lease(lease["id"])["status"] == "STARTING"
+    story.until(story.clock.now() + timedelta(seconds=5), step=1)
+    assert story.lease(lease["id"])["status"] == "ACTIVE"
+    assert story.told(lease["id"])[1:] == ["lease.catch_up", "lease.event.start_lease"]
+    assert tries(story, START) == (1, 11 * 60)
+
+
+def test_a_start_for_which_the_cloud_needs_long_is_told_as_failed_in_time(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = story.reserve(60, 240)
+    monkeypatch.setattr(story.runtime.plugins["physical:host"], "start", Booting(story, 9999).start)
+    story.at(60 + 11)
+    story.until(story.clock.now() + timedelta(minutes=9.9), step=5)
+    assert story.lease(lease["id"])["status"] == "STARTING"
+    story.until(story.clock.now() + timedelta(minutes=1), step=5)
+    assert story.lease(lease["id"])["status"] == "ERROR"
+
+
+def test_a_start_for_which_the_cloud_needs_a_while_is_not_late(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = story.reserve(60, 240)
+    monkeypatch.setattr(story.runtime.plugins["physical:host"], "start", Booting(story, 90).start)
+    story.until(story.clock.now() + timedelta(minutes=62), step=1)
+    assert story.lease(lease["id"])["status"] == "ACTIVE"
+    assert late_of(story, lease) == []
+    assert tries(story, START) == (1, 0)
+
+
+def test_what_was_moved_into_the_past_has_as_much_time_as_any(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    booting = Booting(story, 90)
+    monkeypatch.setattr(story.runtime.plugins["physical:host"], "before_end", booting.start)
+    lease = story.reserve(0, 240)
+    story.run()
+    story.at(60)
+    story.ok("PUT", f"/v1/leases/{lease['id']}", {"end_date": story.date(30)})
+    story.run()
+    story.until(story.clock.now() + timedelta(minutes=2), step=1)
+    assert "lease.event.before_end_lease" in story.told(lease["id"])
+    assert story.lease(lease["id"])["status"] == "ACTIVE"
+    get = story.runtime.metrics.registry.get_sample_value
+    assert get("climate_events_total", {"kind": BEFORE_END, "outcome": "retried"}) is None
+
+
+def test_what_was_due_before_it_was_asked_for_is_not_late(story: Story) -> None:
+    an_hour_ago = {"type": "check.disks", "at": story.moment()}
+    story.clock.advance(3600)
+    moved = story.ok("POST", "/v2/leases", story.asking(0, 240, events=[an_hour_ago]))
+    story.run()
+    story.at(60)
+    story.ok("PATCH", f"/v2/leases/{moved['id']}", {"end": story.moment(30)})
+    story.run()
+    assert "lease.event.before_end_lease" in story.told(moved["id"])
+    assert late_of(story, moved) == []
+    assert tries(story, "user") == (1, 0)
+    assert tries(story, BEFORE_END) == (None, None)
 
 
 def test_clocks_that_are_set_start_nothing_twice(story: Story) -> None:

@@ -326,6 +326,16 @@ class TestDeath:
         story.run()
         assert story.lease(lease["id"])["status"] == "PENDING"
 
+    def test_a_start_that_waited_for_an_answer_is_not_called_late(
+        self, enforced: Make, outside: EnforcementService
+    ) -> None:
+        story = enforced(hold_timeout=100.0)
+        outside.answers = [Answer(wait=lambda: story.clock.advance(65))]
+        lease = story.reserve(0, 60)
+        story.run()
+        assert story.lease(lease["id"])["status"] == "ACTIVE"
+        assert "lease.catch_up" not in story.told(lease["id"])
+
 
 class TestUpdate:
     def test_the_service_is_told_what_is_and_what_would_be(

@@ -250,6 +250,21 @@ def test_a_stack_that_cannot_be_ended_loses_its_room_in_time_and_its_owner_is_to
     assert stacks(story) == []
 
 
+def test_a_stack_of_which_the_end_was_missed_is_given_as_much_time_as_any(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = lease_of(story, stack())
+    let_pass(story, 60)
+    with monkeypatch.context() as away:
+        away.setattr(cloud_of(story), "delete", broken)
+        let_pass(story, 60 + 30)
+        story.until(story.clock.now() + timedelta(minutes=9), step=20)
+        assert effects(story, "close_slots", "delete_slots") == []
+    let_pass(story, 2)
+    assert shown(story, lease)["status"] == "TERMINATED"
+    assert stacks(story) == []
+
+
 def test_a_start_waits_for_the_cloud_and_the_parts_are_there_meanwhile(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
