@@ -21,6 +21,7 @@ from climate.core.errors import (
     ClimateError,
     EnforcementDenied,
     EnforcementUnavailable,
+    InvalidDate,
     NotFound,
 )
 from climate.core.lease import Event, Lease
@@ -66,13 +67,13 @@ def _makes(runtime: Runtime, lease: Lease) -> bool:
 def settle(runtime: Runtime, lease: Lease, asker: Asker, once: Once | None = None) -> Lease:
     """Make a lease that is held what it is to be, and return it so; or have it released.
 
-    ``once`` is the request, whose key was claimed with the lease. Raises EnforcementDenied,
-    EnforcementUnavailable, and what trusts and plugins raise.
+    ``once`` is the request, whose key was claimed with the lease. Raises InvalidDate,
+    EnforcementDenied, EnforcementUnavailable, and what trusts and plugins raise.
     """
     if runtime.enforcer is not None and runtime.enforcer.checks_create:
         _ask(runtime, runtime.enforcer, lease)
     try:
-        made = _made(runtime, lease, asker) if _makes(runtime, lease) else lease
+        made = _in_time(runtime, _made(runtime, lease, asker) if _makes(runtime, lease) else lease)
     except Exception:
         runtime.database.write(lambda session: _give_up(runtime, session, lease.id))
         runtime.wakeup.hint()
@@ -98,6 +99,13 @@ def _ask(runtime: Runtime, enforcer: Enforcer, lease: Lease) -> None:
     except EnforcementUnavailable:
         runtime.database.write(lambda session: _take_back(runtime, session, lease.id))
         raise
+
+
+def _in_time(runtime: Runtime, lease: Lease) -> Lease:
+    """Return the lease; raises InvalidDate if it is over by now."""
+    if lease.window.end <= runtime.clock.now():
+        raise InvalidDate("The lease's end has passed before all was asked that has to be")
+    return lease
 
 
 def _made(runtime: Runtime, lease: Lease, asker: Asker) -> Lease:

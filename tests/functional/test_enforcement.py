@@ -326,6 +326,15 @@ class TestDeath:
         story.run()
         assert story.lease(lease["id"])["status"] == "PENDING"
 
+    def test_a_lease_that_would_be_over_by_the_answer_is_refused(
+        self, story: Story, outside: EnforcementService
+    ) -> None:
+        outside.answers = [Answer(wait=lambda: story.clock.advance(40))]
+        asked = {**story.asking(), "start": "now", "end": story.moment(0.5)}
+        assert story.problem(400, "POST", "/v2/leases", asked)["code"] == "invalid_date"
+        assert rows(story)["leases"] == []
+        assert rows(story)["allocations"] == []
+
     def test_a_start_that_waited_for_an_answer_is_not_called_late(
         self, enforced: Make, outside: EnforcementService
     ) -> None:
