@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 from climate.core.record import record
-from climate.core.schedule import BEFORE_END, START, Notice
+from climate.core.schedule import BEFORE_END, END, START, Notice
 from climate.core.start import Start
 from climate.core.window import Window
 
@@ -102,7 +102,10 @@ class Allocation:
 
 @record(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something due at a moment of a lease's life; while a manager is at it, that is its owner."""
+    """Something due at a moment of a lease's life; while a manager is at it, that is its owner.
+
+    It is new again when it is moved: ``created_at`` is then.
+    """
 
     id: str
     lease_id: str
@@ -119,11 +122,15 @@ class Event:
     def is_untried(self) -> bool:
         """Whether nobody has tried it yet, but for who is at it now.
 
-        What is noted of it after its time says otherwise: that the cloud needs more time, or that
-        it was moved into the past, so that nobody can have tried it in time.
+        That the cloud needs more time for it is noted by nothing but when that was.
         """
-        is_noted = self.updated_at is not None and self.updated_at > self.due_at
+        is_noted = self.updated_at is not None and self.updated_at > self.promised_at
         return self.attempt <= 1 and not is_noted
+
+    @property
+    def promised_at(self) -> datetime:
+        """Since when it can be done: some are there only after their time, as leases begin now."""
+        return max(self.due_at, self.created_at)
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -199,17 +206,20 @@ class Lease:
         return next((event for event in self.events if event.kind == kind), None)
 
     def due(self, event: Event, now: datetime) -> datetime:
-        """Return since when an event can be done: it must be there, and so must be the hosts.
+        """Return since when an event can be done.
 
-        That of a lease which begins at once is written after its time.
+        A start may have waited for hosts, and an end for what is to be done before it.
         """
-        due = max(event.due_at, event.created_at)
+        due = event.promised_at
+        if event.kind == END:
+            before = self.event(BEFORE_END)
+            return max(due, before.updated_at) if before and before.updated_at else due
         if self.start.delayed_at is None or event.kind not in {START, BEFORE_END}:
             return due
         return max(due, self.start.ready_at or now)
 
     def tried_since(self, event: Event, now: datetime) -> datetime:
-        """Return since when an event is being tried: not while no manager was there."""
+        """Return since when an event is being tried: not before a manager found that it is late."""
         if event.is_untried:
             return now
         if event.attempt <= 1 and event.updated_at is not None:

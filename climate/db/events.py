@@ -230,7 +230,7 @@ def drop(session: Session, event_ids: Sequence[str]) -> None:
 
 
 def rearm(session: Session, event_id: str, due_at: datetime, now: datetime) -> None:
-    """Make an event due (again) at ``due_at``; whoever is at it is fenced out."""
+    """Make an event due (again) at ``due_at``, as if it was new; whoever is at it is fenced out."""
     session.execute(
         sa.update(EventRow)
         .where(EventRow.id == event_id)
@@ -241,6 +241,7 @@ def rearm(session: Session, event_id: str, due_at: datetime, now: datetime) -> N
             owner=None,
             claimed_until=None,
             last_error=None,
+            created_at=now,
             updated_at=now,
         )
     )

@@ -54,13 +54,7 @@ def _progress(reservation: Reservation) -> dict[str, Any]:
     }
 
 
-def caught_up(session: Session, lease_ids: Collection[str]) -> dict[str, datetime]:
-    """Return when it was told last what is late of leases, for those of which it was."""
-    told = sa.select(LEASES.c.id, LEASES.c.caught_up_at).where(among(LEASES.c.id, lease_ids))
-    return {id_: at for id_, at in session.execute(told) if at is not None}
-
-
 def catch_up(session: Session, lease_ids: Collection[str], now: datetime) -> None:
-    """Note that it is told now what is late of leases."""
+    """Note that events of leases are found to be late now."""
     told = sa.update(LEASES).where(among(LEASES.c.id, lease_ids))
     session.execute(told.values(caught_up_at=now))

@@ -199,8 +199,9 @@ class AllocationRow(Base):
 class EventRow(Base):
     """Something due in a lease's life; this table is the managers' queue.
 
-    ``due_at`` is the promise, ``run_at`` when it may next be tried; ``owner`` and ``attempt``
-    fence whoever is at it. One without a lease has all it needs in ``payload``.
+    ``due_at`` is the promise, made or moved there at ``created_at``, ``run_at`` when it may next be
+    tried; ``owner`` and ``attempt`` fence whoever is at it. One without a lease has all it needs in
+    ``payload``.
     """
 
     __tablename__ = "events"

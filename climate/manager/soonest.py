@@ -29,6 +29,8 @@ def create(
     if not request.reservations:
         start = request.start
         if length > request.end - start:
+            if once is not None:  # when it was asked for first, it did
+                leases.recall(runtime, once)
             raise InvalidDate("The duration must fit between start and end")
         return leases.create(runtime, owner, replace(request, end=start + length), once)
     for _ in range(_ATTEMPTS):

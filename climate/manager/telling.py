@@ -56,23 +56,17 @@ def tell_if_late(runtime: Runtime, session: Session, seen: Sequence[Seen], now: 
     That is told with the first of a lease; the others were said then. The leases are locked.
     """
     after = runtime.settings.late_after
-    late: dict[str, tuple[Seen, tuple[Late, ...]]] = {}
-    for one in seen:
-        found = late_events(one.lease, now, after) if one.lease.status in _GOING else ()
-        if one.event.id in {event.event.id for event in found}:
-            late.setdefault(one.lease.id, (one, found))
-    if not late:
-        return
-    told = progress.caught_up(session, late)
-    fresh = [
-        (one.lease, found)
-        for id_, (one, found) in late.items()
-        if id_ not in told or told[id_] < one.event.due_at + after
-    ]
-    if fresh:
-        progress.catch_up(session, [lease.id for lease, _ in fresh], now)
-        told_now = (
-            ("lease.catch_up", wire.payload(lease, {"late": [event.told() for event in found]}))
-            for lease, found in fresh
+    late: dict[str, tuple[Lease, tuple[Late, ...]]] = {}
+    for _, lease, event in seen:
+        found = late_events(lease, now, after)
+        is_said = lease.caught_up_at is not None and lease.caught_up_at >= event.due_at + after
+        if event.id in {one.event.id for one in found} and not is_said:
+            late.setdefault(lease.id, (lease, found))
+    if late:
+        progress.catch_up(session, late, now)
+        told = (
+            ("lease.catch_up", wire.payload(lease, {"late": [one.told() for one in found]}))
+            for lease, found in late.values()
+            if lease.status in _GOING
         )
-        outbox.write_all(session, told_now, now)
+        outbox.write_all(session, told, now)

@@ -168,6 +168,45 @@ def test_what_was_moved_into_the_past_has_as_much_time_as_any(
     assert get("climate_events_total", {"kind": BEFORE_END, "outcome": "retried"}) is None
 
 
+@pytest.mark.parametrize("failures", [0, 1])
+def test_a_start_that_was_moved_to_now_is_as_new(
+    story: Story, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    lease = story.reserve(60, 240)
+    story.run()
+    story.clock.advance(40.5)
+    story.ok("PUT", f"/v1/leases/{lease['id']}", {"start_date": "now"})
+    booting = Booting(story, 90, failures)
+    monkeypatch.setattr(story.runtime.plugins["physical:host"], "start", booting.start)
+    story.clock.advance(1800)
+    story.run()
+    story.until(story.clock.now() + timedelta(minutes=2), step=1)
+    assert story.lease(lease["id"])["status"] == "ACTIVE"
+    [late] = late_of(story, lease)
+    assert late[-1] == (START, 1800, "done")
+    assert tries(story, START) == (1, 1800)
+    retried = {"kind": START, "outcome": "retried"}
+    get = story.runtime.metrics.registry.get_sample_value
+    assert get("climate_events_total", retried) == (failures or None)
+
+
+def test_an_end_that_waits_for_snapshots_is_not_late(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    booting = Booting(story, 90)
+    monkeypatch.setattr(story.runtime.plugins["physical:host"], "before_end", booting.start)
+    lease = story.reserve(0, 240)
+    story.run()
+    story.at(60)
+    story.ok("PATCH", f"/v2/leases/{lease['id']}", {"end": "now"})
+    story.run()
+    assert story.lease(lease["id"])["status"] == "ACTIVE"
+    story.until(story.clock.now() + timedelta(minutes=2), step=1)
+    assert story.lease(lease["id"])["status"] == "TERMINATED"
+    assert late_of(story, lease) == []
+    assert tries(story, END) == (1, 0)
+
+
 def test_what_was_due_before_it_was_asked_for_is_not_late(story: Story) -> None:
     an_hour_ago = {"type": "check.disks", "at": story.moment()}
     story.clock.advance(3600)
@@ -179,7 +218,7 @@ def test_what_was_due_before_it_was_asked_for_is_not_late(story: Story) -> None:
     assert "lease.event.before_end_lease" in story.told(moved["id"])
     assert late_of(story, moved) == []
     assert tries(story, "user") == (1, 0)
-    assert tries(story, BEFORE_END) == (None, None)
+    assert tries(story, BEFORE_END) == (1, 0)
 
 
 def test_clocks_that_are_set_start_nothing_twice(story: Story) -> None:

@@ -250,18 +250,22 @@ def test_a_stack_that_cannot_be_ended_loses_its_room_in_time_and_its_owner_is_to
     assert stacks(story) == []
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
 def test_a_stack_of_which_the_end_was_missed_is_given_as_much_time_as_any(
-    story: Story, monkeypatch: pytest.MonkeyPatch
+    story: Story, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
 ) -> None:
     lease = lease_of(story, stack())
     let_pass(story, 60)
     with monkeypatch.context() as away:
         away.setattr(cloud_of(story), "delete", broken)
+        if is_deleted:
+            story.ok("DELETE", f"/v2/leases/{lease['id']}")
         let_pass(story, 60 + 30)
         story.until(story.clock.now() + timedelta(minutes=9), step=20)
         assert effects(story, "close_slots", "delete_slots") == []
     let_pass(story, 2)
-    assert shown(story, lease)["status"] == "TERMINATED"
+    assert is_deleted or shown(story, lease)["status"] == "TERMINATED"
+    assert story.told(lease["id"]).count("lease.catch_up") == (1 if is_deleted else 2)
     assert stacks(story) == []
 
 

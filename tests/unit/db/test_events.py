@@ -9,11 +9,11 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.schedule import rank
+from climate.core.schedule import RELENTLESS, rank
 from climate.db import events, line
 from climate.db.engine import Database
 from climate.db.tables import EventRow
-from tests.unit.db.queue import add_lease, at, claim, claims, finish, state
+from tests.unit.db.queue import add_lease, at, claim, claims, fail, finish, state
 
 SECOND = dt.timedelta(seconds=1)
 
@@ -240,3 +240,18 @@ def test_what_somebody_is_at_or_has_done_is_not_dropped(database: Database) -> N
     database.write(lambda session: events.drop(session, everything))
     with database.read() as session:
         assert set(session.scalars(sa.select(EventRow.id))) == {"a start", "b start"}
+
+
+def test_what_is_tried_again_is_hurried_and_what_is_not_due_is_not(database: Database) -> None:
+    add_lease(database, "a", 1, 60)
+    assert claim(database, 1) == ["a start"]
+    fail(database, "a start", 1, again=9)
+    database.write(lambda session: events.hurry(session, "a", RELENTLESS, at(0.9)))
+    assert claim(database, 0.95) == []
+    assert claim(database, 1) == ["a start"]  # as that was due, if not yet where it was said
+    fail(database, "a start", 1, again=9, attempt=2)
+    database.write(lambda session: events.hurry(session, "a", RELENTLESS, at(2)))
+    assert claim(database, 2) == ["a start"]
+    finish(database, "a start", 2, attempt=3)
+    assert claim(database, 59.9) == []
+    assert claim(database, 60) == ["a end"]
