@@ -29,8 +29,9 @@ STACK: list[cfg.Opt] = [
         "end_patience",
         default=600.0,
         min=0,
-        help="Seconds that the room of a stack is left to it when its lease is over and it can be"
-        " neither deleted nor suspended; then it is taken back, and the stack given up.",
+        help="Seconds that the room of a stack is left to it when its lease is over (or a manager"
+        " finds that it is) and it can be neither deleted nor suspended; then it is taken back, and"
+        " the stack given up.",
     ),
 ]
 VOLUME: list[cfg.Opt] = [

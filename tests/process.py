@@ -11,7 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -43,11 +43,20 @@ def eventually(condition: Callable[[], T], what: str, within: float = DEADLINE) 
     return found
 
 
+_ports: set[int] = set()
+
+
 def free_port() -> int:
-    """Return a port of the loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port of the loopback, TCP and UDP, that nobody listens on or was told of before."""
+    while True:
+        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            tcp.bind(("127.0.0.1", 0))
+            port = int(tcp.getsockname()[1])
+            with suppress(OSError):
+                udp.bind(("127.0.0.1", port))
+                if port not in _ports:
+                    _ports.add(port)
+                    return port
 
 
 def environment(home: Path) -> dict[str, str]:

@@ -14,6 +14,7 @@ from climate.core.change import Change
 from climate.core.errors import ClimateError
 from climate.core.lease import Lease
 from climate.db import allocations, engine
+from climate.db.allocations import Grabbed
 from climate.manager import leases, updates
 from climate.manager.composition import ReservationChange
 from climate.manager.drafts import LeaseRequest, Owner
@@ -86,6 +87,23 @@ def book(number: int, url: str, count: int, first: int, protected: bool) -> Outc
             with noted(outcomes, ADMITTED):
                 ask(story.runtime, wish)
     return outcomes
+
+
+def book_by_locks(number: int, url: str, count: int) -> Outcomes:
+    """Ask for leases as ``book`` does; on PostgreSQL, too, whoever has locks looks again.
+
+    Else it leaves what others commit between its look and its locks, a moment later, to the guard.
+    """
+    kept = allocations.grab
+
+    def look(*about: Any, limit: int | None, rotation: float, **_: int) -> Grabbed:
+        return Grabbed(allocations.candidates(*about, limit=limit, rotation=rotation))
+
+    allocations.grab = look
+    try:
+        return book(number, url, count, first=1, protected=True)
+    finally:
+        allocations.grab = kept
 
 
 def book_and_change(number: int, url: str, count: int) -> Outcomes:
