@@ -151,19 +151,25 @@ def test_a_start_for_which_the_cloud_needs_a_while_is_not_late(
     assert tries(story, START) == (1, 0)
 
 
-def test_what_was_moved_into_the_past_has_as_much_time_as_any(
-    story: Story, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    booting = Booting(story, 90)
-    monkeypatch.setattr(story.runtime.plugins["physical:host"], "before_end", booting.start)
+@pytest.fixture
+def snapped(story: Story, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return a lease that has run for an hour, and of which snapshots will take 90 seconds."""
+    snapshots = Booting(story, 90)
+    monkeypatch.setattr(story.runtime.plugins["physical:host"], "before_end", snapshots.start)
     lease = story.reserve(0, 240)
     story.run()
     story.at(60)
-    story.ok("PUT", f"/v1/leases/{lease['id']}", {"end_date": story.date(30)})
+    return lease
+
+
+def test_what_was_moved_into_the_past_has_as_much_time_as_any(
+    story: Story, snapped: dict[str, Any]
+) -> None:
+    story.ok("PUT", f"/v1/leases/{snapped['id']}", {"end_date": story.date(30)})
     story.run()
     story.until(story.clock.now() + timedelta(minutes=2), step=1)
-    assert "lease.event.before_end_lease" in story.told(lease["id"])
-    assert story.lease(lease["id"])["status"] == "ACTIVE"
+    assert "lease.event.before_end_lease" in story.told(snapped["id"])
+    assert story.lease(snapped["id"])["status"] == "ACTIVE"
     get = story.runtime.metrics.registry.get_sample_value
     assert get("climate_events_total", {"kind": BEFORE_END, "outcome": "retried"}) is None
 
@@ -190,20 +196,13 @@ def test_a_start_that_was_moved_to_now_is_as_new(
     assert get("climate_events_total", retried) == (failures or None)
 
 
-def test_an_end_that_waits_for_snapshots_is_not_late(
-    story: Story, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    booting = Booting(story, 90)
-    monkeypatch.setattr(story.runtime.plugins["physical:host"], "before_end", booting.start)
-    lease = story.reserve(0, 240)
+def test_an_end_that_waits_for_snapshots_is_not_late(story: Story, snapped: dict[str, Any]) -> None:
+    story.ok("PATCH", f"/v2/leases/{snapped['id']}", {"end": "now"})
     story.run()
-    story.at(60)
-    story.ok("PATCH", f"/v2/leases/{lease['id']}", {"end": "now"})
-    story.run()
-    assert story.lease(lease["id"])["status"] == "ACTIVE"
+    assert story.lease(snapped["id"])["status"] == "ACTIVE"
     story.until(story.clock.now() + timedelta(minutes=2), step=1)
-    assert story.lease(lease["id"])["status"] == "TERMINATED"
-    assert late_of(story, lease) == []
+    assert story.lease(snapped["id"])["status"] == "TERMINATED"
+    assert late_of(story, snapped) == []
     assert tries(story, END) == (1, 0)
 
 
