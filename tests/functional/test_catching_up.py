@@ -7,6 +7,7 @@ import pytest
 
 from climate.core.schedule import BEFORE_END, BEFORE_START, END, START
 from climate.plugins.base import NotYet
+from tests.conftest import MakeStory
 from tests.service import Story
 
 
@@ -126,6 +127,21 @@ def test_a_start_that_was_missed_has_as_much_time_as_any(
     assert story.lease(lease["id"])["status"] == "ACTIVE"
     assert story.told(lease["id"])[1:] == ["lease.catch_up", "lease.event.start_lease"]
     assert tries(story, START) == (1, 11 * 60)
+
+
+def test_it_has_that_also_where_so_much_is_not_called_late(
+    make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = make_story(manager__late_after=3600.0)
+    story.register(1)
+    lease = story.reserve(60, 240)
+    monkeypatch.setattr(story.runtime.plugins["physical:host"], "start", Booting(story, 90).start)
+    story.at(59)
+    story.at(31)
+    story.until(story.clock.now() + timedelta(minutes=2), step=1)
+    assert story.lease(lease["id"])["status"] == "ACTIVE"
+    get = story.runtime.metrics.registry.get_sample_value
+    assert get("climate_events_total", {"kind": START, "outcome": "retried"}) is None
 
 
 def test_a_start_for_which_the_cloud_needs_long_is_told_as_failed_in_time(
