@@ -59,7 +59,7 @@ def tell_if_late(runtime: Runtime, session: Session, seen: Sequence[Seen], now: 
     late: dict[str, tuple[Lease, tuple[Late, ...]]] = {}
     for _, lease, event in seen:
         found = late_events(lease, now, after)
-        is_said = lease.caught_up_at is not None and lease.caught_up_at >= event.due_at + after
+        is_said = lease.caught_up_at is not None and lease.caught_up_at >= event.promised_at + after
         if event.id in {one.event.id for one in found} and not is_said:
             late.setdefault(lease.id, (lease, found))
     if late:

@@ -31,6 +31,14 @@ def last_second(story: Story) -> None:
     story.clock.advance(59 - story.clock.now().second)
 
 
+@pytest.fixture(params=["v1", "v2"])
+def move_to_now(request: pytest.FixtureRequest, story: Story) -> Callable[[str, str], Any]:
+    """Return what has a lease's ``start`` or ``end`` be now, by either API."""
+    if request.param == "v1":
+        return lambda id_, what: story.ok("PUT", f"/v1/leases/{id_}", {f"{what}_date": "now"})
+    return lambda id_, what: story.ok("PATCH", f"/v2/leases/{id_}", {what: "now"})
+
+
 @pytest.mark.parametrize("start", ["now", "2030-01-15 12:00"])
 def test_a_v1_lease_starts_in_the_minute_in_which_it_was_asked_for(
     story: Story, start: str
@@ -61,26 +69,20 @@ def test_what_was_past_when_it_was_asked_for_is_refused(story: Story) -> None:
     assert refusal["code"] == "invalid_date"
 
 
-@pytest.mark.parametrize("path", ["/v1/leases", "/v2/leases"])
-def test_a_lease_ends_now(story: Story, path: str) -> None:
+def test_a_lease_ends_now(story: Story, move_to_now: Callable[[str, str], Any]) -> None:
     running = story.reserve(1, 60)["id"]
     story.at(10)
     last_second(story)
-    if path.startswith("/v1"):
-        story.ok("PUT", f"{path}/{running}", {"end_date": "now"})
-    else:
-        story.ok("PATCH", f"{path}/{running}", {"end": "now"})
+    move_to_now(running, "end")
     story.run()
     assert story.lease(running)["status"] == "TERMINATED"
 
 
-@pytest.mark.parametrize("path", ["/v1/leases", "/v2/leases"])
-def test_a_lease_is_brought_forward_to_now(story: Story, path: str) -> None:
+def test_a_lease_is_brought_forward_to_now(
+    story: Story, move_to_now: Callable[[str, str], Any]
+) -> None:
     lease = story.reserve(60, 120)
     last_second(story)
-    if path.startswith("/v1"):
-        story.ok("PUT", f"{path}/{lease['id']}", {"start_date": "now"})
-    else:
-        story.ok("PATCH", f"{path}/{lease['id']}", {"start": "now"})
+    move_to_now(lease["id"], "start")
     story.run()
     assert story.lease(lease["id"])["status"] == "ACTIVE"
