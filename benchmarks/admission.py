@@ -35,8 +35,8 @@ from benchmarks.checks import count_double, count_handed_out, latest
 from benchmarks.clients import Limit, Outcome, run
 from benchmarks.options import numbers, some_of
 from benchmarks.scratch import scratch
-from climate.db.engine import Database
-from climate.db.tables import AllocationRow
+from climate.db.engine.database import Database
+from climate.db.tables.leases import AllocationRow
 
 CASES = ("spread", "http", "instance", "hotspot", "full")
 # All handed out is part of the result, so this case gets more time than it should need.

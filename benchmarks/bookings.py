@@ -15,8 +15,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from climate.core.window import Window
-from climate.db.engine import Database
-from climate.db.tables import Base
+from climate.db.engine.database import Database
+from climate.db.tables.leases import Base
 
 HOST = "physical:host"
 PER_HOST = 10

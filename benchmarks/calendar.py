@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from climate.core.window import Window
-from climate.db.engine import Database
+from climate.db.engine.database import Database
 
 HOST = "physical:host"
 # What can be shared of each host, and what one unit takes.

@@ -5,8 +5,8 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from benchmarks.calendar import UNIT
-from climate.db.engine import Database
-from climate.db.tables import AllocationRow
+from climate.db.engine.database import Database
+from climate.db.tables.leases import AllocationRow
 
 # Looked for on all resources that got anything since: a whole booking that begins before the one
 # before it is over, a share that overlaps a whole booking, and more shares than there are.

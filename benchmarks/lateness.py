@@ -41,12 +41,13 @@ from sqlalchemy.orm import Session
 
 from benchmarks import stopwatch
 from climate import service
-from climate.core.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
-from climate.core.schedule import START
-from climate.db import outbox, schema
-from climate.db.among import among
+from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
+from climate.core.lease.schedule import START
+from climate.db.engine import schema
+from climate.db.engine.array_in import among
+from climate.db.notifications import outbox
 from climate.db.order import IN_PROGRESS, due
-from climate.db.tables import EVENTS, LEASES, RESERVATIONS, EventRow
+from climate.db.tables.leases import EVENTS, LEASES, RESERVATIONS, EventRow
 from climate.manager.dispatcher import Dispatcher, owner_name
 from climate.manager.pace import MOST
 from climate.manager.runtime import Runtime

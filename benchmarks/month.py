@@ -28,15 +28,16 @@ from typing import Any, NamedTuple, TextIO
 
 from oslo_config.cfg import ConfigOpts
 
-from climate import config, ids, service
+from climate import config, service
 from climate.clock import ManualClock
-from climate.core.notification import Notification
-from climate.db import events, schema
+from climate.core.notifications.message import Notification
+from climate.db import events
+from climate.db.engine import ids, schema
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.inventory import synchronise
 from climate.manager.relay import Relay
 from climate.manager.self_audit import look_once, violations
-from climate.plugins.simulated import SimulatedCloud
+from climate.plugins.hosts.simulated import SimulatedCloud
 
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 MONTH = timedelta(days=30)

@@ -3,8 +3,8 @@
 Simulates hosts of mixed classes whose boots take heavy-tailed times, some of which get slower for
 good half-way, and leases of one to four hosts over ``--days``. Prints one JSON object a line:
 ``fixed_10`` and ``fixed_60`` ask for power so many minutes before each start, ``learned`` as
-``climate.core.lead_time`` says, and ``equal_fixed`` is the shortest fixed lead that has as many
-leases ready as ``learned``. All see the same leases and the same boots.
+``climate.core.provisioning.lead_time`` says, and ``equal_fixed`` is the shortest fixed lead that
+has as many leases ready as ``learned``. All see the same leases and the same boots.
 
 ``ready_share`` is the share of leases all of whose hosts were ready at the start,
 ``idle_on_minutes`` how long hosts were ready before it, summed up per lease,
@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from climate.core import lead_time
-from climate.core.lead_time import Policy, Profile
+from climate.core.provisioning import lead_time
+from climate.core.provisioning.lead_time import Policy, Profile
 
 _DAY = 86_400.0
 _LEASES_PER_DAY = 0.5

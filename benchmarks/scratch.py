@@ -9,8 +9,8 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from climate.api.auth import is_loopback
-from climate.db import schema
-from climate.db.engine import Database
+from climate.db.engine import schema
+from climate.db.engine.database import Database
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from marshmallow import Schema, fields, validate
 
 from benchmarks.tasks import ROWS, make_conf
 from climate import service
-from climate.db.engine import Database
+from climate.db.engine.database import Database
 
 _SPAWN = multiprocessing.get_context("spawn")
 _PATIENCE = 60.0

@@ -11,17 +11,18 @@ from typing import Any, ClassVar
 
 import sqlalchemy as sa
 
-from climate import config, ids, service
-from climate.core.lease import Granted, Lease, Reservation
-from climate.core.lifecycle import LeaseStatus, ReservationStatus
-from climate.core.query import Everything
-from climate.core.requirement import Requirement
-from climate.core.schedule import plan
+from climate import config, service
+from climate.core.lease.lifecycle import LeaseStatus, ReservationStatus
+from climate.core.lease.model import Granted, Lease, Reservation
+from climate.core.lease.schedule import plan
+from climate.core.matching.query import Everything
+from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
 from climate.db import leases
-from climate.db.outbox_tables import OutboxRow
-from climate.db.rows import insert
-from climate.db.tables import LeaseRow
+from climate.db.engine import ids
+from climate.db.tables.bulk import insert
+from climate.db.tables.leases import LeaseRow
+from climate.db.tables.notifications import OutboxRow
 from climate.manager.leases import new_event
 from climate.manager.runtime import Runtime
 from climate.plugins.base import Found, RequestSchema, ResourcePlugin

@@ -18,7 +18,7 @@ from benchmarks.clients import Outcome
 from climate import config, service
 from climate.core.errors import Contention, NotEnoughResources
 from climate.core.window import Window
-from climate.db.engine import Database
+from climate.db.engine.database import Database
 from climate.manager import leases
 from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest

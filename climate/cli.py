@@ -17,7 +17,7 @@ from oslo_config.cfg import ConfigOpts
 from climate import config, limit_commands, service, serving, simulation
 from climate.config import Misconfigured
 from climate.core.errors import ClimateError, InvalidInput
-from climate.db import schema
+from climate.db.engine import schema
 from climate.manager import audit as auditing
 from climate.manager.runtime import Runtime
 from climate.notifications import listen as listening

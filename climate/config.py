@@ -20,8 +20,8 @@ from climate.cloud_options import (
     TRUSTS,
     VOLUME,
 )
+from climate.core.notifications.subscription import WebhookRules
 from climate.core.settings import Provisioning, Settings
-from climate.core.subscription import WebhookRules
 from climate.limit_options import ENFORCEMENT, LIMITS, rules
 from climate.manager_options import MANAGER
 from climate.notification_options import NOTIFICATIONS, kept, webhook_rules
@@ -144,7 +144,9 @@ def new() -> cfg.ConfigOpts:
     for group, options in (*GROUPS.items(), *library_options()):
         conf.register_opts(options, group=None if group == "DEFAULT" else group)
     log.register_options(conf)
-    conf.set_default("instance_uuid_format", "[lease: %(uuid)s] ")  # see climate.log_context
+    conf.set_default(
+        "instance_uuid_format", "[lease: %(uuid)s] "
+    )  # see climate.observability.log_context
     return conf
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from oslo_config import cfg, types
 
-from climate.core.subscription import Network, WebhookRules
+from climate.core.notifications.subscription import Network, WebhookRules
 
 
 def _network(text: str) -> Network:

@@ -4,8 +4,9 @@ from datetime import timedelta
 
 from oslo_config import cfg
 
-from climate.core import energy, expression, lead_time
 from climate.core.errors import InvalidQuery
+from climate.core.matching import expression
+from climate.core.provisioning import energy, lead_time
 from climate.core.settings import Provisioning
 
 _POLICY = lead_time.Policy()

@@ -17,14 +17,15 @@ from keystoneauth1.noauth import NoAuth
 from keystoneauth1.session import Session
 from oslo_config.cfg import ConfigOpts
 
-from climate import config, enforcement, serving, wakeup
+from climate import config, enforcement, serving
 from climate.api.app import make_app
 from climate.clock import Clock, SampledClock
 from climate.config import SERVICE_USER, Misconfigured
-from climate.db import schema
-from climate.db.clock import present
-from climate.db.engine import Database
-from climate.db.turns import Turns
+from climate.db import wakeup
+from climate.db.engine import schema
+from climate.db.engine.advisory_lock import Turns
+from climate.db.engine.clock import present
+from climate.db.engine.database import Database
 from climate.manager.backlog import show_backlog, show_pool
 from climate.manager.deliveries import Deliveries
 from climate.manager.dispatcher import Dispatcher, owner_name
@@ -34,20 +35,20 @@ from climate.manager.preparing import Preparing
 from climate.manager.relay import Relay
 from climate.manager.runtime import Runtime
 from climate.manager.self_audit import SelfAudit
-from climate.metrics import Exporter
 from climate.notifications import emit, webhooks
 from climate.notifications.emit import node_topic
 from climate.notifications.listen import from_broker
-from climate.plugins import openstack
+from climate.observability.metrics import Exporter
 from climate.plugins.loader import load_plugins
+from climate.plugins.openstack import session as openstack_session
+from climate.plugins.openstack.trusts import Trusts
 from climate.plugins.selection_loader import load_selection
-from climate.plugins.trusts import Trusts
-from climate.provisioning.client import Climate
-from climate.provisioning.groups import Groups
-from climate.provisioning.loader import load_drivers
-from climate.provisioning.nodes import BadNodes
-from climate.provisioning.preparing import Tools
-from climate.provisioning.provisioner import Provisioner
+from climate.provisioner.agent import Provisioner
+from climate.provisioner.client import Climate
+from climate.provisioner.groups import Groups
+from climate.provisioner.nodes import BadNodes
+from climate.provisioner.power.loader import load_drivers
+from climate.provisioner.prepare import Tools
 
 LOG = logging.getLogger(__name__)
 # Seconds between looks for hosts that were being switched off when that was still wanted.
@@ -225,7 +226,7 @@ def _climate(conf: ConfigOpts) -> Climate:
     url = conf.provisioner.url
     if conf.api.auth_strategy == "noauth":
         return Climate(Session(auth=NoAuth()), url or serving.url(conf.host, conf.port))
-    session = openstack.make_session(conf)
+    session = openstack_session.make_session(conf)
     region = conf[config.SERVICE_USER].region_name
     found = url or session.get_endpoint(service_type="reservation", region_name=region)
     if not found:

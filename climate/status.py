@@ -20,9 +20,9 @@ from climate import config, service, serving
 from climate.api.auth import is_loopback
 from climate.clock import SystemClock
 from climate.config import Misconfigured
-from climate.db import schema
-from climate.db.engine import Database
-from climate.db.turns import Turns
+from climate.db.engine import schema
+from climate.db.engine.advisory_lock import Turns
+from climate.db.engine.database import Database
 from climate.plugins.loader import BrokenPlugin, load_plugins
 from climate.plugins.selection_loader import load_selection
 

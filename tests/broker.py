@@ -14,8 +14,8 @@ from oslo_config.cfg import ConfigOpts
 from sqlalchemy.engine import make_url
 
 from climate import config, service
-from climate.core.lease import Lease
-from climate.core.notification import Notification, NotificationFilter
+from climate.core.lease.model import Lease
+from climate.core.notifications.message import Notification, NotificationFilter
 from climate.manager import leases, notifications, resources
 from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest

@@ -16,7 +16,7 @@ from hypothesis import settings
 
 from climate import config, service
 from climate.clock import ManualClock
-from climate.db.engine import Database
+from climate.db.engine.database import Database
 from tests import servers
 from tests.service import Story
 

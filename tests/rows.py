@@ -5,8 +5,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.db.engine import Database
-from climate.db.tables import Base
+from climate.db.engine.database import Database
+from climate.db.tables.leases import Base
 
 Rows = dict[str, list[dict[str, Any]]]
 

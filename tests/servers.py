@@ -9,13 +9,13 @@ import kombu
 import pytest
 import sqlalchemy as sa
 
-from climate.db import (
-    outbox_tables,  # noqa: F401 - its tables belong to the metadata
-    preparation_tables,  # noqa: F401 - its tables belong to the metadata
-    schema,
+from climate.db.engine import schema
+from climate.db.engine.database import Database
+from climate.db.tables import (
+    notifications,  # noqa: F401 - its tables belong to the metadata
+    provisioning,  # noqa: F401 - its tables belong to the metadata
 )
-from climate.db.engine import Database
-from climate.db.tables import Base
+from climate.db.tables.leases import Base
 
 POSTGRESQL = os.environ.get(
     "CLIMATE_TEST_POSTGRESQL_URL", "postgresql+psycopg://postgres@127.0.0.1:5432/postgres"

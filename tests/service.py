@@ -16,7 +16,7 @@ from climate.manager.dispatcher import Dispatcher
 from climate.manager.relay import Relay
 from climate.manager.runtime import Runtime
 from climate.notifications.emit import LogEmitter
-from climate.plugins.simulated import SimulatedCloud
+from climate.plugins.hosts.simulated import SimulatedCloud
 
 FORMAT = "%Y-%m-%d %H:%M"
 

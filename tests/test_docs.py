@@ -13,8 +13,8 @@ import pytest
 
 from climate.api import app
 from climate.config import GROUPS
-from climate.core import schedule
 from climate.core.errors import ClimateError
+from climate.core.lease import schedule
 
 ROOT = Path(__file__).parents[1]
 README = "README.md"

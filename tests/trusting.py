@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from oslo_config.cfg import ConfigOpts
 
-from climate.core.lease import Lease, Reservation
+from climate.core.lease.model import Lease, Reservation
 from climate.plugins.base import Asker
-from climate.plugins.host import HostPlugin
-from climate.plugins.trusts import DeadTrust, Trust, Trusts
+from climate.plugins.hosts.plugin import HostPlugin
+from climate.plugins.openstack.trusts import DeadTrust, Trust, Trusts
 from tests.service import Story
 
 

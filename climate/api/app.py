@@ -10,17 +10,18 @@ from typing import Any
 from flask import Flask, Response, jsonify, request
 from oslo_config.cfg import ConfigOpts
 
-from climate import log_context
-from climate.api import auth, discovery, errors, health, keystone
+from climate.api import auth, discovery, errors, health
+from climate.api import auth as api_auth
 from climate.api.call import Answer, Api, Call
 from climate.api.policy import Policy
 from climate.api.v1 import floatingips, hosts, leases, microversion, networks
 from climate.api.v2 import routes as v2
 from climate.clock import Clock
 from climate.core.errors import InvalidInput, NotFound
-from climate.core.quoting import is_storable
+from climate.core.matching.quoting import is_storable
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.runtime import Runtime
+from climate.observability import log_context
 
 LOG = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
 def _strategy(app: Flask, conf: ConfigOpts) -> auth.Identify:
     """Return how callers are identified with ``[api] auth_strategy``."""
     if conf.api.auth_strategy == "keystone":
-        return keystone.guard(app, conf, {path for _, path, _ in OPEN})
+        return api_auth.guard(app, conf, {path for _, path, _ in OPEN})
     return auth.without_authentication(conf)
 
 

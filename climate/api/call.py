@@ -13,7 +13,7 @@ from oslo_config.cfg import ConfigOpts
 from climate.api.auth import Caller, Identify
 from climate.api.policy import Policy
 from climate.core.errors import InvalidInput
-from climate.core.quoting import is_storable
+from climate.core.matching.quoting import is_storable
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.drafts import Owner
 from climate.manager.runtime import Runtime

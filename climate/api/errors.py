@@ -24,7 +24,7 @@ from climate.core.errors import (
     NotFound,
     UnsupportedVersion,
 )
-from climate.db.engine import is_unavailable
+from climate.db.engine.database import is_unavailable
 
 LOG = logging.getLogger(__name__)
 CODE_HEADER = "Climate-Error-Code"

@@ -6,8 +6,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from climate.api.call import Answer, Api
 from climate.core.errors import NotFound
-from climate.db import schema
-from climate.metrics import CONTENT_TYPE
+from climate.db.engine import schema
+from climate.observability.metrics import CONTENT_TYPE
 
 # A dispatcher that looked at the database longer ago than this many poll intervals is stuck.
 _MISSED_POLLS = 10

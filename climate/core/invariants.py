@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from climate.core.calendar import Booking
-from climate.core.lifecycle import OPEN_EVENT, LeaseStatus
-from climate.core.schedule import ACTIONS, END, RELEASE, START
+from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus
+from climate.core.lease.schedule import ACTIONS, END, RELEASE, START
+from climate.core.matching.calendar import Booking
 from climate.core.window import Window
 
 _OPEN = frozenset(status.value for status in OPEN_EVENT)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from climate.core.lease import Lease
+from climate.core.lease.model import Lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

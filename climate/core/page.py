@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from climate.core.lease import Lease, Resource
-from climate.core.preparation import Preparation
-from climate.core.query import Query
-from climate.core.shutdown import Shutdown
+from climate.core.lease.model import Lease, Resource
+from climate.core.matching.query import Query
+from climate.core.provisioning.preparation import Preparation
+from climate.core.provisioning.shutdown import Shutdown
 
 T = TypeVar("T")
 

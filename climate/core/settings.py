@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from climate.core import lead_time
-from climate.core.energy import Policy
 from climate.core.limits import NO_RULES, Rules
-from climate.core.query import Everything, Query
-from climate.core.subscription import NO_WEBHOOK_RULES, WebhookRules
+from climate.core.matching.query import Everything, Query
+from climate.core.notifications.subscription import NO_WEBHOOK_RULES, WebhookRules
+from climate.core.provisioning import lead_time
+from climate.core.provisioning.energy import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

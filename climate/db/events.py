@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.lifecycle import EventStatus, LeaseStatus
-from climate.core.schedule import END
-from climate.db.among import among
-from climate.db.engine import LostRace
+from climate.core.lease.lifecycle import EventStatus, LeaseStatus
+from climate.core.lease.schedule import END
+from climate.db.engine.array_in import among
+from climate.db.engine.database import LostRace
 from climate.db.order import IN_PROGRESS, OPEN, UNDONE, blocked, due, has_failed
-from climate.db.tables import EVENTS, AllocationRow, EventRow, LeaseRow, ReservationRow
+from climate.db.tables.leases import EVENTS, AllocationRow, EventRow, LeaseRow, ReservationRow
 
 # Where a lease stands from the moment a manager is at its start or end until that is done.
 _UNDER_WAY = [

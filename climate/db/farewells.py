@@ -7,9 +7,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.schedule import rank
+from climate.core.lease.schedule import rank
 from climate.db.order import UNDONE
-from climate.db.tables import EventRow
+from climate.db.tables.leases import EventRow
 
 
 def insert(

@@ -12,10 +12,10 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.errors import IdempotencyKeyReused, RequestUnderWay
-from climate.core.lease import Lease
-from climate.core.lifecycle import LeaseStatus
+from climate.core.lease.lifecycle import LeaseStatus
+from climate.core.lease.model import Lease
 from climate.core.once import AlreadyAnswered, Once
-from climate.db.tables import IdempotencyKeyRow, LeaseRow
+from climate.db.tables.leases import IdempotencyKeyRow, LeaseRow
 
 
 def look(session: Session, once: Once) -> bool:

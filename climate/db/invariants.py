@@ -1,37 +1,45 @@
-"""The invariants, looked at slice by slice: each look sees a bounded number of rows.
+"""Queries of the self-audit: examine the invariants in bounded slices, and keep their progress.
 
-A look is given where the one before ended, and returns what it found and where it ended itself,
-None at the end of the round. All of its statements must see the same state: ``Database.snapshot``.
-What a manager is late with counts only after a while, as it may be about to be done.
+A query starts where the previous one ended. It returns the violations that it found and its own
+end, or None at the end of a round. All statements of one query must see the same state:
+``Database.snapshot``. Work that a manager is late with counts only after a while, because the
+manager may be about to do it.
+
+The manager that moves ``next_at`` forward owns the next examination until that time. Its result is
+stored only if no other manager became the owner meanwhile. So one manager examines at a time, and
+each change is reported once.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from climate.core.calendar import Booking
-from climate.core.invariants import Due, booked_twice, wrong_events
-from climate.core.lease import LEAVING
-from climate.core.lifecycle import LeaseStatus, ReservationStatus
-from climate.core.schedule import PATIENCE
+from climate.core.invariants import Due, Verdict, booked_twice, wrong_events
+from climate.core.lease.blazar_wire import date
+from climate.core.lease.lifecycle import LeaseStatus, ReservationStatus
+from climate.core.lease.model import LEAVING
+from climate.core.lease.schedule import PATIENCE
+from climate.core.matching.calendar import Booking
 from climate.core.window import Window
-from climate.core.wire import date
-from climate.db import capacity
-from climate.db.among import among
+from climate.db.engine.array_in import among
+from climate.db.engine.types import MARIADB
 from climate.db.order import IN_PROGRESS, blocked, due
-from climate.db.outbox_tables import OutboxRow, RelayRow
-from climate.db.tables import (
+from climate.db.resources import capacity
+from climate.db.tables.leases import (
     EVENTS,
     LEASES,
     AllocationRow,
+    Base,
     EventRow,
     ReservationRow,
     ResourceRow,
 )
+from climate.db.tables.notifications import OutboxRow, RelayRow
 
 _Lease = Any  # a row of _leases
 Taken = tuple[datetime, datetime]
@@ -225,3 +233,63 @@ LOOKS: dict[str, tuple[int, Look]] = {
     "told": (4, told),
     "whole_leases": (5, whole_leases),
 }
+
+
+class SelfAuditRow(Base):
+    """A look at an invariant, by its name: where the next one begins, and what is known so far."""
+
+    __tablename__ = "self_audit"
+    __table_args__ = (MARIADB,)
+
+    name: Mapped[str] = mapped_column(sa.String(32), primary_key=True)
+    next_at: Mapped[datetime]
+    position: Mapped[str] = mapped_column(sa.String(36))
+    found: Mapped[list[Any]]
+    broken_since: Mapped[datetime | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The turn to look at an invariant until ``until``, from ``position`` on."""
+
+    name: str
+    until: datetime
+    position: str
+    verdict: Verdict
+
+
+def broken(session: Session) -> set[str]:
+    """Return the names of the looks that found something wrong."""
+    query = sa.select(SelfAuditRow.name).where(SelfAuditRow.broken_since.is_not(None))
+    return set(session.scalars(query))
+
+
+def is_due(session: Session, name: str, now: datetime) -> bool:
+    """Tell whether nobody has the turn."""
+    query = sa.select(SelfAuditRow.next_at).where(SelfAuditRow.name == name)
+    next_at = session.scalar(query)
+    return next_at is None or next_at <= now
+
+
+def take_turn(session: Session, name: str, now: datetime, until: datetime) -> Turn | None:
+    """Have the turn until then, None if somebody else has it."""
+    query = sa.select(SelfAuditRow).where(SelfAuditRow.name == name).with_for_update()
+    row = session.scalars(query.execution_options(populate_existing=True)).one_or_none()
+    if row is None:
+        # Whoever does the same at this moment fails on the key, runs again and finds our row.
+        row = SelfAuditRow(name=name, position="", found=[], broken_since=None)
+        session.add(row)
+    elif row.next_at > now:
+        return None
+    row.next_at = until
+    return Turn(name, until, row.position, Verdict(row.broken_since, tuple(row.found)))
+
+
+def store(session: Session, turn: Turn, position: str, verdict: Verdict) -> bool:
+    """Store what is known now; False if the turn is not ours any more."""
+    result = session.execute(
+        sa.update(SelfAuditRow)
+        .where(SelfAuditRow.name == turn.name, SelfAuditRow.next_at == turn.until)
+        .values(position=position, found=list(verdict.found), broken_since=verdict.broken_since)
+    )
+    return bool(result.rowcount)  # type: ignore[attr-defined]

@@ -9,13 +9,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.lease import Event, Lease, Reservation
-from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
-from climate.core.schedule import Anchor, Notice
+from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus
+from climate.core.lease.model import Event, Lease, Reservation
+from climate.core.lease.schedule import Anchor, Notice
 from climate.core.start import Start, StartWhen
 from climate.core.window import Window
-from climate.db.among import among, chunks
-from climate.db.tables import EVENTS, LEASES, RESERVATIONS, columns
+from climate.db.engine.array_in import among, chunks
+from climate.db.tables.leases import EVENTS, LEASES, RESERVATIONS, columns
 
 # By their texts: to ask the enumeration takes several times as long.
 _LEASE_STATUS = {status.value: status for status in LeaseStatus}

@@ -8,14 +8,14 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
-from climate.core.lease import Event, Lease, Reservation
-from climate.core.lifecycle import LeaseStatus
-from climate.core.schedule import rank
+from climate.core.lease.lifecycle import LeaseStatus
+from climate.core.lease.model import Event, Lease, Reservation
+from climate.core.lease.schedule import rank
 from climate.db import starts
-from climate.db.among import among
+from climate.db.engine.array_in import among
 from climate.db.lease_records import COLUMNS, complete
-from climate.db.rows import Rows, insert
-from climate.db.tables import (
+from climate.db.tables.bulk import Rows, insert
+from climate.db.tables.leases import (
     LEASES,
     AllocationRow,
     EventRow,

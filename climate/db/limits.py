@@ -7,12 +7,12 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.lease import Lease
-from climate.core.lifecycle import LeaseStatus
+from climate.core.lease.lifecycle import LeaseStatus
+from climate.core.lease.model import Lease
 from climate.core.limits import Scope, Use
-from climate.core.packing import Units
-from climate.core.requirement import Requirement
-from climate.db.tables import (
+from climate.core.matching.packing import Units
+from climate.core.matching.requirement import Requirement
+from climate.db.tables.leases import (
     AllocationRow,
     LeaseRow,
     LimitRow,

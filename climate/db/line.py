@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.schedule import ACTIONS, RELEASE
-from climate.db.among import among, chunks
+from climate.core.lease.schedule import ACTIONS, RELEASE
+from climate.db.engine.array_in import among, chunks
+from climate.db.engine.types import code_points
 from climate.db.order import BEGINNING, UNDONE, due
-from climate.db.tables import EVENTS, LEASES, RESERVATIONS
-from climate.db.types import code_points
+from climate.db.tables.leases import EVENTS, LEASES, RESERVATIONS
 
 #: Whose an event is, and the resource types that it acts on.
 Group = tuple[str | None, frozenset[str]]

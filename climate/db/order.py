@@ -12,9 +12,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from climate.core.lifecycle import OPEN_EVENT, EventStatus
-from climate.core.schedule import ACTIONS, END, START, UPDATE
-from climate.db.tables import ALLOCATIONS, EVENTS, RESERVATIONS, RESOURCES
+from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus
+from climate.core.lease.schedule import ACTIONS, END, START, UPDATE
+from climate.db.tables.leases import ALLOCATIONS, EVENTS, RESERVATIONS, RESOURCES
 
 Columns = sa.ColumnCollection[str, sa.ColumnElement[Any]]
 

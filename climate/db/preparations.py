@@ -9,13 +9,13 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
-from climate.core.lifecycle import LeaseStatus
+from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.page import Page, Part, PreparationFilter
-from climate.core.preparation import OPEN, Preparation, PreparationState
-from climate.db.listing import cut
-from climate.db.preparation_tables import PreparationRow, ReadinessRow, is_shut_down
-from climate.db.rows import insert
-from climate.db.tables import AllocationRow, LeaseRow, ReservationRow, ResourceRow
+from climate.core.provisioning.preparation import OPEN, Preparation, PreparationState
+from climate.db.resources.pages import cut
+from climate.db.tables.bulk import insert
+from climate.db.tables.leases import AllocationRow, LeaseRow, ReservationRow, ResourceRow
+from climate.db.tables.provisioning import PreparationRow, ReadinessRow, is_shut_down
 
 HOST = "physical:host"
 BEGUN = [LeaseStatus.STARTING.value, LeaseStatus.ACTIVE.value, LeaseStatus.ERROR.value]

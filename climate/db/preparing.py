@@ -5,11 +5,11 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.lease import LEAVING
-from climate.core.preparation import OPEN, PreparationState
-from climate.db.preparation_tables import PreparationRow
+from climate.core.lease.model import LEAVING
+from climate.core.provisioning.preparation import OPEN, PreparationState
 from climate.db.preparations import HOST, SAME, bookings
-from climate.db.tables import AllocationRow, LeaseRow, ReservationRow, ResourceRow
+from climate.db.tables.leases import AllocationRow, LeaseRow, ReservationRow, ResourceRow
+from climate.db.tables.provisioning import PreparationRow
 
 
 def unready(session: Session, lease_id: str) -> set[int]:

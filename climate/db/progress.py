@@ -7,10 +7,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.lease import Lease, Reservation
-from climate.db.among import among
-from climate.db.rows import update
-from climate.db.tables import LEASES, ReservationRow
+from climate.core.lease.model import Lease, Reservation
+from climate.db.engine.array_in import among
+from climate.db.tables.bulk import update
+from climate.db.tables.leases import LEASES, ReservationRow
 
 _ADVANCE = (
     sa.update(LEASES)

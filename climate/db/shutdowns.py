@@ -10,12 +10,12 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
 from climate.core.page import Page, Part, ShutdownFilter
-from climate.core.shutdown import OPEN, Shutdown, ShutdownState
-from climate.db.listing import cut
-from climate.db.preparation_tables import PreparationRow, ReadinessRow, ShutdownRow, is_shut_down
+from climate.core.provisioning.shutdown import OPEN, Shutdown, ShutdownState
 from climate.db.preparations import BEGUN, HOST, bookings
-from climate.db.rows import insert
-from climate.db.tables import AllocationRow, LeaseRow, ResourceRow
+from climate.db.resources.pages import cut
+from climate.db.tables.bulk import insert
+from climate.db.tables.leases import AllocationRow, LeaseRow, ResourceRow
+from climate.db.tables.provisioning import PreparationRow, ReadinessRow, ShutdownRow, is_shut_down
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.start import Start
-from climate.db.tables import LeaseRow
+from climate.db.tables.leases import LeaseRow
 
 
 def values(start: Start) -> dict[str, Any]:

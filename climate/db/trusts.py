@@ -5,8 +5,8 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.lifecycle import LeaseStatus
-from climate.db.tables import LeaseRow
+from climate.core.lease.lifecycle import LeaseStatus
+from climate.db.tables.leases import LeaseRow
 
 
 def of_leases(session: Session, until: datetime) -> list[tuple[str, str]]:

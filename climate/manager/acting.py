@@ -10,8 +10,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from climate.core.lease import Lease, Reservation
-from climate.core.schedule import END
+from climate.core.lease.model import Lease, Reservation
+from climate.core.lease.schedule import END
 from climate.manager.claims import Work
 
 

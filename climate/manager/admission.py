@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from climate.core.errors import NotEnoughResources
-from climate.core.packing import Units
-from climate.core.selection import Preference
+from climate.core.matching.packing import Units
+from climate.core.matching.selection import Preference
 from climate.core.window import Window
-from climate.db import allocations
-from climate.db.engine import LostRace, is_patient
+from climate.db.engine.database import LostRace, is_patient
+from climate.db.resources import allocations
 from climate.manager.search import Search, Wanted
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core import wire
-from climate.core.lease import Granted, Lease
-from climate.core.schedule import END, START
+from climate.core.lease import blazar_wire
+from climate.core.lease.model import Granted, Lease
+from climate.core.lease.schedule import END, START
 from climate.core.settings import Provisioning
-from climate.db import allocations, outbox, resources
-from climate.db.allocations import Named
+from climate.db.notifications import outbox
 from climate.db.preparations import HOST
+from climate.db.resources import allocations, resources
+from climate.db.resources.allocations import Named
 from climate.manager import lead_times
 
 
@@ -47,7 +48,7 @@ def _payload(news: News, taken: Mapping[str, Sequence[Named]]) -> dict[str, Any]
                 "name": resource.external_id,
             }
             told.setdefault(f"{resources.noun(resource.type)}s", []).append(one)
-    return wire.payload(news.lease, {**told, **news.extra})
+    return blazar_wire.payload(news.lease, {**told, **news.extra})
 
 
 def tell_nodes(

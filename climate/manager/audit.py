@@ -6,10 +6,11 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
-from climate.core.lease import Lease
-from climate.core.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
-from climate.core.schedule import RELENTLESS, START, UPDATE, Planned
-from climate.db import events, leases, resources
+from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
+from climate.core.lease.model import Lease
+from climate.core.lease.schedule import RELENTLESS, START, UPDATE, Planned
+from climate.db import events, leases
+from climate.db.resources import resources
 from climate.manager import trusts
 from climate.manager.announcements import resources_of
 from climate.manager.drafts import new_event

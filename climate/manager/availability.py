@@ -14,14 +14,14 @@ from itertools import islice
 
 from sqlalchemy.orm import Session
 
-from climate.core import calendar
-from climate.core.calendar import Starts, Step
 from climate.core.errors import InvalidDate, InvalidInput
-from climate.core.requirement import Requirement
-from climate.core.selection import Candidate, Preference, rank
+from climate.core.matching import calendar
+from climate.core.matching.calendar import Starts, Step
+from climate.core.matching.requirement import Requirement
+from climate.core.matching.selection import Candidate, Preference, rank
 from climate.core.window import Window, later
-from climate.db import allocations, capacity, resources
-from climate.db import calendar as bookings
+from climate.db.resources import allocations, capacity, resources
+from climate.db.resources import calendar as bookings
 from climate.manager.admission import would_take
 from climate.manager.requests import (
     ReservationRequest,

@@ -11,11 +11,12 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
-from climate.core.preparation import PreparationState
-from climate.db import events, outbox, preparing
-from climate.db.engine import Database
+from climate.core.provisioning.preparation import PreparationState
+from climate.db import events, preparing
+from climate.db.engine.database import Database
+from climate.db.notifications import outbox
 from climate.manager.runtime import Runtime
-from climate.metrics import Metrics, is_shared, label, state
+from climate.observability.metrics import Metrics, is_shared, label, state
 
 # More than so many are told as so many.
 MOST = 10_000

@@ -12,11 +12,11 @@ from enum import Enum, auto
 
 from sqlalchemy.orm import Session
 
-from climate.core.lease import Event, Lease
-from climate.core.lifecycle import LEASE, EventStatus, LeaseStatus, ReservationStatus, step
-from climate.core.schedule import ACTIONS, BEFORE_END, END, RELEASE, START, UPDATE
+from climate.core.lease.lifecycle import LEASE, EventStatus, LeaseStatus, ReservationStatus, step
+from climate.core.lease.model import Event, Lease
+from climate.core.lease.schedule import ACTIONS, BEFORE_END, END, RELEASE, START, UPDATE
 from climate.db import events, progress
-from climate.db.engine import on_commit
+from climate.db.engine.database import on_commit
 from climate.manager import holds, starting
 from climate.manager.announcements import resources_of
 from climate.manager.claims import Claim, Seen, Task, Work, close_all, give_way, look

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from climate.core.lease import Lease, Reservation
-from climate.core.schedule import BEFORE_END, START, UPDATE
+from climate.core.lease.model import Lease, Reservation
+from climate.core.lease.schedule import BEFORE_END, START, UPDATE
 from climate.manager import acting
 from climate.manager.claims import Claim, Work
 from climate.manager.runtime import Runtime
 from climate.plugins.base import NotYet, ResourcePlugin
-from climate.plugins.fence import Fenced
+from climate.plugins.fencing import Fenced
 
 LOG = logging.getLogger(__name__)
 

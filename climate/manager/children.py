@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from climate.core.errors import Forbidden
-from climate.core.lease import PART, Lease, Reservation
+from climate.core.lease.model import PART, Lease, Reservation
 from climate.manager.composition import Planned, ReservationChange, check_fixed, new_id
 from climate.manager.leases import has_begun
 from climate.manager.requests import ReservationRequest, looked_up, new_reservation, part_of

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
-from climate.core.lease import LEAVING, Event, Granted, Lease, Reservation
-from climate.core.lifecycle import EventStatus
+from climate.core.lease.lifecycle import EventStatus
+from climate.core.lease.model import LEAVING, Event, Granted, Lease, Reservation
+from climate.core.lease.schedule import END, START, UPDATE
 from climate.core.record import record
-from climate.core.schedule import END, START, UPDATE
 from climate.db import events, leases
-from climate.db.engine import is_retried
-from climate.plugins import fence
-from climate.plugins.fence import Permit
+from climate.db.engine.database import is_retried
+from climate.plugins import fencing
+from climate.plugins.fencing import Permit
 
 LOG = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Claim:
         self.permit.check()
         self.calls.append(Call(work, reservation.id, since))
         try:
-            with fence.under(self.permit):
+            with fencing.under(self.permit):
                 yield
         finally:
             self.calls.clear()

@@ -15,11 +15,11 @@ from typing import Any
 from marshmallow import ValidationError
 from sqlalchemy.orm import Session
 
-from climate.core.change import check_resource_type
 from climate.core.errors import Conflict, InvalidInput, LeaseBusy
-from climate.core.lease import LEAVING, PART, Lease, Reservation
-from climate.core.lifecycle import ReservationStatus
-from climate.core.requirement import Requirement
+from climate.core.lease.change import check_resource_type
+from climate.core.lease.lifecycle import ReservationStatus
+from climate.core.lease.model import LEAVING, PART, Lease, Reservation
+from climate.core.matching.requirement import Requirement
 from climate.db import leases
 from climate.manager.leases import has_begun
 from climate.manager.requests import ReservationRequest, arranging, new_reservation

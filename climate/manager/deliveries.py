@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from sqlalchemy.orm import Session
 
-from climate.core.notification import NotificationFilter, payload_when_sent
-from climate.core.subscription import (
+from climate.core.notifications.message import NotificationFilter, payload_when_sent
+from climate.core.notifications.subscription import (
     DeadLetter,
     Delivery,
     Outcome,
@@ -26,8 +26,8 @@ from climate.core.subscription import (
     judge,
     later,
 )
-from climate.db import deliveries, outbox, subscriptions
-from climate.db.engine import is_unavailable
+from climate.db.engine.database import is_unavailable
+from climate.db.notifications import outbox, subscriptions, webhook_queue
 from climate.manager.loop import Loop
 from climate.manager.runtime import Runtime
 
@@ -70,7 +70,7 @@ class Deliveries:
             self._done.wait_for(lambda: not self._running, patience)
             left = list(self._running)
         self._runtime.database.write(
-            lambda session: deliveries.hand_back(session, self._owner, left)
+            lambda session: webhook_queue.hand_back(session, self._owner, left)
         )
 
     def run_due(self) -> int:
@@ -101,11 +101,11 @@ class Deliveries:
         """Claim up to ``free`` in all, of which up to ``slow`` slow ones."""
         now = self._runtime.clock.now()
         with self._runtime.database.read() as session:
-            if free < 1 or not deliveries.is_any(session, now):
+            if free < 1 or not webhook_queue.is_any(session, now):
                 return []
         until = self._until(now)
         found = self._runtime.database.write(
-            lambda session: deliveries.claim(session, self._owner, now, until, (free, slow))
+            lambda session: webhook_queue.claim(session, self._owner, now, until, (free, slow))
         )
         with self._done:
             return [one for one in found if one[0] not in self._running]
@@ -147,7 +147,7 @@ class Deliveries:
     def _next(self, subscription_id: str) -> Delivery | None:
         """Return what is to be sent next; gives the claim back if there is nothing."""
         with self._runtime.database.read() as session:
-            mine = deliveries.find_mine(session, subscription_id, self._owner)
+            mine = webhook_queue.find_mine(session, subscription_id, self._owner)
             if mine is None:
                 return None
             found, secret = mine
@@ -257,7 +257,7 @@ class Deliveries:
         """Store how a claim of ours goes on, and ``more`` with it; False if it is not ours."""
 
         def work(session: Session) -> bool:
-            mine = deliveries.note(session, subscription_id, self._owner, values)
+            mine = webhook_queue.note(session, subscription_id, self._owner, values)
             if mine and more is not None:
                 more(session)
             return mine

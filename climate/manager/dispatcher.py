@@ -16,11 +16,11 @@ import uuid
 from collections.abc import Sequence
 from datetime import timedelta
 
-from climate import log_context
-from climate.db import allocations, events, idempotency
-from climate.db.engine import is_unavailable
+from climate.db import events, idempotency
+from climate.db.engine.database import is_unavailable
 from climate.db.limits import forget_past_use
 from climate.db.line import Waiting
+from climate.db.resources import allocations
 from climate.manager import farewells, notifications
 from climate.manager.batch import Batch, Result
 from climate.manager.claims import Claim, Task
@@ -32,7 +32,8 @@ from climate.manager.pace import Pace
 from climate.manager.runtime import Runtime
 from climate.manager.shares import Shares
 from climate.manager.timer import Timer
-from climate.plugins.fence import Permit
+from climate.observability import log_context
+from climate.plugins.fencing import Permit
 
 LOG = logging.getLogger(__name__)
 # Seconds between two looks at what can be forgotten.

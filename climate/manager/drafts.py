@@ -3,14 +3,14 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from climate import ids
 from climate.core.errors import InvalidDate
-from climate.core.lease import Event, Lease
-from climate.core.lifecycle import EventStatus, LeaseStatus
-from climate.core.schedule import BEFORE_END, BEFORE_START, Anchor, Notice, Planned, plan
+from climate.core.lease.lifecycle import EventStatus, LeaseStatus
+from climate.core.lease.model import Event, Lease
+from climate.core.lease.schedule import BEFORE_END, BEFORE_START, Anchor, Notice, Planned, plan
 from climate.core.settings import Settings
 from climate.core.start import Start, StartWhen
 from climate.core.window import Window, minute_of
+from climate.db.engine import ids
 from climate.manager import starting
 from climate.manager.requests import ReservationRequest, new_reservations
 from climate.manager.runtime import Runtime

@@ -12,17 +12,19 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from climate import ids
-from climate.core import energy as pure
-from climate.core import query, shutdown
-from climate.core.energy import FreeHost, Policy, Saved
 from climate.core.errors import ClimateError
-from climate.core.lease import Resource
-from climate.core.readiness import Period
+from climate.core.lease.model import Resource
+from climate.core.matching import query
+from climate.core.provisioning import energy as pure
+from climate.core.provisioning import shutdown
+from climate.core.provisioning.energy import FreeHost, Policy, Saved
+from climate.core.provisioning.readiness import Period
+from climate.core.provisioning.shutdown import Shutdown, ShutdownState
 from climate.core.settings import Provisioning
-from climate.core.shutdown import Shutdown, ShutdownState
-from climate.db import allocations, resources, shutdowns
+from climate.db import shutdowns
+from climate.db.engine import ids
 from climate.db.preparations import HOST
+from climate.db.resources import allocations, resources
 from climate.manager import lead_times
 from climate.manager.lead_times import LeadTimes
 from climate.manager.runtime import Runtime

@@ -14,13 +14,13 @@ from typing import NamedTuple, TypeVar
 
 from sqlalchemy.orm import Session
 
-from climate import log_context
-from climate.core.lease import Lease
-from climate.core.lifecycle import EventStatus, LeaseStatus
-from climate.core.schedule import END, OWN_KINDS, PATIENCE, RELEASE, START
-from climate.db import allocations, events, leases, progress
-from climate.db.engine import is_unavailable, on_commit
+from climate.core.lease.lifecycle import EventStatus, LeaseStatus
+from climate.core.lease.model import Lease
+from climate.core.lease.schedule import END, OWN_KINDS, PATIENCE, RELEASE, START
+from climate.db import events, leases, progress
+from climate.db.engine.database import is_unavailable, on_commit
 from climate.db.limits import keep_past_use
+from climate.db.resources import allocations
 from climate.manager import acting, holds, outcomes, starting
 from climate.manager.announcements import News, announce, tell_nodes_of
 from climate.manager.batch import Batch, Result
@@ -34,6 +34,7 @@ from climate.manager.outcomes import Done
 from climate.manager.pace import Pace
 from climate.manager.runtime import Runtime
 from climate.manager.telling import events_with_done
+from climate.observability import log_context
 
 LOG = logging.getLogger(__name__)
 

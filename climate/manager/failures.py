@@ -14,8 +14,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from climate.core.lease import Lease
-from climate.core.lifecycle import (
+from climate.core.lease.lifecycle import (
     LEASE,
     RESERVATION,
     EventStatus,
@@ -23,9 +22,10 @@ from climate.core.lifecycle import (
     ReservationStatus,
     step,
 )
-from climate.core.schedule import END, RELENTLESS, UPDATE
+from climate.core.lease.model import Lease
+from climate.core.lease.schedule import END, RELENTLESS, UPDATE
 from climate.db import leases
-from climate.db.engine import on_commit
+from climate.db.engine.database import on_commit
 from climate.manager.announcements import News, announce
 from climate.manager.claims import Call, Claim, Work, close, lease_of
 from climate.manager.runtime import Runtime

@@ -13,13 +13,13 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate import ids
-from climate.core.enforcement import lease_body
 from climate.core.errors import EnforcementUnavailable
-from climate.core.lease import Lease
-from climate.core.lifecycle import EventStatus
-from climate.core.schedule import REVOKE, TELL_END
+from climate.core.lease.blazar_wire import enforcement_body
+from climate.core.lease.lifecycle import EventStatus
+from climate.core.lease.model import Lease
+from climate.core.lease.schedule import REVOKE, TELL_END
 from climate.db import events, farewells
+from climate.db.engine import ids
 from climate.enforcement import Busy
 from climate.manager import trusts
 from climate.manager.announcements import resources_of
@@ -39,7 +39,7 @@ def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) ->
     if runtime.enforcer is None or not runtime.enforcer.hears_of_ends:
         return
     held = resources_of(session, [reservation.id for reservation in lease.reservations])
-    farewells.insert(session, ids.new_id(), TELL_END, lease_body(lease, held), now)
+    farewells.insert(session, ids.new_id(), TELL_END, enforcement_body(lease, held), now)
 
 
 def run(runtime: Runtime, claim: Claim) -> None:

@@ -17,23 +17,25 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from climate import log_context
-from climate.core import wire
 from climate.core.errors import ClimateError, NotFound
-from climate.core.lease import HANDED_OVER, LEAVING, SHARES, Lease, Reservation
-from climate.core.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
-from climate.core.packing import first
-from climate.core.query import matches
-from climate.core.requirement import Requirement
-from climate.core.schedule import UPDATE, Planned
+from climate.core.lease import blazar_wire
+from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
+from climate.core.lease.model import HANDED_OVER, LEAVING, SHARES, Lease, Reservation
+from climate.core.lease.schedule import UPDATE, Planned
+from climate.core.matching.packing import first
+from climate.core.matching.query import matches
+from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
-from climate.db import allocations, leases, outbox, resources
-from climate.db.allocations import Held
+from climate.db import leases
+from climate.db.notifications import outbox
+from climate.db.resources import allocations, resources
+from climate.db.resources.allocations import Held
 from climate.manager.admission import admit, rows
 from climate.manager.drafts import new_event
 from climate.manager.requests import requirements_of, taken_window
 from climate.manager.runtime import Runtime
 from climate.manager.search import Wanted
+from climate.observability import log_context
 
 LOG = logging.getLogger(__name__)
 
@@ -168,7 +170,9 @@ def _flag(
     if any(gained.values()) or degraded != lease.degraded:
         leases.update(session, replace(lease, degraded=degraded, updated_at=now))
         LOG.warning("lease %s: %s replaced, still short: %s", lease.id, dict(gained), short)
-        outbox.write(session, "lease.update", wire.payload(leases.get(session, lease.id)), now)
+        outbox.write(
+            session, "lease.update", blazar_wire.payload(leases.get(session, lease.id)), now
+        )
 
 
 def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:

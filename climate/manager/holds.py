@@ -14,8 +14,6 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from climate.core import wire
-from climate.core.enforcement import lease_body
 from climate.core.errors import (
     BackendUnavailable,
     ClimateError,
@@ -24,11 +22,15 @@ from climate.core.errors import (
     InvalidDate,
     NotFound,
 )
-from climate.core.lease import Event, Lease
-from climate.core.lifecycle import EventStatus, LeaseStatus
+from climate.core.lease import blazar_wire
+from climate.core.lease.blazar_wire import enforcement_body
+from climate.core.lease.lifecycle import EventStatus, LeaseStatus
+from climate.core.lease.model import Event, Lease
 from climate.core.once import Once
-from climate.db import allocations, events, idempotency, leases, outbox
+from climate.db import events, idempotency, leases
 from climate.db import trusts as stored_trusts
+from climate.db.notifications import outbox
+from climate.db.resources import allocations
 from climate.enforcement import Enforcer
 from climate.manager import trusts
 from climate.manager.announcements import resources_of
@@ -92,7 +94,7 @@ def _ask(runtime: Runtime, enforcer: Enforcer, lease: Lease) -> None:
     with runtime.database.read() as session:
         taken = resources_of(session, [reservation.id for reservation in lease.reservations])
     try:
-        enforcer.check_create(lease_body(lease, taken))
+        enforcer.check_create(enforcement_body(lease, taken))
     except EnforcementDenied:
         runtime.database.write(lambda session: _release(session, lease.id))
         raise
@@ -153,7 +155,7 @@ def _confirm(session: Session, lease: Lease, now: datetime, once: Once | None) -
         if after.details != before.details:
             leases.set_reservation(session, after.id, now, details=dict(after.details))
     leases.insert_events(session, lease.events)
-    outbox.write(session, "lease.create", wire.payload(lease), now)
+    outbox.write(session, "lease.create", blazar_wire.payload(lease), now)
     if once is not None:
         idempotency.remember(session, once, lease)
     return True

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from sqlalchemy.orm import Session
 
-from climate.core import query as expressions
 from climate.core.errors import Conflict, InvalidInput
-from climate.core.lease import Allocation, Resource
-from climate.db import allocations, resources
-from climate.db.resources import Property
+from climate.core.lease.model import Allocation, Resource
+from climate.core.matching import query as expressions
+from climate.db.resources import allocations, resources
+from climate.db.resources.resources import Property
 from climate.manager.runtime import Runtime
 
 HOST = "physical:host"

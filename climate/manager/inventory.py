@@ -21,12 +21,13 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from climate.core.errors import ClimateError, NotFound
-from climate.core.lease import Inventory, Resource
-from climate.core.readiness import Seen
-from climate.core.schedule import PATIENCE
-from climate.db import capacity, events, resources
-from climate.db.engine import is_unavailable
+from climate.core.lease.model import Inventory, Resource
+from climate.core.lease.schedule import PATIENCE
+from climate.core.provisioning.readiness import Seen
+from climate.db import events
+from climate.db.engine.database import is_unavailable
 from climate.db.preparations import HOST
+from climate.db.resources import capacity, resources
 from climate.manager import healing, readiness
 from climate.manager.runtime import Runtime
 from climate.manager.timer import Timer

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from climate.core.errors import TooManyFollowers
-from climate.db import outbox
-from climate.db.engine import Database
-from climate.wakeup import Wakeup
+from climate.db.engine.database import Database
+from climate.db.notifications import outbox
+from climate.db.wakeup import Wakeup
 
 LOG = logging.getLogger(__name__)
 

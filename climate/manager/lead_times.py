@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from climate.core import lead_time
-from climate.core.lead_time import Lead, Profile
-from climate.core.lease import Resource
+from climate.core.lease.model import Resource
+from climate.core.provisioning import lead_time
+from climate.core.provisioning.lead_time import Lead, Profile
 from climate.core.settings import Provisioning
-from climate.db import readiness
+from climate.db.provisioning import readiness
 
 # What is learned changes slowly, and all of it is read to know it.
 _FRESH = timedelta(minutes=1)

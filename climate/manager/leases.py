@@ -11,22 +11,18 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from climate import log_context
-from climate.core import wire
 from climate.core.errors import InvalidDate
-from climate.core.lease import Lease
-from climate.core.lifecycle import EventStatus, LeaseStatus
+from climate.core.lease import blazar_wire
+from climate.core.lease.lifecycle import EventStatus, LeaseStatus
+from climate.core.lease.model import Lease
+from climate.core.lease.schedule import END, RELEASE, START, Planned
 from climate.core.once import Once
-from climate.core.schedule import (
-    END,
-    RELEASE,
-    START,
-    Planned,
-)
 from climate.core.settings import Settings
-from climate.db import allocations, events, idempotency, leases, outbox
+from climate.db import events, idempotency, leases
 from climate.db.limits import keep_past_use
-from climate.db.rows import Rows, insert
+from climate.db.notifications import outbox
+from climate.db.resources import allocations
+from climate.db.tables.bulk import Rows, insert
 from climate.manager import holds, limits
 from climate.manager.admission import Shortage, admit, rows
 from climate.manager.drafts import LeaseRequest, Owner, draft, new_event
@@ -40,7 +36,8 @@ from climate.manager.requests import (
 )
 from climate.manager.runtime import Runtime
 from climate.manager.search import Wanted
-from climate.metrics import counted
+from climate.observability import log_context
+from climate.observability.metrics import counted
 
 # Raises a refusal if the lease, locked by then, is not what the caller takes it for.
 Precondition = Callable[[Lease], None]
@@ -67,7 +64,9 @@ def create(
             idempotency.claim(session, once, now, lease.id if is_held else None)
         limit = limits.guard(session, runtime.settings.limits, lease, owner.roles)
         limit.check_dates(None, lease.window, now)
-        told = () if is_held else (outbox.rows([("lease.create", wire.payload(lease))], now),)
+        told = (
+            () if is_held else (outbox.rows([("lease.create", blazar_wire.payload(lease))], now),)
+        )
         _book(runtime, session, stored, now, *told)
         limit.check_new(session, lease, now)
         if once is not None and not is_held:
@@ -164,7 +163,7 @@ def remove(session: Session, lease: Lease, now: datetime, settings: Settings) ->
         allocations.detach(session, ids, now + settings.cleaning_time)
     gone = replace(lease, status=LeaseStatus.DELETING, updated_at=now)
     leases.delete(session, lease.id)
-    outbox.write(session, "lease.delete", wire.payload(gone), now)
+    outbox.write(session, "lease.delete", blazar_wire.payload(gone), now)
 
 
 def has_begun(lease: Lease) -> bool:

@@ -14,12 +14,12 @@ from typing import Protocol
 from sqlalchemy.orm import Session
 
 from climate.core import limits as rules
-from climate.core.change import has_started
 from climate.core.errors import InvalidInput, LimitExceeded
-from climate.core.lease import Lease
+from climate.core.lease.change import has_started
+from climate.core.lease.model import Lease
 from climate.core.limits import NAMES, Excess, Limits, Rules, Scope, Use
-from climate.core.packing import Units
-from climate.core.requirement import Requirement
+from climate.core.matching.packing import Units
+from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
 from climate.db import limits as rows
 from climate.db.limits import Overrides, Party

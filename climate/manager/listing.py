@@ -5,19 +5,20 @@ from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
-from climate.core import query as expressions
 from climate.core.errors import NotFound
-from climate.core.lease import Lease, Resource
+from climate.core.lease.model import Lease, Resource
+from climate.core.matching import query as expressions
 from climate.core.page import LeaseFilter, Page, Part, ResourceFilter
-from climate.db import listing, resources
-from climate.db.resources import Property
+from climate.db.resources import pages as resource_pages
+from climate.db.resources import resources
+from climate.db.resources.resources import Property
 from climate.manager.runtime import Runtime
 
 
 def find_leases(runtime: Runtime, wanted: LeaseFilter, page: Page) -> Part[Lease]:
     """Return a page of leases."""
     with runtime.database.read() as session:
-        return listing.find_leases(session, wanted, page)
+        return resource_pages.find_leases(session, wanted, page)
 
 
 def find_resources(
@@ -31,7 +32,7 @@ def find_resources(
         extra = resources.definitions(session, *wanted.resource_types)
         hidden = _hidden(extra, private)
         _check_names(session, runtime, wanted, extra, {prop.name for prop in hidden})
-        found = listing.find_resources(session, wanted, page)
+        found = resource_pages.find_resources(session, wanted, page)
     items = [_without(resource, hidden) for resource in found.items]
     return Part(items=items, more=found.more)
 

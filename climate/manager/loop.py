@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from climate.db.engine import is_unavailable
+from climate.db.engine.database import is_unavailable
 
 LOG = logging.getLogger(__name__)
 # After work, wake-ups of so many seconds are taken together: under load each is little to do.

@@ -6,8 +6,8 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from climate.core.errors import NotificationsRemoved
-from climate.core.notification import Found, NotificationFilter
-from climate.db import outbox, subscriptions
+from climate.core.notifications.message import Found, NotificationFilter
+from climate.db.notifications import outbox, subscriptions
 from climate.manager.runtime import Runtime
 
 # What is removed at once, and how often in one go.

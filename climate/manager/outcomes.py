@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from climate.core.lease import HANDED_OVER, LEAVING, SHARES, Event, Lease, Reservation
-from climate.core.lifecycle import LEASE, RESERVATION, LeaseStatus, ReservationStatus, step
-from climate.core.schedule import END, START, UPDATE
+from climate.core.lease.lifecycle import LEASE, RESERVATION, LeaseStatus, ReservationStatus, step
+from climate.core.lease.model import HANDED_OVER, LEAVING, SHARES, Event, Lease, Reservation
+from climate.core.lease.schedule import END, START, UPDATE
 from climate.manager.claims import Work
 
 _LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}

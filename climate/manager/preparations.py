@@ -14,12 +14,13 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from climate.core import preparation
 from climate.core.errors import PreparationClaimed, PreparationOver
 from climate.core.page import Page, Part, PreparationFilter
-from climate.core.preparation import Preparation, PreparationState
-from climate.db import leases, preparations, preparing, readiness, shutdowns
-from climate.db.engine import on_commit
+from climate.core.provisioning import preparation
+from climate.core.provisioning.preparation import Preparation, PreparationState
+from climate.db import leases, preparations, preparing, shutdowns
+from climate.db.engine.database import on_commit
+from climate.db.provisioning import readiness
 from climate.manager import notifications, starting
 from climate.manager.announcements import tell_nodes
 from climate.manager.preparing import PREPARE, payload

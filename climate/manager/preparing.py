@@ -14,16 +14,18 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from climate import ids
-from climate.core import query
 from climate.core.errors import ClimateError, NotFound
-from climate.core.lead_time import Lead
-from climate.core.lease import Resource
-from climate.core.preparation import Preparation, PreparationState
+from climate.core.lease.model import Resource
+from climate.core.matching import query
+from climate.core.provisioning.lead_time import Lead
+from climate.core.provisioning.preparation import Preparation, PreparationState
 from climate.core.settings import Provisioning
-from climate.db import allocations, leases, preparations, readiness, resources, starts
-from climate.db.engine import is_unavailable
+from climate.db import leases, preparations, starts
+from climate.db.engine import ids
+from climate.db.engine.database import is_unavailable
 from climate.db.preparations import Booking
+from climate.db.provisioning import readiness
+from climate.db.resources import allocations, resources
 from climate.manager import energy, healing, lead_times
 from climate.manager.announcements import tell_nodes
 from climate.manager.energy import Saving

@@ -6,15 +6,17 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from climate.core import query
-from climate.core import readiness as pure
 from climate.core.errors import NotFound
-from climate.core.lead_time import Lead
-from climate.core.lease import Lease, Resource
-from climate.core.preparation import PreparationState
-from climate.core.readiness import HostKnown, Period, Seen, Share, Shown
-from climate.db import preparations, readiness, resources
+from climate.core.lease.model import Lease, Resource
+from climate.core.matching import query
+from climate.core.provisioning import readiness as pure
+from climate.core.provisioning.lead_time import Lead
+from climate.core.provisioning.preparation import PreparationState
+from climate.core.provisioning.readiness import HostKnown, Period, Seen, Share, Shown
+from climate.db import preparations
 from climate.db.preparations import HOST
+from climate.db.provisioning import readiness
+from climate.db.resources import resources
 from climate.manager import preparing, starting
 from climate.manager.announcements import tell_nodes
 from climate.manager.lead_times import LeadTimes, hardware

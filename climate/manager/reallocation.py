@@ -11,16 +11,16 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from climate.core.change import has_started
 from climate.core.errors import NotEnoughResources
-from climate.core.lease import Lease, Reservation
-from climate.core.packing import Units, first, laid_out, room
-from climate.core.requirement import Requirement
-from climate.core.selection import Preference
+from climate.core.lease.change import has_started
+from climate.core.lease.model import Lease, Reservation
+from climate.core.matching.packing import Units, first, laid_out, room
+from climate.core.matching.requirement import Requirement
+from climate.core.matching.selection import Preference
 from climate.core.window import Window
-from climate.db import allocations, capacity
-from climate.db.allocations import Held
-from climate.db.engine import LostRace, is_patient
+from climate.db.engine.database import LostRace, is_patient
+from climate.db.resources import allocations, capacity
+from climate.db.resources.allocations import Held
 from climate.manager.admission import InUse, Shortage, admit, allocation_rows, rows
 from climate.manager.requests import check_properties, requirements_of, taken_window
 from climate.manager.runtime import Runtime

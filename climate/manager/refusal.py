@@ -14,16 +14,16 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core import calendar
-from climate.core.change import has_started
 from climate.core.errors import NotEnoughResources
-from climate.core.lease import PART, Lease, Reservation
-from climate.core.packing import Units
-from climate.core.query import Everything
-from climate.core.requirement import Requirement
+from climate.core.lease.change import has_started
+from climate.core.lease.model import PART, Lease, Reservation
+from climate.core.matching import calendar
+from climate.core.matching.packing import Units
+from climate.core.matching.query import Everything
+from climate.core.matching.requirement import Requirement
 from climate.core.window import Window, minute_of
-from climate.db import calendar as bookings
-from climate.db.calendar import Blocker
+from climate.db.resources import calendar as bookings
+from climate.db.resources.calendar import Blocker
 from climate.manager.admission import Shortage, would_take
 from climate.manager.availability import Sought, matching, offers
 from climate.manager.limits import Leeway

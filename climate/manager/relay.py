@@ -11,9 +11,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from climate.core.notification import Notification, payload_when_sent
-from climate.db import outbox
-from climate.db.engine import is_unavailable
+from climate.core.notifications.message import Notification, payload_when_sent
+from climate.db.engine.database import is_unavailable
+from climate.db.notifications import outbox
 from climate.manager.loop import Loop
 from climate.manager.runtime import Runtime
 

@@ -9,14 +9,14 @@ from typing import Any, Protocol
 from marshmallow import ValidationError
 from sqlalchemy.orm import Session
 
-from climate.core import query as expressions
 from climate.core.errors import InvalidInput, InvalidQuery
-from climate.core.lease import PART, STACK, Reservation
-from climate.core.lifecycle import ReservationStatus
-from climate.core.requirement import Requirement
+from climate.core.lease.lifecycle import ReservationStatus
+from climate.core.lease.model import PART, STACK, Reservation
+from climate.core.matching import query as expressions
+from climate.core.matching.requirement import Requirement
 from climate.core.settings import Settings
 from climate.core.window import Window
-from climate.db import resources
+from climate.db.resources import resources
 from climate.manager.runtime import Runtime
 from climate.plugins.base import Asker, Child
 

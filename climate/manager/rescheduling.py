@@ -4,11 +4,12 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from climate.core import wire
-from climate.core.lease import Event, Lease
-from climate.core.lifecycle import OPEN_EVENT, EventStatus
-from climate.core.schedule import BEFORE_END, BEFORE_START, END, START, UPDATE, Planned, plan
-from climate.db import events, leases, outbox
+from climate.core.lease import blazar_wire
+from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus
+from climate.core.lease.model import Event, Lease
+from climate.core.lease.schedule import BEFORE_END, BEFORE_START, END, START, UPDATE, Planned, plan
+from climate.db import events, leases
+from climate.db.notifications import outbox
 from climate.manager.drafts import new_event
 
 
@@ -49,4 +50,4 @@ def _move(
         # It happened (or failed for good) and will happen again: a new event, with all its tries.
         events.remove(session, [present.id])
         leases.insert_events(session, [new_event(lease.id, planned, now)])
-        outbox.write(session, "lease.event.before_end_lease.stop", wire.payload(lease), now)
+        outbox.write(session, "lease.event.before_end_lease.stop", blazar_wire.payload(lease), now)

@@ -9,8 +9,8 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from climate.core.errors import Conflict
-from climate.core.lease import Resource
-from climate.db import allocations, capacity, resources
+from climate.core.lease.model import Resource
+from climate.db.resources import allocations, capacity, resources
 from climate.manager.runtime import Runtime
 from climate.plugins.base import Found
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 from climate.clock import Clock
 from climate.core.errors import UnsupportedResourceType
-from climate.core.selection import Preference, Selection
+from climate.core.matching.selection import Preference, Selection
 from climate.core.settings import Settings
-from climate.db.engine import Database
+from climate.db.engine.database import Database
+from climate.db.wakeup import Wakeup
 from climate.enforcement import Enforcer
 from climate.manager.latest import Latest
-from climate.metrics import Metrics
+from climate.observability.metrics import Metrics
 from climate.plugins.base import ResourcePlugin
-from climate.plugins.trusts import Trusts
-from climate.wakeup import Wakeup
+from climate.plugins.openstack.trusts import Trusts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

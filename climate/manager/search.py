@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
-from climate.core.packing import Demand, Free, Units, choose, most
-from climate.core.requirement import Layout, Requirement
-from climate.core.selection import Candidate, Preference, Selection, rank
+from climate.core.matching.packing import Demand, Free, Units, choose, most
+from climate.core.matching.requirement import Layout, Requirement
+from climate.core.matching.selection import Candidate, Preference, Selection, rank
 from climate.core.window import Window
-from climate.db import allocations, capacity, resources
+from climate.db.resources import allocations, capacity, resources
 
 # Candidates beyond what is needed, to have others when some are locked: few at first, as hardly
 # any is. Of those to be shared some may be full: then more are looked at, and at last all.

@@ -13,10 +13,10 @@ from itertools import islice
 from sqlalchemy.orm import Session
 
 from climate.core.invariants import Verdict
-from climate.db import outbox, self_audit
-from climate.db.engine import is_unavailable
-from climate.db.invariants import LOOKS
-from climate.db.self_audit import Turn
+from climate.db import invariants
+from climate.db.engine.database import is_unavailable
+from climate.db.invariants import LOOKS, Turn
+from climate.db.notifications import outbox
 from climate.manager.runtime import Runtime
 from climate.manager.timer import Timer
 
@@ -51,8 +51,8 @@ def look_once(runtime: Runtime) -> None:
         now = runtime.clock.now()
         until = now + timedelta(seconds=runtime.settings.self_audit_interval)
         with runtime.database.read() as session:
-            is_due = self_audit.is_due(session, name, now)
-        take = partial(self_audit.take_turn, name=name, now=now, until=until)
+            is_due = invariants.is_due(session, name, now)
+        take = partial(invariants.take_turn, name=name, now=now, until=until)
         turn = runtime.database.write(take) if is_due else None
         if turn is not None:
             _look(runtime, turn)
@@ -62,7 +62,7 @@ def look_once(runtime: Runtime) -> None:
 def show(runtime: Runtime) -> None:
     """Have the metrics tell what is known, whoever found it."""
     with runtime.database.read() as session:
-        broken = self_audit.broken(session)
+        broken = invariants.broken(session)
     numbers = {LOOKS[name][0] for name in broken if name in LOOKS}
     for number in {number for number, _ in LOOKS.values()}:
         runtime.metrics.invariant(number, broken=number in numbers)
@@ -86,7 +86,7 @@ def _store(
 ) -> str | None:
     """Store what is known now; tell, and return, what is new about it."""
     before, since = turn.verdict.broken_since, verdict.broken_since
-    if not self_audit.store(session, turn, position, verdict) or (before is None) == (
+    if not invariants.store(session, turn, position, verdict) or (before is None) == (
         since is None
     ):
         return None

@@ -11,12 +11,13 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from climate.core import shutdown
 from climate.core.errors import Conflict, ShutdownOver
 from climate.core.page import Page, Part, ShutdownFilter
-from climate.core.shutdown import Shutdown, ShutdownState
-from climate.db import resources, shutdowns
+from climate.core.provisioning import shutdown
+from climate.core.provisioning.shutdown import Shutdown, ShutdownState
+from climate.db import shutdowns
 from climate.db.preparations import HOST
+from climate.db.resources import resources
 from climate.manager import preparing
 from climate.manager.runtime import Runtime
 

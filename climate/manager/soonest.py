@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from climate.core.errors import Contention, InvalidDate, NotEnoughResources
-from climate.core.lease import Lease
+from climate.core.lease.model import Lease
 from climate.core.once import Once
 from climate.core.window import Window
 from climate.manager import availability, leases

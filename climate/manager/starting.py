@@ -13,16 +13,20 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from climate.core import query, readiness, wire
 from climate.core.errors import NotProvisioned
-from climate.core.lease import Lease, Resource
-from climate.core.lifecycle import LeaseStatus
-from climate.core.readiness import Outcome
-from climate.core.schedule import START
+from climate.core.lease import blazar_wire
+from climate.core.lease.lifecycle import LeaseStatus
+from climate.core.lease.model import Lease, Resource
+from climate.core.lease.schedule import START
+from climate.core.matching import query
+from climate.core.provisioning import readiness
+from climate.core.provisioning.readiness import Outcome
 from climate.core.start import StartWhen
-from climate.db import events, outbox, preparations, preparing, resources, starts
-from climate.db.engine import on_commit
+from climate.db import events, preparations, preparing, starts
+from climate.db.engine.database import on_commit
+from climate.db.notifications import outbox
 from climate.db.preparations import HOST
+from climate.db.resources import resources
 from climate.manager.claims import Seen, give_way
 from climate.manager.requests import requirements_of
 from climate.manager.runtime import Runtime
@@ -110,7 +114,7 @@ def _tell(
 ) -> None:
     names = [host.external_id for host in missing]
     told = {"reason": f"hosts that are not ready: {len(names)}", "waiting_for": names}
-    outbox.write(session, what, wire.payload(lease, told), now)
+    outbox.write(session, what, blazar_wire.payload(lease, told), now)
 
 
 def _count(runtime: Runtime, session: Session, found: Mapping[str, Outcome]) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate import ids
 from climate.core.errors import Conflict, LimitExceeded, NotificationsRemoved
-from climate.core.notification import NotificationFilter
-from climate.core.subscription import DeadLetter, Subscription, SubscriptionStatus
-from climate.db import outbox, subscriptions
+from climate.core.notifications.message import NotificationFilter
+from climate.core.notifications.subscription import DeadLetter, Subscription, SubscriptionStatus
+from climate.db.engine import ids
+from climate.db.notifications import outbox, subscriptions
 from climate.manager.runtime import Runtime
 
 

@@ -6,12 +6,13 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from climate.core import wire
-from climate.core.lease import Event, Lease
-from climate.core.lifecycle import EventStatus, LeaseStatus
-from climate.core.misfire import Late, is_overtaken, late_events
-from climate.core.schedule import BEFORE_START
-from climate.db import leases, outbox, progress
+from climate.core.lease import blazar_wire
+from climate.core.lease.lateness import Late, is_overtaken, late_events
+from climate.core.lease.lifecycle import EventStatus, LeaseStatus
+from climate.core.lease.model import Event, Lease
+from climate.core.lease.schedule import BEFORE_START
+from climate.db import leases, progress
+from climate.db.notifications import outbox
 from climate.manager.announcements import News, announce
 from climate.manager.claims import Seen, close_all
 from climate.manager.runtime import Runtime
@@ -65,7 +66,7 @@ def tell_if_late(runtime: Runtime, session: Session, seen: Sequence[Seen], now: 
     if late:
         progress.catch_up(session, late, now)
         told = (
-            ("lease.catch_up", wire.payload(lease, {"late": [one.told() for one in found]}))
+            ("lease.catch_up", blazar_wire.payload(lease, {"late": [one.told() for one in found]}))
             for lease, found in late.values()
             if lease.status in _GOING
         )

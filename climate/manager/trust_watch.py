@@ -12,13 +12,14 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from climate.core import wire
 from climate.core.errors import BackendUnavailable, NotFound
-from climate.db import leases, outbox
+from climate.core.lease import blazar_wire
+from climate.db import leases
 from climate.db import trusts as stored_trusts
+from climate.db.notifications import outbox
 from climate.manager import trusts
 from climate.manager.runtime import Runtime
-from climate.plugins.trusts import DeadTrust
+from climate.plugins.openstack.trusts import DeadTrust
 
 LOG = logging.getLogger(__name__)
 
@@ -82,4 +83,4 @@ def _note(
     LOG.warning("the trust of lease %s is lost", lease_id)
     found = replace(lease, trust_lost=lost, updated_at=now)
     leases.update(session, found)
-    outbox.write(session, LOST, wire.payload(found, {"reason": lost}), now)
+    outbox.write(session, LOST, blazar_wire.payload(found, {"reason": lost}), now)

@@ -14,20 +14,21 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate import ids
-from climate.core import wire
 from climate.core.errors import Conflict, Forbidden
-from climate.core.lease import Lease
-from climate.core.lifecycle import EventStatus
-from climate.core.schedule import PATIENCE, RELENTLESS, REVOKE
-from climate.db import events, farewells, leases, outbox
+from climate.core.lease import blazar_wire
+from climate.core.lease.lifecycle import EventStatus
+from climate.core.lease.model import Lease
+from climate.core.lease.schedule import PATIENCE, RELENTLESS, REVOKE
+from climate.db import events, farewells, leases
 from climate.db import trusts as stored_trusts
+from climate.db.engine import ids
+from climate.db.notifications import outbox
 from climate.manager.claims import Claim, close
 from climate.manager.failures import pause_before
 from climate.manager.requests import Asked
 from climate.manager.runtime import Runtime
 from climate.plugins.base import Asker, Difference
-from climate.plugins.trusts import Trusts
+from climate.plugins.openstack.trusts import Trusts
 
 LOG = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ def restore(session: Session, lease: Lease, now: datetime) -> Lease:
     """Write down that a lease's trust works again; what failed for it is tried again at once."""
     restored = replace(lease, trust_lost=None, updated_at=now)
     leases.update(session, restored)
-    outbox.write(session, RESTORED, wire.payload(restored), now)
+    outbox.write(session, RESTORED, blazar_wire.payload(restored), now)
     events.hurry(session, lease.id, RELENTLESS, now)
     return restored
 

@@ -15,8 +15,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core import wire
-from climate.core.change import (
+from climate.core.errors import Forbidden, LeaseBusy
+from climate.core.lease import blazar_wire
+from climate.core.lease.blazar_wire import enforcement_body
+from climate.core.lease.change import (
     Change,
     changed_notices,
     changed_start,
@@ -24,14 +26,13 @@ from climate.core.change import (
     check_changeable,
     moved,
 )
-from climate.core.enforcement import lease_body
-from climate.core.errors import Forbidden, LeaseBusy
-from climate.core.lease import Lease
-from climate.core.lifecycle import LeaseStatus
-from climate.core.schedule import START, UPDATE, Planned
+from climate.core.lease.lifecycle import LeaseStatus
+from climate.core.lease.model import Lease
+from climate.core.lease.schedule import START, UPDATE, Planned
 from climate.core.start import StartWhen
-from climate.db import events, leases, outbox
-from climate.db.engine import LostRace
+from climate.db import events, leases
+from climate.db.engine.database import LostRace
+from climate.db.notifications import outbox
 from climate.enforcement import Enforcer
 from climate.manager import children, composition, limits, starting, trusts
 from climate.manager.admission import Shortage
@@ -45,7 +46,7 @@ from climate.manager.refusal import explained
 from climate.manager.requests import ReservationRequest
 from climate.manager.rescheduling import reschedule
 from climate.manager.runtime import Runtime
-from climate.metrics import counted
+from climate.observability.metrics import counted
 
 # How often an enforcement service is asked about a change, if others change what it would be.
 _PROPOSALS = 3
@@ -179,7 +180,7 @@ def _change(runtime: Runtime, session: Session, wish: _Wish, now: datetime) -> L
         starting.check_possible(runtime, after)
     if lease.start.delayed_at is not None:  # it may wait for what it does not need any more
         events.hurry(session, lease.id, [START], now)
-    outbox.write(session, "lease.update", wire.payload(after), now)
+    outbox.write(session, "lease.update", blazar_wire.payload(after), now)
     return after
 
 
@@ -220,7 +221,7 @@ def _as_proposed(
 
 def _told(session: Session, lease: Lease) -> dict[str, Any]:
     """Return what an enforcement service is told about a lease as it is stored."""
-    return lease_body(lease, resources_of(session, [one.id for one in lease.reservations]))
+    return enforcement_body(lease, resources_of(session, [one.id for one in lease.reservations]))
 
 
 def _apply(

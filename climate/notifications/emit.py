@@ -9,8 +9,8 @@ import oslo_messaging
 from oslo_config import cfg
 from oslo_config.cfg import ConfigOpts
 
-from climate import log_context
-from climate.core.notification import Notification
+from climate.core.notifications.message import Notification
+from climate.observability import log_context
 
 LOG = logging.getLogger(__name__)
 _ENVELOPE = 2.0

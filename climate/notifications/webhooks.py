@@ -24,8 +24,8 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.config import Misconfigured
 from climate.core.errors import InvalidInput
-from climate.core.notification import Notification
-from climate.core.subscription import (
+from climate.core.notifications.message import Notification
+from climate.core.notifications.subscription import (
     Delivery,
     Outcome,
     WebhookRules,

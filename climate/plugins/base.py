@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 from marshmallow import EXCLUDE, Schema
 
 from climate.core.errors import Conflict
-from climate.core.lease import Granted, Inventory, Lease, Reservation, Resource
-from climate.core.requirement import Requirement
+from climate.core.lease.model import Granted, Inventory, Lease, Reservation, Resource
+from climate.core.matching.requirement import Requirement
 
 # ``with turn("what is shared"):`` is for one at a time, of all threads of all processes. Raises
 # Contention after a minute of waiting, and is lost after two minutes; not to be nested.

@@ -8,7 +8,7 @@ from oslo_config.cfg import ConfigOpts
 from stevedore import NamedExtensionManager
 
 from climate.config import Misconfigured
-from climate.core.selection import Selection
+from climate.core.matching.selection import Selection
 
 FILTERS = "climate.filters"
 WEIGHERS = "climate.weighers"

@@ -10,11 +10,12 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core.change import Change
 from climate.core.errors import ClimateError
-from climate.core.lease import Lease
-from climate.db import allocations, engine
-from climate.db.allocations import Grabbed
+from climate.core.lease.change import Change
+from climate.core.lease.model import Lease
+from climate.db.engine import database as engine_database
+from climate.db.resources import allocations
+from climate.db.resources.allocations import Grabbed
 from climate.manager import leases, updates
 from climate.manager.composition import ReservationChange
 from climate.manager.drafts import LeaseRequest, Owner
@@ -153,16 +154,16 @@ def _protection(*, is_there: bool) -> Iterator[None]:
     Nothing is locked, what was chosen is believed without a second look, and the choice is made
     outside the transaction that books it (on SQLite that transaction shuts others out).
     """
-    kept = allocations.lock, allocations.still_free, engine._sqlite_begin, leases.admit
+    kept = allocations.lock, allocations.still_free, engine_database._sqlite_begin, leases.admit
     if not is_there:
         allocations.lock = lambda _session, ids, *, wait: set(ids)
         allocations.still_free = lambda _session, _requirement, _busy, among: set(among)
-        engine._sqlite_begin = lambda connection: connection.exec_driver_sql("BEGIN")
+        engine_database._sqlite_begin = lambda connection: connection.exec_driver_sql("BEGIN")
         leases.admit = _admit_apart(leases.admit)
     try:
         yield
     finally:
-        allocations.lock, allocations.still_free, engine._sqlite_begin, leases.admit = kept
+        allocations.lock, allocations.still_free, engine_database._sqlite_begin, leases.admit = kept
 
 
 def _admit_apart(admit: Any) -> Any:

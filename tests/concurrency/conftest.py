@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from climate.db.engine import Database
+from climate.db.engine.database import Database
 from tests import servers
 from tests.concurrency.crowd import Crowd
 from tests.unit.db import guard

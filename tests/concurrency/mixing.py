@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from climate.clock import ManualClock
-from climate.core.lease import Lease
-from climate.db.engine import Database
+from climate.core.lease.model import Lease
+from climate.db.engine.database import Database
 from climate.manager import leases
 from climate.manager.runtime import Runtime
 from climate.manager.search import Search

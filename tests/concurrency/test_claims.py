@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from climate.core.lifecycle import OPEN_EVENT
-from climate.core.schedule import END, START
-from climate.db.tables import EventRow, LeaseRow
+from climate.core.lease.lifecycle import OPEN_EVENT
+from climate.core.lease.schedule import END, START
+from climate.db.tables.leases import EventRow, LeaseRow
 from climate.manager import events
 from climate.manager.batch import Batch
 from climate.manager.claims import Claim

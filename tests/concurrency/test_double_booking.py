@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from climate.db.engine import Database
-from climate.db.tables import LeaseRow
+from climate.db.engine.database import Database
+from climate.db.tables.leases import LeaseRow
 from tests.concurrency import crowd as crowds
 from tests.concurrency.booking import (
     ADMITTED,

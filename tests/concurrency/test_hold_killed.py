@@ -8,9 +8,9 @@ from typing import Any
 import requests
 import sqlalchemy as sa
 
-from climate.db.engine import Database
-from climate.db.outbox_tables import OutboxRow
-from climate.db.tables import AllocationRow, EventRow, LeaseRow, ReservationRow
+from climate.db.engine.database import Database
+from climate.db.tables.leases import AllocationRow, EventRow, LeaseRow, ReservationRow
+from climate.db.tables.notifications import OutboxRow
 from tests import enforcement
 from tests.enforcement import Answer, EnforcementService
 from tests.process import Service, date, eventually, free_port, running, write_config

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from climate.db import allocations
-from climate.db.allocations import Grabbed
+from climate.db.resources import allocations
+from climate.db.resources.allocations import Grabbed
 from tests.concurrency.crowd import SIZE, Crowd, at_work, wait_for_all
 from tests.service import Story, host_reservation
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from climate.core.schedule import END, START
+from climate.core.lease.schedule import END, START
 from climate.manager import leases
 from tests.faults.world import HOSTS, NEVER, SOON, World
 

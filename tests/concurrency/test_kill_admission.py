@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from climate.clock import ManualClock
-from climate.core.lease import Lease
-from climate.db import allocations
+from climate.core.lease.model import Lease
+from climate.db.resources import allocations
 from climate.manager import leases
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.runtime import Runtime

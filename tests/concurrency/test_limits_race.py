@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy.orm import Session
 
-from climate.core.change import Change
 from climate.core.errors import LimitExceeded, NotEnoughResources
+from climate.core.lease.change import Change
 from climate.core.limits import Scope
 from climate.db import limits as rows
-from climate.db.engine import Database
+from climate.db.engine.database import Database
 from climate.db.limits import Party
 from climate.manager import leases, updates
 from climate.manager.drafts import LeaseRequest, Owner

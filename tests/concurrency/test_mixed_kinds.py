@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from climate.db.engine import Database
+from climate.db.engine.database import Database
 from tests import rows
 from tests.concurrency import crowd as crowds
 from tests.concurrency.crowd import Crowd

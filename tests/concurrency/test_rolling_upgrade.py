@@ -12,7 +12,7 @@ import pytest
 
 import climate
 from climate import cli
-from climate.db import schema
+from climate.db.engine import schema
 from tests import servers
 from tests.process import (
     Service,

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from climate.core.errors import Contention
-from climate.db import turns
-from climate.db.engine import Database
-from climate.db.turns import Turns
+from climate.db.engine import advisory_lock
+from climate.db.engine.advisory_lock import Turns
+from climate.db.engine.database import Database
 from tests import servers
 from tests.concurrency.crowd import Crowd, wait_for_all
 from tests.process import FORKSERVER
@@ -99,7 +99,7 @@ def test_one_waits_for_a_while_and_the_turn_of_a_process_that_is_killed_is_free(
     assert ours.recv() == "I have it"
     here = join(database_url)
     with monkeypatch.context() as patch:
-        patch.setattr(turns, "WAIT", 1)
+        patch.setattr(advisory_lock, "WAIT", 1)
         with (
             pytest.raises(Contention, match="busy with the place for 1 sec"),
             here.take("the place"),
@@ -115,7 +115,7 @@ def test_one_waits_for_a_while_and_the_turn_of_a_process_that_is_killed_is_free(
 def test_one_waits_for_another_thread_for_a_while(
     database_url: str, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "WAIT", 0.1)
+    monkeypatch.setattr(advisory_lock, "WAIT", 0.1)
     here = join(database_url)
 
     def take() -> None:
@@ -143,7 +143,7 @@ def test_the_server_takes_the_turn_of_who_does_not_come_back_and_that_is_told(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(turns, "HOLD", 1)
+    monkeypatch.setattr(advisory_lock, "HOLD", 1)
     here, there = join(database_url), join(database_url)
     with here.take("the place"), there.take("the place"):
         pass

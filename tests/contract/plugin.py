@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from marshmallow import ValidationError
 
 from climate.core.errors import ClimateError, NotFound
-from climate.core.extra_specs import RESOURCES, TRAIT
-from climate.core.lease import Granted, Lease, Reservation
-from climate.core.lifecycle import LeaseStatus, ReservationStatus
+from climate.core.lease.lifecycle import LeaseStatus, ReservationStatus
+from climate.core.lease.model import Granted, Lease, Reservation
+from climate.core.matching.extra_specs import RESOURCES, TRAIT
 from climate.core.window import Window
 from climate.plugins.base import Asker, Found, ResourcePlugin
 

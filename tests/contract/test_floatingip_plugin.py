@@ -12,13 +12,13 @@ from oslo_config.cfg import ConfigOpts
 
 from climate import config
 from climate.core.errors import Conflict, InvalidInput
-from climate.core.lease import Reservation
-from climate.core.query import matches
+from climate.core.lease.model import Reservation
+from climate.core.matching.query import matches
 from climate.plugins.base import Difference, Expected, Holding, ResourcePlugin
-from climate.plugins.floatingip import FloatingipPlugin
-from climate.plugins.places import Taken
-from climate.plugins.simulated import SimulatedCloud
-from climate.plugins.simulated_floatingips import NETWORK, SimulatedFloatingips
+from climate.plugins.hosts.simulated import SimulatedCloud
+from climate.plugins.networking.base import Taken
+from climate.plugins.networking.floatingip import FloatingipPlugin
+from climate.plugins.networking.simulated import NETWORK, SimulatedFloatingips
 from tests.contract.plugin import Interrupted, PluginContract, lease, resources
 
 

@@ -10,10 +10,10 @@ from oslo_config.cfg import ConfigOpts
 
 from climate import config
 from climate.core.errors import Conflict
-from climate.core.lease import Reservation
+from climate.core.lease.model import Reservation
 from climate.plugins.base import ResourcePlugin
-from climate.plugins.host import HostPlugin
-from climate.plugins.simulated import SimulatedCloud
+from climate.plugins.hosts.plugin import HostPlugin
+from climate.plugins.hosts.simulated import SimulatedCloud
 from tests.contract.plugin import Interrupted, PluginContract, lease, resources
 
 
@@ -54,7 +54,7 @@ class TestHostPlugin(PluginContract):
         return made
 
     def state(self, plugin: ResourcePlugin) -> Any:
-        with cloud(plugin)._world.present() as world:
+        with cloud(plugin).present() as world:
             return {
                 "pools": {pool: sorted(hosts) for pool, hosts in sorted(world.pools.items())},
                 "servers": {host: sorted(ids) for host, ids in sorted(world.servers.items())},

@@ -11,12 +11,12 @@ from oslo_config.cfg import ConfigOpts
 
 from climate import config
 from climate.core.errors import Conflict
-from climate.core.lease import Granted, Reservation
+from climate.core.lease.model import Granted, Reservation
 from climate.plugins.base import Difference, Expected, Holding, ResourcePlugin
-from climate.plugins.flavor import FlavorPlugin
-from climate.plugins.host import HostPlugin
-from climate.plugins.instance import InstancePlugin
-from climate.plugins.simulated_instances import SimulatedInstances
+from climate.plugins.hosts.plugin import HostPlugin
+from climate.plugins.instances.flavor_plugin import FlavorPlugin
+from climate.plugins.instances.plugin import InstancePlugin
+from climate.plugins.instances.simulated import SimulatedInstances
 from tests.contract.plugin import Interrupted, PluginContract, lease, resources
 
 

@@ -11,12 +11,12 @@ from marshmallow import ValidationError
 
 from climate import config
 from climate.core.errors import Conflict, NotFound
-from climate.core.lease import Reservation
-from climate.core.query import matches
+from climate.core.lease.model import Reservation
+from climate.core.matching.query import matches
 from climate.plugins.base import ResourcePlugin
-from climate.plugins.network import NetworkPlugin
-from climate.plugins.segments import Segment
-from climate.plugins.simulated_networks import SimulatedNetworks
+from climate.plugins.networking.addressing import Segment
+from climate.plugins.networking.network import NetworkPlugin
+from climate.plugins.networking.simulated import SimulatedNetworks
 from tests.contract.plugin import PluginContract, lease, resources
 from tests.contract.test_floatingip_plugin import FragileCloud
 

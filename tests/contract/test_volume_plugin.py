@@ -13,14 +13,14 @@ from oslo_config.cfg import ConfigOpts
 from climate import config
 from climate.clock import SystemClock
 from climate.core.errors import Conflict, InvalidInput
-from climate.core.lease import Granted, Inventory, Reservation, Resource
-from climate.core.query import matches
+from climate.core.lease.model import Granted, Inventory, Reservation, Resource
+from climate.core.matching.query import matches
 from climate.plugins.base import Difference, Expected, Holding, NotYet, ResourcePlugin
-from climate.plugins.filling import NotMade
-from climate.plugins.rooms import Quota, Volume
-from climate.plugins.simulated import SimulatedCloud
-from climate.plugins.simulated_volumes import SimulatedVolumes
-from climate.plugins.volume import VolumePlugin
+from climate.plugins.hosts.simulated import SimulatedCloud
+from climate.plugins.volumes.cloud import Quota, Volume
+from climate.plugins.volumes.fill import NotMade
+from climate.plugins.volumes.plugin import VolumePlugin
+from climate.plugins.volumes.simulated import SimulatedVolumes
 from tests.contract.plugin import ASKER, Interrupted, PluginContract, lease, resources
 
 

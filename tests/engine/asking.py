@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
-from climate.core.change import Change
-from climate.core.lease import Lease
+from climate.core.lease.change import Change
+from climate.core.lease.model import Lease
 from climate.manager import leases, updates
 from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest

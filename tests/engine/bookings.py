@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from climate.core.query import matches
-from climate.core.requirement import Layout, Requirement
+from climate.core.matching.query import matches
+from climate.core.matching.requirement import Layout, Requirement
 from tests.engine import kinds
 from tests.rows import Rows
 

@@ -13,18 +13,18 @@ from marshmallow import fields
 from sqlalchemy.orm import Session
 
 from climate.clock import Clock
-from climate.core import expression
-from climate.core.lease import Lease, Reservation, Resource
-from climate.core.requirement import Layout, Requirement
+from climate.core.lease.model import Lease, Reservation, Resource
+from climate.core.matching import expression
+from climate.core.matching.requirement import Layout, Requirement
 from climate.core.settings import Settings
-from climate.db import capacity
-from climate.db.capacity import Inventory
-from climate.db.engine import Database
-from climate.db.tables import ResourceProperty, ResourceRow
+from climate.db.engine.database import Database
+from climate.db.resources import capacity
+from climate.db.resources.capacity import Inventory
+from climate.db.tables.leases import ResourceProperty, ResourceRow
+from climate.db.wakeup import LocalWakeup
 from climate.manager.latest import Latest
 from climate.manager.runtime import Runtime
 from climate.plugins.base import Found, RequestSchema, ResourcePlugin
-from climate.wakeup import LocalWakeup
 from tests.conftest import NOON
 
 HOST, INSTANCE, ADDRESS = "physical:host", "virtual:instance", "virtual:address"

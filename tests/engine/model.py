@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from climate.core.requirement import Layout, Requirement
+from climate.core.matching.requirement import Layout, Requirement
 from tests.engine.bookings import Books
 
 Units = Mapping[int, int]

@@ -20,9 +20,10 @@ from sqlalchemy.orm import Session
 
 from climate.clock import ManualClock
 from climate.core.errors import ClimateError
-from climate.db import allocations, engine
-from climate.db.allocations import Grabbed
-from climate.db.engine import Database
+from climate.db.engine import database as engine_database
+from climate.db.engine.database import Database
+from climate.db.resources import allocations
+from climate.db.resources.allocations import Grabbed
 from climate.manager import leases, reallocation
 from climate.manager.runtime import Runtime
 from climate.manager.search import Search
@@ -138,7 +139,7 @@ def without(removed: str, dialect: str, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(allocations, "grab", _found_and_said_to_be_locked)
     elif removed == "locks":
         begin = lambda connection: connection.exec_driver_sql("BEGIN")  # noqa: E731
-        monkeypatch.setattr(engine, "_sqlite_begin", begin)
+        monkeypatch.setattr(engine_database, "_sqlite_begin", begin)
         monkeypatch.setattr(leases, "admit", _apart(leases.admit))
     elif removed == "still there":
         monkeypatch.setattr(Search, "is_still_there", lambda *_: True)

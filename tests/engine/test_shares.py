@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session
 
 from climate.clock import ManualClock
 from climate.core.errors import NotEnoughResources
-from climate.core.lease import Lease
-from climate.core.schedule import UPDATE
-from climate.db import resources
+from climate.core.lease.model import Lease
+from climate.core.lease.schedule import UPDATE
+from climate.db.resources import resources
 from climate.manager import healing, leases
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.runtime import Runtime

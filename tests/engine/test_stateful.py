@@ -30,13 +30,13 @@ from hypothesis.stateful import (
 from sqlalchemy.orm import Session
 
 from climate.clock import ManualClock
-from climate.core.change import Change, changed_window, check_changeable, has_started
 from climate.core.errors import ClimateError, NotEnoughResources
-from climate.core.lease import Lease
-from climate.core.requirement import Layout
+from climate.core.lease.change import Change, changed_window, check_changeable, has_started
+from climate.core.lease.model import Lease
+from climate.core.matching.requirement import Layout
 from climate.core.window import Window
-from climate.db import capacity, resources
-from climate.db.capacity import Inventory
+from climate.db.resources import capacity, resources
+from climate.db.resources.capacity import Inventory
 from climate.manager import healing, leases, updates
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.drafts import LeaseRequest, Owner
@@ -410,7 +410,7 @@ def test_the_engine_decides_as_the_model_does(
     machine = type("Engine", (Engine,), {**fields, "empty": rows.dump(runtime.database)})
     # Ids decide between what is due at the same time, and must be the same each time, too.
     monkeypatch.setattr(
-        "climate.ids.new_id", lambda: str(uuid.UUID(int=dice.getrandbits(128), version=4))
+        "climate.db.engine.ids.new_id", lambda: str(uuid.UUID(int=dice.getrandbits(128), version=4))
     )
     try:
         run_state_machine_as_test(

@@ -13,10 +13,10 @@ from typing import Any, Self
 import kombu
 import sqlalchemy as sa
 
-from climate.core.lifecycle import OPEN_EVENT
-from climate.core.schedule import BEFORE_START
-from climate.db.outbox_tables import OutboxRow, RelayRow
-from climate.db.tables import EventRow, LeaseRow
+from climate.core.lease.lifecycle import OPEN_EVENT
+from climate.core.lease.schedule import BEFORE_START
+from climate.db.tables.leases import EventRow, LeaseRow
+from climate.db.tables.notifications import OutboxRow, RelayRow
 from climate.manager import leases
 from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from climate.core.schedule import BEFORE_END, BEFORE_START, END, START
+from climate.core.lease.schedule import BEFORE_END, BEFORE_START, END, START
 from tests.functional import invariants
 from tests.rows import Rows
 

@@ -13,14 +13,8 @@ from typing import Self
 import sqlalchemy as sa
 
 from climate import config, service
-from climate.db.outbox_tables import RelayRow
-from climate.db.tables import (
-    Base,
-    InventoryRow,
-    PropertyRow,
-    ResourceProperty,
-    ResourceRow,
-)
+from climate.db.tables.leases import Base, InventoryRow, PropertyRow, ResourceProperty, ResourceRow
+from climate.db.tables.notifications import RelayRow
 from climate.manager import resources
 from climate.manager.runtime import Runtime
 from tests import servers

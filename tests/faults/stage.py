@@ -21,12 +21,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from climate.core.notification import Notification
-from climate.core.schedule import BEFORE_START, START
+from climate.core.lease.schedule import BEFORE_START, START
+from climate.core.notifications.message import Notification
 from climate.manager import announcements
 from climate.manager.announcements import News
 from climate.notifications.emit import MessagingEmitter
-from climate.plugins.simulated import SimulatedCloud, SimulatedFailure
+from climate.plugins.hosts.simulated import SimulatedCloud
+from climate.plugins.simulated_journal import SimulatedFailure
 
 _PAUSE = 0.02
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from climate.core.schedule import BEFORE_END, BEFORE_START, END, START
+from climate.core.lease.schedule import BEFORE_END, BEFORE_START, END, START
 from tests.faults.evidence import EFFECTS, LIFE, Evidence, check
 
 DAWN = datetime(2030, 1, 15, 12, tzinfo=UTC)

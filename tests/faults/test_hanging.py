@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from climate.core.lease import Granted, Lease, Reservation
-from climate.core.schedule import START
-from climate.plugins.fence import Fenced
-from climate.plugins.host import HostPlugin
+from climate.core.lease.model import Granted, Lease, Reservation
+from climate.core.lease.schedule import START
+from climate.plugins.fencing import Fenced
+from climate.plugins.hosts.plugin import HostPlugin
 from climate.service import Manager, make_manager
 from tests.conftest import MakeStory
 from tests.process import eventually

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from climate.core.lease import Lease
-from climate.core.schedule import START
+from climate.core.lease.model import Lease
+from climate.core.lease.schedule import START
 from climate.manager.requests import ReservationRequest
 from tests.faults.world import SOON, World, instances, whole_hosts
 from tests.process import eventually

@@ -17,11 +17,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from climate import config, service
-from climate.core.change import Change
-from climate.core.lease import Lease
-from climate.core.lifecycle import OPEN_EVENT
-from climate.db.outbox_tables import OutboxRow, RelayRow
-from climate.db.tables import EventRow, LeaseRow
+from climate.core.lease.change import Change
+from climate.core.lease.lifecycle import OPEN_EVENT
+from climate.core.lease.model import Lease
+from climate.db.tables.leases import EventRow, LeaseRow
+from climate.db.tables.notifications import OutboxRow, RelayRow
 from climate.manager import leases, resources, updates
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.drafts import LeaseRequest, Owner

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core.notification import Notification
-from climate.db import outbox
+from climate.core.notifications.message import Notification
+from climate.db.notifications import outbox
 from tests.service import Story
 
 Action = Callable[[Notification], None]

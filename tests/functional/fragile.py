@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from climate.plugins.simulated import SimulatedCloud, SimulatedFailure
+from climate.plugins.hosts.simulated import SimulatedCloud
+from climate.plugins.simulated_journal import SimulatedFailure
 from tests.service import Story
 
 

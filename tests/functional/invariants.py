@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from climate.core.schedule import ACTIONS, END, START
+from climate.core.lease.schedule import ACTIONS, END, START
 from tests.rows import Rows
 
 Row = Mapping[str, Any]

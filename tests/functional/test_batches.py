@@ -4,9 +4,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.lease import Lease
-from climate.core.schedule import START
-from climate.db.tables import EventRow, LeaseRow
+from climate.core.lease.model import Lease
+from climate.core.lease.schedule import START
+from climate.db.tables.leases import EventRow, LeaseRow
 from climate.manager import beginning, events, outcomes
 from climate.manager import claims as claims_module
 from climate.manager.claims import Task

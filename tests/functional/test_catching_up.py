@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from climate.core.schedule import BEFORE_END, BEFORE_START, END, START
+from climate.core.lease.schedule import BEFORE_END, BEFORE_START, END, START
 from climate.plugins.base import NotYet
 from tests.conftest import MakeStory
 from tests.service import Story

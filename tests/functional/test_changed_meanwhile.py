@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.db import leases
-from climate.db.tables import LeaseRow
+from climate.db.tables.leases import LeaseRow
 from climate.manager.dispatcher import Dispatcher
 from tests.service import Story
 

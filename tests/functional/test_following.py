@@ -12,7 +12,7 @@ import requests
 import sqlalchemy as sa
 from werkzeug.test import TestResponse
 
-from climate.api.v2 import stream
+from climate.api.v2.notifications import event_stream
 from tests.conftest import MakeStory
 from tests.functional.emitters import log, write, write_many
 from tests.process import Service, date, eventually, standalone, write_config
@@ -204,7 +204,7 @@ def test_a_stream_has_what_its_reader_may_see_and_wants(story: Story) -> None:
 def test_a_quiet_stream_shows_that_it_lives_and_how_far_it_is(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "_HEARTBEAT", 0.05)
+    monkeypatch.setattr(event_stream, "_HEARTBEAT", 0.05)
     with closing(follow(story, "event_type=mine")) as answer:
         heard = parts(answer)
         next(heard)

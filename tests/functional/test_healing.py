@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from climate.core.errors import BackendUnavailable
-from climate.core.lease import Inventory
-from climate.db import capacity
-from climate.db.tables import ResourceRow
+from climate.core.lease.model import Inventory
+from climate.db.resources import capacity
+from climate.db.tables.leases import ResourceRow
 from climate.manager import inventory
 from climate.plugins.base import Found
 from tests.conftest import MakeStory

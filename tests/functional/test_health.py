@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 
 from climate import service as parts
 from climate import serving
-from climate.db import schema
+from climate.db.engine import schema
 from climate.service import Manager
 from tests.clients import at, moment
 from tests.conftest import MakeStory

@@ -6,7 +6,7 @@ import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
-from climate.db.engine import LostRace
+from climate.db.engine.database import LostRace
 from climate.manager.backlog import show_backlog
 from climate.manager.runtime import Runtime
 from tests.conftest import MakeStory

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from climate.core.lease import Lease
+from climate.core.lease.model import Lease
 from climate.db import line
 from climate.plugins.base import NotYet
 from tests.conftest import MakeStory

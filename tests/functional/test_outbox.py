@@ -4,7 +4,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.db import outbox
+from climate.db.notifications import outbox
 from tests.functional.emitters import Broken, log, write, write_many
 from tests.service import Story, host_reservation
 

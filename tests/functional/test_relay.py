@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from climate.core.notification import Notification
-from climate.db.outbox_tables import OutboxRow, RelayRow
+from climate.core.notifications.message import Notification
+from climate.db.tables.notifications import OutboxRow, RelayRow
 from climate.manager.relay import Relay
 from tests.conftest import MakeStory
 from tests.functional.emitters import Broken, FakeEmitter, broken_at, log, write, write_many

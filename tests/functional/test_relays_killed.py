@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from climate.db import outbox
+from climate.db.notifications import outbox
 from climate.manager import leases
 from climate.manager.runtime import Runtime
 from tests import broker, servers

@@ -8,7 +8,7 @@ from climate.manager.audit import audit
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.events import run
 from climate.manager.pace import Pace
-from climate.plugins.simulated import SimulatedFailure
+from climate.plugins.simulated_journal import SimulatedFailure
 from tests.conftest import MakeStory
 from tests.functional.fragile import break_cloud
 from tests.service import Story, host_reservation

@@ -6,14 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from climate.db.outbox_tables import OutboxRow, RelayRow
-from climate.db.tables import (
-    AllocationRow,
-    EventRow,
-    InventoryRow,
-    LeaseRow,
-    ResourceRow,
-)
+from climate.db.tables.leases import AllocationRow, EventRow, InventoryRow, LeaseRow, ResourceRow
+from climate.db.tables.notifications import OutboxRow, RelayRow
 from climate.manager.audit import audit
 from climate.manager.self_audit import look_once, violations
 from tests import rows

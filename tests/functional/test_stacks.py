@@ -11,8 +11,8 @@ import pytest
 
 from climate.manager import audit
 from climate.plugins.base import Asker
-from climate.plugins.stack_templates import Source
-from climate.plugins.stacks import Stack
+from climate.plugins.stacks.cloud import Stack
+from climate.plugins.stacks.template import Source
 from tests.service import Story
 
 MakeStory = Callable[..., Story]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from climate.core.lease import Resource
+from climate.core.lease.model import Resource
 from climate.manager import starting
 from climate.manager.backlog import show_backlog
 from climate.manager.runtime import Runtime

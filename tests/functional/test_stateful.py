@@ -23,7 +23,8 @@ from hypothesis.stateful import (
 
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.self_audit import violations
-from climate.plugins.simulated import SimulatedCloud, SimulatedFailure
+from climate.plugins.hosts.simulated import SimulatedCloud
+from climate.plugins.simulated_journal import SimulatedFailure
 from tests import rows
 from tests.conftest import NOON, MakeStory
 from tests.functional import invariants
@@ -209,7 +210,7 @@ class Leases(RuleBasedStateMachine):
     @invariant()
     def all_is_well(self) -> None:
         self.last = self.rows()
-        pools = self.cloud._world.pools
+        pools = self.cloud._state.pools
         invariants.check(self.last, pools, self.story.clock.now(), CLEANING)
         # The third one says whether managers work, which they do not at all times here.
         assert {number for number, _ in violations(self.story.runtime)} <= {3}
@@ -226,7 +227,7 @@ class Leases(RuleBasedStateMachine):
             self.work()
             self.all_is_well()
         assert {lease["status"] for lease in self.last["leases"]} <= {"TERMINATED"}
-        assert self.cloud._world.pools == {}
+        assert self.cloud._state.pools == {}
 
 
 @pytest.mark.parametrize("examples", [4, pytest.param(60, marks=pytest.mark.slow)])
@@ -240,7 +241,7 @@ def test_whatever_happens_no_invariant_breaks(
     machine = type("Leases", (Leases,), fields)
     # Ids decide between what is due at the same time, and must be the same each time, too.
     monkeypatch.setattr(
-        "climate.ids.new_id", lambda: str(uuid.UUID(int=dice.getrandbits(128), version=4))
+        "climate.db.engine.ids.new_id", lambda: str(uuid.UUID(int=dice.getrandbits(128), version=4))
     )
     run_state_machine_as_test(
         machine,

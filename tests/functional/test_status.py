@@ -8,8 +8,8 @@ import pytest
 import sqlalchemy as sa
 
 from climate import status
-from climate.db import schema
-from climate.db.engine import Database
+from climate.db.engine import schema
+from climate.db.engine.database import Database
 from tests import servers
 from tests.process import free_port, write_config
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from climate.core.errors import BackendUnavailable, ClimateError, Conflict, Forbidden
-from climate.core.lease import Lease
+from climate.core.lease.model import Lease
 from climate.manager import audit as auditing
 from climate.manager import leases, trust_watch, updates
 from climate.manager.composition import ReservationChange
@@ -16,7 +16,7 @@ from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
 from climate.manager.trust_watch import TrustWatch
 from climate.manager.updates import LeaseChange
-from climate.plugins.trusts import Trust
+from climate.plugins.openstack.trusts import Trust
 from tests.rows import dump
 from tests.service import Story
 from tests.trusting import Acting, Keystone, trusting

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from climate.db.tables import AllocationRow
+from climate.db.tables.leases import AllocationRow
 from tests.service import Story, host_reservation
 
 MakeStory = Callable[..., Story]

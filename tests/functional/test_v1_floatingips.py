@@ -8,7 +8,7 @@ import pytest
 from climate.manager import inventory
 from climate.manager.announcements import resources_of
 from climate.manager.audit import audit, repair
-from climate.plugins.simulated_floatingips import NETWORK, SimulatedFloatingips
+from climate.plugins.networking.simulated import NETWORK, SimulatedFloatingips
 from tests import enforcement
 from tests.service import Story, host_reservation
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from climate.db.tables import ResourceRow
+from climate.db.tables.leases import ResourceRow
 from tests.service import Story, host_reservation
 
 MakeStory = Callable[..., Story]

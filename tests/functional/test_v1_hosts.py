@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from climate.plugins.base import Found
-from climate.plugins.simulated import SimulatedCloud
+from climate.plugins.hosts.simulated import SimulatedCloud
 from tests.service import Story, host_reservation
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from climate.db import allocations
+from climate.db.resources import allocations
 from climate.manager import audit, inventory, resources
 from tests.service import Story, host_reservation
 

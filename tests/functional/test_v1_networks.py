@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from climate.plugins.simulated_networks import SimulatedNetworks
+from climate.plugins.networking.simulated import SimulatedNetworks
 from tests.service import Story
 
 PLUGINS = ["physical.host.plugin", "virtual.network.plugin"]

@@ -260,7 +260,7 @@ def test_what_an_active_reservation_gained_is_taken_back_at_its_end(story: Story
     story.at(60)
     assert story.lease(lease["id"])["status"] == "TERMINATED"
     assert pool(story, lease) == []
-    assert story.cloud._world.holder == {}
+    assert story.cloud._state.holder == {}
 
 
 def test_a_lease_in_error_gets_no_more_hosts_but_can_be_renamed_and_ended(

@@ -10,7 +10,7 @@ from climate.manager.claims import Claim
 from climate.manager.events import run
 from climate.manager.inventory import synchronise
 from climate.manager.pace import Pace
-from climate.plugins.simulated import SimulatedCloud
+from climate.plugins.hosts.simulated import SimulatedCloud
 from tests.functional.fragile import break_cloud
 from tests.functional.test_v1_instances import story
 from tests.service import Story

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 from werkzeug.test import TestResponse
 
-from climate.db.tables import IdempotencyKeyRow
+from climate.db.tables.leases import IdempotencyKeyRow
 from climate.manager import leases
 from tests.conftest import MakeStory
 from tests.service import Story, hosts, problem

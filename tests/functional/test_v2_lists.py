@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from climate.core.page import LEASE_SORTS
-from climate.db import resources
+from climate.db.resources import resources
 from tests.service import Story, hosts
 
 LEASES, RESOURCES = "/v2/leases", "/v2/resources"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from climate import service
-from climate.core.lead_time import REMEMBERED
+from climate.core.provisioning.lead_time import REMEMBERED
 from climate.manager import inventory, preparing
 from tests.conftest import MakeStory
 from tests.functional.preparers import look, look_at_cloud, readiness, report, wanted

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from climate import service
-from climate.core.shutdown import ShutdownState
+from climate.core.provisioning.shutdown import ShutdownState
 from climate.db import shutdowns as db
 from climate.manager import energy, inventory, preparing
 from climate.manager.energy import Saving

@@ -14,8 +14,13 @@ from urllib.parse import urlsplit
 import pytest
 import sqlalchemy as sa
 
-from climate.core.notification import NotificationFilter
-from climate.core.subscription import Delivery, Subscription, SubscriptionStatus, WebhookRules
+from climate.core.notifications.message import NotificationFilter
+from climate.core.notifications.subscription import (
+    Delivery,
+    Subscription,
+    SubscriptionStatus,
+    WebhookRules,
+)
 from climate.manager.deliveries import Deliveries
 from climate.manager.relay import Relay
 from climate.notifications import webhooks

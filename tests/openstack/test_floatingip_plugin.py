@@ -9,12 +9,12 @@ import pytest
 from oslo_config.cfg import ConfigOpts
 
 from climate import config
-from climate.core.lease import Reservation
-from climate.plugins.addresses import Subnet
+from climate.core.lease.model import Reservation
 from climate.plugins.base import Expected, ResourcePlugin
-from climate.plugins.floatingip import FloatingipPlugin
-from climate.plugins.neutron import Neutron
-from climate.plugins.neutron_floatingips import NeutronFloatingips
+from climate.plugins.networking.addressing import Subnet
+from climate.plugins.networking.floatingip import FloatingipPlugin
+from climate.plugins.networking.neutron_floatingips import NeutronFloatingips
+from climate.plugins.openstack.neutron import Neutron
 from tests.contract.plugin import Interrupted, PluginContract, lease, resources
 from tests.openstack import settings
 from tests.openstack.accounts import Account

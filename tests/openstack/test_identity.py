@@ -11,7 +11,7 @@ from keystoneauth1.identity import v3
 from openstack.connection import Connection
 
 from climate import config
-from climate.plugins import openstack
+from climate.plugins.openstack import session as openstack_session
 from tests.openstack.accounts import Account, Project
 from tests.openstack.conftest import MakeProject
 from tests.process import Service, date, eventually, standalone, write_config
@@ -271,9 +271,9 @@ def test_our_own_user_reaches_the_services_of_the_catalog(lab: Project, tmp_path
     path = write_config(tmp_path / "c.conf", service_user__auth_type="password", **options)
     conf = config.new()
     config.load(conf, "test", [f"--config-file={path}"])
-    ours = openstack.make_session(conf)
-    nova = openstack.adapter(conf, ours, "nova", "2.53")
-    placement = openstack.adapter(conf, ours, "placement", "1.39")
+    ours = openstack_session.make_session(conf)
+    nova = openstack_session.adapter(conf, ours, "nova", "2.53")
+    placement = openstack_session.adapter(conf, ours, "placement", "1.39")
     nodes = {one["id"] for one in nova.get("/os-hypervisors").json()["hypervisors"]}
     providers = placement.get("/resource_providers").json()["resource_providers"]
     assert nodes <= {one["uuid"] for one in providers}

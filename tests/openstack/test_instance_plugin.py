@@ -17,12 +17,12 @@ import pytest
 from oslo_config.cfg import ConfigOpts
 
 from climate import config
-from climate.core.lease import Reservation
+from climate.core.lease.model import Reservation
 from climate.plugins.base import Difference, Expected, Found, ResourcePlugin
-from climate.plugins.host import HostPlugin
-from climate.plugins.instance import InstancePlugin
-from climate.plugins.nova import NovaCloud, Occupied
-from climate.plugins.nova_instances import NovaInstances
+from climate.plugins.hosts.nova import NovaCloud, Occupied
+from climate.plugins.hosts.plugin import HostPlugin
+from climate.plugins.instances.nova import NovaInstances
+from climate.plugins.instances.plugin import InstancePlugin
 from tests import servers
 from tests.contract.plugin import Interrupted, lease
 from tests.contract.test_instance_plugin import SlotContract

@@ -10,11 +10,11 @@ from oslo_config.cfg import ConfigOpts
 
 from climate import config
 from climate.core.errors import BackendUnavailable
-from climate.core.lease import Reservation
+from climate.core.lease.model import Reservation
 from climate.plugins.base import ResourcePlugin
-from climate.plugins.network import NetworkPlugin
-from climate.plugins.neutron_networks import NeutronNetworks
-from climate.plugins.segments import Segment
+from climate.plugins.networking.addressing import Segment
+from climate.plugins.networking.network import NetworkPlugin
+from climate.plugins.networking.neutron_networks import NeutronNetworks
 from tests import servers
 from tests.contract.plugin import PluginContract, lease, resources
 from tests.openstack import settings

@@ -14,11 +14,11 @@ import pytest
 from oslo_config.cfg import ConfigOpts
 
 from climate import config
-from climate.core.lease import Reservation
+from climate.core.lease.model import Reservation
 from climate.plugins.base import Found, ResourcePlugin
-from climate.plugins.compute_host import is_node
-from climate.plugins.host import HostPlugin
-from climate.plugins.nova import NovaCloud
+from climate.plugins.hosts.nova import NovaCloud
+from climate.plugins.hosts.nova_services import is_node
+from climate.plugins.hosts.plugin import HostPlugin
 from tests import servers
 from tests.contract.plugin import Interrupted, PluginContract
 from tests.openstack import guests, settings

@@ -10,8 +10,8 @@ import pytest
 from climate import config
 from climate.core.errors import Conflict
 from climate.plugins.base import Found
-from climate.plugins.compute_host import REST
-from climate.plugins.nova import NovaCloud
+from climate.plugins.hosts.nova import NovaCloud
+from climate.plugins.hosts.nova_services import REST
 from tests.openstack import settings
 from tests.openstack.accounts import Account
 from tests.openstack.conftest import Boot

@@ -11,7 +11,7 @@ from openstack.exceptions import BadRequestException
 
 from climate import config
 from climate.core.errors import Conflict
-from climate.plugins.nova import NovaCloud
+from climate.plugins.hosts.nova import NovaCloud
 from tests import servers
 from tests.openstack import guests, settings
 from tests.openstack.accounts import Account, Project

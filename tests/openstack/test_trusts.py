@@ -14,9 +14,9 @@ from climate import config
 from climate.config import Misconfigured
 from climate.core.errors import BackendUnavailable, Forbidden, Unauthenticated
 from climate.plugins.base import Asker
-from climate.plugins.nova_servers import NovaServers
-from climate.plugins.slots import Boot
-from climate.plugins.trusts import DeadTrust, Trusts
+from climate.plugins.instances.cloud import Boot
+from climate.plugins.instances.nova_servers import NovaServers
+from climate.plugins.openstack.trusts import DeadTrust, Trusts
 from tests.openstack import guests, settings
 from tests.openstack.accounts import Account, Project
 from tests.openstack.conftest import Boot as MakeServer

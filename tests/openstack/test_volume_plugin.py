@@ -13,13 +13,12 @@ from oslo_config.cfg import ConfigOpts
 
 from climate import config
 from climate.clock import SystemClock
-from climate.core.lease import Granted, Lease, Reservation
-from climate.plugins import openstack
+from climate.core.lease.model import Granted, Lease, Reservation
 from climate.plugins.base import NotYet, ResourcePlugin
-from climate.plugins.cinder import Cinder
-from climate.plugins.cinder_volumes import MARK, CinderVolumes
-from climate.plugins.rooms import Room, VolumeType
-from climate.plugins.volume import VolumePlugin
+from climate.plugins.openstack import session as openstack_session
+from climate.plugins.volumes.cinder import MARK, Cinder, CinderVolumes
+from climate.plugins.volumes.cloud import Room, VolumeType
+from climate.plugins.volumes.plugin import VolumePlugin
 from tests.contract.plugin import Interrupted, PluginContract, resources
 from tests.openstack import settings
 from tests.openstack.accounts import Account
@@ -95,7 +94,7 @@ class TestVolumePluginOnCinder(PluginContract):
         conf = config.new()
         config.load(conf, "test", ["--config-file", str(path)])
         made = PatientPlugin(conf, contextlib.nullcontext, SystemClock())
-        made.cloud, self.base = OurVolumes(conf, base, openstack.make_session(conf)), base
+        made.cloud, self.base = OurVolumes(conf, base, openstack_session.make_session(conf)), base
         self.__class__.example = {**self.example, "volume_type": base.name}
         yield made
         base.clear()

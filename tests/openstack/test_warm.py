@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from openstack.connection import Connection
 
-from climate.plugins.compute_host import REST
+from climate.plugins.hosts.nova_services import REST
 from tests.openstack import guests, traces
 from tests.openstack.accounts import Project
 from tests.openstack.conftest import Deploy, MakeProject

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from climate.provisioning.claim import Claim, Stopped, work
-from climate.provisioning.client import Climate, Lost, NotAnswered, Wanted
-from climate.provisioning.groups import Groups
-from climate.provisioning.nodes import Node
-from climate.provisioning.power import Power
-from climate.provisioning.preparing import Tools
-from climate.provisioning.shutting import shut_down
-from climate.provisioning.simulated import Simulated
+from climate.provisioner.claim import Claim, Stopped, work
+from climate.provisioner.client import Climate, Lost, NotAnswered, Wanted
+from climate.provisioner.groups import Groups
+from climate.provisioner.nodes import Node
+from climate.provisioner.power.driver import Power
+from climate.provisioner.power.simulated import Simulated
+from climate.provisioner.prepare import Tools
+from climate.provisioner.shut_down import shut_down
 
 WANTED = Wanted(id="1", node="node-1", resource_id="7")
 

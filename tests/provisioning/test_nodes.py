@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from climate.provisioning.nodes import BadNodes, read
+from climate.provisioner.nodes import BadNodes, read
 
 GOOD = """
 [defaults]

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from climate.provisioning import power
-from climate.provisioning.command import Command
-from climate.provisioning.ipmi import Ipmi
-from climate.provisioning.nodes import Node
-from climate.provisioning.power import BootDevice, Power, PowerDriver, Refused, Unreachable
-from climate.provisioning.redfish import Redfish
-from climate.provisioning.simulated import Simulated
+from climate.provisioner.nodes import Node
+from climate.provisioner.power import driver as power_driver
+from climate.provisioner.power.command import Command
+from climate.provisioner.power.driver import BootDevice, Power, PowerDriver, Refused, Unreachable
+from climate.provisioner.power.ipmi import Ipmi
+from climate.provisioner.power.redfish import Redfish
+from climate.provisioner.power.simulated import Simulated
 from tests.provisioning import bmc
 from tests.provisioning.bmc import Bmc
 
@@ -101,34 +101,34 @@ def test_a_node_is_switched_on_once_and_off_again(reached: tuple[PowerDriver, No
     driver, node = reached
     assert driver.power(node) is Power.OFF
     driver.boot_from(node, BootDevice.PXE)
-    assert power.switch(driver, node, Power.ON, PATIENCE)
+    assert power_driver.switch(driver, node, Power.ON, PATIENCE)
     assert driver.power(node) is Power.ON
-    assert not power.switch(driver, node, Power.ON, PATIENCE)
-    assert power.switch(driver, node, Power.OFF, PATIENCE)
+    assert not power_driver.switch(driver, node, Power.ON, PATIENCE)
+    assert power_driver.switch(driver, node, Power.OFF, PATIENCE)
     assert driver.power(node) is Power.OFF
 
 
 def test_a_node_shuts_down_by_itself(reached: tuple[PowerDriver, Node]) -> None:
     driver, node = reached
-    power.switch(driver, node, Power.ON, PATIENCE)
+    power_driver.switch(driver, node, Power.ON, PATIENCE)
     driver.shut_down(node)
-    assert power.becomes(driver, node, Power.OFF, PATIENCE)
+    assert power_driver.becomes(driver, node, Power.OFF, PATIENCE)
 
 
 def test_a_system_that_does_not_is_still_on(ipmi: Bmc) -> None:
     ipmi.be_deaf()
     node = _ipmi_node(ipmi.port)
-    power.switch(Ipmi(), node, Power.ON, PATIENCE)
+    power_driver.switch(Ipmi(), node, Power.ON, PATIENCE)
     Ipmi().shut_down(node)
-    assert not power.becomes(Ipmi(), node, Power.OFF, 2.0)
+    assert not power_driver.becomes(Ipmi(), node, Power.OFF, 2.0)
     assert ipmi.sets("shutdown")
     assert ipmi.switched == ["1"]
 
 
 def test_a_cycle_is_off_and_on(ipmi: Bmc) -> None:
     node = _ipmi_node(ipmi.port)
-    power.switch(Ipmi(), node, Power.ON, PATIENCE)
-    power.cycle(Ipmi(), node, PATIENCE)
+    power_driver.switch(Ipmi(), node, Power.ON, PATIENCE)
+    power_driver.cycle(Ipmi(), node, PATIENCE)
     assert [*dict.fromkeys(ipmi.sets("power"))] == ["1", "0"]
     assert ipmi.sets("power")[-1] == "1"
 
@@ -136,7 +136,7 @@ def test_a_cycle_is_off_and_on(ipmi: Bmc) -> None:
 def test_what_ipmi_is_asked_reaches_the_chassis(ipmi: Bmc) -> None:
     node = _ipmi_node(ipmi.port)
     Ipmi().boot_from(node, BootDevice.PXE)
-    power.switch(Ipmi(), node, Power.ON, PATIENCE)
+    power_driver.switch(Ipmi(), node, Power.ON, PATIENCE)
     assert ipmi.sets("boot") == ["pxe"]
     assert set(ipmi.sets("power")) == {"1"}
 
@@ -181,8 +181,8 @@ def test_while_a_question_is_not_answered_its_node_is_asked_nothing_more(redfish
 
 def test_a_bmc_that_lies_is_disobedient(ipmi: Bmc) -> None:
     (ipmi.home / "stuck").touch()
-    with pytest.raises(power.Disobeyed, match="is not on"):
-        power.switch(Ipmi(), _ipmi_node(ipmi.port), Power.ON, 3.0)
+    with pytest.raises(power_driver.Disobeyed, match="is not on"):
+        power_driver.switch(Ipmi(), _ipmi_node(ipmi.port), Power.ON, 3.0)
     assert "1" in ipmi.sets("power")
 
 
@@ -197,7 +197,7 @@ def test_a_bmc_that_dies_in_the_middle_of_a_command_is_unreachable(ipmi: Bmc) ->
 
     (ipmi.home / "delay").unlink()
     with pytest.raises(Unreachable):
-        power.switch(Dying(), node, Power.ON, PATIENCE)
+        power_driver.switch(Dying(), node, Power.ON, PATIENCE)
 
 
 def test_an_unknown_certificate_is_refused(redfish: Bmc) -> None:

@@ -16,7 +16,7 @@ from benchmarks.bookings import (
     of_climate,
 )
 from climate.core.window import Window
-from climate.db.engine import Database
+from climate.db.engine.database import Database
 
 HOSTS = 7
 

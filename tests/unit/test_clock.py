@@ -9,8 +9,8 @@ from apscheduler.triggers import interval
 
 from climate import clock as clocks
 from climate.clock import ManualClock, SampledClock, SystemClock
-from climate.db.clock import present
-from climate.db.engine import Database
+from climate.db.engine.clock import present
+from climate.db.engine.database import Database
 from climate.manager import timer as timers
 from climate.manager.timer import Timer
 from tests.conftest import NOON

@@ -3,7 +3,7 @@
 import time
 import uuid
 
-from climate import ids
+from climate.db.engine import ids
 
 
 def test_an_id_is_a_uuid_of_version_7() -> None:

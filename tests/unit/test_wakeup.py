@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from climate import wakeup
-from climate.db.engine import Database
+from climate.db import wakeup
+from climate.db.engine.database import Database
 from tests.process import eventually
 
 

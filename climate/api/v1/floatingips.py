@@ -3,9 +3,8 @@
 from typing import Any
 
 from climate.api.call import Call
-from climate.api.v1.numbers import number
-from climate.api.v1.schemas import FloatingipCreate
-from climate.core import wire
+from climate.api.v1.schemas import FloatingipCreate, number
+from climate.core.lease import blazar_wire
 from climate.manager import resources
 
 FLOATINGIP = "virtual:floatingip"
@@ -14,7 +13,7 @@ FLOATINGIP = "virtual:floatingip"
 def index(call: Call) -> tuple[Any, int]:
     """List all addresses."""
     found = resources.find_all(call.runtime, FLOATINGIP)
-    return {"floatingips": [wire.floatingip_body(one) for one in found]}, 200
+    return {"floatingips": [blazar_wire.floatingip_body(one) for one in found]}, 200
 
 
 def create(call: Call) -> tuple[Any, int]:
@@ -22,13 +21,13 @@ def create(call: Call) -> tuple[Any, int]:
     data = FloatingipCreate().load(call.body())
     name = f"{data['floating_network_id']}/{data['floating_ip_address']}"
     made = resources.register(call.runtime, FLOATINGIP, name)
-    return {"floatingip": wire.floatingip_body(made)}, 201
+    return {"floatingip": blazar_wire.floatingip_body(made)}, 201
 
 
 def show(call: Call, floatingip_id: str) -> tuple[Any, int]:
     """Show an address."""
     found = resources.get(call.runtime, FLOATINGIP, number("floatingip", floatingip_id))
-    return {"floatingip": wire.floatingip_body(found)}, 200
+    return {"floatingip": blazar_wire.floatingip_body(found)}, 200
 
 
 def delete(call: Call, floatingip_id: str) -> tuple[Any, int]:

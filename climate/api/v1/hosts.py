@@ -3,11 +3,10 @@
 from typing import Any
 
 from climate.api.call import Call
-from climate.api.v1.numbers import number
-from climate.api.v1.schemas import Capabilities, PropertyUpdate
-from climate.core import wire
+from climate.api.v1.schemas import Capabilities, PropertyUpdate, number
 from climate.core.errors import InvalidInput, MissingParameter
-from climate.core.lease import Allocation, Resource
+from climate.core.lease import blazar_wire
+from climate.core.lease.model import Allocation, Resource
 from climate.manager import hosts, resources
 from climate.manager.hosts import HOST
 
@@ -101,8 +100,8 @@ def update_property(call: Call, name: str) -> tuple[Any, int]:
         "resource_type": prop.resource_type,
         "property_name": prop.name,
         "private": prop.private,
-        "created_at": wire.date(prop.created_at),
-        "updated_at": wire.date(prop.updated_at) if prop.updated_at else None,
+        "created_at": blazar_wire.date(prop.created_at),
+        "updated_at": blazar_wire.date(prop.updated_at) if prop.updated_at else None,
     }
     return {"resource_property": body}, 200
 
@@ -126,8 +125,8 @@ def _body(host: Resource) -> dict[str, Any]:
         "status": None,
         "trust_id": None,
         "reservable": host.reservable,
-        "created_at": wire.stamp(host.created_at),
-        "updated_at": wire.stamp(host.updated_at),
+        "created_at": blazar_wire.stamp(host.created_at),
+        "updated_at": blazar_wire.stamp(host.updated_at),
         **extra,
     }
 
@@ -139,8 +138,8 @@ def _allocation(host_id: int, taken: list[Allocation]) -> dict[str, Any]:
             {
                 "id": one.reservation_id,
                 "lease_id": one.lease_id,
-                "start_date": wire.date(one.window.start),
-                "end_date": wire.date(one.window.end),
+                "start_date": blazar_wire.date(one.window.start),
+                "end_date": blazar_wire.date(one.window.end),
             }
             for one in taken
         ],

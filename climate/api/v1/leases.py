@@ -14,10 +14,10 @@ from climate.api.v1.schemas import (
     RESERVATION_ID,
     RESERVATION_TYPE,
 )
-from climate.core import wire
-from climate.core.change import Change
 from climate.core.errors import NotFound
-from climate.core.lease import Lease
+from climate.core.lease import blazar_wire
+from climate.core.lease.change import Change
+from climate.core.lease.model import Lease
 from climate.core.window import minute_of
 from climate.manager import leases, updates
 from climate.manager.composition import ReservationChange
@@ -30,7 +30,7 @@ def index(call: Call) -> tuple[Any, int]:
     """List the project's leases; an admin sees all."""
     project_id = None if call.may("leases:get_all") else call.caller.project_id
     found = leases.find_all(call.runtime, project_id)
-    return {"leases": [wire.lease_body(lease) for lease in found]}, 200
+    return {"leases": [blazar_wire.lease_body(lease) for lease in found]}, 200
 
 
 def create(call: Call) -> tuple[Any, int]:
@@ -47,12 +47,12 @@ def create(call: Call) -> tuple[Any, int]:
         ),
         user_events=tuple(data["events"]),
     )
-    return {"lease": wire.lease_body(leases.create(call.runtime, call.owner, request))}, 201
+    return {"lease": blazar_wire.lease_body(leases.create(call.runtime, call.owner, request))}, 201
 
 
 def show(call: Call, lease_id: str) -> tuple[Any, int]:
     """Show a lease."""
-    return {"lease": wire.lease_body(_visible(call, lease_id))}, 200
+    return {"lease": blazar_wire.lease_body(_visible(call, lease_id))}, 200
 
 
 def update(call: Call, lease_id: str) -> tuple[Any, int]:
@@ -72,7 +72,7 @@ def update(call: Call, lease_id: str) -> tuple[Any, int]:
         ),
     )
     changed = updates.update(call.runtime, lease_id, change, call.owner)
-    return {"lease": wire.lease_body(changed)}, 200
+    return {"lease": blazar_wire.lease_body(changed)}, 200
 
 
 def delete(call: Call, lease_id: str) -> tuple[Any, int]:

@@ -3,10 +3,9 @@
 from typing import Any
 
 from climate.api.call import Call
-from climate.api.v1.numbers import number
-from climate.api.v1.schemas import Capabilities, NetworkCreate
-from climate.core import wire
-from climate.core.lease import Resource
+from climate.api.v1.schemas import Capabilities, NetworkCreate, number
+from climate.core.lease import blazar_wire
+from climate.core.lease.model import Resource
 from climate.manager import resources
 
 NETWORK = "virtual:network"
@@ -50,7 +49,7 @@ def _body(segment: Resource) -> dict[str, Any]:
         "physical_network": known["physical_network"] or None,
         "segment_id": int(known["segment_id"]),
         "reservable": segment.reservable,
-        "created_at": wire.stamp(segment.created_at),
-        "updated_at": wire.stamp(segment.updated_at),
+        "created_at": blazar_wire.stamp(segment.created_at),
+        "updated_at": blazar_wire.stamp(segment.updated_at),
         **extra,
     }

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, post_load, validate
 
-from climate.core.errors import InvalidDate, InvalidInput
-from climate.core.schedule import BEFORE_END, END, RELEASE, REVOKE, START, TELL_END, UPDATE
+from climate.core.errors import InvalidDate, InvalidInput, NotFound
+from climate.core.lease.schedule import BEFORE_END, END, RELEASE, REVOKE, START, TELL_END, UPDATE
 
 FORMAT = "%Y-%m-%d %H:%M"
 NOW = "now"
@@ -166,3 +166,10 @@ class Capabilities:
 
 LEASE_CREATE, LEASE_UPDATE = LeaseCreate(), LeaseUpdate()
 RESERVATION_TYPE, RESERVATION_ID = ReservationType(), ReservationId()
+
+
+def number(noun: str, text: str) -> int:
+    """Return the number that an id is; whatever else is no id of any ``noun``."""
+    if text.isascii() and text.isdecimal() and len(text) < len(str(2**63)):
+        return int(text)
+    raise NotFound(f"Object with {{'{noun}_id': '{text}'}} not found")

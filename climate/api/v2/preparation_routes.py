@@ -1,8 +1,9 @@
 """The routes of v2 that are about getting hosts ready, and switching them off meanwhile."""
 
 from climate.api.v2 import preparation_schemas as schemas
-from climate.api.v2 import preparations, readiness, shutdown_schemas, shutdowns
-from climate.api.v2.openapi import Route
+from climate.api.v2 import preparations, shutdown_schemas, shutdowns
+from climate.api.v2.http.openapi import Route
+from climate.api.v2.provisioning import readiness
 from climate.core.errors import (
     BackendUnavailable,
     Conflict,

@@ -4,12 +4,12 @@ from typing import Any
 
 from marshmallow import Schema, ValidationError, fields, validate, validates_schema
 
-from climate.api.v2.fields import Moment, Strict, flag
-from climate.api.v2.queries import PageQuery, sorted_by, wait_seconds
-from climate.api.v2.schemas import says
+from climate.api.v2.http.fields import Moment, Strict, flag
+from climate.api.v2.http.queries import PageQuery, sorted_by, wait_seconds
+from climate.api.v2.leases.schemas import says
 from climate.core.page import PREPARATION_SORTS
-from climate.core.preparation import PreparationState
-from climate.core.readiness import Period, Readiness
+from climate.core.provisioning.preparation import PreparationState
+from climate.core.provisioning.readiness import Period, Readiness
 
 _STATES = [one.value for one in PreparationState]
 _REPORTED = [one.value for one in PreparationState if one is not PreparationState.OVER]

@@ -4,17 +4,17 @@ from datetime import timedelta
 from typing import Any
 
 from climate.api.call import Answer, Call
-from climate.api.v2 import paging, reading
 from climate.api.v2 import preparation_schemas as schemas
+from climate.api.v2.http import paging, validation
 from climate.core.page import PREPARATION_SORTS, PreparationFilter
-from climate.core.preparation import PreparationState
+from climate.core.provisioning.preparation import PreparationState
 from climate.manager import preparations
 from climate.manager.preparations import Report
 
 
 def index(call: Call) -> Answer:
     """List preparations by when they are needed, or wait for one."""
-    asked = reading.query(schemas.PREPARATION_QUERY)
+    asked = validation.query(schemas.PREPARATION_QUERY)
     page = paging.page(asked)
     wanted = PreparationFilter(
         states=tuple(asked["state"]),
@@ -37,7 +37,7 @@ def show(call: Call, preparation_id: str) -> Answer:
 
 def report(call: Call, preparation_id: str) -> Answer:
     """Store what is said of a preparation."""
-    data = reading.load(schemas.REPORT, reading.body(call))
+    data = validation.load(schemas.REPORT, validation.body(call))
     told = Report(
         state=PreparationState(data["state"]),
         owner=data["owner"],

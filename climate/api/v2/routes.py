@@ -9,22 +9,18 @@ from marshmallow import Schema
 
 from climate.api import discovery
 from climate.api.call import Answer, Api
-from climate.api.v2 import (
-    availability,
-    capacity_schemas,
-    leases,
-    limits,
-    notification_schemas,
-    notifications,
-    openapi,
-    preparation_routes,
-    queries,
-    resource_schemas,
-    resources,
-    schemas,
-    subscriptions,
-)
-from climate.api.v2.openapi import Route
+from climate.api.v2 import preparation_routes
+from climate.api.v2.capacity import availability, limits
+from climate.api.v2.capacity import schemas as capacity_schemas
+from climate.api.v2.http import openapi, queries
+from climate.api.v2.http.openapi import Route
+from climate.api.v2.leases import schemas
+from climate.api.v2.leases import views as lease_views
+from climate.api.v2.notifications import schemas as notification_schemas
+from climate.api.v2.notifications import subscriptions
+from climate.api.v2.notifications import views as notification_views
+from climate.api.v2.resources import schemas as resource_schemas
+from climate.api.v2.resources import views as resource_views
 from climate.core.errors import (
     BackendUnavailable,
     Conflict,
@@ -85,7 +81,7 @@ ROUTES = [
         method="GET",
         path="/v2/leases",
         rule="leases:get",
-        view=leases.index,
+        view=lease_views.index,
         summary="List leases",
         query=queries.LeaseQuery,
         answers={200: schemas.LeasePage},
@@ -95,7 +91,7 @@ ROUTES = [
         method="POST",
         path="/v2/leases",
         rule="leases:post",
-        view=leases.create,
+        view=lease_views.create,
         summary="Make a lease",
         body=schemas.LeaseRequest,
         headers=("Idempotency-Key",),
@@ -107,7 +103,7 @@ ROUTES = [
         method="GET",
         path="/v2/leases/<lease_id>",
         rule="leases:get",
-        view=leases.show,
+        view=lease_views.show,
         summary="Show a lease",
         headers=("If-None-Match",),
         gives=("ETag",),
@@ -118,7 +114,7 @@ ROUTES = [
         method="PATCH",
         path="/v2/leases/<lease_id>",
         rule="leases:put",
-        view=leases.update,
+        view=lease_views.update,
         summary="Change a lease",
         body=schemas.LeaseChange,
         headers=("If-Match",),
@@ -130,7 +126,7 @@ ROUTES = [
         method="DELETE",
         path="/v2/leases/<lease_id>",
         rule="leases:delete",
-        view=leases.delete,
+        view=lease_views.delete,
         summary="Remove a lease, ending it first if it has started",
         headers=("If-Match",),
         answers={202: None, 204: None},
@@ -140,7 +136,7 @@ ROUTES = [
         method="GET",
         path="/v2/resources",
         rule="resources:get",
-        view=resources.index,
+        view=resource_views.index,
         summary="List what can be reserved",
         query=queries.ResourceQuery,
         answers={200: schemas.ResourcePage},
@@ -150,7 +146,7 @@ ROUTES = [
         method="POST",
         path="/v2/resources",
         rule="resources:post",
-        view=resources.create,
+        view=resource_views.create,
         summary="Make something that the cloud has reservable",
         body=resource_schemas.ResourceRequest,
         gives=("Location",),
@@ -161,7 +157,7 @@ ROUTES = [
         method="GET",
         path="/v2/resources/<resource_id>",
         rule="resources:get",
-        view=resources.show,
+        view=resource_views.show,
         summary="Show something that can be reserved",
         answers={200: schemas.Resource},
         refusals=(*_CALLER, NotFound),
@@ -170,7 +166,7 @@ ROUTES = [
         method="DELETE",
         path="/v2/resources/<resource_id>",
         rule="resources:delete",
-        view=resources.delete,
+        view=resource_views.delete,
         summary="Have something reservable no more",
         answers={204: None},
         refusals=(*_CALLER, InvalidInput, NotFound, Conflict, Contention),
@@ -208,7 +204,7 @@ ROUTES = [
         method="GET",
         path="/v2/notifications",
         rule="notifications:get",
-        view=notifications.index,
+        view=notification_views.index,
         summary="List what has happened, from a cursor on, or wait for it",
         query=queries.NotificationQuery,
         answers={200: notification_schemas.NotificationPage},
@@ -218,7 +214,7 @@ ROUTES = [
         method="GET",
         path="/v2/notifications/stream",
         rule="notifications:get",
-        view=notifications.stream,
+        view=notification_views.stream,
         summary="Follow what happens, as Server-Sent Events",
         query=queries.FilterQuery,
         headers=("Last-Event-ID",),

@@ -4,11 +4,11 @@ from typing import Any
 
 from marshmallow import Schema, ValidationError, fields, validate, validates_schema
 
-from climate.api.v2.fields import Moment, Strict, flag
-from climate.api.v2.queries import PageQuery, sorted_by
-from climate.api.v2.schemas import says
+from climate.api.v2.http.fields import Moment, Strict, flag
+from climate.api.v2.http.queries import PageQuery, sorted_by
+from climate.api.v2.leases.schemas import says
 from climate.core.page import SHUTDOWN_SORTS
-from climate.core.shutdown import ShutdownState
+from climate.core.provisioning.shutdown import ShutdownState
 
 _STATES = [one.value for one in ShutdownState if one is not ShutdownState.ON]
 _REPORTED = ["wanted", "accepted", "off", "on", "kept"]

@@ -4,17 +4,17 @@ from datetime import timedelta
 from typing import Any
 
 from climate.api.call import Answer, Call
-from climate.api.v2 import paging, reading
 from climate.api.v2 import shutdown_schemas as schemas
+from climate.api.v2.http import paging, validation
 from climate.core.page import SHUTDOWN_SORTS, ShutdownFilter
-from climate.core.shutdown import ShutdownState
+from climate.core.provisioning.shutdown import ShutdownState
 from climate.manager import shutdowns
 from climate.manager.shutdowns import Report
 
 
 def index(call: Call) -> Answer:
     """List shutdowns by when they were wanted."""
-    asked = reading.query(schemas.SHUTDOWN_QUERY)
+    asked = validation.query(schemas.SHUTDOWN_QUERY)
     page = paging.page(asked)
     wanted = ShutdownFilter(
         states=tuple(asked["state"]),
@@ -36,7 +36,7 @@ def show(call: Call, shutdown_id: str) -> Answer:
 
 def report(call: Call, shutdown_id: str) -> Answer:
     """Store what is said of a shutdown."""
-    data = reading.load(schemas.SHUTDOWN_REPORT, reading.body(call))
+    data = validation.load(schemas.SHUTDOWN_REPORT, validation.body(call))
     told = Report(
         state=ShutdownState(data["state"]),
         owner=data["owner"],

@@ -1,13 +1,8 @@
-"""Alembic's entry: runs the migrations on the connection that climate.db.schema hands over."""
+"""Alembic's entry point: run the migrations on the connection of ``climate.db.engine.schema``."""
 
 from alembic import context
 
-from climate.db import (  # noqa: F401 - their tables belong to the metadata
-    outbox_tables,
-    preparation_tables,
-    self_audit,
-)
-from climate.db.tables import Base
+from climate.db.tables.leases import Base
 
 context.configure(
     connection=context.config.attributes["connection"],

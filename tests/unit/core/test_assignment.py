@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from climate.core.assignment import Demand, assign
+from climate.core.matching.packing import WholeDemand as Demand
+from climate.core.matching.packing import assign
 
 Assignment = tuple[tuple[int, ...], ...]
 

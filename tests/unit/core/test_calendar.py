@@ -5,9 +5,17 @@ import datetime as dt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from climate.core.calendar import Booking, Starts, Timeline, both, free_over, lasting, starts
-from climate.core.query import Everything
-from climate.core.requirement import Layout, Requirement
+from climate.core.matching.calendar import (
+    Booking,
+    Starts,
+    Timeline,
+    both,
+    free_over,
+    lasting,
+    starts,
+)
+from climate.core.matching.query import Everything
+from climate.core.matching.requirement import Layout, Requirement
 from climate.core.window import Window
 from tests.conftest import NOON
 

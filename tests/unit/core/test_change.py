@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from climate.core.change import (
+from climate.core.errors import ClimateError, Conflict, InvalidDate, LeaseBusy
+from climate.core.lease.change import (
     Change,
     changed_notices,
     changed_window,
@@ -16,10 +17,9 @@ from climate.core.change import (
     has_started,
     moved,
 )
-from climate.core.errors import ClimateError, Conflict, InvalidDate, LeaseBusy
-from climate.core.lease import Lease
-from climate.core.lifecycle import STABLE_LEASE, LeaseStatus
-from climate.core.schedule import BEFORE_END, BEFORE_START, Anchor, Notice
+from climate.core.lease.lifecycle import STABLE_LEASE, LeaseStatus
+from climate.core.lease.model import Lease
+from climate.core.lease.schedule import BEFORE_END, BEFORE_START, Anchor, Notice
 from climate.core.window import END_OF_TIME, Window
 
 NOON = datetime(2030, 1, 15, 12, 0, tzinfo=UTC)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from climate.core import shutdown
-from climate.core.energy import FreeHost, Policy, ahead, saved, to_switch_off, to_wake
 from climate.core.errors import ClimateError
-from climate.core.readiness import Period, begin_of, next_begin
-from climate.core.shutdown import OPEN, Shutdown, ShutdownState
+from climate.core.provisioning import shutdown
+from climate.core.provisioning.energy import FreeHost, Policy, ahead, saved, to_switch_off, to_wake
+from climate.core.provisioning.readiness import Period, begin_of, next_begin
+from climate.core.provisioning.shutdown import OPEN, Shutdown, ShutdownState
 
 NOW = datetime(2030, 3, 1, 12, tzinfo=UTC)
 SINCE = NOW - timedelta(days=70)

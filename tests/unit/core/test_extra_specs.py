@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from climate.core.errors import InvalidQuery
-from climate.core.expression import MAX_CONDITIONS
-from climate.core.extra_specs import read
-from climate.core.query import Compare, Everything, Operand, check_names, matches, names
+from climate.core.matching.expression import MAX_CONDITIONS
+from climate.core.matching.extra_specs import read
+from climate.core.matching.query import Compare, Everything, Operand, check_names, matches, names
 
 HOST = {
     "hypervisor_type": "QEMU",

@@ -4,8 +4,8 @@ import datetime as dt
 
 import pytest
 
-from climate.core.calendar import Booking
 from climate.core.invariants import Due, Verdict, booked_twice, wrong_events
+from climate.core.matching.calendar import Booking
 from climate.core.window import Window
 
 NOON = dt.datetime(2030, 1, 15, 12, tzinfo=dt.UTC)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from climate.core.lead_time import Policy, lead, of_all, profile, profiles, surprise
+from climate.core.provisioning.lead_time import Policy, lead, of_all, profile, profiles, surprise
 
 seconds = st.floats(20.0, 5000.0)
 histories = st.lists(st.lists(seconds, max_size=12), max_size=6)

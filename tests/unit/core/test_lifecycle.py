@@ -9,7 +9,7 @@ from enum import StrEnum
 import pytest
 
 from climate.core.errors import InvalidTransition
-from climate.core.lifecycle import (
+from climate.core.lease.lifecycle import (
     EVENT,
     LEASE,
     OPEN_EVENT,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from climate.core import packing
-from climate.core.packing import Demand, Free, Units, choose
-from climate.core.requirement import Layout
+from climate.core.matching import packing
+from climate.core.matching.packing import Demand, Free, Units, choose
+from climate.core.matching.requirement import Layout
 
 SMALL = {"VCPU": 2, "MEMORY_MB": 1}
 LARGE = {"VCPU": 4, "MEMORY_MB": 8}

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from climate.core.errors import InvalidQuery
-from climate.core.expression import MAX_CONDITIONS, MAX_DEPTH, parse
-from climate.core.query import (
+from climate.core.matching.expression import MAX_CONDITIONS, MAX_DEPTH, parse
+from climate.core.matching.query import (
     And,
     Compare,
     Everything,

@@ -1,7 +1,7 @@
 """What a reservation needs, in parts."""
 
-from climate.core.query import Compare, Everything, Not, Operand
-from climate.core.requirement import Requirement
+from climate.core.matching.query import Compare, Everything, Not, Operand
+from climate.core.matching.requirement import Requirement
 
 RED = Compare("==", "colour", Operand("red"))
 

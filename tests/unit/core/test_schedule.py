@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from climate.core.schedule import (
+from climate.core.lease.schedule import (
     ACTIONS,
     BEFORE_END,
     BEFORE_START,

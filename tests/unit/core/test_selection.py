@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from climate.core.extra_specs import read
-from climate.core.lease import Resource
-from climate.core.query import Everything
-from climate.core.requirement import Requirement
-from climate.core.selection import Candidate, Weigher, rank
-from climate.plugins import preferences
+from climate.core.lease.model import Resource
+from climate.core.matching.extra_specs import read
+from climate.core.matching.query import Everything
+from climate.core.matching.requirement import Requirement
+from climate.core.matching.selection import Candidate, Weigher, rank
+from climate.plugins import filters
 
 ANY = Requirement("physical:host", 1, 1, Everything())
 
@@ -109,11 +109,11 @@ class TestWhatClimateBrings:
         ],
     )
     def test_no_maintenance(self, properties: dict[str, str], passes: bool) -> None:
-        assert preferences.no_maintenance(candidate(1, **properties), ANY) is passes
+        assert filters.no_maintenance(candidate(1, **properties), ANY) is passes
 
     def test_fewest_properties_keeps_what_is_special(self) -> None:
         plain, special = candidate(1, vcpus="1"), candidate(2, vcpus="1", gpu="1", ssd="1")
-        weigh = (preferences.fewest_properties, 1.0)
+        weigh = (filters.fewest_properties, 1.0)
         assert ids([special, plain], weigh) == [1, 2]
         query = read({"capabilities:gpu": "1", "capabilities:ssd": "1"}).query
         asked = Requirement("physical:host", 1, 1, query)
@@ -122,12 +122,12 @@ class TestWhatClimateBrings:
     def test_fewest_left_fills_what_is_begun(self) -> None:
         some = [candidate(1, {"VCPU": 16}), candidate(2, {"VCPU": 4}), candidate(3, {"VCPU": 8})]
         share = Requirement("virtual:instance", 1, 1, Everything(), {"VCPU": 4})
-        weigh = (preferences.fewest_left, 1.0)
+        weigh = (filters.fewest_left, 1.0)
         assert ids(some, weigh, requirement=share) == [2, 3, 1]
         assert ids(some, weigh) == [1, 2, 3]
 
     def test_lowest_id_packs(self) -> None:
-        assert ids([candidate(3), candidate(1), candidate(2)], (preferences.lowest_id, 1.0)) == [
+        assert ids([candidate(3), candidate(1), candidate(2)], (filters.lowest_id, 1.0)) == [
             1,
             2,
             3,

@@ -7,8 +7,8 @@ import ipaddress
 import pytest
 
 from climate.core.errors import InvalidInput
-from climate.core.notification import NotificationFilter
-from climate.core.subscription import (
+from climate.core.notifications.message import NotificationFilter
+from climate.core.notifications.subscription import (
     Outcome,
     Subscription,
     SubscriptionStatus,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from climate.core import wire
-from climate.core.lease import Event, Lease, Reservation
-from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
+from climate.core.lease import blazar_wire
+from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus
+from climate.core.lease.model import Event, Lease, Reservation
 from climate.core.window import Window
 
 moments = st.datetimes(timezones=st.just(UTC))
@@ -65,7 +65,7 @@ def holding(params: Mapping[str, Any]) -> Reservation:
 
 class TestDate:
     def test_it_has_microseconds_and_no_zone(self) -> None:
-        assert wire.date(moment("2049-12-31 00:00:00")) == "2049-12-31T00:00:00.000000"
+        assert blazar_wire.date(moment("2049-12-31 00:00:00")) == "2049-12-31T00:00:00.000000"
 
     @pytest.mark.parametrize(
         ("text", "date"),
@@ -76,32 +76,32 @@ class TestDate:
         ],
     )
     def test_every_year_has_four_digits(self, text: str, date: str) -> None:
-        assert wire.date(moment(text)) == date
+        assert blazar_wire.date(moment(text)) == date
 
     @given(moments)
     def test_clients_read_it_back_with_their_fixed_format(self, when: datetime) -> None:
-        read = datetime.strptime(wire.date(when), "%Y-%m-%dT%H:%M:%S.%f")  # noqa: DTZ007
+        read = datetime.strptime(blazar_wire.date(when), "%Y-%m-%dT%H:%M:%S.%f")  # noqa: DTZ007
         assert read.replace(tzinfo=UTC) == when
 
 
 class TestStamp:
     def test_it_has_a_space_and_whole_seconds(self) -> None:
-        assert wire.stamp(MADE) == "2049-12-31 00:00:30"
+        assert blazar_wire.stamp(MADE) == "2049-12-31 00:00:30"
 
     def test_what_never_happened_is_null(self) -> None:
-        assert wire.stamp(None) is None
+        assert blazar_wire.stamp(None) is None
 
     @given(moments)
     def test_it_has_the_same_length_in_every_year(self, when: datetime) -> None:
-        assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", str(wire.stamp(when)))
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", str(blazar_wire.stamp(when)))
 
 
 class TestBodies:
     def test_a_lease_has_the_keys_and_values_that_clients_know(self) -> None:
-        body = wire.lease_body(LEASE)
+        body = blazar_wire.lease_body(LEASE)
         assert (body.pop("reservations"), body.pop("events")) == (
-            [wire.reservation_body(RESERVATION)],
-            [wire.event_body(EVENT)],
+            [blazar_wire.reservation_body(RESERVATION)],
+            [blazar_wire.event_body(EVENT)],
         )
         assert body == {
             "id": "lease-1",
@@ -118,7 +118,7 @@ class TestBodies:
         }
 
     def test_a_reservation_has_its_own_keys_beside_the_common_ones(self) -> None:
-        assert wire.reservation_body(RESERVATION) == {
+        assert blazar_wire.reservation_body(RESERVATION) == {
             "id": "reservation-1",
             "lease_id": "lease-1",
             "resource_id": "reservation-1",
@@ -136,10 +136,10 @@ class TestBodies:
 
     @pytest.mark.parametrize("key", ["id", "lease_id", "status", "resource_type"])
     def test_no_parameter_can_pass_itself_off_as_a_common_key(self, key: str) -> None:
-        assert wire.reservation_body(holding({key: "forged"}))[key] != "forged"
+        assert blazar_wire.reservation_body(holding({key: "forged"}))[key] != "forged"
 
     def test_an_event_says_what_is_due_when_and_whether_it_was_done(self) -> None:
-        assert wire.event_body(EVENT) == {
+        assert blazar_wire.event_body(EVENT) == {
             "id": "event-1",
             "lease_id": "lease-1",
             "event_type": "start_lease",
@@ -152,20 +152,22 @@ class TestBodies:
     def test_reservations_and_events_keep_their_order(self) -> None:
         two = [dataclasses.replace(RESERVATION, id=id_) for id_ in ("b", "a")]
         due = [dataclasses.replace(EVENT, id=id_) for id_ in ("d", "c")]
-        body = wire.lease_body(
+        body = blazar_wire.lease_body(
             dataclasses.replace(LEASE, reservations=tuple(two), events=tuple(due))
         )
         assert [one["id"] for one in body["reservations"]] == ["b", "a"]
         assert [one["id"] for one in body["events"]] == ["d", "c"]
 
     def test_all_of_it_is_json(self) -> None:
-        assert json.loads(json.dumps(wire.lease_body(LEASE))) == wire.lease_body(LEASE)
+        assert json.loads(json.dumps(blazar_wire.lease_body(LEASE))) == blazar_wire.lease_body(
+            LEASE
+        )
 
 
 class TestPayload:
     def test_it_is_the_body_with_the_id_named_as_consumers_know_it(self) -> None:
-        body = wire.lease_body(LEASE)
-        assert wire.payload(LEASE) == {"lease_id": body.pop("id"), **body}
+        body = blazar_wire.lease_body(LEASE)
+        assert blazar_wire.payload(LEASE) == {"lease_id": body.pop("id"), **body}
 
     def test_an_event_may_add_to_it(self) -> None:
-        assert wire.payload(LEASE, {"starts_in": 60.0})["starts_in"] == 60.0
+        assert blazar_wire.payload(LEASE, {"starts_in": 60.0})["starts_in"] == 60.0

@@ -6,8 +6,8 @@ from itertools import combinations
 
 import sqlalchemy as sa
 
-from climate.db.engine import Database
-from climate.db.tables import AllocationRow
+from climate.db.engine.database import Database
+from climate.db.tables.leases import AllocationRow
 
 Taken = tuple[int, datetime, datetime]
 

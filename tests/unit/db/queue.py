@@ -7,10 +7,10 @@ from functools import partial
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.schedule import END, START, rank
+from climate.core.lease.schedule import END, START, rank
 from climate.db import events, line
-from climate.db.engine import Database
-from climate.db.tables import AllocationRow, EventRow, LeaseRow, ReservationRow, ResourceRow
+from climate.db.engine.database import Database
+from climate.db.tables.leases import AllocationRow, EventRow, LeaseRow, ReservationRow, ResourceRow
 from tests.conftest import NOON
 
 MINUTE = dt.timedelta(minutes=1)

@@ -7,10 +7,10 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import Session
 
-from climate.db.among import among
-from climate.db.engine import Database
-from climate.db.outbox import write
-from climate.db.outbox_tables import OutboxRow
+from climate.db.engine.array_in import among
+from climate.db.engine.database import Database
+from climate.db.notifications.outbox import write
+from climate.db.tables.notifications import OutboxRow
 from tests.conftest import NOON
 
 KINDS = ["lease.create", "lease.update", "lease.delete"]

@@ -8,13 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.orm import Session
 
-from climate.core.lease import Inventory
-from climate.core.query import Everything
-from climate.core.requirement import Requirement
+from climate.core.lease.model import Inventory
+from climate.core.matching.query import Everything
+from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
-from climate.db import allocations, capacity
-from climate.db.engine import Database
-from climate.db.tables import AllocationRow, ResourceRow
+from climate.db.engine.database import Database
+from climate.db.resources import allocations, capacity
+from climate.db.tables.leases import AllocationRow, ResourceRow
 from tests.conftest import NOON
 
 HOST = "physical:host"

@@ -10,8 +10,8 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session
 
 from climate.core.errors import Contention
-from climate.db import engine
-from climate.db.engine import (
+from climate.db.engine import database as engine_database
+from climate.db.engine.database import (
     ATTEMPTS,
     PATIENT_ATTEMPT,
     Database,
@@ -19,7 +19,7 @@ from climate.db.engine import (
     is_patient,
     is_transient,
 )
-from climate.db.tables import AllocationRow, ResourceRow
+from climate.db.tables.leases import AllocationRow, ResourceRow
 from tests.conftest import NOON
 
 
@@ -207,7 +207,7 @@ def test_on_sqlite_a_writer_has_the_database_from_the_first_moment(sqlite_url: s
 def test_on_sqlite_it_is_tried_again_while_others_are_writing(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "_STATEMENT_WAIT", 0)
+    monkeypatch.setattr(engine_database, "_STATEMENT_WAIT", 0)
     database, others = Database(sqlite_url), sa.create_engine(sqlite_url)
     conflicts: list[str] = []
     database.on_conflict = conflicts.append
@@ -215,8 +215,8 @@ def test_on_sqlite_it_is_tried_again_while_others_are_writing(
         writing.exec_driver_sql("BEGIN IMMEDIATE")
         with pytest.raises(OperationalError, match="database is locked") as refusal:
             database.write(lambda session: session.connection())
-    assert conflicts == ["locked"] * (engine.ATTEMPTS - 1)
-    assert engine.is_unavailable(refusal.value)
+    assert conflicts == ["locked"] * (engine_database.ATTEMPTS - 1)
+    assert engine_database.is_unavailable(refusal.value)
     database.dispose()
     others.dispose()
 

@@ -4,9 +4,9 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from climate.core.schedule import BEFORE_END, BEFORE_START, UPDATE
-from climate.db.engine import Database
-from climate.db.tables import LeaseRow
+from climate.core.lease.schedule import BEFORE_END, BEFORE_START, UPDATE
+from climate.db.engine.database import Database
+from climate.db.tables.leases import LeaseRow
 from tests.unit.db.queue import add_event, add_hosts, add_lease, claim, claims, fail, finish, state
 
 

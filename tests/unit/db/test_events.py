@@ -9,10 +9,10 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.schedule import RELENTLESS, rank
+from climate.core.lease.schedule import RELENTLESS, rank
 from climate.db import events, line
-from climate.db.engine import Database
-from climate.db.tables import EventRow
+from climate.db.engine.database import Database
+from climate.db.tables.leases import EventRow
 from tests.unit.db.queue import add_lease, at, claim, claims, fail, finish, state
 
 SECOND = dt.timedelta(seconds=1)

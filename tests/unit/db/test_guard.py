@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.exc import DBAPIError
 
-from climate.db.engine import Database, is_transient
-from climate.db.tables import AllocationRow, ResourceRow
+from climate.db.engine.database import Database, is_transient
+from climate.db.tables.leases import AllocationRow, ResourceRow
 from tests import servers
 from tests.conftest import NOON
 from tests.unit.db import guard

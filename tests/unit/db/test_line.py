@@ -5,8 +5,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from climate.db import events, line
-from climate.db.engine import Database
-from climate.db.tables import ReservationRow
+from climate.db.engine.database import Database
+from climate.db.tables.leases import ReservationRow
 from tests.unit.db.queue import add_hosts, add_lease, at
 
 

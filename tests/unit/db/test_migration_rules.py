@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
-from climate.db import schema
-from climate.db.engine import Database
+from climate.db.engine import schema
+from climate.db.engine.database import Database
 from tests import servers
 
 Columns = Mapping[tuple[str, str], Mapping[str, Any]]

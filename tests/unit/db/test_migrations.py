@@ -9,11 +9,11 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from climate.db import schema
-from climate.db.engine import GUARD, Database
-from climate.db.outbox_tables import OutboxRow
-from climate.db.schema import SchemaMismatch
-from climate.db.tables import Base
+from climate.db.engine import schema
+from climate.db.engine.database import GUARD, Database
+from climate.db.engine.schema import SchemaMismatch
+from climate.db.tables.leases import Base
+from climate.db.tables.notifications import OutboxRow
 from tests import servers
 from tests.unit.db import guard
 

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.orm import Session
 
-from climate.core.expression import MAX_CONDITIONS, MAX_DEPTH, parse
-from climate.core.query import (
+from climate.core.matching.expression import MAX_CONDITIONS, MAX_DEPTH, parse
+from climate.core.matching.query import (
     And,
     Compare,
     Contains,
@@ -23,9 +23,9 @@ from climate.core.query import (
     as_number,
     matches,
 )
-from climate.db.engine import Database
-from climate.db.property_filter import clause
-from climate.db.tables import ResourceProperty, ResourceRow
+from climate.db.engine.database import Database
+from climate.db.resources.properties import clause
+from climate.db.tables.leases import ResourceProperty, ResourceRow
 
 NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from climate.db.engine import Database
-from climate.db.outbox import write
-from climate.db.outbox_tables import OutboxRow
-from climate.db.rows import update
+from climate.db.engine.database import Database
+from climate.db.notifications.outbox import write
+from climate.db.tables.bulk import update
+from climate.db.tables.notifications import OutboxRow
 from tests.conftest import NOON
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from climate.db.engine import Database
-from climate.db.tables import (
+from climate.db.engine.database import Database
+from climate.db.tables.leases import (
     AllocationRow,
     EventRow,
     LeaseRow,

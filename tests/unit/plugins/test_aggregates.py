@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from climate.plugins.aggregates import AggregateChanges
+from climate.plugins.openstack.aggregates import AggregateChanges
 
 
 class Cloud:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from climate.core.lease import Inventory
-from climate.plugins.cinder_types import as_room, capacity_of, described
-from climate.plugins.rooms import Room
+from climate.core.lease.model import Inventory
+from climate.plugins.volumes.cinder import as_room, capacity_of, described
+from climate.plugins.volumes.cloud import Room
 
 ROOM = Room(id="1", reservation_id="2f", base_id="b")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from climate.plugins.base import Found
-from climate.plugins.compute_host import (
+from climate.plugins.hosts.nova_services import (
     REST,
     Service,
     find_hosts,

@@ -8,26 +8,26 @@ import pytest
 from oslo_config.cfg import ConfigOpts
 
 from climate.clock import ManualClock
-from climate.plugins.host import HostPlugin
+from climate.plugins.hosts.plugin import HostPlugin
+from climate.plugins.hosts.simulated import SimulatedCloud
 from climate.plugins.loader import (
     BrokenPlugin,
     load_host_cloud,
     load_instance_cloud,
     load_plugins,
 )
-from climate.plugins.simulated import SimulatedCloud
 from tests.unit.plugins.conftest import Install
 
 HOST = "physical.host.plugin"
 CLOCK = ManualClock(datetime(2030, 1, 15, tzinfo=UTC))
 GOOD = """
-from climate.plugins.host import HostPlugin
+from climate.plugins.hosts.plugin import HostPlugin
 
 class OtherPlugin(HostPlugin):
     resource_type = "physical:other"
 """
 PUNCTUAL = """
-from climate.plugins.host import HostPlugin
+from climate.plugins.hosts.plugin import HostPlugin
 
 class PunctualPlugin(HostPlugin):
     resource_type = "physical:other"
@@ -110,7 +110,7 @@ def test_a_missing_plugin_is_named(conf: ConfigOpts) -> None:
 
 
 def test_two_plugins_of_one_type_are_refused(conf: ConfigOpts, install: Install) -> None:
-    install("twin", "from climate.plugins.host import HostPlugin", "twin = twin:HostPlugin")
+    install("twin", "from climate.plugins.hosts.plugin import HostPlugin", "twin = twin:HostPlugin")
     with pytest.raises(BrokenPlugin, match="two enabled plugins serve physical:host"):
         load_plugins(conf, [HOST, "twin"], nullcontext, CLOCK)
 

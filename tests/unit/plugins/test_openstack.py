@@ -13,8 +13,9 @@ from oslo_config import cfg
 
 from climate import config
 from climate.config import Misconfigured
-from climate.plugins import fence, openstack
-from climate.plugins.fence import Fenced, Permit
+from climate.plugins import fencing
+from climate.plugins.fencing import Fenced, Permit
+from climate.plugins.openstack import session
 from tests.keystone import Keystone
 from tests.process import free_port, write_config
 
@@ -85,7 +86,7 @@ def way(keystone: Keystone, tmp_path: Path) -> Way:
         path = write_config(tmp_path / "climate.conf", **given)
         conf = config.new()
         config.load(conf, "test", [f"--config-file={path}"])
-        return openstack.adapter(conf, openstack.make_session(conf), "nova")
+        return session.adapter(conf, session.make_session(conf), "nova")
 
     return make
 
@@ -130,7 +131,7 @@ def test_nothing_is_changed_for_a_claim_that_has_run_out(
 ) -> None:
     compute, now = start(), 0.0
     nova, permit = way(nova__endpoint_override=compute.url), Permit(lambda: now, until=10.0)
-    with fence.under(permit):
+    with fencing.under(permit):
         assert nova.request("/servers", method).ok
         now = 10.0
         with pytest.raises(Fenced):
@@ -186,7 +187,7 @@ def test_the_user_may_be_that_of_another_section(
     )
     conf = config.new()
     config.load(conf, "test", [f"--config-file={path}"])
-    nova = openstack.adapter(conf, openstack.make_session(conf), "nova")
+    nova = session.adapter(conf, session.make_session(conf), "nova")
     assert nova.get("/servers").json() == {}
 
 

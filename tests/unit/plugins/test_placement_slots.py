@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from keystoneauth1.exceptions import Conflict
 
-from climate.plugins import placement_slots
 from climate.plugins.base import NotYet
-from climate.plugins.placement_slots import PlacementSlots, reservation_class
+from climate.plugins.openstack import placement_reservations
+from climate.plugins.openstack.placement_reservations import PlacementSlots, reservation_class
 
 MINE, THEIRS = "a1-b2", "c3-d4"
 
@@ -63,7 +63,7 @@ def test_what_others_wrote_meanwhile_is_kept() -> None:
 
 
 def test_who_never_gets_a_turn_gives_up() -> None:
-    slots = PlacementSlots(Placement(others=placement_slots._RACES))  # type: ignore[arg-type]
+    slots = PlacementSlots(Placement(others=placement_reservations._RACES))  # type: ignore[arg-type]
     with pytest.raises(Conflict):
         slots.put("host", lambda: "root", MINE, 3)
 

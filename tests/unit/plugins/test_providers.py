@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from keystoneauth1.exceptions import ConnectFailure
 
-from climate.core.lease import Inventory
-from climate.plugins import providers
+from climate.core.lease.model import Inventory
 from climate.plugins.base import Found
-from climate.plugins.compute_host import NODES
-from climate.plugins.providers import Providers
+from climate.plugins.hosts import placement_inventory
+from climate.plugins.hosts.nova_services import NODES
+from climate.plugins.hosts.placement_inventory import Providers
 
 
 class Answer:
@@ -181,7 +181,7 @@ class TestALook:
     def test_reads_no_more_than_a_share_and_the_rest_next_time(
         self, placement: Placement, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(providers, "MOST_READ", 1)
+        monkeypatch.setattr(placement_inventory, "MOST_READ", 1)
         made = Providers(placement, ["CUSTOM_*", "HW_*"], [])  # type: ignore[arg-type]
         hosts, names = [host("n1"), host("n2")], ["n1", "n2"]
         assert [one.complete for one in made.describe(hosts, names)] == [True, False]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from climate.plugins.reserved_flavors import extra_specs, flavor_shape
-from climate.plugins.slots import Size
+from climate.plugins.instances.cloud import Size
+from climate.plugins.instances.nova_flavors import extra_specs, flavor_shape
 
 ID = "0aa1f9b6-1111-4222-8333-444455556666"
 SLOT = {

@@ -4,8 +4,8 @@ import pytest
 from oslo_config.cfg import ConfigOpts
 
 from climate.config import Misconfigured
-from climate.core.selection import Selection
-from climate.plugins import preferences
+from climate.core.matching.selection import Selection
+from climate.plugins import filters as plugins_filters
 from climate.plugins.selection_loader import load_selection
 from tests.unit.plugins.conftest import Install
 
@@ -30,10 +30,10 @@ def test_nothing_is_chosen_unless_it_is_asked_for(conf: ConfigOpts) -> None:
 
 def test_they_are_loaded_by_name_in_their_order_with_multipliers(conf: ConfigOpts) -> None:
     found = load(conf, ("no_maintenance",), ("lowest_id = -2.5", "fewest_properties"))
-    assert found.filters == (preferences.no_maintenance,)
+    assert found.filters == (plugins_filters.no_maintenance,)
     assert found.weighers == (
-        (preferences.lowest_id, -2.5),
-        (preferences.fewest_properties, 1.0),
+        (plugins_filters.lowest_id, -2.5),
+        (plugins_filters.fewest_properties, 1.0),
     )
 
 

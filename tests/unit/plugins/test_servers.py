@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from marshmallow import ValidationError
 
-from climate.plugins.flavor import FlavorSchema
-from climate.plugins.instance import InstanceSchema
-from climate.plugins.nova_servers import request
-from climate.plugins.slots import Boot
+from climate.plugins.instances.cloud import Boot
+from climate.plugins.instances.flavor_plugin import FlavorSchema
+from climate.plugins.instances.nova_servers import request
+from climate.plugins.instances.plugin import InstanceSchema
 
 ROOM = {
     "amount": 2,

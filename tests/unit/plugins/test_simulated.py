@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from climate import config
-from climate.plugins.simulated import SimulatedCloud, SimulatedFailure
+from climate.plugins.hosts.simulated import SimulatedCloud
+from climate.plugins.simulated_journal import SimulatedFailure
 
 Make = Callable[..., SimulatedCloud]
 

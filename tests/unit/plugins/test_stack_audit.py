@@ -8,8 +8,8 @@ import pytest
 
 from climate.clock import ManualClock
 from climate.plugins.base import Expected
-from climate.plugins.stack_audit import differences
-from climate.plugins.stacks import Stack, StackCloud
+from climate.plugins.stacks.cloud import Stack, StackCloud
+from climate.plugins.stacks.plugin import differences
 
 NOON = datetime(2030, 1, 15, 12, tzinfo=UTC)
 

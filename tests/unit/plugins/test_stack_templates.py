@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from climate.plugins import stack_templates
-from climate.plugins.stack_templates import Source, Unreadable
+from climate.plugins.stacks import template as stack_template
+from climate.plugins.stacks.template import Source, Unreadable
 
 FLAVORS = {"m1.tiny": "1", "1": "m1.tiny"}
 
@@ -30,7 +30,7 @@ def test_every_flavor_is_wrapped_wherever_its_server_is_defined() -> None:
     group = {"type": "OS::Heat::AutoScalingGroup", "properties": {"resource": inner}}
     nested = json.dumps(hot(one=server("m1.tiny")))
     source = Source(hot(plain=server(1), group=group), {"a.yaml": nested, "run.sh": "#!/bin/sh"})
-    found = stack_templates.edited(source, stack_templates.with_flavors(FLAVORS))
+    found = stack_template.edited(source, stack_template.with_flavors(FLAVORS))
     resources = found.template["resources"]
     assert resources["plain"] == server(wrapped(1))
     deep = resources["group"]["properties"]["resource"]["properties"]["resource_def"]
@@ -44,14 +44,14 @@ def test_a_type_that_an_environment_calls_otherwise_is_what_it_is() -> None:
     vm = {**server("m1.tiny"), "type": "VM"}
     environment = {"resource_registry": {"VM": "OS::Nova::Server"}}
     source = Source(hot(one=vm), environment=environment)
-    found = stack_templates.edited(source, stack_templates.with_flavors(FLAVORS))
+    found = stack_template.edited(source, stack_template.with_flavors(FLAVORS))
     assert found.template["resources"]["one"]["properties"]["flavor"] == wrapped("m1.tiny")
 
 
 def test_templates_of_the_other_kind_are_wrapped_in_their_own_words() -> None:
     resource = {"Type": "AWS::EC2::Instance", "Properties": {"InstanceType": "m1.tiny"}}
     source = Source({"AWSTemplateFormatVersion": "2010-09-09", "Resources": {"one": resource}})
-    found = stack_templates.edited(source, stack_templates.with_flavors({"m1.tiny": "1"}))
+    found = stack_template.edited(source, stack_template.with_flavors({"m1.tiny": "1"}))
     inner = {"Fn::Replace": [{"value": "m1.tiny"}, "<value>"]}
     wanted = {"Fn::Replace": [{"<m1.tiny>": "1"}, inner]}
     assert found.template["Resources"]["one"]["Properties"] == {"InstanceType": wanted}
@@ -61,7 +61,7 @@ def test_groups_are_as_large_as_they_may_become() -> None:
     largest = {"get_param": "most"}
     group = {"min_size": 1, "max_size": largest, "resource": server("m1.tiny")}
     source = Source(hot(group={"type": "OS::Heat::AutoScalingGroup", "properties": group}))
-    found = stack_templates.edited(source, stack_templates.at_maximum)
+    found = stack_template.edited(source, stack_template.at_maximum)
     properties = found.template["resources"]["group"]["properties"]
     assert (properties["min_size"], properties["desired_capacity"]) == (largest, largest)
 
@@ -70,8 +70,8 @@ def test_an_adopted_floating_ip_is_put_to_its_port_by_another_resource() -> None
     properties = {"floating_network": "public", "port_id": {"get_resource": "port"}}
     address = {"type": "OS::Neutron::FloatingIP", "properties": properties}
     source = Source(hot(address=address))
-    assert stack_templates.adoptable(source.template) == ["address"]
-    resources = stack_templates.adopting(source, {"address": "fip"}).template["resources"]
+    assert stack_template.adoptable(source.template) == ["address"]
+    resources = stack_template.adopting(source, {"address": "fip"}).template["resources"]
     assert resources["address"] == {"type": "OS::Neutron::FloatingIP", "external_id": "fip"}
     assert resources["address_at_its_port"]["properties"] == {
         "floatingip_id": "fip",
@@ -84,15 +84,15 @@ def test_nothing_is_adopted_by_templates_that_are_too_old_for_it() -> None:
         **hot(one={"type": "OS::Neutron::FloatingIP"}),
         "heat_template_version": "2015-10-15",
     }
-    assert stack_templates.adoptable(template) == []
+    assert stack_template.adoptable(template) == []
 
 
 @pytest.mark.parametrize("text", ["", "- a list", "a: [", "no: version", "\x00"])
 def test_what_is_no_template_is_unreadable(text: str) -> None:
     with pytest.raises(Unreadable):
-        stack_templates.parse(text)
+        stack_template.parse(text)
 
 
 def test_dates_in_templates_stay_texts() -> None:
     text = "heat_template_version: 2016-10-14\nresources: {}"
-    assert stack_templates.parse(text)["heat_template_version"] == "2016-10-14"
+    assert stack_template.parse(text)["heat_template_version"] == "2016-10-14"

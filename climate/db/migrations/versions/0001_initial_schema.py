@@ -5,7 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from climate.db.types import UtcDateTime
+from climate.db.engine.types import UtcDateTime
 
 revision = "0001"
 down_revision = None

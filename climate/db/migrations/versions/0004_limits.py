@@ -5,7 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from climate.db.types import UtcDateTime
+from climate.db.engine.types import UtcDateTime
 
 revision = "0004"
 down_revision = "0003"

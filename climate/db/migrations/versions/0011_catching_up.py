@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from climate.db.types import UtcDateTime
+from climate.db.engine.types import UtcDateTime
 
 revision = "0011"
 down_revision = "0009"

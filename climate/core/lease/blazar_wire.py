@@ -1,0 +1,144 @@
+"""Blazar's forms of a lease: the v1 API, notifications, and the enforcement service's protocol.
+
+The v1 API answers with them and notifications carry them, so they live below both. Dates of the
+lease carry microseconds and no zone, because clients parse them with exactly that format. Record
+timestamps have a space instead of the ``T``. The enforcement protocol uses ISO 8601 in UTC without
+a zone; each reservation lists the ``allocations`` that it has or would get.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from climate.core.lease.lifecycle import EventStatus, LeaseStatus
+from climate.core.lease.model import NOT_SHOWN, NOT_TOLD, Event, Lease, Reservation, Resource
+
+# What belongs together was made, and is due, at few different moments.
+_remembered = lru_cache(maxsize=1024)
+
+
+@_remembered
+def date(moment: datetime) -> str:
+    """Return a date as clients parse it; ``%Y`` alone would not pad years below 1000."""
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds")
+
+
+@_remembered
+def stamp(moment: datetime | None) -> str | None:
+    """Return when a record was made or changed."""
+    return (
+        None
+        if moment is None
+        else moment.replace(tzinfo=None).isoformat(sep=" ", timespec="seconds")
+    )
+
+
+def lease_body(lease: Lease) -> dict[str, Any]:
+    """Return a lease as v1 shows it; whether it has a trust is nobody's business, hence null."""
+    return {
+        "id": lease.id,
+        "name": lease.name,
+        "user_id": lease.user_id,
+        "project_id": lease.project_id,
+        "start_date": date(lease.window.start),
+        "end_date": date(lease.window.end),
+        "trust_id": None,
+        "status": lease.status.value,
+        "degraded": lease.ails,
+        "created_at": stamp(lease.created_at),
+        "updated_at": stamp(lease.updated_at),
+        "reservations": [reservation_body(reservation) for reservation in lease.reservations],
+        "events": [event_body(_shown(lease, event)) for event in lease.events],
+    }
+
+
+def reservation_body(reservation: Reservation) -> dict[str, Any]:
+    """Return a reservation; what is special to its type stands beside the common keys."""
+    return {
+        **reservation.shown_params,
+        **{name: told for name, told in reservation.details.items() if name not in NOT_SHOWN},
+        "id": reservation.id,
+        "lease_id": reservation.lease_id,
+        "resource_id": reservation.id,
+        "resource_type": reservation.resource_type,
+        "status": reservation.status.value,
+        "missing_resources": reservation.missing_resources,
+        "resources_changed": reservation.resources_changed,
+        "created_at": stamp(reservation.created_at),
+        "updated_at": stamp(reservation.updated_at),
+    }
+
+
+def event_body(event: Event) -> dict[str, Any]:
+    """Return an event."""
+    return {
+        "id": event.id,
+        "lease_id": event.lease_id,
+        "event_type": event.kind,
+        "time": date(event.due_at),
+        "status": event.status.value,
+        "created_at": stamp(event.created_at),
+        "updated_at": stamp(event.updated_at),
+    }
+
+
+def _shown(lease: Lease, event: Event) -> Event:
+    """Return the event as v1 has it: one that failed for good shows that while it waits."""
+    waits = event.status is EventStatus.UNDONE and event.last_error is not None
+    if waits and lease.status is LeaseStatus.ERROR:
+        return replace(event, status=EventStatus.ERROR)
+    return event
+
+
+def floatingip_body(resource: Resource) -> dict[str, Any]:
+    """Return an address that can be reserved."""
+    return {
+        "id": str(resource.id),
+        "floating_network_id": resource.properties["network_id"],
+        "subnet_id": resource.properties["subnet_id"],
+        "floating_ip_address": resource.external_id,
+        "reservable": resource.reservable,
+        "created_at": stamp(resource.created_at),
+        "updated_at": stamp(resource.updated_at),
+    }
+
+
+def payload(lease: Lease, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what a notification says about a lease: its body, with ``id`` as ``lease_id``."""
+    body = lease_body(lease)
+    for reservation in body["reservations"]:
+        for name in NOT_TOLD & reservation.keys():
+            del reservation[name]
+    return {"lease_id": body.pop("id"), **body, **(extra or {})}
+
+
+def enforcement_body(lease: Lease, resources: Mapping[str, Sequence[Resource]]) -> dict[str, Any]:
+    """Return a lease as the enforcement service receives it, with ``resources`` by reservation."""
+    return {
+        "id": lease.id,
+        "name": lease.name,
+        "user_id": lease.user_id,
+        "project_id": lease.project_id,
+        "start_date": lease.window.start.replace(tzinfo=None).isoformat(),
+        "end_date": lease.window.end.replace(tzinfo=None).isoformat(),
+        "reservations": [
+            {
+                **{k: one for k, one in reservation.shown_params.items() if k not in NOT_TOLD},
+                "id": reservation.id,
+                "resource_type": reservation.resource_type,
+                "allocations": [_allocation(one) for one in resources.get(reservation.id, ())],
+            }
+            for reservation in lease.reservations
+        ],
+    }
+
+
+def _allocation(resource: Resource) -> dict[str, Any]:
+    if resource.type == "virtual:floatingip":
+        return floatingip_body(resource)
+    told = {name: resource.properties[name] for name in resource.native}
+    extra = {name: resource.properties[name] for name in resource.properties.keys() - told.keys()}
+    name = resource.external_id
+    return {**told, "id": str(resource.id), "hypervisor_hostname": name, "extra": extra}

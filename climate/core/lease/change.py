@@ -1,0 +1,119 @@
+"""What a change of a lease means for its window and notices: pure rules.
+
+A lease that has started keeps its start. An end at or before the present means "end now".
+"""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from climate.core.errors import Conflict, InvalidDate, LeaseBusy
+from climate.core.lease.lifecycle import STABLE_LEASE, EventStatus, LeaseStatus
+from climate.core.lease.model import Lease
+from climate.core.lease.schedule import BEFORE_END, END, Anchor, Notice
+from climate.core.start import Start, StartWhen
+from climate.core.window import Window, minute_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """New dates for a lease; None keeps the present one.
+
+    ``asked_at`` is when they were asked for, if not just now: the present then is not the past.
+    """
+
+    start: datetime | None = None
+    end: datetime | None = None
+    before_end: datetime | None = None
+    asked_at: datetime | None = field(default=None, compare=False)
+
+
+def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False) -> None:
+    """Raise LeaseBusy, Conflict or InvalidDate if the lease cannot be changed (in that way).
+
+    ``wants_more`` tells whether its reservations are to change.
+    """
+    if lease.status not in STABLE_LEASE:
+        raise LeaseBusy(
+            f"Lease {lease.id} is {lease.status.value}: wait until that is over and try again"
+        )
+    before_end = lease.event(BEFORE_END)
+    if not only_name and before_end and before_end.status is EventStatus.IN_PROGRESS:
+        raise LeaseBusy(
+            f"Lease {lease.id} is being prepared for its end (snapshots are taken): wait until"
+            " that is over and try again"
+        )
+    end = lease.event(END)
+    if lease.status is LeaseStatus.ERROR and not only_name and end and end.attempt > 0:
+        raise InvalidDate(f"Lease {lease.id} is being ended: only its name can be changed")
+    if lease.status is LeaseStatus.ERROR and wants_more:
+        raise Conflict(
+            f"Lease {lease.id} is in ERROR: what it reserves cannot be changed, only its name and"
+            " its end"
+        )
+    if lease.status is LeaseStatus.TERMINATED and not only_name:
+        raise InvalidDate(f"Lease {lease.id} has ended: only its name can be changed")
+
+
+def has_started(lease: Lease, now: datetime) -> bool:
+    """Tell whether the start is behind us, be it done already or just due."""
+    return lease.status is not LeaseStatus.PENDING or lease.window.start <= now
+
+
+def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
+    """Return the lease's window after ``change``; raises InvalidDate."""
+    asked_at = change.asked_at or now
+    if lease.window.end < minute_of(now):
+        raise InvalidDate(f"Lease {lease.id} has ended: only its name can be changed")
+    start = change.start or lease.window.start
+    end = change.end or lease.window.end
+    started, minute = has_started(lease, now), minute_of(asked_at)
+    has_come = asked_at < lease.window.start <= now  # the start, since this was asked for
+    if has_come and minute <= start < lease.window.start:
+        start = lease.window.start
+    if started and start != lease.window.start:
+        raise InvalidDate("Cannot modify the start date of a lease that has started")
+    if not started and start < minute:
+        raise InvalidDate("Start date must be later than current date")
+    # Of a lease that runs an end in the present minute is "now", even if it began later in that.
+    if end < minute or (end < start and (has_come or not started)):
+        raise InvalidDate("End date must be later than current and start date")
+    if started:
+        # "Now" is at the latest when it was to end anyway: the next may begin right then.
+        return Window(start, max(end, min(now, lease.window.end)))
+    if end <= max(start, now):
+        raise InvalidDate("End date must be later than current and start date")
+    return Window(start, end)
+
+
+def changed_notices(lease: Lease, change: Change, window: Window) -> tuple[Notice, ...]:
+    """Return the lease's notices after ``change``: only an explicit before-end changes them."""
+    if change.before_end is None:
+        return lease.notices
+    if not window.start < change.before_end < window.end:
+        raise InvalidDate("before_end_date must be after the start and before the end of the lease")
+    offset = (change.before_end - window.end).total_seconds()
+    others = tuple(notice for notice in lease.notices if notice.kind != BEFORE_END)
+    return (*others, Notice(BEFORE_END, Anchor.END, offset))
+
+
+def changed_start(lease: Lease, when: StartWhen | None) -> Start:
+    """Return how the lease begins after a change of what its start waits for; raises Conflict."""
+    if when is None or when is lease.start.when:
+        return lease.start
+    if lease.status is not LeaseStatus.PENDING:
+        raise Conflict(f"Lease {lease.id} has started: its start waits for nothing any more")
+    return replace(lease.start, when=when)
+
+
+def check_resource_type(present: str, wanted: str | None) -> None:
+    """Raise Conflict if a reservation would change its type."""
+    if wanted is not None and wanted != present:
+        raise Conflict(f"Cannot change the resource type of a reservation from {present}")
+
+
+def moved(lease: Lease, window: Window, notices: tuple[Notice, ...], now: datetime) -> Lease:
+    """Return the lease with new dates; with another start its hosts are got ready anew."""
+    begins = lease.start
+    if window.start != lease.window.start:
+        begins = replace(begins, ready_at=None)
+    return replace(lease, window=window, notices=notices, start=begins, updated_at=now)

@@ -1,0 +1,76 @@
+"""What is still done of what is late, after down time for one: a pure function of the lease.
+
+| Event | Late, it is |
+|---|---|
+| ``end_lease`` | done, always: what was lent must come back |
+| ``start_lease``, ``update_lease`` | done unless the lease is over |
+| ``before_end_lease`` | done if the lease runs, or is started now: images are still wanted |
+| ``before_start_lease`` | told if the start is ahead, with the seconds left; of several the last |
+| a user's own | told |
+
+The order is that of their times; of one lease never are two under way.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus
+from climate.core.lease.model import Event, Lease
+from climate.core.lease.schedule import BEFORE_END, BEFORE_START, RELEASE, START, TELL_END, UPDATE
+
+# Nobody waits for these.
+_UPKEEP = frozenset({RELEASE, TELL_END})
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """An event that is late by ``seconds``, and whether it is done all the same."""
+
+    event: Event
+    seconds: float
+    is_done: bool
+
+    def told(self) -> Mapping[str, Any]:
+        """Return it as a notification tells it."""
+        return {
+            "event_type": self.event.kind,
+            "due": self.event.due_at.replace(tzinfo=None).isoformat(),
+            "late_seconds": self.seconds,
+            "outcome": "done" if self.is_done else "skipped",
+        }
+
+
+def late_events(lease: Lease, now: datetime, after: timedelta) -> tuple[Late, ...]:
+    """Return what nobody has tried yet of a lease more than ``after`` past its time, in order."""
+    return tuple(
+        Late(event, (now - lease.due(event, now)).total_seconds(), _is_worth_it(lease, event, now))
+        for event in lease.events
+        if event.status in OPEN_EVENT
+        and event.is_untried
+        and event.kind not in _UPKEEP
+        and now - lease.due(event, now) > after
+    )
+
+
+def is_overtaken(lease: Lease, heads_up: Event, now: datetime) -> bool:
+    """Tell whether a later heads-up is due too: then one says it all."""
+    return any(
+        other.kind == BEFORE_START
+        and other.status in OPEN_EVENT
+        and heads_up.due_at < other.due_at <= now
+        for other in lease.events
+    )
+
+
+def _is_worth_it(lease: Lease, event: Event, now: datetime) -> bool:
+    over = now >= lease.window.end
+    if event.kind == BEFORE_START:
+        ahead = lease.status is LeaseStatus.PENDING and now < lease.window.start
+        return ahead and not is_overtaken(lease, event, now)
+    if event.kind in {START, UPDATE}:
+        return not over
+    if event.kind == BEFORE_END:
+        return lease.status is LeaseStatus.ACTIVE or not over
+    return True

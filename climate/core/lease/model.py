@@ -1,0 +1,228 @@
+"""The nouns of climate as frozen records: lease, reservation, resource, allocation, event.
+
+They are what the database returns, what decisions are made on and what plugins are given.
+Times are aware UTC; ids of leases, reservations and events are UUID text, a resource's id is a
+number that clients see as text.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Any, Self
+
+from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus
+from climate.core.lease.schedule import BEFORE_END, END, START, Notice
+from climate.core.record import record
+from climate.core.start import Start
+from climate.core.window import Window
+
+# The key of a reservation's details under which are the ids of the resources handed over.
+HANDED_OVER = "handed_over"
+# The key under which is how much of each of them, where not all: amounts by class, by id as text.
+SHARES = "handed_over_shares"
+NOT_SHOWN = frozenset({HANDED_OVER, SHARES})
+# What is asked for and told to nobody but who asks for the lease itself: it may hold secrets.
+NOT_TOLD = frozenset({"server"})
+# The key that says that the reservation is no more part of its lease, but not taken back yet.
+LEAVING = "leaving"
+# The parameters of a part of a stack: the stack's reservation, and which part it is.
+STACK, PART = "stack", "part"
+# Parameters that may hold secrets and be large: they are kept for the plugin, and shown to nobody.
+HIDDEN = frozenset({"template", "files", "parameters", "environment"})
+
+
+def shown_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a reservation's parameters without secrets; as with Nova, user data is one."""
+    shown = {name: value for name, value in params.items() if name not in HIDDEN}
+    if isinstance(server := params.get("server"), Mapping):
+        shown["server"] = {key: one for key, one in server.items() if key != "user_data"}
+    return shown
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What a resource has of a class, as Placement counts it; one taker gets ``max_unit`` at most.
+
+    Without a ``max_unit`` one may have all of it.
+    """
+
+    total: int
+    reserved: int = 0
+    allocation_ratio: float = 1.0
+    max_unit: int | None = None
+
+    @property
+    def capacity(self) -> int:
+        """How much of it can be taken."""
+        return math.floor((self.total - self.reserved) * self.allocation_ratio)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A thing that can be reserved, as the database knows it.
+
+    ``external_id`` is its identity in the cloud, ``properties`` is all that expressions can ask
+    about; those named in ``native`` came from the cloud, the others from an operator.
+    """
+
+    id: int
+    type: str
+    external_id: str
+    reservable: bool
+    properties: Mapping[str, str]
+    native: frozenset[str]
+    created_at: datetime
+    updated_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted(Resource):
+    """A resource as a reservation has it: ``amounts`` of its classes, or (none) all of it."""
+
+    amounts: Mapping[str, int]
+
+    @classmethod
+    def of(cls, resource: Resource, amounts: Mapping[str, int]) -> Self:
+        """Return the resource, granted as far as that."""
+        known = {one.name: getattr(resource, one.name) for one in fields(Resource)}
+        return cls(**known, amounts=amounts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """A resource taken by a reservation for a window; ``busy_until`` includes cleaning time."""
+
+    resource_id: int
+    reservation_id: str
+    lease_id: str
+    window: Window
+    busy_until: datetime
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something due at a moment of a lease's life; while a manager is at it, that is its owner.
+
+    It is new again when it is moved: ``created_at`` is then.
+    """
+
+    id: str
+    lease_id: str
+    kind: str
+    due_at: datetime
+    status: EventStatus
+    attempt: int
+    last_error: str | None
+    created_at: datetime
+    updated_at: datetime | None
+    owner: str | None = None
+
+    @property
+    def is_untried(self) -> bool:
+        """Whether nobody has tried it yet, but for who is at it now.
+
+        That the cloud needs more time for it is noted by nothing but when that was.
+        """
+        is_noted = self.updated_at is not None and self.updated_at > self.promised_at
+        return self.attempt <= 1 and not is_noted
+
+    @property
+    def promised_at(self) -> datetime:
+        """Since when it can be done: some are there only after their time, as leases begin now."""
+        return max(self.due_at, self.created_at)
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """What a lease holds of one resource type.
+
+    ``params`` is what the user asked for (checked by the plugin), ``details`` what the plugin
+    reported when it started the reservation.
+    """
+
+    id: str
+    lease_id: str
+    resource_type: str
+    status: ReservationStatus
+    params: Mapping[str, Any]
+    details: Mapping[str, Any] = field(default_factory=dict)
+    missing_resources: bool = False
+    resources_changed: bool = False
+    created_at: datetime
+    updated_at: datetime | None
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is part of its lease, and neither over nor being taken back early."""
+        return self.status is not ReservationStatus.DELETED and LEAVING not in self.details
+
+    @property
+    def stack_id(self) -> str | None:
+        """The reservation that this is a part of, with which it changes and goes."""
+        return self.params.get(STACK)
+
+    @property
+    def shown_params(self) -> Mapping[str, Any]:
+        """What is shown of what was asked for."""
+        return shown_params(self.params)
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A window of time, an owner, and what is reserved.
+
+    By ``trust_id`` we act as its user in the cloud, where that is needed; ``trust_lost`` says why
+    that would fail at present. Nobody is shown the id. ``caught_up_at`` is when a manager came last
+    to find events of it late. ``version`` grows with each change that is not the progress of its
+    events.
+    """
+
+    id: str
+    name: str
+    user_id: str
+    project_id: str
+    window: Window
+    status: LeaseStatus
+    degraded: bool
+    notices: tuple[Notice, ...]
+    reservations: tuple[Reservation, ...]
+    events: tuple[Event, ...]
+    created_at: datetime
+    updated_at: datetime | None
+    trust_id: str | None = field(default=None, repr=False)
+    trust_lost: str | None = None
+    start: Start = field(default_factory=Start)
+    caught_up_at: datetime | None = None
+    version: int = field(default=0, compare=False)
+
+    @property
+    def ails(self) -> bool:
+        """Whether some of its resources fail, or what must be done as its user would."""
+        return self.degraded or self.trust_lost is not None
+
+    def event(self, kind: str) -> Event | None:
+        """Return the first event of ``kind``, or None."""
+        return next((event for event in self.events if event.kind == kind), None)
+
+    def due(self, event: Event, now: datetime) -> datetime:
+        """Return since when an event can be done.
+
+        A start may have waited for hosts, and an end for what is to be done before it.
+        """
+        due = event.promised_at
+        if event.kind == END:
+            before = self.event(BEFORE_END)
+            return max(due, before.updated_at) if before and before.updated_at else due
+        if self.start.delayed_at is None or event.kind not in {START, BEFORE_END}:
+            return due
+        return max(due, self.start.ready_at or now)
+
+    def tried_since(self, event: Event, now: datetime) -> datetime:
+        """Return since when an event is being tried: not before a manager found that it is late."""
+        if event.is_untried:
+            return now
+        if event.attempt <= 1 and event.updated_at is not None:
+            return event.updated_at
+        due = self.due(event, now)
+        return due if self.caught_up_at is None else max(due, self.caught_up_at)

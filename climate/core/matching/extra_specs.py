@@ -1,0 +1,214 @@
+"""Nova flavor extra specs, read as a query: what chose hosts for servers chooses them here.
+
+The keys are Nova's (its documentation, "Extra Specs"), the operators those of its scheduler
+(nova/scheduler/filters/extra_specs_ops.py). Where Nova shrugs at a mistake (an operator without a
+space after it or without a value, a word too many) or fails (a number that is none), it is
+refused here. Specs that select no hosts are passed over, so that a flavor's may be given whole.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from climate.core.errors import InvalidQuery
+from climate.core.matching import expression
+from climate.core.matching.expression import MAX_CONDITIONS
+from climate.core.matching.query import (
+    And,
+    Compare,
+    Contains,
+    Everything,
+    Not,
+    Op,
+    Operand,
+    Or,
+    Query,
+    as_number,
+    size,
+)
+from climate.core.matching.quoting import check_storable, quoted, show
+
+# Properties in which resources have Placement's traits and the totals of its resource classes.
+TRAIT = "trait:"
+RESOURCES = "resources:"
+# The value of a trait that is there: JSON's true in an expression.
+PRESENT = "True"
+# The longest name that a property can have.
+LONGEST_NAME = 64
+
+_SCOPES = ("capabilities", "aggregate_instance_extra_specs", "trait", "resources")
+# A request group of Placement has a number, or a name that begins with an underscore.
+_GROUPED = re.compile(r"(trait|resources)([1-9][0-9]*|_[A-Za-z0-9_-]{1,63})?")
+_CAPITALS = re.compile(r"[A-Z0-9_]+")
+# They choose hosts by devices that no property tells of.
+_DEVICES = ("pci_passthrough", "accel")
+# Keys without a scope that are no capabilities.
+_NO_CAPABILITY = ("group_policy", "hide_hypervisor_id")
+# What Nova's scheduler calls a property; a whole host has all its memory free.
+_SYNONYMS = {
+    "vcpus_total": "vcpus",
+    "total_usable_ram_mb": "memory_mb",
+    "free_ram_mb": "memory_mb",
+    "total_usable_disk_gb": "local_gb",
+}
+_MOST = 2**31 - 1
+
+_NUMERIC: Mapping[str, Op] = {"=": ">=", "==": "==", "!=": "!=", ">=": ">=", "<=": "<="}
+_TEXTUAL: Mapping[str, Op] = {
+    "s==": "==",
+    "s!=": "!=",
+    "s>=": ">=",
+    "s>": ">",
+    "s<=": "<=",
+    "s<": "<",
+}
+_SETS = ("<in>", "<all-in>", "<or>")
+_FORMS = {"<all-in>": "and one word or more", "<or>": "a <or> b, and so on"}
+_OPERATORS = ", ".join((*_NUMERIC, *_TEXTUAL, *_SETS))
+_LIKE_AN_OPERATOR = re.compile(r"s?(==|!=|<|>)|=")
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Which resources are meant, and how much of each resource class (Placement's, from 1)."""
+
+    query: Query
+    amounts: Mapping[str, int] = field(default_factory=dict)
+
+
+class _Malformed(Exception):
+    pass
+
+
+def read(source: object) -> Selector:
+    """Read extra specs (a JSON object) or an expression, as JSON text or decoded.
+
+    Raises InvalidQuery, which quotes the input and says where it is wrong.
+    """
+    specs = _object(source)
+    if specs is None:
+        return Selector(expression.parse(source))
+    try:
+        return _selector(specs)
+    except _Malformed as error:
+        raise InvalidQuery(f"Malformed requirements {quoted(source)}: {error}") from None
+
+
+def _object(source: object) -> Mapping[str, object] | None:
+    if isinstance(source, str) and source.lstrip().startswith("{"):
+        try:
+            source = json.loads(source)
+            check_storable(source)
+        except (ValueError, RecursionError):
+            return None  # the expressions' parser says what is wrong
+    return source if isinstance(source, dict) else None
+
+
+def _text(key: str, value: object) -> str:
+    if isinstance(value, str | bool):
+        return str(value)
+    if isinstance(value, int | float) and as_number(repr(value)) is not None:
+        return repr(value)
+    raise _Malformed(f"expected a text {_at(key)}, not {show(value)}")
+
+
+def _selector(specs: Mapping[str, object]) -> Selector:
+    parts: list[Query] = []
+    amounts: dict[str, int] = {}
+    for key, given in specs.items():
+        value = _text(key, given)
+        scope, _, name = key.partition(":")
+        if (grouped := _GROUPED.fullmatch(scope)) and grouped[1] == "resources":
+            if amount := _amount(key, name, value):
+                amounts[name] = amounts.get(name, 0) + amount
+        elif condition := _condition(key, value):
+            parts.append(condition)
+    query = And(tuple(parts)) if len(parts) > 1 else parts[0] if parts else Everything()
+    if (count := size(query) + len(amounts)) > MAX_CONDITIONS:
+        raise _Malformed(f"{count} conditions; at most {MAX_CONDITIONS} are allowed")
+    return Selector(query, amounts)
+
+
+def _condition(key: str, value: str) -> Query | None:
+    """Return what one spec demands of a property; None if it selects no hosts."""
+    scope, scoped, name = key.partition(":")
+    if not scoped:
+        return None if key in _NO_CAPABILITY else _capability(key, key, value)
+    if _GROUPED.fullmatch(scope):
+        return _trait(key, name, value)
+    if scope in _SCOPES:
+        return _capability(key, name, value)
+    if scope in _DEVICES:
+        raise _Malformed(f"hosts cannot be chosen by their devices {_at(key)}")
+    if close := difflib.get_close_matches(scope.casefold(), _SCOPES, n=1, cutoff=0.75):
+        raise _Malformed(f"unknown scope {_at(key)}; did you mean {close[0]}?")
+    return None
+
+
+def _trait(key: str, name: str, value: str) -> Query:
+    _check_name(key, TRAIT, name)
+    if value not in ("required", "forbidden"):
+        raise _Malformed(f"expected required or forbidden {_at(key)}, not {show(value)}")
+    there = Compare("==", f"{TRAIT}{name}", Operand(PRESENT), "text", _at(key))
+    return there if value == "required" else Not(there)
+
+
+def _amount(key: str, name: str, value: str) -> int:
+    _check_name(key, RESOURCES, name)
+    if not (value.isascii() and value.isdecimal() and len(value) <= len(str(_MOST))):
+        raise _Malformed(f"expected a whole number {_at(key)}, not {show(value)}")
+    if (amount := int(value)) > _MOST:
+        raise _Malformed(f"expected at most {_MOST} {_at(key)}, not {amount}")
+    return amount
+
+
+def _check_name(key: str, prefix: str, name: str) -> None:
+    if not _CAPITALS.fullmatch(name) or len(prefix) + len(name) > LONGEST_NAME:
+        longest = LONGEST_NAME - len(prefix)
+        raise _Malformed(f"expected up to {longest} of A-Z, 0-9 and _ after the colon {_at(key)}")
+
+
+def _capability(key: str, name: str, value: str) -> Query:
+    if not name:
+        raise _Malformed(f"the name of a property is missing {_at(key)}")
+    name, at = _SYNONYMS.get(name, name), _at(key)
+    op, *words = value.split() or [""]
+    if op in _SETS:
+        return _any_or_all(op, words, name, at)
+    if op in _NUMERIC or op in _TEXTUAL:
+        operand = Operand(_only(words, op, at))
+        if op in _TEXTUAL:
+            return Compare(_TEXTUAL[op], name, operand, "text", at)
+        if operand.number is None:
+            raise _Malformed(f"{op} compares numbers, and {show(operand.text)} is none {at}")
+        return Compare(_NUMERIC[op], name, operand, "number", at)
+    if _LIKE_AN_OPERATOR.match(op):
+        raise _Malformed(f"unknown operator {show(op)} {at}; use {_OPERATORS}, and then a space")
+    return Compare("==", name, Operand(value), "text", at)
+
+
+def _any_or_all(op: str, words: list[str], name: str, at: str) -> Query:
+    if op == "<in>":
+        return Contains(name, _only(words, op, at), at)
+    if op == "<all-in>" and words:
+        return _several(And, tuple(Contains(name, word, at) for word in words))
+    wanted, between = words[::2], words[1::2]
+    if op == "<all-in>" or len(wanted) != len(between) + 1 or set(between) - {"<or>"}:
+        raise _Malformed(f"expected {op} {_FORMS[op]} {at}")
+    return _several(Or, tuple(Compare("==", name, Operand(w), "text", at) for w in wanted))
+
+
+def _several(combine: Callable[[tuple[Query, ...]], Query], parts: tuple[Query, ...]) -> Query:
+    return combine(parts) if len(parts) > 1 else parts[0]
+
+
+def _only(words: list[str], op: str, at: str) -> str:
+    if len(words) != 1:
+        raise _Malformed(f"expected exactly one word after {op} {at}, got {len(words)}")
+    return words[0]
+
+
+def _at(key: str) -> str:
+    return f"in {show(key)}"

@@ -1,0 +1,338 @@
+"""Pure assignment of resources when the reservations of a lease are admitted together.
+
+``assign`` gives whole resources exactly. A lease may request "any two hosts" and "one host with a
+GPU" at once, and a greedy assignment could give the only GPU host to the first. Augmenting paths
+(Kuhn, 1955) find an assignment whenever one exists. All resources that can take the same path
+take it at once, so the work grows with the number of candidates and not with its square.
+
+``choose`` also packs shares: first-fit, largest first, then in other orders. For one reservation
+that finds a packing whenever one exists. Several reservations with different shares may be
+refused although a cleverer packing would fit, because that is bin packing. A result never
+conflicts with existing bookings.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from climate.core.matching.requirement import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class WholeDemand:
+    """``minimum``..``maximum`` of ``candidates`` (resource ids, the preferred ones first)."""
+
+    minimum: int
+    maximum: int
+    candidates: tuple[int, ...]
+
+
+def assign(demands: Sequence[WholeDemand]) -> tuple[tuple[int, ...], ...] | None:
+    """Return the resource ids for each demand, no id twice; None if a minimum cannot be met.
+
+    Every minimum is met before any demand gets more, and each then gets as many as are left up
+    to its maximum.
+    """
+    search = _Search(demands)
+    for index, demand in enumerate(demands):
+        if search.fill(index, demand.minimum) < demand.minimum:
+            return None
+    for index, demand in enumerate(demands):
+        search.fill(index, demand.maximum - demand.minimum)
+    return tuple(
+        tuple(id_ for id_ in demand.candidates if search.holder.get(id_) == index)
+        for index, demand in enumerate(demands)
+    )
+
+
+class _Search:
+    """An assignment under way: what is held stays held, though perhaps by another demand."""
+
+    def __init__(self, demands: Sequence[WholeDemand]) -> None:
+        self.holder: dict[int, int] = {}
+        self._demands = demands
+        self._fresh = [iter(demand.candidates) for demand in demands]
+        # Demands that cannot reach a free id, and never will: all they could take is held by
+        # one another.
+        self._closed: set[int] = set()
+
+    def fill(self, index: int, wanted: int) -> int:
+        """Give demand ``index`` up to ``wanted`` more ids; return how many it got."""
+        got = 0
+        while got < wanted:
+            free = next((id_ for id_ in self._fresh[index] if id_ not in self.holder), None)
+            if free is None:
+                break
+            self.holder[free] = index
+            got += 1
+        while got < wanted and (moved := self._augment(index, wanted - got)):
+            got += moved
+        return got
+
+    def _augment(self, index: int, wanted: int) -> int:
+        """Give demand ``index`` up to ``wanted`` more by moving others to their alternatives.
+
+        Each taker on the path takes from the next, and the last one takes what is free.
+        """
+        path = self._path(index)
+        if not path:
+            return 0
+        movable = [
+            [id_ for id_ in self._demands[taker].candidates if self.holder.get(id_) == loser]
+            for taker, loser in path
+        ]
+        count = min(wanted, *(len(ids) for ids in movable))
+        for (taker, _), ids in zip(path, movable, strict=True):
+            self.holder.update(dict.fromkeys(ids[:count], taker))
+        return count
+
+    def _path(self, index: int) -> list[tuple[int, int | None]]:
+        """Return the shortest path of (taker, loser) from free ids (loser None) to ``index``.
+
+        Empty if there is none.
+        """
+        if index in self._closed:
+            return []
+        taker: dict[int | None, int] = {}
+        reached = [index]
+        for present in reached:
+            for id_ in self._demands[present].candidates:
+                loser = self.holder.get(id_)
+                if loser == index or loser in taker or loser in self._closed:
+                    continue
+                taker[loser] = present
+                if loser is None:
+                    return _chain(taker, index)
+                reached.append(loser)
+        self._closed.update(reached)
+        return []
+
+
+def _chain(taker: dict[int | None, int], index: int) -> list[tuple[int, int | None]]:
+    chain: list[tuple[int, int | None]] = [(taker[None], None)]
+    while (last := chain[-1][0]) != index:
+        chain.append((taker[last], last))
+    return chain
+
+
+# Orders of share demands that are tried; a lease rarely has more than three reservations. With
+# very many, on very many candidates, there are fewer orders: so many candidates are looked at.
+_ORDERS = 24
+_LOOKS = 250_000
+
+Units = Mapping[int, int]
+Free = Mapping[int, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """``minimum``..``maximum`` units on ``candidates`` (resource ids, the preferred ones first).
+
+    With ``amounts`` a unit takes that much of each resource class, without it a whole resource.
+    ``kept`` units come on top, and count where units stay together or apart.
+    """
+
+    minimum: int
+    maximum: int
+    candidates: tuple[int, ...]
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    layout: Layout = Layout.ANYWHERE
+    kept: Units = field(default_factory=dict)
+
+
+def choose(demands: Sequence[Demand], free: Free) -> tuple[Units, ...] | None:
+    """Return how many units each demand gets on which resource; None if a minimum cannot be met.
+
+    ``free`` is what each resource has left of each class, for those who take shares. Every
+    minimum is met before any demand gets more.
+    """
+    shares = [index for index, demand in enumerate(demands) if demand.amounts]
+    if not shares:
+        return _whole(demands, range(len(demands)))
+    shares.sort(key=lambda index: sum(demands[index].amounts.values()), reverse=True)
+    tried = (
+        _pack(some, free, order, wholes_first=wholes_first)
+        for some, order, wholes_first in _ways(demands, free, shares)
+    )
+    return next((found for found in tried if found is not None), None)
+
+
+def _ways(
+    demands: Sequence[Demand], free: Free, shares: Sequence[int]
+) -> Iterator[tuple[Sequence[Demand], Sequence[int], bool]]:
+    """Yield what to try: the demands, the order of those for shares, and whether others go first.
+
+    Where some want wholes it may matter which are left to them: the last try keeps shares together.
+    """
+    looks = sum(len(demands[index].candidates) for index in shares)
+    orders = min(_ORDERS, max(1, _LOOKS // max(1, looks)))
+    mixed = len(shares) < len(demands)
+    for order in itertools.islice(itertools.permutations(shares), orders):
+        for wholes_first in (False, True) if mixed else (False,):
+            yield demands, order, wholes_first
+    if mixed:
+        yield _roomiest(demands, free), shares, False
+
+
+def _roomiest(demands: Sequence[Demand], free: Free) -> Sequence[Demand]:
+    """Return the demands with the candidates first that have most room, last of whole ones."""
+    sizes = {tuple(demand.amounts.items()) for demand in demands if demand.amounts}
+    rooms = {
+        id_: sum(room(free.get(id_, {}), dict(size)) for size in sizes)
+        for id_ in {id_ for demand in demands for id_ in demand.candidates}
+    }
+    return [
+        replace(
+            demand,
+            candidates=tuple(
+                sorted(demand.candidates, key=rooms.__getitem__, reverse=bool(demand.amounts))
+            ),
+        )
+        for demand in demands
+    ]
+
+
+def most(demand: Demand, free: Free) -> int:
+    """Return how many units a demand could get were it alone, were there no maximum."""
+    if not demand.amounts:
+        return len(demand.candidates)
+    rooms = [room(free[id_], demand.amounts) for id_ in demand.candidates]
+    if demand.layout is Layout.TOGETHER:
+        return max(rooms, default=0)
+    return sum(min(one, 1) if demand.layout is Layout.APART else one for one in rooms)
+
+
+def room(free: Mapping[str, int], amounts: Mapping[str, int]) -> int:
+    """Return how many units of ``amounts`` fit into what is free."""
+    return max(0, min(free.get(name, 0) // amount for name, amount in amounts.items()))
+
+
+def first(units: Units, count: int) -> Units:
+    """Return the first ``count`` of ``units``."""
+    kept: dict[int, int] = {}
+    for id_, has in units.items():
+        if count > 0:
+            kept[id_] = min(has, count)
+            count -= has
+    return kept
+
+
+def laid_out(units: Units, layout: Layout) -> Units:
+    """Return those of ``units`` that are where the layout wants them, relative to each other."""
+    if layout is Layout.APART:
+        return dict.fromkeys(units, 1)
+    if layout is Layout.TOGETHER and units:
+        fullest = max(units, key=units.__getitem__)
+        return {fullest: units[fullest]}
+    return units
+
+
+def _pack(
+    demands: Sequence[Demand], free: Free, order: Sequence[int], *, wholes_first: bool
+) -> tuple[Units, ...] | None:
+    """Try one order; shares stay off what whole demands could take, or these off what they may."""
+    wholes = [index for index in range(len(demands)) if index not in order]
+    packing = _Packing(free)
+    if wholes_first:
+        wanted = {id_ for index in order for id_ in demands[index].candidates}
+        least = [replace(demand, maximum=demand.minimum) for demand in demands]
+        reserved = _whole(least, wholes, spared=wanted)
+        if reserved is None:
+            return None
+        packing.close(reserved)
+    spared = {id_ for index in wholes for id_ in demands[index].candidates}
+    for index in order:
+        if not packing.fill(index, _last(demands[index], spared), demands[index].minimum):
+            return None
+    found = _whole(demands, wholes, closed=packing.used())
+    if found is None:
+        return None
+    packing.close(found)
+    for index in order:
+        packing.fill(index, demands[index], demands[index].maximum)
+    taken = dict(zip(wholes, found, strict=True))
+    return tuple(taken.get(index, packing.units(index)) for index in range(len(demands)))
+
+
+def _whole(
+    demands: Sequence[Demand],
+    indexes: Sequence[int],
+    *,
+    spared: set[int] | frozenset[int] = frozenset(),
+    closed: set[int] | frozenset[int] = frozenset(),
+) -> tuple[Units, ...] | None:
+    """Assign whole resources, none of ``closed`` and those of ``spared`` last."""
+    found = assign(
+        [
+            WholeDemand(
+                demand.minimum,
+                demand.maximum,
+                tuple(id_ for id_ in _last(demand, spared).candidates if id_ not in closed),
+            )
+            for demand in (demands[index] for index in indexes)
+        ]
+    )
+    return None if found is None else tuple(dict.fromkeys(ids, 1) for ids in found)
+
+
+def _last(demand: Demand, spared: set[int] | frozenset[int]) -> Demand:
+    """Return the demand with the candidates of ``spared`` at the end."""
+    if not spared:
+        return demand
+    return replace(demand, candidates=tuple(sorted(demand.candidates, key=spared.__contains__)))
+
+
+class _Packing:
+    """Shares under way: what is left of each resource, and who has what."""
+
+    def __init__(self, free: Free) -> None:
+        self._left = {id_: dict(amounts) for id_, amounts in free.items()}
+        self._taken: dict[int, dict[int, int]] = {}
+
+    def units(self, index: int) -> Units:
+        """Return what demand ``index`` has."""
+        return self._taken.get(index, {})
+
+    def used(self) -> set[int]:
+        """Return the resources that somebody has a share of."""
+        return {id_ for units in self._taken.values() for id_ in units}
+
+    def close(self, taken: Sequence[Units]) -> None:
+        """Leave no room on resources that somebody has as a whole."""
+        for id_ in itertools.chain(*taken):
+            self._left.pop(id_, None)
+
+    def fill(self, index: int, demand: Demand, wanted: int) -> bool:
+        """Give demand ``index`` units up to ``wanted``; tell whether it has that many."""
+        has = self._taken.setdefault(index, {})
+        for id_ in self._order(demand, has):
+            missing = wanted - sum(has.values())
+            if missing <= 0:
+                break
+            count = min(missing, self._room(demand, id_, has))
+            if count:
+                self._take(demand, id_, count)
+                has[id_] = has.get(id_, 0) + count
+        return sum(has.values()) >= wanted
+
+    def _order(self, demand: Demand, has: Units) -> Sequence[int]:
+        """Return the resources to try: for units that stay together the one that fits best."""
+        if demand.layout is not Layout.TOGETHER:
+            return demand.candidates
+        if has or demand.kept:
+            return [id_ for id_ in demand.candidates if id_ in has or id_ in demand.kept]
+        rooms = {
+            id_: min(self._room(demand, id_, has), demand.maximum) for id_ in demand.candidates
+        }
+        return sorted(demand.candidates, key=lambda id_: -rooms[id_])[:1]
+
+    def _room(self, demand: Demand, id_: int, has: Units) -> int:
+        if demand.layout is Layout.APART and (id_ in has or id_ in demand.kept):
+            return 0
+        fitting = room(self._left.get(id_, {}), demand.amounts)
+        return min(fitting, 1) if demand.layout is Layout.APART else fitting
+
+    def _take(self, demand: Demand, id_: int, count: int) -> None:
+        left = self._left[id_]
+        for name, amount in demand.amounts.items():
+            left[name] -= amount * count

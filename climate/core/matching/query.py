@@ -1,0 +1,193 @@
+"""Queries: which resources a reservation accepts, as a tree of conditions on their properties.
+
+Users write them as expressions (``climate.core.matching.expression``). A query means the same here
+as in SQL (``climate.db.resources.properties``), on every database.
+"""
+
+import difflib
+import math
+import operator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from climate.core.errors import InvalidQuery
+from climate.core.matching.quoting import cut
+
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+
+Op = Literal["==", "!=", ">=", "<=", ">", "<"]
+# What is compared: numbers if both are some and else text, or the one or the other alone.
+Kind = Literal["either", "text", "number"]
+
+# Also applied to SQL columns, so that both ways to evaluate an expression share one table.
+COMPARE: Mapping[Op, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What a property is compared with."""
+
+    text: str
+
+    @property
+    def number(self) -> float | None:
+        """The number it is, if it is one."""
+        return as_number(self.text)
+
+    @property
+    def is_null(self) -> bool:
+        """Whether it stands for the absence of the property."""
+        return self.text == "null"
+
+
+@dataclass(frozen=True, slots=True)
+class Everything:
+    """Matches every resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """One comparison; ``at`` says where in the expression the name stood.
+
+    Of kind "text" it is by code point whatever both look like; of kind "number", for which
+    ``value`` must be one, a property that is none never matches. ``value`` may stand for absence
+    only with "either".
+    """
+
+    op: Op
+    name: str
+    value: Operand
+    kind: Kind = "either"
+    at: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """The same as ``==`` with any of ``values``."""
+
+    name: str
+    values: tuple[Operand, ...]
+    at: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """The property is there, and ``text`` (not empty) is somewhere in it."""
+
+    name: str
+    text: str
+    at: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Matches what all of ``parts`` match."""
+
+    parts: tuple["Query", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Matches what any of ``parts`` matches."""
+
+    parts: tuple["Query", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Matches what ``part`` does not."""
+
+    part: "Query"
+
+
+Query = Everything | Compare | In | Contains | And | Or | Not
+
+
+def matches(query: Query, properties: Mapping[str, str]) -> bool:
+    """Return whether a resource with these properties is accepted."""
+    match query:
+        case Everything():
+            return True
+        case Compare():
+            return _holds(query, properties.get(query.name))
+        case In():
+            found = properties.get(query.name)
+            return any(_holds(Compare("==", query.name, value), found) for value in query.values)
+        case Contains():
+            return query.text in properties.get(query.name, "")
+        case And() | Or():
+            verdicts = (matches(part, properties) for part in query.parts)
+            return all(verdicts) if isinstance(query, And) else any(verdicts)
+        case Not():
+            return not matches(query.part, properties)
+
+
+def names(query: Query) -> frozenset[str]:
+    """Return the names of the properties that the expression asks about."""
+    return frozenset(leaf.name for leaf in _leaves(query) if not isinstance(leaf, Everything))
+
+
+def size(query: Query) -> int:
+    """Return the number of conditions; each value of ``in`` is one."""
+    return sum(len(leaf.values) if isinstance(leaf, In) else 1 for leaf in _leaves(query))
+
+
+def check_names(query: Query, known: Collection[str]) -> None:
+    """Raise InvalidQuery if the expression asks about a property that is not ``known``."""
+    for leaf in _leaves(query):
+        if not isinstance(leaf, Everything) and leaf.name not in known:
+            hint = _suggestion(leaf.name, known)
+            raise InvalidQuery(f"Unknown property {cut(leaf.name)} {leaf.at}{hint}")
+
+
+def both(a: Query, b: Query) -> Query:
+    """Return the expression that matches what ``a`` and ``b`` both match."""
+    if isinstance(a, Everything):
+        return b
+    return a if isinstance(b, Everything) else And((a, b))
+
+
+def as_number(text: str) -> float | None:
+    """Return the number that ``text`` is, None if it is none or not a finite double.
+
+    Stricter than ``float``: no spaces, no underscores, no foreign digits, no ``.5`` and no ``5.``.
+    """
+    if not _NUMBER.fullmatch(text):
+        return None
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def _holds(query: Compare, found: str | None) -> bool:
+    compare, wanted = COMPARE[query.op], query.value
+    if wanted.is_null and query.kind == "either":
+        return (found is None) == (query.op == "==")
+    if found is None:
+        return False
+    here, there = as_number(found), wanted.number
+    if query.kind != "text" and here is not None and there is not None:
+        return bool(compare(here, there))
+    return query.kind != "number" and bool(compare(found, wanted.text))
+
+
+def _leaves(query: Query) -> Iterator[Everything | Compare | In | Contains]:
+    if isinstance(query, Everything | Compare | In | Contains):
+        yield query
+        return
+    for part in (query.part,) if isinstance(query, Not) else query.parts:
+        yield from _leaves(part)
+
+
+def _suggestion(name: str, known: Collection[str]) -> str:
+    folded = {one.casefold(): one for one in sorted(known)}
+    close = difflib.get_close_matches(name.casefold(), folded)
+    return f"; did you mean {' or '.join(folded[one] for one in close)}?" if close else ""

@@ -1,0 +1,56 @@
+"""What a reservation needs from admission, whatever its resource type."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from climate.core.matching.query import Query
+
+
+class Layout(StrEnum):
+    """Where the units of one reservation may be, relative to each other."""
+
+    ANYWHERE = "anywhere"
+    TOGETHER = "together"
+    APART = "apart"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """``minimum``..``maximum`` units on resources of a type that match ``query``.
+
+    A unit is a whole resource or, with ``amounts``, that much of each resource class (``VCPU``,
+    ``MEMORY_MB``, ``DISK_GB``, ``CUSTOM_...``) of one resource, which others may share.
+    """
+
+    resource_type: str
+    minimum: int
+    maximum: int
+    query: Query
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    layout: Layout = Layout.ANYWHERE
+    #: What else the reservation needs, of other resources: no query of its parts matches the same.
+    besides: "Requirement | None" = None
+    #: What the resources are called where there are too few of them.
+    noun: str = "hosts"
+
+    @property
+    def parts(self) -> "tuple[Requirement, ...]":
+        """All that the reservation needs, each part by itself."""
+        if self.besides is None:
+            return (self,)
+        return (replace(self, besides=None), *self.besides.parts)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a unit is a resource that nobody else has meanwhile."""
+        return not self.amounts
+
+    def units(self, amounts: Mapping[str, int]) -> int:
+        """Return how many units somebody has who took ``amounts`` of a resource (none: all).
+
+        What was taken may be of other classes: a lease that ends now keeps what it has, whatever
+        its parameters become.
+        """
+        common = amounts.keys() & self.amounts.keys()
+        return min((amounts[name] // self.amounts[name] for name in common), default=1)

@@ -1,0 +1,231 @@
+"""Sending notifications to a place of somebody's own: where it may be, and what a failure means.
+
+A subscription is at one notification at a time, so its receiver hears in order. What fails is
+tried again after growing pauses, then put aside as a dead letter; after several of those in a row
+the subscription is suspended, and its owner must say that it shall go on.
+"""
+
+import base64
+import binascii
+import ipaddress
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum
+from urllib.parse import urlsplit
+
+from climate.core.errors import InvalidInput
+from climate.core.notifications.message import Notification, NotificationFilter
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+LONGEST_URL = 2048
+#: As Standard Webhooks have it: this and the base64 of 24 to 64 bytes.
+SECRET_PREFIX = "whsec_"  # noqa: S105 - how secrets begin
+_KEY_BYTES = range(24, 65)
+# Seconds: the longest pause of ours, and the longest that a receiver may ask for.
+_LONGEST_PAUSE = 300.0
+_LONGEST_WISH = 3600.0
+_LONGEST_REASON = 500
+# All that is public so far (RFC 4291).
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+# An IPv4 address in the last 32 bits, for a gateway (RFC 6052).
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+class SubscriptionStatus(Enum):
+    """Whether notifications are sent."""
+
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookRules:
+    """The operator's decisions. ``timeout`` is seconds for a whole delivery.
+
+    ``networks`` may be reached besides the public Internet, ``plain`` allows http. A notification
+    is tried ``attempts`` times; ``given_up`` dead letters in a row suspend a subscription.
+    """
+
+    networks: tuple[Network, ...] = ()
+    plain: bool = False
+    timeout: float = 10.0
+    attempts: int = 10
+    given_up: int = 5
+    largest: int = 256 * 1024
+    parallel: int = 16
+    per_project: int = 10
+
+
+#: Those of whoever decided nothing.
+NO_WEBHOOK_RULES = WebhookRules()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """Who is sent what, where to, and how far that got; all up to ``done_seq`` is dealt with."""
+
+    id: str
+    project_id: str
+    user_id: str
+    url: str
+    wanted: NotificationFilter
+    all_projects: bool
+    status: SubscriptionStatus
+    reason: str | None
+    done_seq: int
+    attempts: int
+    given_up: int
+    slow: bool
+    delivered_at: datetime | None
+    created_at: datetime
+    updated_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A notification that was not taken; one that is ``wanted`` is about to be sent again."""
+
+    subscription_id: str
+    seq: int
+    attempts: int
+    reason: str
+    wanted: bool
+    failed_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A notification on its way; ``letter`` is the dead letter that it was, if it was one."""
+
+    subscription: Subscription
+    secret: str = field(repr=False)
+    notification: Notification
+    letter: DeadLetter | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a delivery: taken if there is no ``reason`` why not.
+
+    ``gone``: the receiver wants no more. ``retry_after`` is what it asks for, in seconds.
+    """
+
+    reason: str | None = None
+    gone: bool = False
+    retry_after: float = 0.0
+    slow: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What follows from a failure: try again after ``pause`` seconds, or give up this one.
+
+    ``suspend`` is why nothing more is to be sent at all.
+    """
+
+    pause: float
+    give_up: bool = False
+    suspend: str | None = None
+
+
+def judge(failed: Subscription, outcome: Outcome, rules: WebhookRules, luck: float) -> Verdict:
+    """Return what follows from a failed delivery; ``luck`` in [0, 1) spreads those that met."""
+    reason = (outcome.reason or "")[:_LONGEST_REASON]
+    if outcome.gone:
+        return Verdict(pause=0.0, suspend=reason)
+    wish = min(outcome.retry_after, _LONGEST_WISH)
+    pause = max(min(2.0**failed.attempts, _LONGEST_PAUSE) * (0.75 + luck / 2), wish)
+    if failed.attempts + 1 < rules.attempts:
+        return Verdict(pause=pause)
+    if failed.given_up + 1 < rules.given_up:
+        return Verdict(pause=pause, give_up=True)
+    text = f"{rules.given_up} notifications in a row were not taken; the last: {reason}"
+    return Verdict(pause=0.0, give_up=True, suspend=text)
+
+
+def later(now: datetime, pause: float) -> datetime:
+    """Return the moment so many seconds from now."""
+    return now + timedelta(seconds=pause)
+
+
+def key_of(secret: str) -> bytes:
+    """Return the key that a secret stands for; raises InvalidInput."""
+    try:
+        key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if not secret.startswith(SECRET_PREFIX) or len(key) not in _KEY_BYTES:
+        raise InvalidInput(
+            f"This must be {SECRET_PREFIX} and the base64 of 24 to 64 random bytes, as from:"
+            f' echo "{SECRET_PREFIX}$(openssl rand -base64 32)"'
+        )
+    return key
+
+
+def check_url(url: str, rules: WebhookRules) -> None:
+    """Raise InvalidInput for a place that nothing could be sent to, whatever its name means."""
+    host, _ = where(url)
+    scheme = url.partition(":")[0].lower()
+    if scheme != "https" and not (rules.plain and scheme == "http"):
+        schemes = "https:// or http://" if rules.plain else "https://"
+        raise InvalidInput(f"This must begin with {schemes}.")
+    parts = urlsplit(url)
+    if "@" in parts.netloc or parts.fragment:
+        raise InvalidInput("A user, a password or a fragment cannot be sent: leave it out.")
+    name = host.rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        check_address("127.0.0.1", rules)
+    elif re.fullmatch(r"[\d.]+|.*:.*", name):
+        check_address(name, rules)
+
+
+def where(url: str) -> tuple[str, int]:
+    """Return the host and the port of a URL; raises InvalidInput."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+        is_sound = bool(host) and url.isascii() and url.isprintable() and " " not in url
+    except ValueError:
+        host, port, is_sound = None, None, False
+    if not is_sound or not host or port == 0 or len(url) > LONGEST_URL:
+        raise InvalidInput("This must be a URL such as https://example.org/hook.")
+    return host, port or (443 if parts.scheme == "https" else 80)
+
+
+def check_address(text: str, rules: WebhookRules) -> None:
+    """Raise InvalidInput unless something may be sent to this IP address."""
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        raise InvalidInput("This is no IP address in its usual form.") from None
+    meant = _meant(address)
+    if not (_is_public(meant) or _is_in(meant, rules.networks)):
+        raise InvalidInput(
+            "This is an address that is not public, and nothing is sent there: ask your operator"
+            " ([notifications] webhook_networks)"
+        )
+
+
+def _meant(address: Address) -> Address:
+    """Return the IPv4 address that an IPv6 address leads to, if it does."""
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if inner is None and address in _NAT64:
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        return inner or address
+    return address
+
+
+def _is_public(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv6Address):
+        return address.is_global and address in _UNICAST and address.teredo is None
+    return address.is_global and not address.is_multicast
+
+
+def _is_in(address: Address, networks: Sequence[Network]) -> bool:
+    return any(address.version == one.version and address in one for one in networks)

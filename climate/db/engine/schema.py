@@ -1,0 +1,87 @@
+"""The schema's version: migrate it, and refuse to work with one we do not know."""
+
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util.exc import CommandError
+
+from climate.db.engine.database import Database
+
+
+class SchemaMismatch(RuntimeError):
+    """The database has another schema than this release works with."""
+
+
+class UnknownSchema(SchemaMismatch):
+    """The database has a schema that another, most likely a later release made."""
+
+
+@cache
+def head() -> str:
+    """Return the revision this release works with."""
+    revision = ScriptDirectory.from_config(_config()).get_current_head()
+    assert revision is not None  # noqa: S101 - the package always ships migrations
+    return revision
+
+
+def revisions() -> list[str]:
+    """Return all revisions that this release knows, the first one first."""
+    scripts = ScriptDirectory.from_config(_config()).walk_revisions()
+    return [script.revision for script in scripts][::-1]
+
+
+def current(database: Database) -> str | None:
+    """Return the database's revision, None if it has no schema."""
+    with database.engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def check(database: Database) -> None:
+    """Raise SchemaMismatch, saying what to run, unless the schema is the one we know."""
+    found = current(database)
+    if found == head():
+        return
+    if found is not None and found not in revisions():
+        raise UnknownSchema(
+            f"the database schema is at {found}, which this release does not know (it works with"
+            f" {head()}): run the release that made it, or downgrade with that release's"
+            " climate-db-manage"
+        )
+    state = "is empty" if found is None else f"is at {found}"
+    raise SchemaMismatch(
+        f"the database schema {state}, this release works with {head()}:"
+        " run 'climate-db-manage upgrade'"
+    )
+
+
+def upgrade(database: Database, revision: str = "head") -> None:
+    """Migrate up to ``revision``; raises SchemaMismatch if there is no such revision."""
+    _migrate(database, command.upgrade, revision)
+
+
+def downgrade(database: Database, revision: str) -> None:
+    """Migrate down to ``revision`` (``base`` removes everything); raises SchemaMismatch."""
+    _migrate(database, command.downgrade, revision)
+
+
+def _migrate(database: Database, step: Callable[[Config, str], None], revision: str) -> None:
+    """Take a step; on SQLite one process after the other, should several begin at once."""
+    engine = database.engine.execution_options(climate_write=True)
+    with engine.begin() as connection:
+        try:
+            step(_config(connection), revision)
+        except CommandError as error:
+            raise SchemaMismatch(str(error)) from error
+
+
+def _config(connection: sa.Connection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(files("climate.db") / "migrations"))
+    config.attributes["connection"] = connection
+    return config

@@ -1,0 +1,83 @@
+"""The bookings of many resources over a span, to compute on."""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from climate.core.matching.calendar import Booking, Timeline
+from climate.core.matching.requirement import Requirement
+from climate.core.window import Window
+from climate.db.resources import capacity
+from climate.db.tables.leases import AllocationRow, LeaseRow, ReservationRow
+
+# Stay below every database's limit of bound parameters (SQLite: 32,766).
+_CHUNK = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """A lease that has some of the resources in question, for the window it has them."""
+
+    lease_id: str
+    lease_name: str
+    project_id: str
+    window: Window
+
+
+def timelines(
+    session: Session, requirement: Requirement, resource_ids: Sequence[int], span: Window
+) -> list[Timeline]:
+    """Return who has these resources during ``span`` (two statements for each 10,000)."""
+    shared = capacity.find_some(session, resource_ids) if requirement.amounts else defaultdict(dict)
+    bookings: dict[int, list[Booking]] = {id_: [] for id_ in resource_ids}
+    for at in range(0, len(resource_ids), _CHUNK):
+        query = sa.select(
+            AllocationRow.resource_id,
+            AllocationRow.start_at,
+            AllocationRow.busy_until,
+            AllocationRow.resource_class,
+            AllocationRow.amount,
+        ).where(*_during(resource_ids[at : at + _CHUNK], span))
+        for resource_id, start, end, name, amount in session.execute(query):
+            bookings[resource_id].append(Booking(start, end, name, amount or 0))
+    return [
+        Timeline({name: one.capacity for name, one in shared[id_].items()}, bookings[id_])
+        for id_ in resource_ids
+    ]
+
+
+def blockers(
+    session: Session, resource_ids: Collection[int], span: Window, project_id: str, limit: int
+) -> list[Blocker]:
+    """Return up to ``limit`` leases that have any of these resources then, own ones first."""
+    columns = (
+        LeaseRow.id,
+        LeaseRow.name,
+        LeaseRow.project_id,
+        AllocationRow.start_at,
+        AllocationRow.busy_until,
+    )
+    query = (
+        sa.select(*columns)
+        .join(ReservationRow, ReservationRow.id == AllocationRow.reservation_id)
+        .join(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
+        .where(*_during(resource_ids, span))
+        .group_by(*columns)  # and not DISTINCT, with which PostgreSQL orders by columns only
+        .order_by(LeaseRow.project_id != project_id, AllocationRow.start_at, LeaseRow.id)
+        .limit(limit)
+    )
+    return [
+        Blocker(id_, name, project, Window(start, end))
+        for id_, name, project, start, end in session.execute(query)
+    ]
+
+
+def _during(resource_ids: Collection[int], span: Window) -> list[sa.ColumnElement[bool]]:
+    return [
+        AllocationRow.resource_id.in_(resource_ids),
+        AllocationRow.busy_until > span.start,
+        AllocationRow.start_at < span.end,
+    ]

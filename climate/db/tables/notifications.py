@@ -1,0 +1,106 @@
+"""The tables of what is told: the outbox, its relay, and who wants it sent to a place of theirs."""
+
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import ForeignKey, Index, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from climate.db.engine.types import MARIADB, Id, Serial
+from climate.db.tables.leases import Base
+
+
+class OutboxRow(Base):
+    """A notification, written in the transaction of the change that it is about.
+
+    ``id`` is the order of writing; ``seq``, given by the relay to rows that are committed, is the
+    order that the world sees: a reader who has seen ``seq`` n will never be shown a smaller one.
+    ``resource_types`` are those of the lease, each between spaces; NULL where it is not known.
+    ``published_at`` is of schema 0018, whose code may still be at work beside us.
+    """
+
+    __tablename__ = "outbox"
+    __table_args__ = (
+        Index(None, "lease_id", "id"),
+        Index(None, "project_id", "seq"),
+        UniqueConstraint("seq"),
+        {**MARIADB, "sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(Serial, primary_key=True)
+    seq: Mapped[int | None] = mapped_column(sa.BigInteger)
+    message_id: Mapped[str] = mapped_column(Id)
+    event_type: Mapped[str] = mapped_column(sa.String(128))
+    lease_id: Mapped[str | None] = mapped_column(Id)
+    project_id: Mapped[str] = mapped_column(sa.String(255))
+    payload: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+    published_at: Mapped[datetime | None]
+    resource_types: Mapped[str | None] = mapped_column(sa.Text)
+
+
+class RelayRow(Base):
+    """Who publishes and until when, and how far: the last ``seq`` given, published and removed."""
+
+    __tablename__ = "relay"
+    __table_args__ = (MARIADB,)
+
+    id: Mapped[int] = mapped_column(sa.Integer, primary_key=True, autoincrement=False)
+    last_seq: Mapped[int] = mapped_column(sa.BigInteger)
+    owner: Mapped[str | None] = mapped_column(sa.String(64))
+    claimed_until: Mapped[datetime | None]
+    published_seq: Mapped[int] = mapped_column(sa.BigInteger, server_default="0")
+    removed_seq: Mapped[int] = mapped_column(sa.BigInteger, server_default="0")
+
+
+class SubscriptionRow(Base):
+    """A place that notifications are sent to, and how far it got.
+
+    All up to ``done_seq`` was delivered, given up or not wanted. ``owner`` and ``claimed_until``
+    fence whoever is at it. ``place`` counts those of a project, which so have a bound.
+    """
+
+    __tablename__ = "subscriptions"
+    __table_args__ = (
+        UniqueConstraint("project_id", "place"),
+        Index(None, "status", "due_at"),
+        MARIADB,
+    )
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    project_id: Mapped[str] = mapped_column(sa.String(255))
+    place: Mapped[int]
+    user_id: Mapped[str] = mapped_column(sa.String(255))
+    url: Mapped[str] = mapped_column(sa.Text)
+    secret: Mapped[str] = mapped_column(sa.String(255))
+    filters: Mapped[dict[str, Any]]
+    all_projects: Mapped[bool]
+    status: Mapped[str] = mapped_column(sa.String(16))
+    reason: Mapped[str | None] = mapped_column(sa.Text)
+    done_seq: Mapped[int] = mapped_column(sa.BigInteger)
+    attempts: Mapped[int]
+    given_up: Mapped[int]
+    slow: Mapped[bool]
+    due_at: Mapped[datetime]
+    owner: Mapped[str | None] = mapped_column(sa.String(64))
+    claimed_until: Mapped[datetime | None]
+    delivered_at: Mapped[datetime | None]
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime | None]
+
+
+class DeadLetterRow(Base):
+    """A notification that a subscription's receiver did not take; kept as long as that is."""
+
+    __tablename__ = "dead_letters"
+    __table_args__ = (Index(None, "seq"), MARIADB)
+
+    subscription_id: Mapped[str] = mapped_column(
+        ForeignKey("subscriptions.id", ondelete="CASCADE"), primary_key=True
+    )
+    seq: Mapped[int] = mapped_column(sa.BigInteger, primary_key=True, autoincrement=False)
+    attempts: Mapped[int]
+    reason: Mapped[str] = mapped_column(sa.Text)
+    wanted: Mapped[bool]
+    failed_at: Mapped[datetime]
