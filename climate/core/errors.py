@@ -1,8 +1,8 @@
-"""Every refusal climate can utter, in one table.
+"""All errors that climate reports to callers, in one table.
 
-A class is a stable ``code`` (for programs), an HTTP ``status`` (both APIs map it in one place)
-and a sentence (for people) that the raiser writes. Whatever is not a ClimateError is a defect of
-ours and becomes a 500 without details.
+A class has a stable ``code`` for programs and an HTTP ``status``; the code that raises it writes
+the message for people. Any other exception is a defect in climate and becomes a 500 without
+details.
 """
 
 from collections.abc import Mapping
@@ -10,20 +10,20 @@ from typing import Any
 
 
 class ClimateError(Exception):
-    """A refusal with a reason; the base of all errors a caller can act on."""
+    """The base of all errors that a caller can act on."""
 
     code = "error"
     status = 500
 
     def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
-        """Keep the sentence that is shown to the caller, and ``details`` for programs (JSON)."""
+        """Keep the message for the caller, and ``details`` for programs (JSON)."""
         super().__init__(message)
         self.message = message
         self.details = dict(details or {})
 
 
 class InvalidInput(ClimateError):
-    """The request is malformed or asks for something that can never be."""
+    """The request is malformed or can never be satisfied."""
 
     code = "invalid_input"
     status = 400
@@ -54,7 +54,7 @@ class UnsupportedResourceType(InvalidInput):
 
 
 class NotProvisioned(InvalidInput):
-    """A start is to wait for hosts, and nobody gets any ready."""
+    """The start should wait for hosts to be ready, but no provisioner prepares them."""
 
     code = "not_provisioned"
 
@@ -67,54 +67,54 @@ class Unauthenticated(ClimateError):
 
 
 class Forbidden(ClimateError):
-    """The identity is known and may not do this."""
+    """The policy does not allow the caller to do this."""
 
     code = "forbidden"
     status = 403
 
 
 class LimitExceeded(Forbidden):
-    """The project or user would have more than it may; the details say of what."""
+    """The project or user would exceed a limit; the details name it."""
 
     code = "limit_exceeded"
 
 
 class EnforcementDenied(Forbidden):
-    """The operator's enforcement service said no."""
+    """The operator's enforcement service rejected the lease."""
 
     code = "enforcement_denied"
 
 
 class NotFound(ClimateError):
-    """The thing named does not exist, or the caller may not know that it does."""
+    """The named object does not exist, or the caller may not see it."""
 
     code = "not_found"
     status = 404
 
 
 class MethodNotAllowed(ClimateError):
-    """The path is right, but cannot be used with this method."""
+    """The path exists, but not with this method."""
 
     code = "method_not_allowed"
     status = 405
 
 
 class UnsupportedVersion(ClimateError):
-    """The microversion asked for is not served."""
+    """climate does not support the requested microversion."""
 
     code = "unsupported_version"
     status = 406
 
 
 class Conflict(ClimateError):
-    """The request is sound, but the present state does not allow it."""
+    """The request is valid, but the current state does not allow it."""
 
     code = "conflict"
     status = 409
 
 
 class NotEnoughResources(Conflict):
-    """Fewer resources match and are free than the request needs."""
+    """Fewer matching resources are free than the request needs."""
 
     code = "not_enough_resources"
 
@@ -126,107 +126,107 @@ class LeaseBusy(Conflict):
 
 
 class InvalidTransition(Conflict):
-    """A state machine does not know this step."""
+    """The state machine has no such transition."""
 
     code = "invalid_transition"
 
 
 class NotificationsRemoved(ClimateError):
-    """What comes after this number is not kept any more, or not all of it."""
+    """Some notifications after the requested number were removed."""
 
     code = "notifications_removed"
     status = 410
 
 
 class PreparationOver(Conflict):
-    """Nobody needs the host any more that was to be got ready."""
+    """No lease needs the host of this preparation any more."""
 
     code = "preparation_over"
 
 
 class PreparationClaimed(Conflict):
-    """Somebody else is getting the host ready, or whoever reports never accepted to."""
+    """Another provisioner has claimed the preparation, or the reporter did not claim it."""
 
     code = "preparation_claimed"
 
 
 class ShutdownOver(Conflict):
-    """The host that was to be switched off is to have power after all."""
+    """The host of this shutdown must have power again."""
 
     code = "shutdown_over"
 
 
 class ShutdownClaimed(Conflict):
-    """Somebody else is switching the host off, or whoever reports never accepted to."""
+    """Another provisioner has claimed the shutdown, or the reporter did not claim it."""
 
     code = "shutdown_claimed"
 
 
 class PreconditionFailed(ClimateError):
-    """What was to be changed is not any more what the caller saw."""
+    """The object has changed since the caller read it."""
 
     code = "precondition_failed"
     status = 412
 
 
 class ContentTooLarge(ClimateError):
-    """The body is larger than any sound request."""
+    """The body is larger than any valid request."""
 
     code = "content_too_large"
     status = 413
 
 
 class UnsupportedMediaType(ClimateError):
-    """The body says that it is something else than JSON."""
+    """The Content-Type of the body is not JSON."""
 
     code = "unsupported_media_type"
     status = 415
 
 
 class RequestUnderWay(ClimateError):
-    """The same request was sent before, and is not decided yet."""
+    """The same request was sent before and is still being processed."""
 
     code = "request_under_way"
     status = 409
 
 
 class IdempotencyKeyReused(ClimateError):
-    """The key stands for another request that was carried out before."""
+    """The idempotency key belongs to a different request."""
 
     code = "idempotency_key_reused"
     status = 422
 
 
 class Contention(ClimateError):
-    """Others hold the resources locked for longer than we were willing to try."""
+    """Other requests kept the resources locked through all retries."""
 
     code = "contention"
     status = 503
 
 
 class TooManyFollowers(ClimateError):
-    """As many as there is room for wait for notifications already."""
+    """The maximum number of clients already waits for notifications."""
 
     code = "too_many_followers"
     status = 503
 
 
 class BackendUnavailable(ClimateError):
-    """The database does not answer; whether a change was made shows when it is back."""
+    """The database does not answer; it is unknown whether the change was stored."""
 
     code = "backend_unavailable"
     status = 503
 
 
 class IdentityUnavailable(ClimateError):
-    """Whoever knows the callers does not answer; nothing was done."""
+    """The identity service does not answer; nothing was changed."""
 
     code = "identity_unavailable"
     status = 503
 
 
 class EnforcementUnavailable(ClimateError):
-    """The operator's enforcement service gives no answer that can be used; nothing was done."""
+    """The operator's enforcement service gave no usable answer; nothing was changed."""
 
     code = "enforcement_unavailable"
     status = 503

@@ -1,6 +1,6 @@
-"""The invariants of ARCHITECTURE.md as rules on what is stored: each says what is wrong, if it is.
+"""The invariants of ARCHITECTURE.md as pure rules on stored rows; each describes a violation.
 
-Pure, so that the self-audit, the audit of an operator and tests judge alike.
+The self-audit, the operator's audit command and the tests share them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ _NOT_STARTED = frozenset({LeaseStatus.PENDING.value, LeaseStatus.STARTING.value}
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What an event says about itself."""
+    """Kind, status and due time of an event."""
 
     kind: str
     status: str
@@ -26,14 +26,14 @@ class Due:
 
 
 def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> Iterator[str]:
-    """Say where one resource is taken as a whole and by others too, or shared beyond ``capacity``.
+    """Describe where a resource is booked whole and again, or shared beyond ``capacity``.
 
-    A sweep: at one instant what is over goes before what starts.
+    A sweep over time. At the same instant, ends come before starts.
     """
     steps = sorted(
-        (moment, change, one.resource_class or "", one.amount)
-        for one in bookings
-        for moment, change in ((one.start, 1), (one.end, -1))
+        (moment, change, booking.resource_class or "", booking.amount)
+        for booking in bookings
+        for moment, change in ((booking.start, 1), (booking.end, -1))
     )
     whole, shares, used = 0, 0, dict.fromkeys(capacity, 0)
     for moment, change, name, amount in steps:
@@ -51,21 +51,21 @@ def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> It
 
 
 def wrong_events(status: str, window: Window, events: Sequence[Due]) -> str | None:
-    """Say which open events a lease has that its state does not call for, or lacks."""
+    """Describe which open events of a lease contradict its state, or are missing."""
     if status == LeaseStatus.CREATING.value:
-        kinds = [one.kind for one in events]
+        kinds = [event.kind for event in events]
         return None if kinds == [RELEASE] else f"is only held, and has events {kinds}"
-    ends = [one for one in events if one.kind == END]
+    ends = [event for event in events if event.kind == END]
     if len(ends) != 1:
         return f"has {len(ends)} ends"
     if status == LeaseStatus.TERMINATED.value:
-        open_ = sorted(one.kind for one in events if one.kind in ACTIONS and one.status in _OPEN)
+        open_ = sorted(e.kind for e in events if e.kind in ACTIONS and e.status in _OPEN)
         return f"is over, and {', '.join(open_)} is still to be done" if open_ else None
     if ends[0].status not in _OPEN:
         return f"is {status}, and its end is {ends[0].status}"
     if status != LeaseStatus.DELETING.value and ends[0].due_at != window.end:
         return f"ends at {window.end}, and its end is due at {ends[0].due_at}"
-    return _wrong_start(status, window, [one for one in events if one.kind == START])
+    return _wrong_start(status, window, [event for event in events if event.kind == START])
 
 
 def _wrong_start(status: str, window: Window, starts: Sequence[Due]) -> str | None:
@@ -82,13 +82,13 @@ def _wrong_start(status: str, window: Window, starts: Sequence[Due]) -> str | No
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is known of an invariant: since when it is broken, what was found in this round."""
+    """The state of an invariant: violated since when, and the violations of this round."""
 
     broken_since: datetime | None
     found: tuple[str, ...]
 
     def after(self, found: Sequence[str], now: datetime, *, is_round_over: bool) -> "Verdict":
-        """Return what is known after another look; a broken one holds again after a clean round."""
+        """Return the state after one more slice; a round without violations resets it."""
         seen = tuple(dict.fromkeys((*self.found, *found)))
         since = self.broken_since or (now if seen else None)
         if not is_round_over:

@@ -1,7 +1,7 @@
-"""Which part of a long list is wanted: an order, a place in it, and what is left out.
+"""Filters and pages of lists.
 
-A place is the key of the last item that was seen, not a count: what is made or removed meanwhile
-neither repeats nor hides anything else.
+A page starts after the key of the last item of the previous page, not at an offset. So items that
+are created or removed meanwhile do not make others appear twice or not at all.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from climate.core.provisioning.shutdown import Shutdown
 
 T = TypeVar("T")
 
-# What leases can be sorted by; the id decides among equals.
+# Sort keys of leases; the id breaks ties.
 LEASE_SORTS: Mapping[str, Callable[[Lease], Any]] = {
     "start": lambda lease: lease.window.start,
     "end": lambda lease: lease.window.end,
@@ -34,7 +34,7 @@ SHUTDOWN_SORTS: Mapping[str, Callable[[Shutdown], Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Up to ``limit`` items in order of ``sort``, beyond the key (value, id) ``after``."""
+    """Request for ``limit`` items in the order of ``sort``, after the key (value, id) ``after``."""
 
     sort: str
     descending: bool
@@ -44,7 +44,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part(Generic[T]):
-    """The items of a page, and whether there are more beyond it."""
+    """The items of a page, and whether more follow."""
 
     items: list[T]
     more: bool
@@ -52,7 +52,7 @@ class Part(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseFilter:
-    """Which leases are wanted; None (or no status) is any. ``before`` and ``after`` exclude."""
+    """Conditions on leases; None (or no status) matches any. Bounds are exclusive."""
 
     project_id: str | None = None
     statuses: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class LeaseFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceFilter:
-    """Which resources are wanted: of one of these types, matching ``query``."""
+    """Conditions on resources: one of these types, matching ``query``."""
 
     resource_types: tuple[str, ...]
     query: Query
@@ -74,9 +74,9 @@ class ResourceFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparationFilter:
-    """Which preparations are wanted; None (or no state) is any.
+    """Conditions on preparations; None (or no state) matches any.
 
-    With ``claimable_at``, those that somebody could claim then.
+    ``claimable_at`` selects those that a provisioner could claim at that time.
     """
 
     states: tuple[str, ...] = ()
@@ -88,9 +88,9 @@ class PreparationFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownFilter:
-    """Which shutdowns are wanted; None (or no state) is any.
+    """Conditions on shutdowns; None (or no state) matches any.
 
-    With ``claimable_at``, those that somebody could claim then.
+    ``claimable_at`` selects those that a provisioner could claim at that time.
     """
 
     states: tuple[str, ...] = ()

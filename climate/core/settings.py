@@ -1,4 +1,4 @@
-"""What the operator decided, as the use cases and managers see it."""
+"""The operator's settings, as use cases and managers receive them."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,11 +12,11 @@ from climate.core.provisioning.energy import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provisioning:
-    """How hosts are got ready: which, and in what share of leases all of them in time.
+    """Which hosts are prepared before a lease, and how early.
 
-    ``interval`` is the seconds between looks at what is to be got ready; ``kept`` is how long what
-    became of it is known. With ``topics``, it is also told to listeners of single nodes. Without
-    ``energy`` no host is switched off.
+    ``share`` is the target share of leases whose hosts are all ready in time. ``interval`` is the
+    seconds between two planning runs. Finished preparations are kept for ``kept``. With ``topics``,
+    each node has a notification topic of its own. Without ``energy`` no host is switched off.
     """
 
     hosts: Query = field(default_factory=Everything)
@@ -30,16 +30,15 @@ class Provisioning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The decisions of the operator that use cases and managers depend on.
+    """The operator's settings for use cases and managers.
 
-    ``before_start_leads``, ``poll_interval``, ``call_timeout``, ``shutdown_timeout`` and
-    ``sync_interval`` are seconds; without a ``healing_interval`` leases are healed however far
-    ahead. ``hold_timeout`` is how long a lease is held while somebody thinks about it. The trusts
-    of leases that start within ``trust_ahead`` are looked at every ``trust_interval``.
-    ``stack_patience`` is how long the room of a stack is left to it that cannot be ended. With
-    ``self_audit_interval`` 0 (seconds) managers do not check the invariants; without
-    ``notifications_kept`` all notifications are kept, without ``provisioning`` nobody gets hosts
-    ready.
+    ``before_start_leads``, ``poll_interval``, ``call_timeout``, ``shutdown_timeout``,
+    ``sync_interval`` and ``self_audit_interval`` are seconds. A ``self_audit_interval`` of 0 turns
+    the self-audit off. ``healing_interval`` bounds how far ahead leases are healed; None is no
+    bound. ``hold_timeout`` bounds how long capacity is held while an external service decides.
+    Every ``trust_interval`` managers check the trusts of leases that start within ``trust_ahead``.
+    A stack that cannot be deleted keeps its capacity for ``stack_patience``. None for
+    ``notifications_kept`` keeps all notifications, None for ``provisioning`` prepares no hosts.
     """
 
     cleaning_time: timedelta

@@ -1,6 +1,6 @@
-"""The one type for a span of time: half-open ``[start, end)``, aware UTC.
+"""A span of time: half-open ``[start, end)``, in aware UTC.
 
-Two windows that touch do not overlap, so a host can go from one lease to the next at 09:00:00.
+Windows that touch do not overlap, so one lease can end and the next start at 09:00:00.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -19,34 +19,34 @@ class Window:
     end: datetime
 
     def __post_init__(self) -> None:
-        """Refuse naive times and empty or reversed spans."""
+        """Reject naive times and empty or reversed spans."""
         if self.start.tzinfo is None or self.end.tzinfo is None:
             raise TypeError("a window needs aware times")
         if self.end <= self.start:
             raise InvalidDate("End date must be later than start date.")
 
     def overlaps(self, other: "Window") -> bool:
-        """Tell whether the two share an instant."""
+        """Return whether the windows have an instant in common."""
         return self.start < other.end and other.start < self.end
 
     def contains(self, other: "Window") -> bool:
-        """Tell whether ``other`` lies inside this window, borders included."""
+        """Return whether ``other`` lies inside this window, borders included."""
         return self.start <= other.start and other.end <= self.end
 
     def busy(self, cleaning: timedelta) -> "Window":
-        """Return the span a resource is taken for: the window and ``cleaning`` time after it.
+        """Return the occupied window: this window plus ``cleaning`` time after it.
 
-        Stored with every allocation, it keeps the gap on both sides: nothing may start before
-        this lease's cleaning is over, and this lease's cleaning must fit before the next start.
+        Every allocation stores it, so the gap holds on both sides: no lease starts before the
+        cleaning after this lease is over, and that cleaning must fit before the next start.
         """
         return Window(self.start, later(self.end, cleaning))
 
 
 def minute_of(moment: datetime) -> datetime:
-    """Return when the minute began."""
+    """Return the start of the minute."""
     return moment.replace(second=0, microsecond=0)
 
 
 def later(moment: datetime, span: timedelta) -> datetime:
-    """Return the moment ``span`` later, at most the end of time: calendars end in 9999."""
+    """Return ``moment + span``, capped at END_OF_TIME, as datetimes end in the year 9999."""
     return END_OF_TIME if END_OF_TIME - moment < span else moment + span

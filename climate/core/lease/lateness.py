@@ -1,14 +1,14 @@
-"""What is still done of what is late, after down time for one: a pure function of the lease.
+"""Which late events still run, for example after down time: a pure function of the lease.
 
-| Event | Late, it is |
+| Event | If it is late |
 |---|---|
-| ``end_lease`` | done, always: what was lent must come back |
-| ``start_lease``, ``update_lease`` | done unless the lease is over |
-| ``before_end_lease`` | done if the lease runs, or is started now: images are still wanted |
-| ``before_start_lease`` | told if the start is ahead, with the seconds left; of several the last |
-| a user's own | told |
+| ``end_lease`` | always runs: resources must be reclaimed |
+| ``start_lease``, ``update_lease`` | run unless the lease is over |
+| ``before_end_lease`` | runs if the lease is active or starts now: images are still wanted |
+| ``before_start_lease`` | is sent if the start is ahead; of several only the last |
+| a user's event | is sent |
 
-The order is that of their times; of one lease never are two under way.
+Late events run in the order of their due times; a lease never has two under way.
 """
 
 from collections.abc import Mapping
@@ -20,20 +20,20 @@ from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus
 from climate.core.lease.model import Event, Lease
 from climate.core.lease.schedule import BEFORE_END, BEFORE_START, RELEASE, START, TELL_END, UPDATE
 
-# Nobody waits for these.
+# Internal events, which no user waits for.
 _UPKEEP = frozenset({RELEASE, TELL_END})
 
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """An event that is late by ``seconds``, and whether it is done all the same."""
+    """An event that is late by ``seconds``, and whether it still runs."""
 
     event: Event
     seconds: float
     is_done: bool
 
     def told(self) -> Mapping[str, Any]:
-        """Return it as a notification tells it."""
+        """Return its form in notifications."""
         return {
             "event_type": self.event.kind,
             "due": self.event.due_at.replace(tzinfo=None).isoformat(),
@@ -43,7 +43,7 @@ class Late:
 
 
 def late_events(lease: Lease, now: datetime, after: timedelta) -> tuple[Late, ...]:
-    """Return what nobody has tried yet of a lease more than ``after`` past its time, in order."""
+    """Return the untried events of a lease that are more than ``after`` late, in order."""
     return tuple(
         Late(event, (now - lease.due(event, now)).total_seconds(), _is_worth_it(lease, event, now))
         for event in lease.events
@@ -55,7 +55,7 @@ def late_events(lease: Lease, now: datetime, after: timedelta) -> tuple[Late, ..
 
 
 def is_overtaken(lease: Lease, heads_up: Event, now: datetime) -> bool:
-    """Tell whether a later heads-up is due too: then one says it all."""
+    """Return whether a later reminder is due too, which makes this one redundant."""
     return any(
         other.kind == BEFORE_START
         and other.status in OPEN_EVENT

@@ -1,9 +1,8 @@
 """The state machines of leases, reservations and events, as data.
 
-Statuses and transitions are Blazar's v1 contract. climate writes a lease and all it consists of
-in one transaction, so nobody ever sees CREATING or UPDATING; they stay in the table because
-they are part of the contract. The contract has no way from ERROR to active but by a change; climate
-tries a start that failed again.
+Statuses and transitions are Blazar's v1 contract. climate writes a lease with its reservations in
+one transaction, so UPDATING is never visible, and CREATING only while a lease is held. In Blazar,
+only a change leads from ERROR to active; climate also retries a failed start.
 """
 
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from climate.core.errors import InvalidTransition
 
 
 class LeaseStatus(StrEnum):
-    """Where a lease stands; upper case on the wire."""
+    """The status of a lease; upper case on the wire."""
 
     CREATING = "CREATING"
     PENDING = "PENDING"
@@ -28,7 +27,7 @@ class LeaseStatus(StrEnum):
 
 
 class ReservationStatus(StrEnum):
-    """Where a reservation stands; lower case on the wire."""
+    """The status of a reservation; lower case on the wire."""
 
     PENDING = "pending"
     ACTIVE = "active"
@@ -37,7 +36,7 @@ class ReservationStatus(StrEnum):
 
 
 class EventStatus(StrEnum):
-    """Where an event stands; upper case on the wire."""
+    """The status of an event; upper case on the wire."""
 
     UNDONE = "UNDONE"
     IN_PROGRESS = "IN_PROGRESS"
@@ -72,7 +71,7 @@ RESERVATION: Mapping[ReservationStatus, frozenset[ReservationStatus]] = {
 EVENT: Mapping[EventStatus, frozenset[EventStatus]] = {
     _E.UNDONE: frozenset({_E.IN_PROGRESS, _E.ERROR}),  # a start in retry, when the end begins
     _E.IN_PROGRESS: frozenset({_E.DONE, _E.ERROR, _E.UNDONE}),
-    _E.DONE: frozenset({_E.UNDONE}),  # a before_end whose lease was prolonged is armed again
+    _E.DONE: frozenset({_E.UNDONE}),  # a before_end is rescheduled when its lease is prolonged
     _E.ERROR: frozenset(),
 }
 
@@ -80,7 +79,7 @@ Status = TypeVar("Status", LeaseStatus, ReservationStatus, EventStatus)
 
 
 def step(machine: Mapping[Status, frozenset[Status]], present: Status, wanted: Status) -> Status:
-    """Return ``wanted`` if ``machine`` allows the step (or there is none to make).
+    """Return ``wanted`` if ``machine`` allows the transition or it equals ``present``.
 
     Raises InvalidTransition otherwise.
     """

@@ -1,7 +1,7 @@
-"""Which events a lease has and when they are due: a pure function of the lease.
+"""The event plan of a lease: which events it has and when they are due. Pure.
 
-A lease keeps its *notices* as offsets from its own start or end, so that moving the lease moves
-them too. ``start_lease`` and ``end_lease`` always exist; every other event is a notice.
+A lease stores its *notices* as offsets from its start or end, so they move with the lease.
+``start_lease`` and ``end_lease`` always exist; every other event is a notice.
 """
 
 from collections.abc import Iterable
@@ -17,28 +17,28 @@ UPDATE = "update_lease"
 BEFORE_END = "before_end_lease"
 END = "end_lease"
 
-# Upkeep of our own: a lease that is still asked for is given up, the end of one is told to an
-# enforcement service, a trust that no lease needs any more is revoked.
+# Internal events: discard a lease that is still held, report an end to the enforcement service,
+# revoke a trust that no lease needs any more.
 RELEASE = "release_lease"
 TELL_END = "tell_end"
 REVOKE = "revoke_trust"
 
-# All kinds that are not a user's own.
+# All kinds that users cannot define.
 OWN_KINDS = frozenset({BEFORE_START, START, UPDATE, BEFORE_END, END, RELEASE, TELL_END})
-# Events that act on the cloud; all others only tell.
+# Events that act on the cloud; all others only send a notification.
 ACTIONS = (START, UPDATE, BEFORE_END, END)
-# Tried until they succeed: what could not be started is still wanted, and resources must come back.
+# Retried until they succeed: a failed start is still wanted, and resources must be reclaimed.
 RELENTLESS = frozenset({START, END})
-# What a manager has been at for so long past its time counts as failed.
+# An action that has been under way for so long after its due time counts as failed.
 PATIENCE = timedelta(minutes=10)
-# At the same instant, in this order; a user's own events come between start and end.
+# The order at the same instant; users' events come between start and end.
 _RANKS = {BEFORE_START: 0, START: 1, UPDATE: 2, BEFORE_END: 4, END: 5}
 _USER_RANK = 3
 _DAWN = datetime.min.replace(tzinfo=UTC)
 
 
 class Anchor(StrEnum):
-    """The edge of the lease that a notice is measured from."""
+    """The edge of the lease that the offset of a notice refers to."""
 
     START = "start"
     END = "end"
@@ -55,7 +55,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """An event to be: its kind and when it is due (aware UTC)."""
+    """A future event: its kind and due time (aware UTC)."""
 
     kind: str
     due_at: datetime
@@ -67,10 +67,10 @@ def rank(kind: str) -> int:
 
 
 def plan(window: Window, notices: Iterable[Notice], now: datetime) -> tuple[Planned, ...]:
-    """Return the events of a lease over ``window`` as seen at ``now``, in order.
+    """Return the events of a lease over ``window`` as planned at ``now``, in order.
 
-    Of the heads-ups whose moment has passed, one is left and due at once; none if the start
-    itself has passed, as there is nothing left to announce. Nothing is due after the end.
+    Overdue reminders are combined into one that is due now, or dropped if the start has passed
+    too. No event is due after the end.
     """
     planned = {Planned(START, window.start), Planned(END, window.end)}
     for notice in notices:
@@ -86,7 +86,7 @@ def plan(window: Window, notices: Iterable[Notice], now: datetime) -> tuple[Plan
 
 
 def _due(window: Window, notice: Notice) -> datetime:
-    """Return when ``notice`` falls: at the latest at the end, wherever the calendar ends."""
+    """Return the due time of ``notice``, at most the end of the lease."""
     edge = window.start if notice.anchor is Anchor.START else window.end
     try:
         due_at = edge + timedelta(seconds=notice.offset)

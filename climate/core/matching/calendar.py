@@ -1,11 +1,11 @@
-"""When something is free: pure, on the bookings of resources.
+"""Free windows of a requirement, computed from the bookings of resources. Pure.
 
 A start at ``t`` is possible for ``length`` if nothing blocks any instant of ``[t, t + length)``.
-What is blocked during ``[x, y)`` rules out the starts in the open interval ``(x - length, y)``, so
-possible starts form closed intervals. How many units of a requirement a resource has room for goes
-up and down with its bookings; every unit that stays free for a while is free for a run, and units
-that come and go together are one run, so that there are as many runs as bookings, however small a
-unit is. Counting the units whose starts cover an instant tells how many fit then.
+A block during ``[x, y)`` rules out the starts in the open interval ``(x - length, y)``, so the
+possible starts form closed intervals. The number of units that fit on a resource changes with its
+bookings. A *run* is a set of units that become free and become booked at the same times; so there
+are at most as many runs as bookings, however small a unit is. The number of units that can start
+at an instant is the sum of the runs whose possible starts include it.
 """
 
 import itertools
@@ -19,13 +19,13 @@ from climate.core.window import END_OF_TIME, Window
 
 _DAWN = datetime.min.replace(tzinfo=UTC)
 
-# Possible starts, both ends included.
+# An interval of possible starts, both ends included.
 Starts = tuple[datetime, datetime]
 
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """A resource taken as a whole (no class), or an amount of one of its classes."""
+    """A booking of a whole resource (no class), or of an amount of one resource class."""
 
     start: datetime
     end: datetime
@@ -35,7 +35,7 @@ class Booking:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What a resource has to share, by class, and who has it when."""
+    """The capacity of a resource by resource class, and its bookings."""
 
     capacity: Mapping[str, int]
     bookings: Sequence[Booking]
@@ -43,7 +43,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How many units fit at any instant of a window."""
+    """The number of units that fit at every instant of a window."""
 
     window: Window
     free: int
@@ -52,7 +52,7 @@ class Step:
 def starts(
     requirement: Requirement, timelines: Iterable[Timeline], length: timedelta, within: Starts
 ) -> list[Starts]:
-    """Return when ``requirement.minimum`` units could start for ``length``, soonest first."""
+    """Return when ``requirement.minimum`` units could start for ``length``, earliest first."""
     if requirement.minimum <= 0:
         return [within]
     openings = [
@@ -67,36 +67,37 @@ def starts(
 def lasting(
     requirement: Requirement, timelines: Iterable[Timeline], start: datetime, horizon: datetime
 ) -> datetime | None:
-    """Return until when ``requirement.minimum`` units that start now can stay, None if not at all.
+    """Return until when ``requirement.minimum`` units that start at ``start`` can stay.
 
-    Nothing is known of the time after ``horizon``, which is the most that is returned.
+    None if they cannot start. The result is at most ``horizon``, because later bookings are
+    unknown.
     """
-    there = [
+    present = [
         run
         for timeline in timelines
         for run in _runs(_needed(requirement, timeline))
         if run.begin <= start < run.end
     ]
     missing = 1 if _is_together(requirement) else requirement.minimum
-    for run in sorted(there, key=lambda run: run.end, reverse=True):
+    for run in sorted(present, key=lambda run: run.end, reverse=True):
         missing -= run.units
         if missing <= 0:
             return min(run.end, horizon)
     return None
 
 
-def both(some: Sequence[Starts], others: Sequence[Starts]) -> list[Starts]:
-    """Return the starts that are among both."""
-    found = ((max(one[0], other[0]), min(one[1], other[1])) for one in some for other in others)
-    return sorted(pair for pair in found if pair[0] <= pair[1])
+def both(left: Sequence[Starts], right: Sequence[Starts]) -> list[Starts]:
+    """Return the intersection of two sets of intervals."""
+    overlaps = ((max(a[0], b[0]), min(a[1], b[1])) for a in left for b in right)
+    return sorted(pair for pair in overlaps if pair[0] <= pair[1])
 
 
 def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Window) -> list[Step]:
-    """Return how many units fit at each instant of ``span``, whatever comes before and after.
+    """Return how many units fit at each instant of ``span``, ignoring bookings outside of it.
 
-    Of units that stay together, how many fit on the resource that has most room.
+    For units that must stay together it is the number on the resource with most free capacity.
     """
-    # At each moment: the room that there was on a resource until then, and what there is now.
+    # By moment: the number of units that fit on a resource before and after it.
     changes: dict[datetime, list[tuple[int, int]]] = defaultdict(list)
     changes.update({span.start: [], span.end: []})
     for timeline in timelines:
@@ -105,14 +106,14 @@ def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Win
             if since < span.end:
                 changes[max(since, span.start)].append((before, units))
                 before = units
-    rooms: Counter[int] = Counter()
+    fitting: Counter[int] = Counter()
     total = 0
     steps: list[Step] = []
     for begin, end in itertools.pairwise(sorted(changes)):
         for before, units in changes[begin]:
             total += units - before
-            rooms.update({before: -1, units: 1} if before != units else {})
-        free = max(+rooms, default=0) if _is_together(requirement) else total
+            fitting.update({before: -1, units: 1} if before != units else {})
+        free = max(+fitting, default=0) if _is_together(requirement) else total
         if steps and steps[-1].free == free:
             steps[-1] = Step(Window(steps[-1].window.start, end), free)
         else:
@@ -125,21 +126,21 @@ def _is_together(requirement: Requirement) -> bool:
 
 
 def _needed(requirement: Requirement, timeline: Timeline) -> Iterator[tuple[datetime, int]]:
-    """Yield the same as ``_units``, but 1 or 0 where only all of them together are of use."""
+    """Yield as ``_units`` does, but 1 or 0 where all units must be on one resource."""
     for since, units in _units(requirement, timeline):
         yield since, int(units >= requirement.minimum) if _is_together(requirement) else units
 
 
 def _units(requirement: Requirement, timeline: Timeline) -> Iterator[tuple[datetime, int]]:
-    """Yield how many units fit on a resource, and since when; in order, from the dawn of time."""
+    """Yield since when how many units fit on a resource, in order, from the earliest datetime."""
     taken: dict[str | None, int] = defaultdict(int)
     yield _DAWN, _room(requirement, timeline, taken)
     steps: dict[datetime, list[tuple[str | None, int]]] = defaultdict(list)
-    for one in timeline.bookings:
-        name = None if requirement.is_whole else one.resource_class
-        amount = 1 if name is None else one.amount
-        steps[one.start].append((name, amount))
-        steps[one.end].append((name, -amount))
+    for booking in timeline.bookings:
+        name = None if requirement.is_whole else booking.resource_class
+        amount = 1 if name is None else booking.amount
+        steps[booking.start].append((name, amount))
+        steps[booking.end].append((name, -amount))
     for since in sorted(steps):
         for name, amount in steps[since]:
             taken[name] += amount
@@ -147,22 +148,22 @@ def _units(requirement: Requirement, timeline: Timeline) -> Iterator[tuple[datet
 
 
 def _room(requirement: Requirement, timeline: Timeline, taken: Mapping[str | None, int]) -> int:
-    """Return how many units fit beside what is taken, by class (None: of the whole resource)."""
+    """Return how many units fit; ``taken`` is by resource class, None for whole bookings."""
     if taken.get(None):
         return 0
     if requirement.is_whole:
         return 1
-    rooms = (
+    fitting = (
         (timeline.capacity.get(name, 0) - taken.get(name, 0)) // amount
         for name, amount in requirement.amounts.items()
     )
-    room = max(0, min(rooms))
-    return min(1, room) if requirement.layout is Layout.APART else room
+    count = max(0, min(fitting))
+    return min(1, count) if requirement.layout is Layout.APART else count
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Units that are free from ``begin`` to ``end``, and neither right before nor right after."""
+    """Units that are free from ``begin`` to ``end``, and booked right before and right after."""
 
     begin: datetime
     end: datetime
@@ -170,8 +171,8 @@ class _Run:
 
 
 def _runs(levels: Iterable[tuple[datetime, int]]) -> Iterator[_Run]:
-    """Yield the runs of what ``levels`` says is free, and since when."""
-    # What is free now, as it came: since when, and up to how many units.
+    """Yield the runs of ``levels``, which are (since when, number of free units)."""
+    # Open runs: since when, and up to how many units.
     stack: list[tuple[datetime, int]] = [(_DAWN, 0)]
     for since, units in itertools.chain(levels, [(END_OF_TIME, 0)]):
         while stack[-1][1] > units:
@@ -185,7 +186,7 @@ def _runs(levels: Iterable[tuple[datetime, int]]) -> Iterator[_Run]:
 
 
 def _opening(run: _Run, length: timedelta, within: Starts) -> tuple[datetime, datetime, int] | None:
-    """Return the possible starts in a run, and how many units they are for."""
+    """Return the first and last possible start in a run, and its number of units."""
     first, last = max(run.begin, within[0]), within[1]
     if run.end < END_OF_TIME:
         last = min(run.end - length, last)
@@ -193,16 +194,16 @@ def _opening(run: _Run, length: timedelta, within: Starts) -> tuple[datetime, da
 
 
 def _covered(intervals: Sequence[tuple[datetime, datetime, int]], needed: int) -> list[Starts]:
-    """Return where closed intervals meet that are for at least ``needed`` units together."""
-    # At one instant an interval begins before another ends: both hold there.
+    """Return where closed intervals overlap that have at least ``needed`` units in total."""
+    # Intervals are closed: at the same instant, begins come before ends.
     begins = ((begin, 0, units) for begin, _, units in intervals)
     ends = ((end, 1, -units) for _, end, units in intervals)
-    found: list[Starts] = []
+    covered: list[Starts] = []
     count, since = 0, None
     for at, _, units in sorted(itertools.chain(begins, ends)):
         before, count = count, count + units
         if before < needed <= count:
             since = at
         elif count < needed <= before and since is not None:
-            found.append((since, at))
-    return found
+            covered.append((since, at))
+    return covered

@@ -1,7 +1,7 @@
-"""Property expressions as users write them, read into a ``climate.core.matching.query.Query``.
+"""Parser of property expressions; the result is a ``climate.core.matching.query.Query``.
 
-An expression is ``[op, "$name", value]``, or others combined by ``and``, ``or``, ``not``, ``in``.
-Whatever is malformed is refused with its place, never half obeyed.
+An expression is ``[op, "$name", value]``, or expressions combined by ``and``, ``or``, ``not`` and
+``in``. A malformed expression is rejected with the position of the error.
 """
 
 import json
@@ -24,8 +24,8 @@ from climate.core.matching.query import (
 )
 from climate.core.matching.quoting import check_storable, quoted, show
 
-# An expression comes from outside and becomes part of one SQL statement: SQLite's parser gives up
-# at about 25 nested levels, and planning takes a millisecond for each condition or value of "in".
+# An expression becomes part of one SQL statement. SQLite's parser fails at about 25 nested levels,
+# and planning takes about a millisecond per condition or value of "in".
 MAX_DEPTH = 16
 MAX_CONDITIONS = 200
 
@@ -40,9 +40,9 @@ class _Malformed(Exception):
 
 
 def parse(source: object) -> Query:
-    """Read an expression, as JSON text or decoded; None, ``""`` and ``[]`` match everything.
+    """Parse an expression, as JSON text or decoded; None, ``""`` and ``[]`` match everything.
 
-    Raises InvalidQuery, which quotes the input and says where it is wrong.
+    Raises InvalidQuery, which quotes the input and names the position of the error.
     """
     if source is None or source == "":
         return Everything()
@@ -58,14 +58,14 @@ def _decode(source: object) -> object:
     if not isinstance(source, str):
         return source
     try:
-        found = json.loads(source)
-        check_storable(found)
+        value = json.loads(source)
+        check_storable(value)
     except RecursionError:
         raise _Malformed(f"nested more than {MAX_DEPTH} levels deep") from None
     except ValueError as error:
-        # What follows a semicolon is advice for Python programmers.
+        # Python's message has advice for programmers after a semicolon.
         raise _Malformed(f"not JSON: {str(error).partition(';')[0]}") from None
-    return found
+    return value
 
 
 def _query(value: object, path: _Path) -> Query:
@@ -121,7 +121,7 @@ def _name(value: object, path: _Path) -> str:
 
 def _operand(value: object, path: _Path) -> Operand:
     if isinstance(value, str | bool) and value != "":
-        return Operand(str(value))  # clouds write flags as "True" and "False", too
+        return Operand(str(value))  # clouds also write flags as "True" and "False"
     if isinstance(value, int | float) and as_number(repr(value)) is not None:
         return Operand(repr(value))
     wanted = 'a text ("null" if the property shall be absent), a finite number, true or false'

@@ -1,9 +1,10 @@
-"""Nova flavor extra specs, read as a query: what chose hosts for servers chooses them here.
+"""Parser of Nova flavor extra specs into a query on hosts.
 
-The keys are Nova's (its documentation, "Extra Specs"), the operators those of its scheduler
-(nova/scheduler/filters/extra_specs_ops.py). Where Nova shrugs at a mistake (an operator without a
-space after it or without a value, a word too many) or fails (a number that is none), it is
-refused here. Specs that select no hosts are passed over, so that a flavor's may be given whole.
+The keys are Nova's ("Extra Specs" in its documentation), the operators those of its scheduler
+(nova/scheduler/filters/extra_specs_ops.py). Nova ignores some mistakes (an operator without a
+space after it or without a value, an extra word) and fails on others (a malformed number); this
+parser rejects all of them. It ignores specs that select no hosts, so that callers can pass all
+extra specs of a flavor.
 """
 
 import difflib
@@ -30,10 +31,10 @@ from climate.core.matching.query import (
 )
 from climate.core.matching.quoting import check_storable, quoted, show
 
-# Properties in which resources have Placement's traits and the totals of its resource classes.
+# Prefixes of the properties with Placement's traits and the totals of its resource classes.
 TRAIT = "trait:"
 RESOURCES = "resources:"
-# The value of a trait that is there: JSON's true in an expression.
+# The value of a trait that a resource has: JSON's true in an expression.
 PRESENT = "True"
 # The longest name that a property can have.
 LONGEST_NAME = 64
@@ -42,11 +43,11 @@ _SCOPES = ("capabilities", "aggregate_instance_extra_specs", "trait", "resources
 # A request group of Placement has a number, or a name that begins with an underscore.
 _GROUPED = re.compile(r"(trait|resources)([1-9][0-9]*|_[A-Za-z0-9_-]{1,63})?")
 _CAPITALS = re.compile(r"[A-Z0-9_]+")
-# They choose hosts by devices that no property tells of.
+# Scopes that choose hosts by devices, which are not properties.
 _DEVICES = ("pci_passthrough", "accel")
-# Keys without a scope that are no capabilities.
+# Keys without a scope that are not capabilities.
 _NO_CAPABILITY = ("group_policy", "hide_hypervisor_id")
-# What Nova's scheduler calls a property; a whole host has all its memory free.
+# Names of properties in Nova's scheduler; a whole host has all its memory free.
 _SYNONYMS = {
     "vcpus_total": "vcpus",
     "total_usable_ram_mb": "memory_mb",
@@ -72,7 +73,7 @@ _LIKE_AN_OPERATOR = re.compile(r"s?(==|!=|<|>)|=")
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Which resources are meant, and how much of each resource class (Placement's, from 1)."""
+    """A query on resources, and amounts of Placement's resource classes (at least 1 each)."""
 
     query: Query
     amounts: Mapping[str, int] = field(default_factory=dict)
@@ -83,9 +84,9 @@ class _Malformed(Exception):
 
 
 def read(source: object) -> Selector:
-    """Read extra specs (a JSON object) or an expression, as JSON text or decoded.
+    """Parse extra specs (a JSON object) or an expression, as JSON text or decoded.
 
-    Raises InvalidQuery, which quotes the input and says where it is wrong.
+    Raises InvalidQuery, which quotes the input and names the position of the error.
     """
     specs = _object(source)
     if specs is None:
@@ -102,7 +103,7 @@ def _object(source: object) -> Mapping[str, object] | None:
             source = json.loads(source)
             check_storable(source)
         except (ValueError, RecursionError):
-            return None  # the expressions' parser says what is wrong
+            return None  # the parser of expressions reports the error
     return source if isinstance(source, dict) else None
 
 
@@ -132,7 +133,7 @@ def _selector(specs: Mapping[str, object]) -> Selector:
 
 
 def _condition(key: str, value: str) -> Query | None:
-    """Return what one spec demands of a property; None if it selects no hosts."""
+    """Return the condition of one spec on a property; None if it selects no hosts."""
     scope, scoped, name = key.partition(":")
     if not scoped:
         return None if key in _NO_CAPABILITY else _capability(key, key, value)
@@ -151,8 +152,8 @@ def _trait(key: str, name: str, value: str) -> Query:
     _check_name(key, TRAIT, name)
     if value not in ("required", "forbidden"):
         raise _Malformed(f"expected required or forbidden {_at(key)}, not {show(value)}")
-    there = Compare("==", f"{TRAIT}{name}", Operand(PRESENT), "text", _at(key))
-    return there if value == "required" else Not(there)
+    has_trait = Compare("==", f"{TRAIT}{name}", Operand(PRESENT), "text", _at(key))
+    return has_trait if value == "required" else Not(has_trait)
 
 
 def _amount(key: str, name: str, value: str) -> int:

@@ -46,18 +46,17 @@ def assign(demands: Sequence[WholeDemand]) -> tuple[tuple[int, ...], ...] | None
 
 
 class _Search:
-    """An assignment under way: what is held stays held, though perhaps by another demand."""
+    """A partial assignment. An assigned id stays assigned, but may move to another demand."""
 
     def __init__(self, demands: Sequence[WholeDemand]) -> None:
         self.holder: dict[int, int] = {}
         self._demands = demands
         self._fresh = [iter(demand.candidates) for demand in demands]
-        # Demands that cannot reach a free id, and never will: all they could take is held by
-        # one another.
+        # Demands that can never reach a free id: they hold all their candidates themselves.
         self._closed: set[int] = set()
 
     def fill(self, index: int, wanted: int) -> int:
-        """Give demand ``index`` up to ``wanted`` more ids; return how many it got."""
+        """Assign up to ``wanted`` more ids to demand ``index``; return how many."""
         got = 0
         while got < wanted:
             free = next((id_ for id_ in self._fresh[index] if id_ not in self.holder), None)
@@ -70,9 +69,9 @@ class _Search:
         return got
 
     def _augment(self, index: int, wanted: int) -> int:
-        """Give demand ``index`` up to ``wanted`` more by moving others to their alternatives.
+        """Assign up to ``wanted`` more ids by moving other demands to their alternatives.
 
-        Each taker on the path takes from the next, and the last one takes what is free.
+        Each taker on the path takes from the next, and the last one takes free ids.
         """
         path = self._path(index)
         if not path:
@@ -115,8 +114,8 @@ def _chain(taker: dict[int | None, int], index: int) -> list[tuple[int, int | No
     return chain
 
 
-# Orders of share demands that are tried; a lease rarely has more than three reservations. With
-# very many, on very many candidates, there are fewer orders: so many candidates are looked at.
+# The number of orders of share demands to try; a lease rarely has more than three reservations.
+# _LOOKS bounds the candidates examined in all orders, so large requests try fewer orders.
 _ORDERS = 24
 _LOOKS = 250_000
 
@@ -129,7 +128,7 @@ class Demand:
     """``minimum``..``maximum`` units on ``candidates`` (resource ids, the preferred ones first).
 
     With ``amounts`` a unit takes that much of each resource class, without it a whole resource.
-    ``kept`` units come on top, and count where units stay together or apart.
+    ``kept`` units are in addition; they matter where units must stay together or apart.
     """
 
     minimum: int
@@ -143,26 +142,26 @@ class Demand:
 def choose(demands: Sequence[Demand], free: Free) -> tuple[Units, ...] | None:
     """Return how many units each demand gets on which resource; None if a minimum cannot be met.
 
-    ``free`` is what each resource has left of each class, for those who take shares. Every
+    ``free`` is the free amount of each resource class, for demands with ``amounts``. Every
     minimum is met before any demand gets more.
     """
     shares = [index for index, demand in enumerate(demands) if demand.amounts]
     if not shares:
         return _whole(demands, range(len(demands)))
     shares.sort(key=lambda index: sum(demands[index].amounts.values()), reverse=True)
-    tried = (
-        _pack(some, free, order, wholes_first=wholes_first)
-        for some, order, wholes_first in _ways(demands, free, shares)
+    packings = (
+        _pack(ordered, free, order, wholes_first=wholes_first)
+        for ordered, order, wholes_first in _attempts(demands, free, shares)
     )
-    return next((found for found in tried if found is not None), None)
+    return next((packing for packing in packings if packing is not None), None)
 
 
-def _ways(
+def _attempts(
     demands: Sequence[Demand], free: Free, shares: Sequence[int]
 ) -> Iterator[tuple[Sequence[Demand], Sequence[int], bool]]:
-    """Yield what to try: the demands, the order of those for shares, and whether others go first.
+    """Yield attempts: demands, the order of share demands, and whether whole demands go first.
 
-    Where some want wholes it may matter which are left to them: the last try keeps shares together.
+    The last attempt packs shares tightly, which leaves more resources for whole demands.
     """
     looks = sum(len(demands[index].candidates) for index in shares)
     orders = min(_ORDERS, max(1, _LOOKS // max(1, looks)))
@@ -175,9 +174,9 @@ def _ways(
 
 
 def _roomiest(demands: Sequence[Demand], free: Free) -> Sequence[Demand]:
-    """Return the demands with the candidates first that have most room, last of whole ones."""
+    """Sort candidates by free capacity: descending for shares, ascending for wholes."""
     sizes = {tuple(demand.amounts.items()) for demand in demands if demand.amounts}
-    rooms = {
+    fitting = {
         id_: sum(room(free.get(id_, {}), dict(size)) for size in sizes)
         for id_ in {id_ for demand in demands for id_ in demand.candidates}
     }
@@ -185,7 +184,7 @@ def _roomiest(demands: Sequence[Demand], free: Free) -> Sequence[Demand]:
         replace(
             demand,
             candidates=tuple(
-                sorted(demand.candidates, key=rooms.__getitem__, reverse=bool(demand.amounts))
+                sorted(demand.candidates, key=fitting.__getitem__, reverse=bool(demand.amounts))
             ),
         )
         for demand in demands
@@ -193,17 +192,17 @@ def _roomiest(demands: Sequence[Demand], free: Free) -> Sequence[Demand]:
 
 
 def most(demand: Demand, free: Free) -> int:
-    """Return how many units a demand could get were it alone, were there no maximum."""
+    """Return how many units a demand could get alone, without its maximum."""
     if not demand.amounts:
         return len(demand.candidates)
-    rooms = [room(free[id_], demand.amounts) for id_ in demand.candidates]
+    fitting = [room(free[id_], demand.amounts) for id_ in demand.candidates]
     if demand.layout is Layout.TOGETHER:
-        return max(rooms, default=0)
-    return sum(min(one, 1) if demand.layout is Layout.APART else one for one in rooms)
+        return max(fitting, default=0)
+    return sum(min(count, 1) if demand.layout is Layout.APART else count for count in fitting)
 
 
 def room(free: Mapping[str, int], amounts: Mapping[str, int]) -> int:
-    """Return how many units of ``amounts`` fit into what is free."""
+    """Return how many units of ``amounts`` fit into ``free``."""
     return max(0, min(free.get(name, 0) // amount for name, amount in amounts.items()))
 
 
@@ -218,7 +217,7 @@ def first(units: Units, count: int) -> Units:
 
 
 def laid_out(units: Units, layout: Layout) -> Units:
-    """Return those of ``units`` that are where the layout wants them, relative to each other."""
+    """Return the units that satisfy the layout."""
     if layout is Layout.APART:
         return dict.fromkeys(units, 1)
     if layout is Layout.TOGETHER and units:
@@ -230,13 +229,13 @@ def laid_out(units: Units, layout: Layout) -> Units:
 def _pack(
     demands: Sequence[Demand], free: Free, order: Sequence[int], *, wholes_first: bool
 ) -> tuple[Units, ...] | None:
-    """Try one order; shares stay off what whole demands could take, or these off what they may."""
+    """Try one order. Shares avoid the candidates of whole demands, or the other way round."""
     wholes = [index for index in range(len(demands)) if index not in order]
     packing = _Packing(free)
     if wholes_first:
-        wanted = {id_ for index in order for id_ in demands[index].candidates}
+        shared = {id_ for index in order for id_ in demands[index].candidates}
         least = [replace(demand, maximum=demand.minimum) for demand in demands]
-        reserved = _whole(least, wholes, spared=wanted)
+        reserved = _whole(least, wholes, spared=shared)
         if reserved is None:
             return None
         packing.close(reserved)
@@ -244,13 +243,13 @@ def _pack(
     for index in order:
         if not packing.fill(index, _last(demands[index], spared), demands[index].minimum):
             return None
-    found = _whole(demands, wholes, closed=packing.used())
-    if found is None:
+    assigned = _whole(demands, wholes, closed=packing.used())
+    if assigned is None:
         return None
-    packing.close(found)
+    packing.close(assigned)
     for index in order:
         packing.fill(index, demands[index], demands[index].maximum)
-    taken = dict(zip(wholes, found, strict=True))
+    taken = dict(zip(wholes, assigned, strict=True))
     return tuple(taken.get(index, packing.units(index)) for index in range(len(demands)))
 
 
@@ -261,8 +260,8 @@ def _whole(
     spared: set[int] | frozenset[int] = frozenset(),
     closed: set[int] | frozenset[int] = frozenset(),
 ) -> tuple[Units, ...] | None:
-    """Assign whole resources, none of ``closed`` and those of ``spared`` last."""
-    found = assign(
+    """Assign whole resources: none of ``closed``, and those of ``spared`` last."""
+    assigned = assign(
         [
             WholeDemand(
                 demand.minimum,
@@ -272,7 +271,7 @@ def _whole(
             for demand in (demands[index] for index in indexes)
         ]
     )
-    return None if found is None else tuple(dict.fromkeys(ids, 1) for ids in found)
+    return None if assigned is None else tuple(dict.fromkeys(ids, 1) for ids in assigned)
 
 
 def _last(demand: Demand, spared: set[int] | frozenset[int]) -> Demand:
@@ -283,27 +282,27 @@ def _last(demand: Demand, spared: set[int] | frozenset[int]) -> Demand:
 
 
 class _Packing:
-    """Shares under way: what is left of each resource, and who has what."""
+    """A partial packing of shares: free amounts by resource, and units by demand."""
 
     def __init__(self, free: Free) -> None:
         self._left = {id_: dict(amounts) for id_, amounts in free.items()}
         self._taken: dict[int, dict[int, int]] = {}
 
     def units(self, index: int) -> Units:
-        """Return what demand ``index`` has."""
+        """Return the units of demand ``index``."""
         return self._taken.get(index, {})
 
     def used(self) -> set[int]:
-        """Return the resources that somebody has a share of."""
+        """Return the resources with at least one share."""
         return {id_ for units in self._taken.values() for id_ in units}
 
     def close(self, taken: Sequence[Units]) -> None:
-        """Leave no room on resources that somebody has as a whole."""
+        """Remove resources that are assigned as a whole."""
         for id_ in itertools.chain(*taken):
             self._left.pop(id_, None)
 
     def fill(self, index: int, demand: Demand, wanted: int) -> bool:
-        """Give demand ``index`` units up to ``wanted``; tell whether it has that many."""
+        """Give demand ``index`` units up to ``wanted``; return whether it has that many."""
         has = self._taken.setdefault(index, {})
         for id_ in self._order(demand, has):
             missing = wanted - sum(has.values())
@@ -316,15 +315,15 @@ class _Packing:
         return sum(has.values()) >= wanted
 
     def _order(self, demand: Demand, has: Units) -> Sequence[int]:
-        """Return the resources to try: for units that stay together the one that fits best."""
+        """Return the resources to try; for units that must stay together, the largest."""
         if demand.layout is not Layout.TOGETHER:
             return demand.candidates
         if has or demand.kept:
             return [id_ for id_ in demand.candidates if id_ in has or id_ in demand.kept]
-        rooms = {
+        fitting = {
             id_: min(self._room(demand, id_, has), demand.maximum) for id_ in demand.candidates
         }
-        return sorted(demand.candidates, key=lambda id_: -rooms[id_])[:1]
+        return sorted(demand.candidates, key=lambda id_: -fitting[id_])[:1]
 
     def _room(self, demand: Demand, id_: int, has: Units) -> int:
         if demand.layout is Layout.APART and (id_ in has or id_ in demand.kept):

@@ -18,7 +18,7 @@ from climate.core.matching.quoting import cut
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 Op = Literal["==", "!=", ">=", "<=", ">", "<"]
-# What is compared: numbers if both are some and else text, or the one or the other alone.
+# How values compare: "either" as numbers if both are numbers, else as text.
 Kind = Literal["either", "text", "number"]
 
 # Also applied to SQL columns, so that both ways to evaluate an expression share one table.
@@ -34,18 +34,18 @@ COMPARE: Mapping[Op, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What a property is compared with."""
+    """The value that a property is compared with."""
 
     text: str
 
     @property
     def number(self) -> float | None:
-        """The number it is, if it is one."""
+        """The value as a number, None if it is not one."""
         return as_number(self.text)
 
     @property
     def is_null(self) -> bool:
-        """Whether it stands for the absence of the property."""
+        """Whether it means that the property is absent."""
         return self.text == "null"
 
 
@@ -56,11 +56,11 @@ class Everything:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """One comparison; ``at`` says where in the expression the name stood.
+    """One comparison; ``at`` is the position of the name in the expression.
 
-    Of kind "text" it is by code point whatever both look like; of kind "number", for which
-    ``value`` must be one, a property that is none never matches. ``value`` may stand for absence
-    only with "either".
+    Kind "text" compares by code point, even if both values look like numbers. Kind "number"
+    requires a number in ``value``; a property that is not a number never matches. Only kind
+    "either" allows a ``value`` that means absence.
     """
 
     op: Op
@@ -81,7 +81,7 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """The property is there, and ``text`` (not empty) is somewhere in it."""
+    """The property exists and contains ``text``, which is not empty."""
 
     name: str
     text: str
@@ -90,21 +90,21 @@ class Contains:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """Matches what all of ``parts`` match."""
+    """Matches if all ``parts`` match."""
 
     parts: tuple["Query", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Matches what any of ``parts`` matches."""
+    """Matches if any of ``parts`` matches."""
 
     parts: tuple["Query", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Matches what ``part`` does not."""
+    """Matches if ``part`` does not."""
 
     part: "Query"
 
@@ -120,8 +120,8 @@ def matches(query: Query, properties: Mapping[str, str]) -> bool:
         case Compare():
             return _holds(query, properties.get(query.name))
         case In():
-            found = properties.get(query.name)
-            return any(_holds(Compare("==", query.name, value), found) for value in query.values)
+            value = properties.get(query.name)
+            return any(_holds(Compare("==", query.name, v), value) for v in query.values)
         case Contains():
             return query.text in properties.get(query.name, "")
         case And() | Or():
@@ -132,7 +132,7 @@ def matches(query: Query, properties: Mapping[str, str]) -> bool:
 
 
 def names(query: Query) -> frozenset[str]:
-    """Return the names of the properties that the expression asks about."""
+    """Return the names of the properties in the expression."""
     return frozenset(leaf.name for leaf in _leaves(query) if not isinstance(leaf, Everything))
 
 
@@ -142,7 +142,7 @@ def size(query: Query) -> int:
 
 
 def check_names(query: Query, known: Collection[str]) -> None:
-    """Raise InvalidQuery if the expression asks about a property that is not ``known``."""
+    """Raise InvalidQuery if the expression names a property that is not ``known``."""
     for leaf in _leaves(query):
         if not isinstance(leaf, Everything) and leaf.name not in known:
             hint = _suggestion(leaf.name, known)
@@ -150,14 +150,14 @@ def check_names(query: Query, known: Collection[str]) -> None:
 
 
 def both(a: Query, b: Query) -> Query:
-    """Return the expression that matches what ``a`` and ``b`` both match."""
+    """Return the conjunction of two expressions."""
     if isinstance(a, Everything):
         return b
     return a if isinstance(b, Everything) else And((a, b))
 
 
 def as_number(text: str) -> float | None:
-    """Return the number that ``text`` is, None if it is none or not a finite double.
+    """Return ``text`` as a number, None if it is not a finite double.
 
     Stricter than ``float``: no spaces, no underscores, no foreign digits, no ``.5`` and no ``5.``.
     """
@@ -167,16 +167,16 @@ def as_number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _holds(query: Compare, found: str | None) -> bool:
-    compare, wanted = COMPARE[query.op], query.value
-    if wanted.is_null and query.kind == "either":
-        return (found is None) == (query.op == "==")
-    if found is None:
+def _holds(query: Compare, value: str | None) -> bool:
+    compare, operand = COMPARE[query.op], query.value
+    if operand.is_null and query.kind == "either":
+        return (value is None) == (query.op == "==")
+    if value is None:
         return False
-    here, there = as_number(found), wanted.number
-    if query.kind != "text" and here is not None and there is not None:
-        return bool(compare(here, there))
-    return query.kind != "number" and bool(compare(found, wanted.text))
+    left, right = as_number(value), operand.number
+    if query.kind != "text" and left is not None and right is not None:
+        return bool(compare(left, right))
+    return query.kind != "number" and bool(compare(value, operand.text))
 
 
 def _leaves(query: Query) -> Iterator[Everything | Compare | In | Contains]:
@@ -188,6 +188,6 @@ def _leaves(query: Query) -> Iterator[Everything | Compare | In | Contains]:
 
 
 def _suggestion(name: str, known: Collection[str]) -> str:
-    folded = {one.casefold(): one for one in sorted(known)}
+    folded = {known_name.casefold(): known_name for known_name in sorted(known)}
     close = difflib.get_close_matches(name.casefold(), folded)
-    return f"; did you mean {' or '.join(folded[one] for one in close)}?" if close else ""
+    return f"; did you mean {' or '.join(folded[match] for match in close)}?" if close else ""

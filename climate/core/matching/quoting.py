@@ -1,6 +1,6 @@
-"""What was sent: whether it can be kept, and quoting it in a refusal.
+"""Input from callers: whether it can be stored, and how error messages quote it.
 
-A quotation is enough to recognise it, however long and deep it is.
+A quotation is cut, so that long or deep input stays recognisable but short.
 """
 
 import itertools
@@ -10,33 +10,33 @@ _ECHO = 200
 
 
 def is_storable(text: str) -> bool:
-    """Tell whether every database can keep ``text``: no NUL, no lone surrogate."""
+    """Return whether every database can store ``text``: no NUL, no lone surrogate."""
     return "\x00" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def check_storable(value: object) -> None:
-    """Raise ValueError for decoded JSON with a text, wherever it is, that cannot be kept."""
+    """Raise ValueError for decoded JSON that contains a text which cannot be stored."""
     rest = [value]
     while rest:
-        one = rest.pop()
-        if isinstance(one, str) and not is_storable(one):
+        value = rest.pop()
+        if isinstance(value, str) and not is_storable(value):
             raise ValueError("a text contains a NUL or half a surrogate pair")
-        rest += [*one, *one.values()] if isinstance(one, dict) else []
-        rest += one if isinstance(one, list) else []
+        rest += [*value, *value.values()] if isinstance(value, dict) else []
+        rest += value if isinstance(value, list) else []
 
 
 def quoted(source: object) -> str:
-    """Return what was sent, as JSON text or decoded, as JSON, cut."""
+    """Return input, as JSON text or decoded, as JSON, cut."""
     return cut(source) if isinstance(source, str) else show(source)
 
 
 def show(value: object) -> str:
     """Return ``value`` as JSON, cut."""
-    # It may be huge and deep: no more is encoded than can be shown (no piece is empty).
+    # The value may be huge and deep: encode no more than is shown (no piece is empty).
     pieces = json.JSONEncoder(ensure_ascii=False, default=repr).iterencode(value)
     return cut("".join(itertools.islice(pieces, _ECHO + 1)))
 
 
 def cut(text: str) -> str:
-    """Return ``text``, or the beginning of it."""
+    """Return ``text``, or its beginning."""
     return text if len(text) <= _ECHO else f"{text[:_ECHO]}..."

@@ -1,4 +1,4 @@
-"""What a reservation needs from admission, whatever its resource type."""
+"""What a reservation needs from admission, independent of its resource type."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -29,28 +29,28 @@ class Requirement:
     query: Query
     amounts: Mapping[str, int] = field(default_factory=dict)
     layout: Layout = Layout.ANYWHERE
-    #: What else the reservation needs, of other resources: no query of its parts matches the same.
+    #: What the reservation also needs, of other resources: the queries of its parts are disjoint.
     besides: "Requirement | None" = None
-    #: What the resources are called where there are too few of them.
+    #: The word for the resources in messages about a shortage.
     noun: str = "hosts"
 
     @property
     def parts(self) -> "tuple[Requirement, ...]":
-        """All that the reservation needs, each part by itself."""
+        """The parts of the requirement, each without ``besides``."""
         if self.besides is None:
             return (self,)
         return (replace(self, besides=None), *self.besides.parts)
 
     @property
     def is_whole(self) -> bool:
-        """Whether a unit is a resource that nobody else has meanwhile."""
+        """Whether a unit is a whole resource, which no other lease shares."""
         return not self.amounts
 
     def units(self, amounts: Mapping[str, int]) -> int:
-        """Return how many units somebody has who took ``amounts`` of a resource (none: all).
+        """Return how many units an allocation of ``amounts`` on a resource is (no amounts: one).
 
-        What was taken may be of other classes: a lease that ends now keeps what it has, whatever
-        its parameters become.
+        The allocation may have other resource classes: a lease that ends now keeps its
+        allocations, whatever its parameters become.
         """
         common = amounts.keys() & self.amounts.keys()
         return min((amounts[name] // self.amounts[name] for name in common), default=1)

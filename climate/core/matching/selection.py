@@ -1,7 +1,7 @@
-"""Which of the resources that could serve a reservation it gets: filters, then weighers. Pure.
+"""Choice among the candidates of a reservation: filters, then weighers.
 
-Both are plug-ins (docs/plugins.md) and know nothing but what they are given: no clock, no input
-or output, as they run inside the transaction that books.
+Both are plug-ins (docs/plugins.md) and pure functions, without clock, input or output, because
+they run inside the transaction that books.
 """
 
 import math
@@ -14,30 +14,30 @@ from climate.core.matching.requirement import Requirement
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A resource that matches and has room; ``free`` is how much, by resource class.
+    """A matching resource with free capacity; ``free`` is that capacity by resource class.
 
-    ``free`` is empty where resources are taken whole.
+    ``free`` is empty where resources are booked whole.
     """
 
     resource: Resource
     free: Mapping[str, int] = field(default_factory=dict)
 
 
-#: Whether the candidate may be taken.
+#: Returns whether the candidate may be used.
 Filter = Callable[[Candidate, Requirement], bool]
-#: How good the candidate is, the bigger the better; only the order and distances matter.
+#: Returns the quality of the candidate, higher is better; only order and distances matter.
 Weigher = Callable[[Candidate, Requirement], float]
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What the operator chose: filters, and weighers with how much each counts."""
+    """The operator's filters, and weighers with their multipliers."""
 
     filters: tuple[Filter, ...] = ()
     weighers: tuple[tuple[Weigher, float], ...] = ()
 
     def __bool__(self) -> bool:
-        """Tell whether there is anything to choose by."""
+        """Return whether any filter or weigher is configured."""
         return bool(self.filters or self.weighers)
 
 
@@ -61,19 +61,19 @@ def rank(
 ) -> list[Candidate]:
     """Return the candidates that pass all filters, the best first; ties keep the given order.
 
-    As in Nova's scheduler, what a weigher says is scaled to 0 (its worst candidate) .. 1 (its
-    best), so that weighers count as their multipliers say, whatever they measure; a negative one
-    turns the order round. Raises ValueError for a weight that is not finite.
+    As in Nova's scheduler, the weights of each weigher are scaled from 0 (its worst candidate) to
+    1 (its best), so that only the multipliers decide how much a weigher counts. A negative
+    multiplier reverses its order. Raises ValueError for a weight that is not finite.
     """
-    left = [one for one in candidates if all(passes(one, requirement) for passes in filters)]
-    scores = [0.0] * len(left)
+    passing = [c for c in candidates if all(passes(c, requirement) for passes in filters)]
+    scores = [0.0] * len(passing)
     for weigher, multiplier in weighers:
-        weights = _scaled([_weight(weigher, one, requirement) for one in left])
+        weights = _scaled([_weight(weigher, candidate, requirement) for candidate in passing])
         scores = [
             score + multiplier * weight for score, weight in zip(scores, weights, strict=True)
         ]
-    best_first = sorted(range(len(left)), key=lambda at: -scores[at])
-    return [left[at] for at in best_first]
+    best_first = sorted(range(len(passing)), key=lambda index: -scores[index])
+    return [passing[index] for index in best_first]
 
 
 def _weight(weigher: Weigher, candidate: Candidate, requirement: Requirement) -> float:
@@ -84,10 +84,10 @@ def _weight(weigher: Weigher, candidate: Candidate, requirement: Requirement) ->
 
 
 def _scaled(weights: Sequence[float]) -> list[float]:
-    """Return the weights between 0 and 1; all 0 if they are equal."""
+    """Return the weights scaled to 0..1; all 0 if they are equal."""
     if not weights:
         return []
-    # Halves, so that the distance of the largest numbers there are is one, too.
+    # Halves, so that the difference of the largest floats does not overflow.
     least, most = min(weights) / 2, max(weights) / 2
     if least == most:
         return [0.0] * len(weights)

@@ -1,4 +1,4 @@
-"""A message to the world, about a lease as a rule, and which of them somebody wants."""
+"""A notification, usually about a lease, and filters on notifications."""
 
 import re
 from collections.abc import Mapping
@@ -8,13 +8,13 @@ from typing import Any
 
 from climate.core.lease.schedule import BEFORE_START
 
-#: One type of events, or with ``*`` at the end all that begin so.
+#: An event type, or a prefix of event types with ``*`` at its end.
 PATTERN = re.compile(r"(?:[\w.:-]{1,128}\*?|\*)\Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """What happened to which lease; ``seq`` orders all, ``message_id`` tells repeats apart."""
+    """An event in the life of a lease. ``seq`` orders all; ``message_id`` identifies repetitions."""
 
     seq: int
     message_id: str
@@ -27,7 +27,7 @@ class Notification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationFilter:
-    """Which notifications are wanted; None (or no pattern) is any. Patterns: see ``PATTERN``."""
+    """Conditions on notifications; None (or no pattern) matches any. Patterns: see ``PATTERN``."""
 
     project_id: str | None = None
     lease_id: str | None = None
@@ -37,14 +37,14 @@ class NotificationFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What was found, the oldest first, and the number up to which there is no more of it."""
+    """Matching notifications, oldest first; no others match up to the number ``after``."""
 
     notifications: list[Notification]
     after: int
 
 
 def payload_when_sent(notification: Notification, now: datetime) -> dict[str, Any]:
-    """Return the payload with what belongs to the message; ``starts_in`` is true at ``now``."""
+    """Return the payload with the numbers of the message; ``starts_in`` is relative to ``now``."""
     payload = {
         **notification.payload,
         "seq": notification.seq,

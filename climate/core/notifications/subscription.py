@@ -1,8 +1,8 @@
-"""Sending notifications to a place of somebody's own: where it may be, and what a failure means.
+"""Webhook subscriptions: allowed URLs, and what follows from a failed delivery.
 
-A subscription is at one notification at a time, so its receiver hears in order. What fails is
-tried again after growing pauses, then put aside as a dead letter; after several of those in a row
-the subscription is suspended, and its owner must say that it shall go on.
+A subscription delivers one notification at a time, so its receiver gets them in order. A failed
+delivery is retried with growing pauses and then becomes a dead letter. After several dead letters
+in a row the subscription is suspended until its owner resumes it.
 """
 
 import base64
@@ -22,21 +22,21 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 LONGEST_URL = 2048
-#: As Standard Webhooks have it: this and the base64 of 24 to 64 bytes.
+#: The format of Standard Webhooks: this prefix and the base64 of 24 to 64 bytes.
 SECRET_PREFIX = "whsec_"  # noqa: S105 - how secrets begin
 _KEY_BYTES = range(24, 65)
-# Seconds: the longest pause of ours, and the longest that a receiver may ask for.
+# Seconds: the longest pause of climate, and the longest Retry-After that it honours.
 _LONGEST_PAUSE = 300.0
 _LONGEST_WISH = 3600.0
 _LONGEST_REASON = 500
-# All that is public so far (RFC 4291).
+# All global unicast addresses assigned so far (RFC 4291).
 _UNICAST = ipaddress.IPv6Network("2000::/3")
-# An IPv4 address in the last 32 bits, for a gateway (RFC 6052).
+# IPv6 addresses with an IPv4 address in their last 32 bits, for NAT64 gateways (RFC 6052).
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 class SubscriptionStatus(Enum):
-    """Whether notifications are sent."""
+    """Whether the subscription delivers notifications."""
 
     ACTIVE = "active"
     SUSPENDED = "suspended"
@@ -44,10 +44,11 @@ class SubscriptionStatus(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookRules:
-    """The operator's decisions. ``timeout`` is seconds for a whole delivery.
+    """The operator's rules. ``timeout`` is the seconds for a whole delivery.
 
-    ``networks`` may be reached besides the public Internet, ``plain`` allows http. A notification
-    is tried ``attempts`` times; ``given_up`` dead letters in a row suspend a subscription.
+    ``networks`` are allowed in addition to the public Internet, ``plain`` allows http. A delivery
+    has ``attempts`` attempts; ``given_up`` dead letters in a row suspend a subscription.
+    ``largest`` is bytes of a payload.
     """
 
     networks: tuple[Network, ...] = ()
@@ -60,13 +61,13 @@ class WebhookRules:
     per_project: int = 10
 
 
-#: Those of whoever decided nothing.
+#: The defaults.
 NO_WEBHOOK_RULES = WebhookRules()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """Who is sent what, where to, and how far that got; all up to ``done_seq`` is dealt with."""
+    """A subscription and its progress; all notifications up to ``done_seq`` are processed."""
 
     id: str
     project_id: str
@@ -87,7 +88,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A notification that was not taken; one that is ``wanted`` is about to be sent again."""
+    """A notification that could not be delivered; if ``wanted``, it will be sent again."""
 
     subscription_id: str
     seq: int
@@ -99,7 +100,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A notification on its way; ``letter`` is the dead letter that it was, if it was one."""
+    """One delivery; ``letter`` is the dead letter that it repeats, if any."""
 
     subscription: Subscription
     secret: str = field(repr=False)
@@ -110,9 +111,9 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a delivery: taken if there is no ``reason`` why not.
+    """The result of a delivery: success if there is no ``reason``.
 
-    ``gone``: the receiver wants no more. ``retry_after`` is what it asks for, in seconds.
+    ``gone``: the receiver answered 410. ``retry_after`` is the receiver's wish in seconds.
     """
 
     reason: str | None = None
@@ -123,9 +124,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What follows from a failure: try again after ``pause`` seconds, or give up this one.
+    """What follows from a failure: retry after ``pause`` seconds, or give up this notification.
 
-    ``suspend`` is why nothing more is to be sent at all.
+    ``suspend`` is the reason to suspend the subscription.
     """
 
     pause: float
@@ -134,7 +135,7 @@ class Verdict:
 
 
 def judge(failed: Subscription, outcome: Outcome, rules: WebhookRules, luck: float) -> Verdict:
-    """Return what follows from a failed delivery; ``luck`` in [0, 1) spreads those that met."""
+    """Return what follows from a failed delivery; ``luck`` in [0, 1) spreads retries."""
     reason = (outcome.reason or "")[:_LONGEST_REASON]
     if outcome.gone:
         return Verdict(pause=0.0, suspend=reason)
@@ -149,12 +150,12 @@ def judge(failed: Subscription, outcome: Outcome, rules: WebhookRules, luck: flo
 
 
 def later(now: datetime, pause: float) -> datetime:
-    """Return the moment so many seconds from now."""
+    """Return the moment ``pause`` seconds after ``now``."""
     return now + timedelta(seconds=pause)
 
 
 def key_of(secret: str) -> bytes:
-    """Return the key that a secret stands for; raises InvalidInput."""
+    """Decode the key of a secret; raises InvalidInput."""
     try:
         key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     except (binascii.Error, ValueError):
@@ -168,7 +169,7 @@ def key_of(secret: str) -> bytes:
 
 
 def check_url(url: str, rules: WebhookRules) -> None:
-    """Raise InvalidInput for a place that nothing could be sent to, whatever its name means."""
+    """Raise InvalidInput for a URL that is invalid or not allowed, without resolving its name."""
     host, _ = where(url)
     scheme = url.partition(":")[0].lower()
     if scheme != "https" and not (rules.plain and scheme == "http"):
@@ -198,21 +199,21 @@ def where(url: str) -> tuple[str, int]:
 
 
 def check_address(text: str, rules: WebhookRules) -> None:
-    """Raise InvalidInput unless something may be sent to this IP address."""
+    """Raise InvalidInput unless webhooks may go to this IP address."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         raise InvalidInput("This is no IP address in its usual form.") from None
-    meant = _meant(address)
-    if not (_is_public(meant) or _is_in(meant, rules.networks)):
+    effective = _effective(address)
+    if not (_is_public(effective) or _is_in(effective, rules.networks)):
         raise InvalidInput(
             "This is an address that is not public, and nothing is sent there: ask your operator"
             " ([notifications] webhook_networks)"
         )
 
 
-def _meant(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 address leads to, if it does."""
+def _effective(address: Address) -> Address:
+    """Return the IPv4 address inside an IPv6 address, or the address itself."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
         if inner is None and address in _NAT64:
@@ -228,4 +229,4 @@ def _is_public(address: Address) -> bool:
 
 
 def _is_in(address: Address, networks: Sequence[Network]) -> bool:
-    return any(address.version == one.version and address in one for one in networks)
+    return any(address.version == network.version and address in network for network in networks)

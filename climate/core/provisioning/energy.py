@@ -1,7 +1,7 @@
-"""Which hosts are switched off while nobody needs them, and what that saves. Pure.
+"""Which idle hosts to switch off, which to switch on, and how much that saves. Pure.
 
-Per hardware class a spare pool stays on. A host is only switched off if it can stay off for a
-while and be back in time, so that none goes off and on and off.
+A number of spare hosts per hardware class stays on. A host is only switched off if it can stay
+off for a while and be ready in time again, so that hosts do not flap.
 """
 
 from collections import Counter
@@ -15,10 +15,10 @@ from climate.core.provisioning.shutdown import Shutdown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What an operator decides.
+    """The operator's policy.
 
-    A host goes off that nobody has had for ``idle_time`` seconds, and if it can stay off for as
-    long; ``spare`` of each class stay on.
+    A host is switched off after ``idle_time`` seconds without a lease, if it can stay off for as
+    long again. ``spare`` hosts of each hardware class stay on.
     """
 
     idle_time: float = 1800.0
@@ -27,10 +27,10 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeHost:
-    """A host that works, has power, and that nobody has or is getting ready.
+    """A working host with power, without a lease or a preparation.
 
-    ``idle_since`` is when that was first seen. Its next booking, if any, begins at ``next_start``;
-    ``lead`` is the seconds before, at which it is asked for again once it is off.
+    It is idle since ``idle_since``. Its next booking, if any, begins at ``next_start``; its
+    preparation begins ``lead`` seconds before.
     """
 
     id: int
@@ -42,7 +42,7 @@ class FreeHost:
 
 @dataclass(slots=True, kw_only=True)
 class Saved:
-    """How long hosts of a class were off in a period from ``since`` on, and how often they went."""
+    """Host-hours without power and number of shutdowns of a class, in a period from ``since``."""
 
     hardware: str
     since: datetime | None
@@ -51,21 +51,21 @@ class Saved:
 
 
 def ahead(host: FreeHost, policy: Policy) -> timedelta:
-    """Return how far its next booking must be away for a host to go off."""
+    """Return the minimum time to its next booking at which a host may be switched off."""
     return timedelta(seconds=host.lead + policy.idle_time)
 
 
 def to_switch_off(hosts: Iterable[FreeHost], policy: Policy, now: datetime) -> list[FreeHost]:
-    """Return the hosts that go off, of all those that are free and on.
+    """Return which of the free hosts with power to switch off.
 
-    Those go first that are needed the latest, of these those that were idle the longest. A host
-    that somebody needs soon is no spare.
+    Hosts that are needed latest come first, then those that were idle longest. A host that is
+    needed soon does not count as spare.
     """
     by_class: dict[str, list[FreeHost]] = {}
     for host in hosts:
         if _is_spare(host, policy, now):
             by_class.setdefault(host.hardware, []).append(host)
-    return [one for warm in by_class.values() for one in _beyond_spare(warm, policy, now)]
+    return [host for warm in by_class.values() for host in _beyond_spare(warm, policy, now)]
 
 
 def to_wake(
@@ -75,18 +75,18 @@ def to_wake(
     policy: Policy,
     now: datetime,
 ) -> list[Shutdown]:
-    """Return which of the hosts that are off are to be on again, for spares that are missing.
+    """Return which hosts without power to switch on, to fill up the spare hosts.
 
-    ``hosts`` are free and on; ``coming`` are the classes of those that will be soon. Those wake
-    first that were off the longest.
+    ``hosts`` are free and on; ``coming`` are the classes of hosts that will be soon. Hosts that
+    were off longest come first.
     """
     warm = Counter(coming)
-    warm.update(one.hardware for one in hosts if _is_spare(one, policy, now))
+    warm.update(host.hardware for host in hosts if _is_spare(host, policy, now))
     chosen = []
-    for one in sorted(resting, key=lambda one: (one.off_at or now, one.id)):
-        if warm[one.hardware] < policy.spare:
-            warm[one.hardware] += 1
-            chosen.append(one)
+    for shutdown in sorted(resting, key=lambda shutdown: (shutdown.off_at or now, shutdown.id)):
+        if warm[shutdown.hardware] < policy.spare:
+            warm[shutdown.hardware] += 1
+            chosen.append(shutdown)
     return chosen
 
 
@@ -96,7 +96,7 @@ def _is_spare(host: FreeHost, policy: Policy, now: datetime) -> bool:
 
 def _beyond_spare(warm: Sequence[FreeHost], policy: Policy, now: datetime) -> list[FreeHost]:
     idle = timedelta(seconds=policy.idle_time)
-    rested = sorted((one for one in warm if now - one.idle_since >= idle), key=_order)
+    rested = sorted((host for host in warm if now - host.idle_since >= idle), key=_order)
     return rested[: max(len(warm) - policy.spare, 0)]
 
 
@@ -108,18 +108,18 @@ def _order(host: FreeHost) -> tuple[bool, float, datetime, int]:
 def saved(
     shutdowns: Iterable[Shutdown], since: datetime, until: datetime, period: Period
 ) -> list[Saved]:
-    """Return what shutdowns saved from ``since`` to ``until``, by class and period.
+    """Return the savings of shutdowns from ``since`` to ``until``, by class and period.
 
-    A shutdown is counted where the host went off; its hours are where they were.
+    A shutdown counts in the period in which it began; its hours count in the periods they fall in.
     """
-    found: dict[tuple[str, datetime | None], Saved] = {}
-    for one in sorted(shutdowns, key=lambda one: (one.hardware, one.off_at or until)):
-        for begin, end in _parts(one, since, until, period):
-            key = one.hardware, begin_of(period, begin)
-            share = found.setdefault(key, Saved(hardware=key[0], since=key[1]))
+    shares: dict[tuple[str, datetime | None], Saved] = {}
+    for shutdown in sorted(shutdowns, key=lambda item: (item.hardware, item.off_at or until)):
+        for begin, end in _parts(shutdown, since, until, period):
+            key = shutdown.hardware, begin_of(period, begin)
+            share = shares.setdefault(key, Saved(hardware=key[0], since=key[1]))
             share.host_hours += (end - begin) / timedelta(hours=1)
-            share.shutdowns += begin == one.off_at
-    return [share for _, share in sorted(found.items(), key=_by_key)]
+            share.shutdowns += begin == shutdown.off_at
+    return [share for _, share in sorted(shares.items(), key=_by_key)]
 
 
 def _by_key(item: tuple[tuple[str, datetime | None], Saved]) -> tuple[str, float]:
@@ -128,12 +128,12 @@ def _by_key(item: tuple[tuple[str, datetime | None], Saved]) -> tuple[str, float
 
 
 def _parts(
-    one: Shutdown, since: datetime, until: datetime, period: Period
+    shutdown: Shutdown, since: datetime, until: datetime, period: Period
 ) -> Iterator[tuple[datetime, datetime]]:
-    """Divide the time that a host was off where periods begin."""
-    if one.off_at is None:
+    """Split the time that a host was off at the beginnings of periods."""
+    if shutdown.off_at is None:
         return
-    begin, end = max(one.off_at, since), min(one.over_at or until, until)
+    begin, end = max(shutdown.off_at, since), min(shutdown.over_at or until, until)
     while begin < end:
         following = next_begin(period, begin)
         stop = end if following is None else min(following, end)
