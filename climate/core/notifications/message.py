@@ -14,7 +14,7 @@ PATTERN = re.compile(r"(?:[\w.:-]{1,128}\*?|\*)\Z", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """An event in the life of a lease. ``seq`` orders all; ``message_id`` identifies repetitions."""
+    """An event of a lease. ``seq`` orders all; ``message_id`` identifies repetitions."""
 
     seq: int
     message_id: str
