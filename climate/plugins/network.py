@@ -18,7 +18,7 @@ from climate.core.query import both
 from climate.core.requirement import Requirement
 from climate.plugins.base import Found, RequestSchema, Turn
 from climate.plugins.host import Expression
-from climate.plugins.loader import load_network_cloud
+from climate.plugins.loader import load_cloud
 from climate.plugins.places import PlaceCloud, PlacePlugin, PlaceSchema
 from climate.plugins.segments import Segment
 
@@ -59,8 +59,8 @@ class NetworkPlugin(PlacePlugin):
     )
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Load the cloud that ``conf`` names, which may need the turn."""
-        self.cloud: NetworkCloud = load_network_cloud(conf, turn)
+        """Load the configured cloud driver."""
+        self.cloud: NetworkCloud = load_cloud("virtual:network", conf, turn=turn)
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
         """One segment that matches both expressions."""

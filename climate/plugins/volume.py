@@ -29,7 +29,7 @@ from climate.plugins.base import (
     Turn,
 )
 from climate.plugins.host import Expression, WholeNumber
-from climate.plugins.loader import load_volume_cloud
+from climate.plugins.loader import load_cloud
 from climate.plugins.places import CREATE, DELETE, KEEP, NOTHING
 from climate.plugins.rooms import NOTHING_MORE, Quota, Room, VolumeCloud, VolumeType, room_name
 from climate.plugins.volume_audit import differences
@@ -90,8 +90,8 @@ class VolumePlugin(ResourcePlugin):
     native_properties: frozenset[str] = frozenset({"name", "volume_type_id", "volume_backend_name"})
 
     def __init__(self, conf: ConfigOpts, turn: Turn, clock: Clock) -> None:
-        """Load the cloud that ``conf`` names, which may need the turn."""
-        self.cloud: VolumeCloud = load_volume_cloud(conf, turn, clock)
+        """Load the configured cloud driver."""
+        self.cloud: VolumeCloud = load_cloud("virtual:volume", conf, turn=turn, clock=clock)
 
     def look_up(self, params: Mapping[str, Any], _asker: Asker) -> Mapping[str, Any]:
         """Return ``params`` with the id of the volume type; raises InvalidInput."""
