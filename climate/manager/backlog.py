@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
 from climate.core.preparation import PreparationState
-from climate.db import events, outbox, preparing
+from climate.db import events, outbox, preparations
 from climate.db.engine import Database
 from climate.manager.runtime import Runtime
 from climate.metrics import Metrics, is_shared, label, state
@@ -34,7 +34,7 @@ class Backlog(Collector):
             with self.runtime.database.read() as session:
                 due = events.count_due(session, now, MOST)
                 rows, oldest = outbox.lag(session, MOST)
-                prepared = preparing.counts(session, MOST) if self._is_provisioning else None
+                prepared = preparations.counts(session, MOST) if self._is_provisioning else None
         except SQLAlchemyError:
             yield _gauge("climate_database_up", "1 if the database answers, else 0.", 0)
             return

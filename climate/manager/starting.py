@@ -20,7 +20,7 @@ from climate.core.lifecycle import LeaseStatus
 from climate.core.readiness import Outcome
 from climate.core.schedule import START
 from climate.core.start import StartWhen
-from climate.db import events, outbox, preparations, preparing, resources, starts
+from climate.db import events, outbox, preparations, resources, starts
 from climate.db.engine import on_commit
 from climate.db.preparations import HOST
 from climate.manager.claims import Seen, give_way
@@ -73,7 +73,7 @@ def is_waiting(lease: Lease, now: datetime) -> bool:
 def unready(runtime: Runtime, session: Session, lease_id: str) -> list[Resource]:
     """Return the hosts of a lease that are to be got ready and are not, by id."""
     settings = runtime.settings.provisioning
-    ids = preparing.unready(session, lease_id) if settings else None
+    ids = preparations.unready(session, lease_id) if settings else None
     if settings is None or not ids:
         return []
     found = resources.find_some(session, ids)
