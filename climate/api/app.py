@@ -28,7 +28,7 @@ LOG = logging.getLogger(__name__)
 
 _READING = {"GET", "HEAD"}
 _LARGEST_BODY = 1024 * 1024
-# In a request's environment: when it came, and by a watch of which nobody knows the time.
+# Keys of the WSGI environment: the arrival time (UTC), and the same by the monotonic clock.
 _ASKED_AT = "climate.asked_at"
 _BEGAN = "climate.began"
 
@@ -47,7 +47,7 @@ ROUTES = [route for route in _ALL if route.rule is not None]
 
 
 def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) -> Flask:
-    """Return the application; ``dispatcher`` is this process's, for /readyz."""
+    """Return the application; ``dispatcher`` is the one of this process, for /readyz."""
     app = Flask("climate", static_folder=None, template_folder="api/v2/templates")
     app.config["MAX_CONTENT_LENGTH"] = _LARGEST_BODY
     app.json.sort_keys = False  # type: ignore[attr-defined]  # the default provider has it
@@ -58,7 +58,7 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     app.after_request(partial(_measure, runtime))
     app.teardown_request(lambda _: log_context.forget())
     api = Api(conf, runtime, _strategy(app, conf), Policy(conf), dispatcher)
-    app.wsgi_app = _noting_when(app.wsgi_app, runtime.clock)  # type: ignore[method-assign]
+    app.wsgi_app = _with_arrival_time(app.wsgi_app, runtime.clock)  # type: ignore[method-assign]
     for method, path, view, rule, *_ in (*OPEN, *ROUTES):
         handler = _open(api, view) if rule is None else _guarded(api, rule, view)
         app.add_url_rule(path, f"{method} {path}", handler, methods=[method])
@@ -68,7 +68,7 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
 
 
 def _strategy(app: Flask, conf: ConfigOpts) -> auth.Identify:
-    """Return how callers are identified with ``[api] auth_strategy``."""
+    """Return the function that identifies callers, as ``[api] auth_strategy`` says."""
     if conf.api.auth_strategy == "keystone":
         return keystone.guard(app, conf, {route.path for route in OPEN})
     return auth.without_authentication(conf)
@@ -82,7 +82,7 @@ def _open(api: Api, view: Callable[..., Answer]) -> Callable[[], Response]:
 
 
 def _guarded(api: Api, rule: str, view: Callable[..., Answer]) -> Callable[..., Response]:
-    """Wrap a view: version, identity and policy come before it, in this order."""
+    """Wrap a view: check version, identity and policy first, in this order."""
 
     def handle(**path: str) -> Response:
         if request.path.startswith("/v1"):
@@ -108,12 +108,12 @@ def _response(body: Any, status: int, headers: Mapping[str, str] | None = None) 
     if body is None:
         del response.headers["Content-Type"]
     if "ETag" in response.headers:
-        response.make_conditional(request)  # to who has it already, 304
+        response.make_conditional(request)  # 304 if the client already has it
     return response
 
 
-def _noting_when(wsgi_app: Any, clock: Clock) -> Callable[..., Any]:  # noqa: ANN401 - as WSGI is
-    """Return the application that notes when a request came, before Keystone is asked about it."""
+def _with_arrival_time(wsgi_app: Any, clock: Clock) -> Callable[..., Any]:  # noqa: ANN401 - WSGI
+    """Wrap the application: note the arrival time before Keystone validates the token."""
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:  # noqa: ANN401
         environ[_ASKED_AT], environ[_BEGAN] = clock.now(), time.monotonic()
@@ -123,7 +123,7 @@ def _noting_when(wsgi_app: Any, clock: Clock) -> Callable[..., Any]:  # noqa: AN
 
 
 def _check_url() -> None:
-    """Give the request its id, and refuse what no database could look up."""
+    """Give the request its id; reject texts that no database can store."""
     request.environ["climate.request_id"] = request_id = f"req-{uuid.uuid4()}"
     log_context.begin_request(request_id, request.headers.get("X-OpenStack-Request-ID"))
     if not is_storable(request.path):
@@ -141,7 +141,7 @@ def _add_headers(response: Response) -> Response:
 
 
 def _measure(runtime: Runtime, response: Response) -> Response:
-    """Measure the request, and log it if it was to change something."""
+    """Count and time the request; log it at INFO unless it only reads."""
     route = request.url_rule.rule if request.url_rule is not None else "none"
     seconds = time.monotonic() - request.environ[_BEGAN]
     runtime.metrics.request(request.method, route, response.status_code, seconds)
