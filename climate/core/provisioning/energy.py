@@ -1,7 +1,7 @@
-"""Which hosts are switched off while nobody needs them, and what that saves. Pure.
+"""Power saving: which idle hosts to switch off, and how long they were off. Pure.
 
-Per hardware class a spare pool stays on. A host is only switched off if it can stay off for a
-while and be back in time, so that none goes off and on and off.
+A spare pool of each hardware class stays on. climate switches a host off only if the host can stay
+off for a while and be back in time, so no host flaps.
 """
 
 from collections import Counter
@@ -15,10 +15,10 @@ from climate.core.provisioning.shutdown import Shutdown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What an operator decides.
+    """The operator's settings.
 
-    A host goes off that nobody has had for ``idle_time`` seconds, and if it can stay off for as
-    long; ``spare`` of each class stay on.
+    A host goes off after ``idle_time`` seconds without a lease, if it can stay off as long again.
+    ``spare`` hosts of each class stay on.
     """
 
     idle_time: float = 1800.0
@@ -27,10 +27,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeHost:
-    """A host that works, has power, and that nobody has or is getting ready.
+    """A host that works, has power, and has neither a lease nor a task since ``idle_since``.
 
-    ``idle_since`` is when that was first seen. Its next booking, if any, begins at ``next_start``;
-    ``lead`` is the seconds before, at which it is asked for again once it is off.
+    Its next booking begins at ``next_start``; ``lead`` is its lead time in seconds.
     """
 
     id: int
@@ -42,7 +41,7 @@ class FreeHost:
 
 @dataclass(slots=True, kw_only=True)
 class Saved:
-    """How long hosts of a class were off in a period from ``since`` on, and how often they went."""
+    """Host-hours off, and number of shutdowns, of a class in the period that begins ``since``."""
 
     hardware: str
     since: datetime | None
@@ -51,21 +50,21 @@ class Saved:
 
 
 def ahead(host: FreeHost, policy: Policy) -> timedelta:
-    """Return how far its next booking must be away for a host to go off."""
+    """Return the minimum time to the next booking of a host that goes off."""
     return timedelta(seconds=host.lead + policy.idle_time)
 
 
 def to_switch_off(hosts: Iterable[FreeHost], policy: Policy, now: datetime) -> list[FreeHost]:
-    """Return the hosts that go off, of all those that are free and on.
+    """Return the hosts to switch off, from all free hosts that are on.
 
-    Those go first that are needed the latest, of these those that were idle the longest. A host
-    that somebody needs soon is no spare.
+    The hosts with the latest next booking go first, then those idle the longest. A host with a
+    booking soon does not count as a spare.
     """
     by_class: dict[str, list[FreeHost]] = {}
     for host in hosts:
         if _is_spare(host, policy, now):
             by_class.setdefault(host.hardware, []).append(host)
-    return [one for warm in by_class.values() for one in _beyond_spare(warm, policy, now)]
+    return [host for warm in by_class.values() for host in _beyond_spare(warm, policy, now)]
 
 
 def to_wake(
@@ -75,18 +74,18 @@ def to_wake(
     policy: Policy,
     now: datetime,
 ) -> list[Shutdown]:
-    """Return which of the hosts that are off are to be on again, for spares that are missing.
+    """Return which hosts to switch on again, as spares are missing.
 
-    ``hosts`` are free and on; ``coming`` are the classes of those that will be soon. Those wake
-    first that were off the longest.
+    ``hosts`` are free and on; ``coming`` are the classes of the hosts that boot. The hosts that
+    were off the longest wake first.
     """
     warm = Counter(coming)
-    warm.update(one.hardware for one in hosts if _is_spare(one, policy, now))
+    warm.update(host.hardware for host in hosts if _is_spare(host, policy, now))
     chosen = []
-    for one in sorted(resting, key=lambda one: (one.off_at or now, one.id)):
-        if warm[one.hardware] < policy.spare:
-            warm[one.hardware] += 1
-            chosen.append(one)
+    for task in sorted(resting, key=lambda task: (task.off_at or now, task.id)):
+        if warm[task.hardware] < policy.spare:
+            warm[task.hardware] += 1
+            chosen.append(task)
     return chosen
 
 
@@ -96,7 +95,7 @@ def _is_spare(host: FreeHost, policy: Policy, now: datetime) -> bool:
 
 def _beyond_spare(warm: Sequence[FreeHost], policy: Policy, now: datetime) -> list[FreeHost]:
     idle = timedelta(seconds=policy.idle_time)
-    rested = sorted((one for one in warm if now - one.idle_since >= idle), key=_order)
+    rested = sorted((host for host in warm if now - host.idle_since >= idle), key=_order)
     return rested[: max(len(warm) - policy.spare, 0)]
 
 
@@ -108,18 +107,18 @@ def _order(host: FreeHost) -> tuple[bool, float, datetime, int]:
 def saved(
     shutdowns: Iterable[Shutdown], since: datetime, until: datetime, period: Period
 ) -> list[Saved]:
-    """Return what shutdowns saved from ``since`` to ``until``, by class and period.
+    """Return the host-hours off from ``since`` to ``until``, by class and period.
 
-    A shutdown is counted where the host went off; its hours are where they were.
+    A shutdown counts in the period in which the host went off; its hours count in each period.
     """
-    found: dict[tuple[str, datetime | None], Saved] = {}
-    for one in sorted(shutdowns, key=lambda one: (one.hardware, one.off_at or until)):
-        for begin, end in _parts(one, since, until, period):
-            key = one.hardware, begin_of(period, begin)
-            share = found.setdefault(key, Saved(hardware=key[0], since=key[1]))
+    shares: dict[tuple[str, datetime | None], Saved] = {}
+    for task in sorted(shutdowns, key=lambda task: (task.hardware, task.off_at or until)):
+        for begin, end in _parts(task, since, until, period):
+            key = task.hardware, begin_of(period, begin)
+            share = shares.setdefault(key, Saved(hardware=key[0], since=key[1]))
             share.host_hours += (end - begin) / timedelta(hours=1)
-            share.shutdowns += begin == one.off_at
-    return [share for _, share in sorted(found.items(), key=_by_key)]
+            share.shutdowns += begin == task.off_at
+    return [share for _, share in sorted(shares.items(), key=_by_key)]
 
 
 def _by_key(item: tuple[tuple[str, datetime | None], Saved]) -> tuple[str, float]:
@@ -128,12 +127,12 @@ def _by_key(item: tuple[tuple[str, datetime | None], Saved]) -> tuple[str, float
 
 
 def _parts(
-    one: Shutdown, since: datetime, until: datetime, period: Period
+    task: Shutdown, since: datetime, until: datetime, period: Period
 ) -> Iterator[tuple[datetime, datetime]]:
-    """Divide the time that a host was off where periods begin."""
-    if one.off_at is None:
+    """Split the time that a host was off at the begins of periods."""
+    if task.off_at is None:
         return
-    begin, end = max(one.off_at, since), min(one.over_at or until, until)
+    begin, end = max(task.off_at, since), min(task.over_at or until, until)
     while begin < end:
         following = next_begin(period, begin)
         stop = end if following is None else min(following, end)

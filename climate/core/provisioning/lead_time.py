@@ -1,10 +1,10 @@
-"""How long before a lease a host must be asked to get ready, learned from how long it took: pure.
+"""Lead time: how long before a lease the preparation of a host must start. Pure.
 
-Times are seconds, and are compared by their logarithms: what makes a host slow makes all of it
-slower, and once in a while a boot takes several times as long. What is usual for a host is the
-middle of its own recent times, drawn to its class as long as they are few. How far one time can be
-off is learned from the whole class, as a host's own times are too few to show what happens once in
-five hundred: every time is compared with what had been expected of it by then.
+climate learns it from the durations (seconds) of earlier preparations. It compares logarithms, as
+a slow host is slower by a factor, and a boot sometimes takes several times as long. The usual
+duration of a host is the weighted median of its recent ones; while there are few, the median of its
+class counts, too. The spread comes from the whole class, as a single host has too few durations to
+show an event of one in five hundred: it is each duration compared with its prediction at the time.
 """
 
 import math
@@ -13,23 +13,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-# After so many more times an older one counts half; older than the last so many are forgotten.
+# Half-life of a duration in number of later ones; only the last 32 are kept.
 _HALF_LIFE = 4.0
 REMEMBERED = 32
-# How many times of its own what is usual in its class counts for.
+# The median of the class counts as much as this number of own durations.
 _CLASS_WEIGHT = 1.0
-# So many in a row that were all this much of a surprise: the host has changed.
+# This number of durations in a row above this quantile: the host has changed.
 _DRIFT, _DRIFTED = 3, 0.95
-# Beyond as many as are missing for a quantile, the tail is extrapolated from the upper fifth.
+# With fewer values than this above a quantile, the tail is extrapolated from the upper fifth.
 _NEEDED = 10
 _UPPER = 0.8
-# A tail of which little is known: so many surprises that exceed the upper fifth by this much.
+# Prior of the tail: mean excess over the upper fifth, and the number of values that it counts as.
 _PRIOR_EXCESS, _PRIOR_COUNT = 0.35, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What an operator decides: seconds, and a factor on what was learned."""
+    """The operator's settings: seconds, and a safety factor on the learned duration."""
 
     prior: float = 1800.0
     margin: float = 1.1
@@ -39,11 +39,10 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What is known of a hardware class; without surprises of any host, nothing is.
+    """The durations of a hardware class; without surprises, there are none.
 
-    ``usual`` is the logarithm of seconds. ``surprises`` are sorted: the logarithms of how many
-    times longer than expected something took, by how many times had been known of the host by then
-    (0, 1, or 2 for more).
+    ``usual`` is the logarithm of seconds. ``surprises`` are the sorted logarithms of duration
+    divided by prediction, by the number of earlier durations of the host (0, 1, or 2 for more).
     """
 
     usual: float
@@ -52,7 +51,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lead:
-    """Seconds before the start, and the evidence: what is usual, and what is allowed for."""
+    """Seconds before the start; the usual duration, and the factor ``allowance`` on it."""
 
     seconds: float
     usual: float
@@ -62,26 +61,26 @@ class Lead:
 
 
 def profile(times: Iterable[Sequence[float]], policy: Policy) -> Profile:
-    """Return what a class's hosts show; ``times`` are each one's, the oldest first."""
-    known = [[math.log(one) for one in mine[-REMEMBERED:]] for mine in times if mine]
+    """Return the profile of a class; ``times`` are the durations per host, the oldest first."""
+    known = [[math.log(value) for value in own[-REMEMBERED:]] for own in times if own]
     if not known:
         return Profile(math.log(policy.prior))
-    usual = _middle([(_middle([(one, 1.0) for one in mine]), 1.0) for mine in known])
+    usual = _middle([(_middle([(value, 1.0) for value in own]), 1.0) for own in known])
     surprises: tuple[list[float], ...] = ([], [], [])
-    for mine in known:
-        for number, one in enumerate(mine):
-            surprises[min(number, 2)].append(one - _usual(mine[:number], usual))
-    return Profile(usual, tuple(tuple(sorted(some)) for some in surprises))
+    for own in known:
+        for number, value in enumerate(own):
+            surprises[min(number, 2)].append(value - _usual(own[:number], usual))
+    return Profile(usual, tuple(tuple(sorted(values)) for values in surprises))
 
 
 def lead(times: Sequence[float], like: Profile, quantile: float, policy: Policy) -> Lead:
-    """Return when to ask a host for readiness in ``quantile`` (0..1) of all cases.
+    """Return the lead time with which a host is ready in ``quantile`` (0..1) of all cases.
 
-    ``times`` are how long it took before, the oldest first.
+    ``times`` are the durations of the host, the oldest first; ``like`` is the profile of its class.
     """
-    mine = [math.log(one) for one in times[-REMEMBERED:]]
-    known = like.surprises[min(len(mine), 2)]
-    recent = mine[-_DRIFT:] if _has_drifted(mine, like) else mine
+    own = [math.log(value) for value in times[-REMEMBERED:]]
+    known = like.surprises[min(len(own), 2)]
+    recent = own[-_DRIFT:] if _has_drifted(own, like) else own
     usual = _usual(recent, like.usual)
     allowance = max(surprise(known, quantile), 0.0)
     seconds = math.exp(usual + allowance) * policy.margin
@@ -89,46 +88,46 @@ def lead(times: Sequence[float], like: Profile, quantile: float, policy: Policy)
         seconds=min(max(seconds, policy.shortest), policy.longest),
         usual=math.exp(usual),
         allowance=math.exp(allowance),
-        own_times=len(mine),
+        own_times=len(own),
         class_times=sum(map(len, like.surprises)),
     )
 
 
 def of_all(share: float, hosts: int) -> float:
-    """Return the quantile for each of so many hosts that are all ready in ``share`` of cases."""
+    """Return the quantile per host with which all hosts are ready in ``share`` of all cases."""
     return float(share ** (1 / max(hosts, 1)))
 
 
 def surprise(known: Sequence[float], quantile: float) -> float:
-    """Return what is exceeded in ``1 - quantile`` of all cases; ``known`` is sorted.
+    """Return the value at a quantile; ``known`` is sorted.
 
-    Where too few are known to have seen that, the tail is taken to be one of Pareto's, whose
-    exponent is that of Hill's estimator, and extrapolated as Weissman does (1978).
+    With too few values, assume a Pareto tail with the exponent of Hill's estimator, and extrapolate
+    it with Weissman's estimator (1978).
     """
     count = len(known)
     if count * (1 - quantile) >= _NEEDED:
         return known[min(math.ceil((count + 1) * quantile), count) - 1]
     start = bisect_left(range(count), _UPPER * count)
     threshold = known[start - 1] if start else 0.0
-    excess = math.fsum(one - threshold for one in known[start:])
+    excess = math.fsum(value - threshold for value in known[start:])
     mean = (excess + _PRIOR_EXCESS * _PRIOR_COUNT) / (count - start + _PRIOR_COUNT)
     return threshold + mean * max(math.log((1 - _UPPER) / (1 - quantile)), 0.0)
 
 
-def _usual(mine: Sequence[float], in_class: float) -> float:
-    """Return the middle of a host's times, the recent ones counting more."""
-    newest = len(mine) - 1
-    weighted = [(one, 0.5 ** ((newest - age) / _HALF_LIFE)) for age, one in enumerate(mine)]
+def _usual(own: Sequence[float], in_class: float) -> float:
+    """Return the weighted median of a host's durations; recent ones count more."""
+    newest = len(own) - 1
+    weighted = [(value, 0.5 ** ((newest - age) / _HALF_LIFE)) for age, value in enumerate(own)]
     return _middle([*weighted, (in_class, _CLASS_WEIGHT)])
 
 
-def _has_drifted(mine: Sequence[float], like: Profile) -> bool:
-    """Tell whether the last times were all far longer than those before let expect."""
-    before, last = mine[:-_DRIFT], mine[-_DRIFT:]
+def _has_drifted(own: Sequence[float], like: Profile) -> bool:
+    """Tell whether the last durations were all far longer than predicted."""
+    before, last = own[:-_DRIFT], own[-_DRIFT:]
     if not before:
         return False
     limit = _usual(before, like.usual) + surprise(like.surprises[2], _DRIFTED)
-    return all(one > limit for one in last)
+    return all(value > limit for value in last)
 
 
 def _middle(weighted: Sequence[tuple[float, float]]) -> float:
@@ -141,8 +140,8 @@ def _middle(weighted: Sequence[tuple[float, float]]) -> float:
 def profiles(
     times: Mapping[str, Sequence[float]], classes: Mapping[str, str], policy: Policy
 ) -> Mapping[str, Profile]:
-    """Return the profile of each class, of the times of each host and what class it is of."""
+    """Return the profile of each class, from the durations and the class of each host."""
     by_class: dict[str, list[Sequence[float]]] = {name: [] for name in set(classes.values())}
     for host, name in classes.items():
         by_class[name].append(times.get(host, ()))
-    return {name: profile(some, policy) for name, some in by_class.items()}
+    return {name: profile(times_of_class, policy) for name, times_of_class in by_class.items()}

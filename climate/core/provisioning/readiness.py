@@ -1,4 +1,4 @@
-"""How ready hosts are: of one lease now, and of all leases over a time. Pure."""
+"""Readiness of the hosts of a lease now, and of all leases in a period. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from climate.core.provisioning.preparation import Preparation, PreparationState
 
 
 class Readiness(StrEnum):
-    """How ready a lease or a host is."""
+    """The readiness of a lease or a host."""
 
     PREPARING = "preparing"
     READY = "ready"
@@ -18,7 +18,7 @@ class Readiness(StrEnum):
 
 
 class Period(StrEnum):
-    """What a summary is divided into."""
+    """How to divide a summary."""
 
     DAY = "day"
     WEEK = "week"
@@ -27,7 +27,7 @@ class Period(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Whether the hosts of a lease were ready at its start; what was never ready never started."""
+    """Whether the hosts of a lease were ready at its start. ``never``: the lease did not start."""
 
     READY = "ready"
     LATE = "late"
@@ -35,16 +35,15 @@ class Outcome(StrEnum):
     NEVER = "never"
 
 
-# Of what was asked for later than this share of the time that it should have had, nobody is to
-# blame.
+# A preparation that had less than this share of its lead time counts as short notice.
 _SHORT_NOTICE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """How ready a lease or a host is; None: nobody has been asked to get anything ready.
+    """The readiness of a lease or a host; state None: there is no preparation yet.
 
-    ``early`` is the seconds before the start that all was ready; negative: after it. The lease
+    ``early`` is the seconds between ready and start; negative if the hosts were late. The lease
     cannot start before the hosts in ``waiting_for`` are ready.
     """
 
@@ -59,9 +58,9 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Whether the cloud says that a host is up, and as of when.
+    """Whether the cloud reports a host as up, and the time of that report.
 
-    A cloud that hears of its hosts from time to time says so of one that has just lost its power.
+    A cloud that relies on heartbeats still reports a host as up that has just lost its power.
     """
 
     up: bool
@@ -70,10 +69,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostKnown:
-    """What is known of how a host gets ready.
+    """What climate knows about a host.
 
-    ``times`` are the seconds that it took before, the oldest first. One that is ``set_aside`` is
-    booked for nobody, for that reason. ``up`` is what the cloud said of it at ``seen_at``.
+    ``times`` is the seconds of its last preparations, the oldest first. ``set_aside`` is the reason
+    of its quarantine. ``up`` is what the cloud reported at ``seen_at``.
     """
 
     resource_id: int
@@ -87,9 +86,9 @@ class HostKnown:
 
 @dataclass(slots=True, kw_only=True)
 class Share:
-    """How many leases, and hosts, were ready when they started; of a class in a period.
+    """Leases and hosts that were ready at the start, for a hardware class and a period.
 
-    ``short_notice`` are leases that were asked for too late for their hosts to be ready.
+    ``short_notice`` counts leases that were created too late for their hosts to be ready.
     """
 
     hardware: str
@@ -103,50 +102,50 @@ class Share:
 
     @property
     def ready_share(self) -> float:
-        """The share of leases that were ready, of those that could be; 1 if there are none."""
-        could = self.leases - self.short_notice
-        return self.ready_leases / could if could else 1.0
+        """The share of ready leases, without those on short notice; 1 if there are none."""
+        possible = self.leases - self.short_notice
+        return self.ready_leases / possible if possible else 1.0
 
     @property
     def mean_early(self) -> float | None:
-        """How many seconds before they were needed hosts were ready, on average."""
+        """Mean seconds between ready and needed."""
         return sum(self.early) / len(self.early) if self.early else None
 
 
-def shown(mine: Sequence[Preparation], now: datetime) -> Shown:
-    """Return how ready hosts are of which these are the preparations that are not over."""
-    done = [one.ready_at for one in mine if one.ready_at is not None]
-    all_ready = len(done) == len(mine)
-    earlies = [one.early for one in mine if one.early is not None]
+def shown(tasks: Sequence[Preparation], now: datetime) -> Shown:
+    """Return the readiness of hosts, from their preparations that are not over."""
+    done = [task.ready_at for task in tasks if task.ready_at is not None]
+    all_ready = len(done) == len(tasks)
+    earlies = [task.early for task in tasks if task.early is not None]
     return Shown(
-        state=_state(mine, now),
-        hosts=len(mine),
+        state=_state(tasks, now),
+        hosts=len(tasks),
         ready=len(done),
         ready_at=max(done) if done and all_ready else None,
         early=min(earlies) if earlies and all_ready else None,
-        reasons=tuple(f"{one.node}: {one.reason}" for one in mine if one.reason),
+        reasons=tuple(f"{task.node}: {task.reason}" for task in tasks if task.reason),
     )
 
 
-def _state(mine: Sequence[Preparation], now: datetime) -> Readiness | None:
-    if not mine:
+def _state(tasks: Sequence[Preparation], now: datetime) -> Readiness | None:
+    if not tasks:
         return None
-    if any(one.progress is PreparationState.FAILED for one in mine):
+    if any(task.progress is PreparationState.FAILED for task in tasks):
         return Readiness.FAILED
-    if all(one.was_ready for one in mine):
+    if all(task.was_ready for task in tasks):
         return Readiness.READY
-    late = any(not one.was_ready and one.needed_at <= now for one in mine)
+    late = any(not task.was_ready and task.needed_at <= now for task in tasks)
     return Readiness.LATE if late else Readiness.PREPARING
 
 
-def summary(found: Iterable[Preparation], period: Period) -> list[Share]:
-    """Return the shares by class and period; ``found`` are those whose time has come.
+def summary(preparations: Iterable[Preparation], period: Period) -> list[Share]:
+    """Return the shares by class and period, from preparations that were due.
 
-    A lease counts for each class of which it had hosts, at each time that it needed some.
+    A lease counts once per class of its hosts and time at which it needed hosts.
     """
     starts: dict[tuple[str, datetime, str], list[Preparation]] = {}
-    for one in found:
-        starts.setdefault((one.hardware, one.needed_at, one.lease_id), []).append(one)
+    for task in preparations:
+        starts.setdefault((task.hardware, task.needed_at, task.lease_id), []).append(task)
     shares: dict[tuple[str, datetime | None], Share] = {}
     for (hardware, needed_at, _), hosts in sorted(starts.items(), key=lambda item: item[0]):
         since = begin_of(period, needed_at)
@@ -155,39 +154,39 @@ def summary(found: Iterable[Preparation], period: Period) -> list[Share]:
     return list(shares.values())
 
 
-def outcomes(found: Iterable[Preparation], start: datetime) -> dict[str, Outcome]:
-    """Return by class whether the hosts of one lease were ready at its start."""
+def outcomes(preparations: Iterable[Preparation], start: datetime) -> dict[str, Outcome]:
+    """Return the outcome of one lease by hardware class."""
     classes: dict[str, list[Preparation]] = {}
-    for one in found:
-        classes.setdefault(one.hardware, []).append(one)
+    for task in preparations:
+        classes.setdefault(task.hardware, []).append(task)
     return {hardware: _outcome(hosts, start) for hardware, hosts in classes.items()}
 
 
 def _outcome(hosts: Sequence[Preparation], start: datetime) -> Outcome:
-    if all(one.ready_at is not None and one.ready_at <= start for one in hosts):
+    if all(task.ready_at is not None and task.ready_at <= start for task in hosts):
         return Outcome.READY
-    # What was taken instead of others after the start is not what they were late for.
-    due = [one for one in hosts if one.needed_at <= start]
+    # A replacement after the start is not the cause of the delay.
+    due = [task for task in hosts if task.needed_at <= start]
     return Outcome.SHORT_NOTICE if any(map(_is_short_notice, due)) else Outcome.LATE
 
 
 def _count(share: Share, hosts: Sequence[Preparation], start: datetime) -> None:
-    ready = [one for one in hosts if one.was_ready]
+    ready = [task for task in hosts if task.was_ready]
     outcome = _outcome(hosts, start)
     share.leases += 1
     share.ready_leases += outcome is Outcome.READY
     share.short_notice += outcome is Outcome.SHORT_NOTICE
     share.hosts += len(hosts)
     share.ready_hosts += len(ready)
-    share.early += [one.early for one in ready if one.early is not None]
+    share.early += [task.early for task in ready if task.early is not None]
 
 
-def _is_short_notice(one: Preparation) -> bool:
-    return (one.needed_at - one.wanted_at).total_seconds() < _SHORT_NOTICE * one.lead
+def _is_short_notice(task: Preparation) -> bool:
+    return (task.needed_at - task.wanted_at).total_seconds() < _SHORT_NOTICE * task.lead
 
 
 def begin_of(period: Period, moment: datetime) -> datetime | None:
-    """Return when the period begins that a moment is in; None if there is but one."""
+    """Return the begin of the period that contains a moment; None for ``all``."""
     day = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     match period:
         case Period.DAY:
@@ -200,12 +199,12 @@ def begin_of(period: Period, moment: datetime) -> datetime | None:
 
 
 def next_begin(period: Period, moment: datetime) -> datetime | None:
-    """Return when the next period begins after a moment; None if there is none."""
+    """Return the begin of the next period after a moment; None for ``all``."""
     begin = begin_of(period, moment)
     return None if begin is None else begin_of(period, begin + _BEYOND[period])
 
 
-# Added to the begin of a period, it is in the next one.
+# Added to the begin of a period, these give a moment in the next one.
 _BEYOND = {
     Period.DAY: timedelta(days=1),
     Period.WEEK: timedelta(days=7),
