@@ -1,33 +1,40 @@
-"""One request on its way: who calls, what was sent, and what the views need to answer it."""
+"""A request: its caller, its body, and what views need to answer it."""
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from flask import request
 from oslo_config.cfg import ConfigOpts
 
 from climate.api.auth import Caller, Identify
 from climate.api.policy import Policy
-from climate.core.errors import InvalidInput
+from climate.core.errors import InvalidInput, NotFound
 from climate.core.matching.quoting import is_storable
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.drafts import Owner
 from climate.manager.runtime import Runtime
 
-# A body (None: none, text: a page, an iterator: a stream of events), a status, and headers if
-# there is something to say in them.
+# A body (None: empty, str: HTML, an iterator: an event stream, else JSON), a status, and headers.
 Answer = tuple[Any, int] | tuple[Any, int, Mapping[str, str]]
 
 _DEEPEST = 64
 
 
+class _OfProject(Protocol):
+    @property
+    def project_id(self) -> str: ...
+
+
+T = TypeVar("T", bound=_OfProject)
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
-    """What all requests share."""
+    """What all requests share. ``dispatcher`` is the one of this process, if it has one."""
 
     conf: ConfigOpts
     runtime: Runtime
@@ -38,7 +45,7 @@ class Api:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An identified request, and when it came (UTC): to look things up for it may take a while."""
+    """A request of an identified caller. It arrived at ``asked_at`` (UTC)."""
 
     api: Api
     caller: Caller
@@ -46,12 +53,12 @@ class Call:
 
     @property
     def runtime(self) -> Runtime:
-        """Return what use cases need."""
+        """The runtime of the use cases."""
         return self.api.runtime
 
     @property
     def owner(self) -> Owner:
-        """Return who asks, as use cases need to know."""
+        """The requester, as the use cases need it."""
         caller = self.caller
         return Owner(
             user_id=caller.user_id,
@@ -61,31 +68,41 @@ class Call:
         )
 
     def require(self, rule: str, project_id: str | None = None) -> None:
-        """Raise Forbidden unless the caller may, to its own project's things by default."""
+        """Raise Forbidden unless policy allows it, by default for the caller's own project."""
         self.api.policy.require(self.caller, rule, project_id or self.caller.project_id)
 
     def may(self, rule: str, project_id: str | None = None) -> bool:
-        """Tell whether the caller may."""
+        """Tell whether policy allows it, by default for the caller's own project."""
         return self.api.policy.allows(self.caller, rule, project_id or self.caller.project_id)
 
+    def visible(self, get: Callable[[Runtime, str], T], id_: str, rule: str, absent: NotFound) -> T:
+        """Return what ``get`` returns; raises ``absent`` also if the rule hides it."""
+        try:
+            item = get(self.runtime, id_)
+        except NotFound:
+            raise absent from None
+        if not self.may(rule, item.project_id):
+            raise absent
+        return item
+
     def query(self, name: str) -> str | None:
-        """Return a parameter of the query string."""
+        """Return a parameter of the query string, None if it is absent."""
         return request.args.get(name)
 
     def body(self) -> dict[str, Any]:
-        """Return the JSON object that was sent; raises InvalidInput for anything else."""
+        """Return the body, a JSON object; raises InvalidInput for anything else."""
         try:
-            found = json.loads(request.get_data(), parse_constant=_no_constant)
+            body = json.loads(request.get_data(), parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             raise InvalidInput(f"The request body is not valid JSON: {error}") from None
-        if not isinstance(found, dict):
+        if not isinstance(body, dict):
             raise InvalidInput("The request body must be a JSON object")
-        _check_storable(found, 0)
-        return found
+        _check_storable(body, 0)
+        return body
 
 
 def _check_storable(value: Any, depth: int) -> None:  # noqa: ANN401 - JSON
-    """Raise InvalidInput for what some database could not keep, wherever it is."""
+    """Raise InvalidInput for values at any depth that some database cannot store."""
     if depth > _DEEPEST:
         raise InvalidInput(f"The request body is nested deeper than {_DEEPEST} levels")
     if isinstance(value, str) and not is_storable(value):
@@ -94,8 +111,8 @@ def _check_storable(value: Any, depth: int) -> None:  # noqa: ANN401 - JSON
         raise InvalidInput("The request body contains a number that is out of range")
     inner = [*value, *value.values()] if isinstance(value, dict) else value
     if isinstance(inner, list):
-        for one in inner:
-            _check_storable(one, depth + 1)
+        for item in inner:
+            _check_storable(item, depth + 1)
 
 
 def _no_constant(name: str) -> float:

@@ -1,4 +1,4 @@
-"""What versions there are: the documents that keystoneauth looks for, open to anyone."""
+"""Version documents, as keystoneauth expects them. They need no token."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def _v1() -> dict[str, Any]:
 
 
 def versions(_api: Api) -> tuple[Any, int]:
-    """List the versions. v2 is growing, and clients must not pick it by themselves."""
+    """List the versions. v2 is experimental, so that clients do not select it automatically."""
     return {"versions": [_v1(), _version(2, "EXPERIMENTAL")]}, 300
 
 

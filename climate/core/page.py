@@ -1,7 +1,7 @@
-"""Filters and pages of lists.
+"""Pages of lists: the order, the position, and the filter.
 
-A page starts after the key of the last item of the previous page, not at an offset. So items that
-are created or removed meanwhile do not make others appear twice or not at all.
+A position is the key of the last item on the previous page, not an offset. So items that are
+created or deleted between two requests neither repeat nor hide other items.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,12 +11,13 @@ from typing import Any, Generic, TypeVar
 
 from climate.core.lease.model import Lease, Resource
 from climate.core.matching.query import Query
+from climate.core.notifications.subscription import Subscription
 from climate.core.provisioning.preparation import Preparation
 from climate.core.provisioning.shutdown import Shutdown
 
 T = TypeVar("T")
 
-# Sort keys of leases; the id breaks ties.
+# Sort keys of each list; the id decides between equal items.
 LEASE_SORTS: Mapping[str, Callable[[Lease], Any]] = {
     "start": lambda lease: lease.window.start,
     "end": lambda lease: lease.window.end,
@@ -30,11 +31,14 @@ PREPARATION_SORTS: Mapping[str, Callable[[Preparation], Any]] = {
 SHUTDOWN_SORTS: Mapping[str, Callable[[Shutdown], Any]] = {
     "wanted": lambda shutdown: shutdown.wanted_at
 }
+SUBSCRIPTION_SORTS: Mapping[str, Callable[[Subscription], Any]] = {
+    "created": lambda subscription: subscription.created_at
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Request for ``limit`` items in the order of ``sort``, after the key (value, id) ``after``."""
+    """Up to ``limit`` items in the order of ``sort``, after the key (value, id) ``after``."""
 
     sort: str
     descending: bool
@@ -44,7 +48,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part(Generic[T]):
-    """The items of a page, and whether more follow."""
+    """The items of a page, and whether another page follows."""
 
     items: list[T]
     more: bool
@@ -52,7 +56,7 @@ class Part(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseFilter:
-    """Conditions on leases; None (or no status) matches any. Bounds are exclusive."""
+    """Which leases to list; None (or no status) means any. All bounds are exclusive."""
 
     project_id: str | None = None
     statuses: tuple[str, ...] = ()
@@ -66,34 +70,22 @@ class LeaseFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceFilter:
-    """Conditions on resources: one of these types, matching ``query``."""
+    """Which resources to list: of one of these types, matching ``query``."""
 
     resource_types: tuple[str, ...]
     query: Query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreparationFilter:
-    """Conditions on preparations; None (or no state) matches any.
+class TaskFilter:
+    """Which preparations or shutdowns to list; None (or no state) means any.
 
-    ``claimable_at`` selects those that a provisioner could claim at that time.
+    ``claimable_at`` selects the tasks that a provisioner could claim at that time. Only
+    preparations have a ``lease_id``.
     """
 
     states: tuple[str, ...] = ()
     node: str | None = None
+    hardware: str | None = None
     lease_id: str | None = None
-    hardware: str | None = None
-    claimable_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShutdownFilter:
-    """Conditions on shutdowns; None (or no state) matches any.
-
-    ``claimable_at`` selects those that a provisioner could claim at that time.
-    """
-
-    states: tuple[str, ...] = ()
-    node: str | None = None
-    hardware: str | None = None
     claimable_at: datetime | None = None

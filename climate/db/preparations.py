@@ -1,41 +1,46 @@
-"""Preparations: which bookings of hosts want one, which have no booking any more, and the rest."""
+"""Preparations: which booked hosts need one, which one is obsolete, and their progress."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.errors import NotFound
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.page import Page, Part, PreparationFilter
+from climate.core.lease.model import LEAVING
+from climate.core.page import Page, Part, TaskFilter
 from climate.core.provisioning.preparation import OPEN, Preparation, PreparationState
-from climate.db.resources.pages import cut
-from climate.db.tables.bulk import insert
 from climate.db.tables.leases import AllocationRow, LeaseRow, ReservationRow, ResourceRow
 from climate.db.tables.provisioning import PreparationRow, ReadinessRow, is_shut_down
+from climate.db.tasks import TaskTable
 
 HOST = "physical:host"
 BEGUN = [LeaseStatus.STARTING.value, LeaseStatus.ACTIVE.value, LeaseStatus.ERROR.value]
 _GOING_ON = [LeaseStatus.PENDING.value, *BEGUN]
-_OPEN = [one.value for one in OPEN]
-# When the host is needed: what a running lease got later, from then on.
+_OPEN = [state.value for state in OPEN]
+_IS_READY = PreparationRow.progress == PreparationState.READY.value
+_HAS_FAILED = PreparationRow.progress == PreparationState.FAILED.value
+_IS_NOT_OVER = PreparationRow.over_at.is_(None)
+# When the lease needs the host: a host added to a running lease, from then on.
 _NEEDED = sa.case(
     (AllocationRow.start_at > LeaseRow.start_at, AllocationRow.start_at), else_=LeaseRow.start_at
 )
-SAME = (
+_IS_FOR_BOOKING = (
     PreparationRow.reservation_id == AllocationRow.reservation_id,
     PreparationRow.resource_id == AllocationRow.resource_id,
     PreparationRow.needed_at == _NEEDED,
 )
 _IS_OFF = is_shut_down(AllocationRow.resource_id)
+_TASKS = TaskTable(PreparationRow, Preparation, PreparationState, PreparationRow.needed_at)
+
+get, store, forget = _TASKS.get, _TASKS.store, _TASKS.forget
 
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """A host that a reservation has from ``needed_at`` on; climate may have switched it off."""
+    """A host that a reservation needs from ``needed_at`` on; climate may have switched it off."""
 
     resource_id: int
     reservation_id: str
@@ -47,9 +52,9 @@ class Booking:
 def unprepared(
     session: Session, now: datetime, until: datetime, lease_id: str | None = None
 ) -> list[Booking]:
-    """Return the bookings of leases that start before ``until`` and have no preparation.
+    """Return the booked hosts without a preparation, of leases that start before ``until``.
 
-    Of leases that have begun, only what they got later, and what was switched off before them.
+    Of a lease that has begun, only hosts that were added later or that climate switched off.
     """
     reserved = (AllocationRow.resource_id, AllocationRow.reservation_id)
     query = (
@@ -66,7 +71,7 @@ def unprepared(
                     sa.or_(AllocationRow.start_at > LeaseRow.start_at, _IS_OFF),
                 ),
             ),
-            ~sa.exists().where(*SAME, PreparationRow.over_at.is_(None)),
+            ~sa.exists().where(*_IS_FOR_BOOKING, _IS_NOT_OVER),
         )
         .distinct()
     )
@@ -76,15 +81,15 @@ def unprepared(
 
 
 def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
-    """Return the ids of preparations whose host is not booked like that any more.
+    """Return the ids of preparations whose booking is gone.
 
-    One of a host that was set aside goes on, if it was needed after ``since``: it may show that
-    the host works after all.
+    A preparation of a quarantined host continues if the host was needed after ``since``: its
+    success would show that the host works.
     """
     booked = bookings(AllocationRow.id).where(
-        *SAME, LeaseRow.status.in_(_GOING_ON), LeaseRow.end_at > now
+        *_IS_FOR_BOOKING, LeaseRow.status.in_(_GOING_ON), LeaseRow.end_at > now
     )
-    on_trial = (
+    is_on_trial = (
         sa.exists()
         .where(
             ReadinessRow.resource_id == PreparationRow.resource_id,
@@ -95,13 +100,13 @@ def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
         .correlate(PreparationRow)
     )
     query = sa.select(PreparationRow.id).where(
-        PreparationRow.over_at.is_(None), ~booked.correlate(PreparationRow).exists(), ~on_trial
+        _IS_NOT_OVER, ~booked.correlate(PreparationRow).exists(), ~is_on_trial
     )
     return list(session.scalars(query))
 
 
 def bookings(*columns: Any) -> sa.Select[Any]:
-    """Return the select of something about allocations that are a lease's."""
+    """Return a SELECT of columns of allocations joined with their reservation and lease."""
     return (
         sa.select(*columns)
         .select_from(AllocationRow)
@@ -111,7 +116,7 @@ def bookings(*columns: Any) -> sa.Select[Any]:
 
 
 def sizes(session: Session, lease_ids: Collection[str]) -> dict[str, int]:
-    """Return how many hosts each lease has."""
+    """Return the number of hosts of each lease."""
     query = (
         bookings(LeaseRow.id, sa.func.count(AllocationRow.resource_id.distinct()).label("hosts"))
         .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
@@ -122,52 +127,45 @@ def sizes(session: Session, lease_ids: Collection[str]) -> dict[str, int]:
 
 
 def want(session: Session, wanted: Sequence[Preparation]) -> None:
-    """Store new preparations, in the place of such that are over."""
-    for one in wanted:
+    """Store new preparations; they replace earlier ones that are over."""
+    for task in wanted:
         session.execute(
             sa.delete(PreparationRow).where(
-                PreparationRow.reservation_id == one.reservation_id,
-                PreparationRow.resource_id == one.resource_id,
-                PreparationRow.needed_at == one.needed_at,
+                PreparationRow.reservation_id == task.reservation_id,
+                PreparationRow.resource_id == task.resource_id,
+                PreparationRow.needed_at == task.needed_at,
                 PreparationRow.over_at.is_not(None),
             )
         )
-    insert(session, (PreparationRow, [_values(one) for one in wanted]))
-
-
-def store(session: Session, mine: Preparation) -> None:
-    """Store what became of a preparation that is locked."""
-    session.execute(
-        sa.update(PreparationRow).where(PreparationRow.id == mine.id).values(**_values(mine))
-    )
+    _TASKS.insert(session, wanted)
 
 
 def end(session: Session, ids: Collection[str], now: datetime) -> None:
-    """Have these be over."""
+    """End preparations."""
     session.execute(
         sa.update(PreparationRow)
-        .where(PreparationRow.id.in_(ids), PreparationRow.over_at.is_(None))
+        .where(PreparationRow.id.in_(ids), _IS_NOT_OVER)
         .values(over_at=now, claimed_until=None)
     )
 
 
 def retry(session: Session, resource_id: int) -> None:
-    """Have somebody try again what failed of a host and is not over."""
+    """Reset the failed preparations of a host, so that a provisioner can claim them again."""
     session.execute(
         sa.update(PreparationRow)
         .where(
             PreparationRow.resource_id == resource_id,
-            PreparationRow.over_at.is_(None),
-            PreparationRow.progress == PreparationState.FAILED.value,
+            _IS_NOT_OVER,
+            _HAS_FAILED,
         )
         .values(progress=PreparationState.WANTED.value, owner=None, claimed_until=None)
     )
 
 
 def overdue(session: Session, now: datetime) -> list[Preparation]:
-    """Return those instead of whose host another is to be taken, and the host not yet set aside.
+    """Return the preparations whose host climate should replace, and has not quarantined yet.
 
-    They have failed, or are not ready while there is still time for another.
+    They have failed, or are late while there is still time for another host.
     """
     set_aside = sa.exists().where(
         ReadinessRow.resource_id == PreparationRow.resource_id, ReadinessRow.set_aside.is_not(None)
@@ -177,124 +175,98 @@ def overdue(session: Session, now: datetime) -> list[Preparation]:
         PreparationRow.replace_at <= now,
         PreparationRow.needed_at > now,
     )
-    has_failed = PreparationRow.progress == PreparationState.FAILED.value
-    return _found(session, PreparationRow.over_at.is_(None), sa.or_(slow, has_failed), ~set_aside)
+    return _TASKS.select(session, _IS_NOT_OVER, sa.or_(slow, _HAS_FAILED), ~set_aside)
 
 
 def keep(session: Session, id_: str) -> None:
-    """Have no other host taken instead, however long it takes."""
+    """Keep the host, however long its preparation takes."""
     session.execute(
         sa.update(PreparationRow).where(PreparationRow.id == id_).values(replace_at=None)
     )
 
 
-def get(session: Session, id_: str, *, lock: bool = False) -> Preparation:
-    """Return a preparation; with ``lock``, nobody else changes it. Raises NotFound."""
-    query = sa.select(PreparationRow).where(PreparationRow.id == id_)
-    query = query.execution_options(populate_existing=True)
-    row = session.scalars(query.with_for_update() if lock else query).one_or_none()
-    if row is None:
-        raise NotFound(f"There is no preparation {id_}")
-    return _record(row)
+def find(session: Session, wanted: TaskFilter, page: Page) -> Part[Preparation]:
+    """Return a page of preparations by when the lease needs the host.
 
-
-def find(session: Session, wanted: PreparationFilter, page: Page) -> Part[Preparation]:
-    """Return a page of preparations by when they are needed."""
-    query = sa.select(PreparationRow).where(*_conditions(wanted))
-    rows = session.scalars(cut(query, PreparationRow.needed_at, PreparationRow.id, page)).all()
-    items = [_record(row) for row in rows[: page.limit]]
-    return Part(items=items, more=len(rows) > page.limit)
+    A host that climate has switched off is claimable only after its shutdown is over.
+    """
+    more = [] if wanted.lease_id is None else [PreparationRow.lease_id == wanted.lease_id]
+    if wanted.claimable_at is not None:
+        more.append(~is_shut_down(PreparationRow.resource_id))
+    return _TASKS.find(session, wanted, page, *more)
 
 
 def going_on(
     session: Session, *, lease_id: str | None = None, resource_id: int | None = None
 ) -> list[Preparation]:
-    """Return those of a lease or a host that are not over, the first needed first."""
-    mine = [
-        column == wanted
-        for column, wanted in (
-            (PreparationRow.lease_id, lease_id),
-            (PreparationRow.resource_id, resource_id),
-        )
-        if wanted is not None
-    ]
-    return _found(session, PreparationRow.over_at.is_(None), *mine)
+    """Return the preparations of a lease or host that are not over, by when they are needed."""
+    conditions: list[sa.ColumnElement[bool]] = [_IS_NOT_OVER]
+    if lease_id is not None:
+        conditions.append(PreparationRow.lease_id == lease_id)
+    if resource_id is not None:
+        conditions.append(PreparationRow.resource_id == resource_id)
+    return _TASKS.select(session, *conditions)
 
 
 def needed_between(session: Session, since: datetime, until: datetime) -> list[Preparation]:
-    """Return those whose host was needed then, and not given up before."""
-    return _found(
+    """Return the preparations that were needed in this period, and not ended before that."""
+    return _TASKS.select(
         session,
         PreparationRow.needed_at >= since,
         PreparationRow.needed_at < until,
-        sa.or_(
-            PreparationRow.over_at.is_(None), PreparationRow.over_at >= PreparationRow.needed_at
-        ),
+        sa.or_(_IS_NOT_OVER, PreparationRow.over_at >= PreparationRow.needed_at),
     )
 
 
 def in_use(session: Session, now: datetime, settled: datetime) -> set[int]:
-    """Return the ids of the hosts that have to be up: what was ready for a lease, and its hosts.
+    """Return the ids of the hosts that must be up: ready for a lease, or used by one.
 
-    Those that are off by us, that somebody is still getting ready, or that were so only after
-    ``settled``, are not among them: the cloud may not have noticed yet.
+    Without hosts that climate switched off, that are being prepared, or that became ready after
+    ``settled``: the cloud may not have noticed yet.
     """
     ready = sa.select(PreparationRow.resource_id).where(
-        PreparationRow.over_at.is_(None),
-        PreparationRow.progress == PreparationState.READY.value,
+        _IS_NOT_OVER,
+        _IS_READY,
         PreparationRow.ready_at <= settled,
     )
-    at_it = sa.exists().where(
+    in_progress = sa.exists().where(
         PreparationRow.reservation_id == AllocationRow.reservation_id,
         PreparationRow.resource_id == AllocationRow.resource_id,
-        PreparationRow.over_at.is_(None),
+        _IS_NOT_OVER,
         sa.or_(PreparationRow.progress.in_(_OPEN), PreparationRow.ready_at > settled),
     )
     running = bookings(AllocationRow.resource_id).where(
-        LeaseRow.status.in_(BEGUN), AllocationRow.start_at <= now, ~at_it, ~_IS_OFF
+        LeaseRow.status.in_(BEGUN), AllocationRow.start_at <= now, ~in_progress, ~_IS_OFF
     )
     return {*session.scalars(ready), *session.scalars(running)}
 
 
-def forget(session: Session, before: datetime) -> None:
-    """Remove what was over by then."""
-    session.execute(sa.delete(PreparationRow).where(PreparationRow.over_at < before))
+def unready(session: Session, lease_id: str) -> set[int]:
+    """Return the ids of the hosts of a lease that are not ready for it.
 
-
-def _found(session: Session, *conditions: sa.ColumnElement[bool]) -> list[Preparation]:
-    query = sa.select(PreparationRow).where(*conditions)
-    ordered = query.order_by(PreparationRow.needed_at, PreparationRow.id)
-    return [_record(row) for row in session.scalars(ordered)]
-
-
-def _conditions(wanted: PreparationFilter) -> list[sa.ColumnElement[bool]]:
-    compared: Iterable[tuple[Any, Any]] = (
-        (PreparationRow.node, wanted.node),
-        (PreparationRow.lease_id, wanted.lease_id),
-        (PreparationRow.hardware, wanted.hardware),
+    A host that was removed from the lease during its start does not count.
+    """
+    ready = sa.exists().where(*_IS_FOR_BOOKING, _IS_NOT_OVER, _IS_READY)
+    query = (
+        bookings(AllocationRow.resource_id, ReservationRow.details)
+        .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
+        .where(LeaseRow.id == lease_id, ResourceRow.type == HOST, ~ready)
     )
-    found = [column == value for column, value in compared if value is not None]
-    over = PreparationState.OVER.value
-    if wanted.states:
-        is_there = sa.and_(
-            PreparationRow.over_at.is_(None), PreparationRow.progress.in_(wanted.states)
+    return {id_ for id_, details in session.execute(query) if LEAVING not in details}
+
+
+def counts(session: Session, most: int) -> dict[str, int]:
+    """Return how many preparations are not over, by state; counts at most ``most`` rows."""
+    rows = sa.select(PreparationRow.progress).where(_IS_NOT_OVER).limit(most).subquery()
+    query = sa.select(rows.c.progress, sa.func.count()).group_by(rows.c.progress)
+    return dict(iter(session.execute(query)))
+
+
+def next_expiry(session: Session, now: datetime) -> datetime | None:
+    """Return when the next claim expires; None if there is none."""
+    column = PreparationRow.claimed_until
+    return session.scalar(
+        sa.select(sa.func.min(column, type_=column.type)).where(
+            _IS_NOT_OVER, PreparationRow.progress.in_(_OPEN), column > now
         )
-        is_over = PreparationRow.over_at.is_not(None)
-        found.append(sa.or_(is_there, is_over) if over in wanted.states else is_there)
-    if wanted.claimable_at is not None:
-        unclaimed = sa.or_(
-            PreparationRow.progress == PreparationState.WANTED.value,
-            PreparationRow.claimed_until <= wanted.claimable_at,
-        )
-        mine = [PreparationRow.over_at.is_(None), PreparationRow.progress.in_(_OPEN)]
-        found += [*mine, unclaimed, ~is_shut_down(PreparationRow.resource_id)]
-    return found
-
-
-def _values(one: Preparation) -> Mapping[str, Any]:
-    return {**asdict(one), "progress": one.progress.value, "seconds": dict(one.seconds)}
-
-
-def _record(row: PreparationRow) -> Preparation:
-    values = {name: getattr(row, name) for name in Preparation.__dataclass_fields__}
-    return Preparation(**{**values, "progress": PreparationState(row.progress)})
+    )

@@ -1,26 +1,27 @@
-"""Shutdowns: which hosts nobody has, which of those that are off are needed, and the rest."""
+"""Shutdowns: which hosts are idle, which switched-off hosts are needed, and their progress."""
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.errors import NotFound
-from climate.core.page import Page, Part, ShutdownFilter
-from climate.core.provisioning.shutdown import OPEN, Shutdown, ShutdownState
+from climate.core.provisioning.shutdown import Shutdown, ShutdownState
 from climate.db.preparations import BEGUN, HOST, bookings
-from climate.db.resources.pages import cut
-from climate.db.tables.bulk import insert
 from climate.db.tables.leases import AllocationRow, LeaseRow, ResourceRow
 from climate.db.tables.provisioning import PreparationRow, ReadinessRow, ShutdownRow, is_shut_down
+from climate.db.tasks import TaskTable
+
+_IS_NOT_OVER = ShutdownRow.over_at.is_(None)
+_TASKS = TaskTable(ShutdownRow, Shutdown, ShutdownState, ShutdownRow.wanted_at)
+
+get, find, store, forget = _TASKS.get, _TASKS.find, _TASKS.store, _TASKS.forget
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A host that nobody has, since when that was seen, and when it is next booked."""
+    """A host without a lease: since when it is idle, and when its next booking starts."""
 
     resource_id: int
     idle_since: datetime | None
@@ -28,25 +29,25 @@ class Idle:
 
 
 def idle(session: Session, now: datetime) -> list[Idle]:
-    """Return the hosts that work, have power, and that nobody has or gets ready or switches off.
+    """Return the hosts that work, have power, and have neither a lease nor a task.
 
-    Nobody has a host that no lease has begun with or is about to, and that is not being cleaned.
+    A host has a lease if the lease has begun or is about to, or the host is being cleaned.
     """
-    going_on = sa.or_(
+    has_task = sa.or_(
         sa.exists().where(
             PreparationRow.resource_id == ResourceRow.id, PreparationRow.over_at.is_(None)
         ),
         is_shut_down(ResourceRow.id),
     )
     taken = [
-        sa.exists().where(mine, AllocationRow.start_at <= now, AllocationRow.busy_until > now)
-        for mine in _booked(ResourceRow.id)
+        sa.exists().where(is_booked, AllocationRow.start_at <= now, AllocationRow.busy_until > now)
+        for is_booked in _booked(ResourceRow.id)
     ]
     nexts = [
         sa.select(sa.func.min(AllocationRow.start_at))
-        .where(mine, AllocationRow.start_at > now, AllocationRow.busy_until > now)
+        .where(is_booked, AllocationRow.start_at > now, AllocationRow.busy_until > now)
         .scalar_subquery()
-        for mine in _booked(ResourceRow.id)
+        for is_booked in _booked(ResourceRow.id)
     ]
     query = (
         sa.select(ResourceRow.id, ReadinessRow.idle_since, *nexts)
@@ -56,8 +57,8 @@ def idle(session: Session, now: datetime) -> list[Idle]:
             ResourceRow.reservable.is_(True),
             ReadinessRow.up.is_(True),
             ReadinessRow.set_aside.is_(None),
-            ~going_on,
-            *(~one for one in taken),
+            ~has_task,
+            *(~is_taken for is_taken in taken),
         )
         .order_by(ResourceRow.id)
     )
@@ -70,7 +71,7 @@ def idle(session: Session, now: datetime) -> list[Idle]:
 
 
 def _booked(resource_id: int | sa.SQLColumnExpression[int]) -> tuple[sa.ColumnElement[bool], ...]:
-    """Return what bookings of the whole of a host meet, and of shares: each has an index."""
+    """Return the conditions of whole-host bookings and of shared ones: each has its own index."""
     shared = AllocationRow.resource_class.is_not(None)
     return AllocationRow.whole_id == resource_id, sa.and_(
         AllocationRow.resource_id == resource_id, shared
@@ -78,13 +79,13 @@ def _booked(resource_id: int | sa.SQLColumnExpression[int]) -> tuple[sa.ColumnEl
 
 
 def _begun(session: Session) -> set[int]:
-    """Return the ids of the hosts with which a lease has begun, and that it may still have."""
+    """Return the ids of the hosts of leases that have begun."""
     query = bookings(AllocationRow.resource_id).where(LeaseRow.status.in_(BEGUN))
     return set(session.scalars(query))
 
 
 def note_idle(session: Session, idle_ids: Collection[int], now: datetime) -> None:
-    """Remember since when hosts are idle, and that the others are not."""
+    """Store since when hosts are idle, and that all others are not."""
     known = session.execute(
         sa.select(ReadinessRow.resource_id).where(ReadinessRow.idle_since.is_not(None))
     )
@@ -100,67 +101,72 @@ def _set_idle(session: Session, ids: Collection[int], since: datetime | None) ->
     )
 
 
-def is_needed(session: Session, mine: Shutdown, now: datetime) -> bool:
-    """Tell whether a host is got ready, or is booked too soon to go off for a while."""
-    soon = AllocationRow.start_at < now + timedelta(seconds=mine.ahead)
+def is_needed(session: Session, task: Shutdown, now: datetime) -> bool:
+    """Tell whether the host has a preparation, or a booking too soon to switch it off."""
+    soon = AllocationRow.start_at < now + timedelta(seconds=task.ahead)
     booked = [
-        sa.exists().where(here, soon, AllocationRow.busy_until > now)
-        for here in _booked(mine.resource_id)
+        sa.exists().where(is_booked, soon, AllocationRow.busy_until > now)
+        for is_booked in _booked(task.resource_id)
     ]
     prepared = sa.exists().where(
-        PreparationRow.resource_id == mine.resource_id, PreparationRow.over_at.is_(None)
+        PreparationRow.resource_id == task.resource_id, PreparationRow.over_at.is_(None)
     )
     return bool(session.scalar(sa.select(sa.or_(prepared, *booked))))
 
 
 def unclaimed(session: Session) -> list[Shutdown]:
-    """Return those that nobody has begun with."""
-    return _found(session, ShutdownRow.progress == ShutdownState.WANTED.value)
+    """Return the shutdowns that no provisioner has claimed yet."""
+    return _TASKS.select(session, _IS_NOT_OVER, ShutdownRow.progress == ShutdownState.WANTED.value)
 
 
 def ended(session: Session, settled: timedelta) -> list[Shutdown]:
-    """Return those whose host is to be used again.
+    """Return the shutdowns that should end, as their host is to be used again.
 
-    It was kept on, is to be got ready, or has power again by other hands: so the cloud said,
-    ``settled`` after it went off, as a cloud needs time to notice.
+    The host was kept on, has a preparation, or was powered on by someone else. The last counts
+    only if the cloud says so ``settled`` after the host went off, as clouds notice late.
     """
     prepared = sa.exists().where(
         PreparationRow.resource_id == ShutdownRow.resource_id, PreparationRow.over_at.is_(None)
     )
     is_off = ShutdownRow.progress.in_([ShutdownState.OFF.value, ShutdownState.WAKING.value])
     was_kept = ShutdownRow.progress == ShutdownState.KEPT.value
-    found = _found(session, sa.or_(was_kept, sa.and_(is_off, prepared)))
-    seen = (
+    kept_or_prepared = _TASKS.select(
+        session, _IS_NOT_OVER, sa.or_(was_kept, sa.and_(is_off, prepared))
+    )
+    seen_up = (
         sa.select(ShutdownRow, ReadinessRow.seen_at)
         .join(ReadinessRow, ReadinessRow.resource_id == ShutdownRow.resource_id)
         .where(
-            ShutdownRow.over_at.is_(None),
+            _IS_NOT_OVER,
             is_off,
             ~prepared,
             ReadinessRow.up.is_(True),
             ReadinessRow.seen_at > ShutdownRow.off_at,
         )
     )
-    up = ((_record(row), at) for row, at in session.execute(seen))
-    return [*found, *(one for one, at in up if at and one.off_at and at - one.off_at > settled)]
+    up = ((_TASKS.of(row), at) for row, at in session.execute(seen_up))
+    return [
+        *kept_or_prepared,
+        *(task for task, at in up if at and task.off_at and at - task.off_at > settled),
+    ]
 
 
 def resting(session: Session) -> list[Shutdown]:
-    """Return those whose host is off, and can be booked."""
+    """Return the shutdowns whose host is off and bookable."""
     bookable = sa.exists().where(
         ResourceRow.id == ShutdownRow.resource_id, ResourceRow.reservable.is_(True)
     )
-    return _found(session, ShutdownRow.progress == ShutdownState.OFF.value, bookable)
+    return _TASKS.select(
+        session, _IS_NOT_OVER, ShutdownRow.progress == ShutdownState.OFF.value, bookable
+    )
 
 
 def coming(session: Session, since: datetime) -> list[str]:
-    """Return the class of each host that wakes, or was switched on after ``since`` and is not up.
+    """Return the hardware class of each host that is waking or booting.
 
-    One that is not up by then will hardly be.
+    A host boots if it was switched on after ``since`` and is not up yet; later it counts as lost.
     """
-    is_waking = sa.and_(
-        ShutdownRow.over_at.is_(None), ShutdownRow.progress == ShutdownState.WAKING.value
-    )
+    is_waking = sa.and_(_IS_NOT_OVER, ShutdownRow.progress == ShutdownState.WAKING.value)
     is_up = sa.exists().where(
         ReadinessRow.resource_id == ShutdownRow.resource_id, ReadinessRow.up.is_(True)
     )
@@ -171,101 +177,36 @@ def coming(session: Session, since: datetime) -> list[str]:
 
 
 def is_going_on(session: Session, resource_id: int | None = None) -> bool:
-    """Tell whether any host (or this one) is off, or on its way there or back."""
-    mine = [] if resource_id is None else [ShutdownRow.resource_id == resource_id]
-    there = sa.exists().where(ShutdownRow.over_at.is_(None), *mine)
-    return bool(session.scalar(sa.select(there)))
+    """Tell whether any host (or this one) is off, or on its way off or on."""
+    of_host = [] if resource_id is None else [ShutdownRow.resource_id == resource_id]
+    exists = sa.exists().where(_IS_NOT_OVER, *of_host)
+    return bool(session.scalar(sa.select(exists)))
 
 
 def want(session: Session, wanted: Sequence[Shutdown]) -> None:
-    """Store new ones; when they are over, their hosts are not idle before that is seen again."""
-    insert(session, (ShutdownRow, [_values(one) for one in wanted]))
-    _set_idle(session, [one.resource_id for one in wanted], None)
+    """Store new shutdowns, and reset the idle time of their hosts."""
+    _TASKS.insert(session, wanted)
+    _set_idle(session, [task.resource_id for task in wanted], None)
 
 
-def store(session: Session, mine: Shutdown) -> None:
-    """Store what became of a shutdown that is locked."""
-    session.execute(sa.update(ShutdownRow).where(ShutdownRow.id == mine.id).values(**_values(mine)))
-
-
-def end(session: Session, mine: Shutdown, now: datetime) -> bool:
-    """Have it be over if it is still as it was; tell whether it was."""
+def end(session: Session, task: Shutdown, now: datetime) -> bool:
+    """End a shutdown if its progress has not changed; tell whether it ended."""
     ended = session.execute(
         sa.update(ShutdownRow)
         .where(
-            ShutdownRow.id == mine.id,
-            ShutdownRow.over_at.is_(None),
-            ShutdownRow.progress == mine.progress.value,
+            ShutdownRow.id == task.id,
+            _IS_NOT_OVER,
+            ShutdownRow.progress == task.progress.value,
         )
         .values(over_at=now, claimed_until=None)
     )
     return bool(ended.rowcount)  # type: ignore[attr-defined]
 
 
-def get(session: Session, id_: str, *, lock: bool = False) -> Shutdown:
-    """Return a shutdown; with ``lock``, nobody else changes it. Raises NotFound."""
-    query = sa.select(ShutdownRow).where(ShutdownRow.id == id_)
-    query = query.execution_options(populate_existing=True)
-    row = session.scalars(query.with_for_update() if lock else query).one_or_none()
-    if row is None:
-        raise NotFound(f"There is no shutdown {id_}")
-    return _record(row)
-
-
-def find(session: Session, wanted: ShutdownFilter, page: Page) -> Part[Shutdown]:
-    """Return a page of shutdowns by when they were wanted."""
-    query = sa.select(ShutdownRow).where(*_conditions(wanted))
-    rows = session.scalars(cut(query, ShutdownRow.wanted_at, ShutdownRow.id, page)).all()
-    items = [_record(row) for row in rows[: page.limit]]
-    return Part(items=items, more=len(rows) > page.limit)
-
-
 def off_between(session: Session, since: datetime, until: datetime) -> list[Shutdown]:
-    """Return those whose host was off at some time of these."""
+    """Return the shutdowns whose host was off at some time in this period."""
     query = sa.select(ShutdownRow).where(
         ShutdownRow.off_at < until,
-        sa.or_(ShutdownRow.over_at.is_(None), ShutdownRow.over_at > since),
+        sa.or_(_IS_NOT_OVER, ShutdownRow.over_at > since),
     )
-    return [_record(row) for row in session.scalars(query)]
-
-
-def forget(session: Session, before: datetime) -> None:
-    """Remove what was over by then."""
-    session.execute(sa.delete(ShutdownRow).where(ShutdownRow.over_at < before))
-
-
-def _found(session: Session, *conditions: sa.ColumnElement[bool]) -> list[Shutdown]:
-    query = sa.select(ShutdownRow).where(ShutdownRow.over_at.is_(None), *conditions)
-    ordered = query.order_by(ShutdownRow.wanted_at, ShutdownRow.id)
-    return [_record(row) for row in session.scalars(ordered)]
-
-
-def _conditions(wanted: ShutdownFilter) -> list[sa.ColumnElement[bool]]:
-    compared: Iterable[tuple[Any, Any]] = (
-        (ShutdownRow.node, wanted.node),
-        (ShutdownRow.hardware, wanted.hardware),
-    )
-    found = [column == value for column, value in compared if value is not None]
-    is_there = ShutdownRow.over_at.is_(None)
-    if wanted.states:
-        among = sa.and_(is_there, ShutdownRow.progress.in_(wanted.states))
-        over = ShutdownState.OVER.value in wanted.states
-        found.append(sa.or_(among, ~is_there) if over else among)
-    if wanted.claimable_at is not None:
-        is_free = sa.or_(
-            ShutdownRow.claimed_until.is_(None), ShutdownRow.claimed_until <= wanted.claimable_at
-        )
-        found += [is_there, ShutdownRow.progress.in_(_OPEN), is_free]
-    return found
-
-
-_OPEN = [one.value for one in OPEN]
-
-
-def _values(one: Shutdown) -> dict[str, Any]:
-    return {**asdict(one), "progress": one.progress.value}
-
-
-def _record(row: ShutdownRow) -> Shutdown:
-    values = {name: getattr(row, name) for name in Shutdown.__dataclass_fields__}
-    return Shutdown(**{**values, "progress": ShutdownState(row.progress)})
+    return [_TASKS.of(row) for row in session.scalars(query)]

@@ -1,7 +1,7 @@
-"""What waits, as metrics that are asked for when they are read: due events, unsent notifications.
+"""Metrics of the backlog, queried at each scrape: due events, unsent notifications, preparations.
 
-And hosts that are to be ready, if any are got ready. One look costs four statements (five) that
-see a bounded number of rows, and never raises: a database that is away is itself a metric.
+A scrape takes four statements (five with provisioning) that read a limited number of rows. It never
+raises: if the database does not answer, a metric says so.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,30 +12,30 @@ from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
 from climate.core.provisioning.preparation import PreparationState
-from climate.db import events, preparing
+from climate.db import events, preparations
 from climate.db.engine.database import Database
 from climate.db.notifications import outbox
 from climate.manager.runtime import Runtime
 from climate.observability.metrics import Metrics, is_shared, label, state
 
-# More than so many are told as so many.
+# A larger count is reported as this number.
 MOST = 10_000
 
 
 @dataclass(eq=False, slots=True)
 class Backlog(Collector):
-    """Looks at the database for each reader of the metrics."""
+    """Queries the database at each scrape."""
 
     runtime: Runtime
 
     def collect(self) -> Iterator[Metric]:
-        """Return what waits; only that the database is away, if it is."""
+        """Return the metrics; if the database is down, only ``climate_database_up``."""
         now = self.runtime.clock.now()
         try:
             with self.runtime.database.read() as session:
                 due = events.count_due(session, now, MOST)
                 rows, oldest = outbox.lag(session, MOST)
-                prepared = preparing.counts(session, MOST) if self._is_provisioning else None
+                prepared = preparations.counts(session, MOST) if self._is_provisioning else None
         except SQLAlchemyError:
             yield _gauge("climate_database_up", "1 if the database answers, else 0.", 0)
             return
@@ -57,7 +57,7 @@ def _gauge(name: str, text: str, value: float) -> Metric:
 
 
 def _by_kind(due: dict[str, int]) -> Metric:
-    text = "Events that are due and that nobody is at, by kind."
+    text = "Due events that no manager has claimed, by kind."
     family = GaugeMetricFamily("climate_events_due", text, labels=["kind"])
     counts: dict[str, int] = {}
     for kind, count in due.items():
@@ -68,22 +68,22 @@ def _by_kind(due: dict[str, int]) -> Metric:
 
 
 def _by_state(counts: Mapping[str, int]) -> Metric:
-    text = "Hosts that are to be ready for a lease, by state."
+    text = "Preparations of hosts that are not over, by state."
     family = GaugeMetricFamily("climate_preparations", text, labels=["state"])
-    for one in PreparationState:
-        if one is not PreparationState.OVER:
-            family.add_metric([one.value], counts.get(one.value, 0))
+    for progress in PreparationState:
+        if progress is not PreparationState.OVER:
+            family.add_metric([progress.value], counts.get(progress.value, 0))
     return family
 
 
 def show_backlog(runtime: Runtime) -> None:
-    """Have the metrics of a manager tell what waits."""
+    """Add the backlog to the metrics of a manager."""
     if not is_shared():
         runtime.metrics.registry.register(Backlog(runtime))
 
 
 def show_pool(metrics: Metrics, database: Database) -> None:
-    """Have the metrics tell how many connections are in use, and how many there may be."""
+    """Add the connections in use, and their maximum, to the metrics."""
     used, most = database.connections()
     state(metrics.registry, "climate_database_connections_used", "Connections in use.", used)
     state(metrics.registry, "climate_database_connections_most", "The most there may be.", most)

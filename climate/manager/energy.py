@@ -1,8 +1,8 @@
-"""Switching hosts off that nobody needs, and on again to be spares.
+"""Power saving: switch idle hosts off, and on again as spares.
 
-As with preparations nothing is planned: at each look the hosts that nobody has are compared with
-what is booked. Every manager looks, and all of it may be done twice. A shutdown is over only when
-a preparation of its host is there, or the host has power: so none that is off is forgotten.
+As with preparations there is no plan: each run compares the idle hosts with the bookings. Every
+manager does this, and all steps are idempotent. A shutdown ends only when its host has a
+preparation or has power, so climate never forgets a host that is off.
 """
 
 import logging
@@ -31,27 +31,27 @@ from climate.manager.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
 
-# The cloud may notice so much later that a host is off.
+# The cloud may notice only this much later that a host is off.
 _SETTLING = timedelta(minutes=2)
-# Hosts are chosen so often in an idle time, and at least so often.
+# climate selects hosts this many times per idle time, and at least once per this many seconds.
 _LOOKS, _SELDOM = 20, 60.0
 _NEEDED = "it is needed soon"
 _NOT_ANY_MORE = "hosts are not switched off any more"
 
 
 class Saving:
-    """What a manager does about energy whenever it looks at what is to be got ready."""
+    """The power saving of a manager; a step of each run of the planner."""
 
     def __init__(self, runtime: Runtime, settings: Provisioning, known: LeadTimes) -> None:
-        """Prepare; nothing is looked at yet."""
+        """Create it; nothing runs yet."""
         self._runtime, self._settings, self._known = runtime, settings, known
         self._choose_at: datetime | None = None
         self._is_done = False
 
     def look(self) -> None:
-        """Follow what is off; if hosts are to go off, choose them from time to time.
+        """Follow the shutdowns, and from time to time select hosts to switch off.
 
-        Where none are to, what is still off from before is followed until nothing is.
+        If power saving is disabled, follow earlier shutdowns until all are over.
         """
         policy = self._settings.energy
         if self._is_done or (policy is None and self._has_nothing_left()):
@@ -70,50 +70,51 @@ class Saving:
 
 
 def follow(runtime: Runtime, objection: str | None = None) -> int:
-    """Give up what is needed before it is off, and end what is over; return how many ended.
+    """Cancel shutdowns of hosts that are needed; end those that are done, and return how many.
 
-    With an ``objection``, all is given up that nobody has begun with. The cloud is told first what
-    is over, and that is left until the next look if it does not listen.
+    With an ``objection``, cancel all that no provisioner has claimed. Before a shutdown ends, the
+    cloud must enable the host; if it does not answer, the next run tries again.
     """
     with runtime.database.read() as session:
         now = runtime.clock.now()
         stay = [
-            one
-            for one in shutdowns.unclaimed(session)
-            if objection or shutdowns.is_needed(session, one, now)
+            task
+            for task in shutdowns.unclaimed(session)
+            if objection or shutdowns.is_needed(session, task, now)
         ]
-    for one in stay:
-        runtime.database.write(partial(_give_up, one, objection or _NEEDED))
+    for task in stay:
+        runtime.database.write(partial(_give_up, task, objection or _NEEDED))
     with runtime.database.read() as session:
         done = shutdowns.ended(session, _SETTLING)
-        hosts = resources.find_some(session, {one.resource_id for one in done})
+        hosts = resources.find_some(session, {task.resource_id for task in done})
     return sum(
-        _end(runtime, one, hosts[one.resource_id]) for one in done if one.resource_id in hosts
+        _end(runtime, task, hosts[task.resource_id]) for task in done if task.resource_id in hosts
     )
 
 
 def _give_up(seen: Shutdown, reason: str, session: Session) -> None:
-    mine = shutdowns.get(session, seen.id, lock=True)
-    if mine.state is ShutdownState.WANTED:
-        shutdowns.store(session, shutdown.given_up(mine, reason))
+    task = shutdowns.get(session, seen.id, lock=True)
+    if task.state is ShutdownState.WANTED:
+        shutdowns.store(session, shutdown.given_up(task, reason))
 
 
-def _end(runtime: Runtime, mine: Shutdown, host: Resource) -> bool:
-    if not _is_roused(runtime, mine, host):
+def _end(runtime: Runtime, task: Shutdown, host: Resource) -> bool:
+    if not _is_roused(runtime, task, host):
         return False
     now = runtime.clock.now()
-    is_mine = runtime.database.write(lambda session: shutdowns.end(session, mine, now))
-    if is_mine:
-        LOG.info("%s is to have power: %s", mine.node, mine.reason or "it is got ready, or has it")
-    return is_mine
+    has_ended = runtime.database.write(lambda session: shutdowns.end(session, task, now))
+    if has_ended:
+        reason = task.reason or "it has a preparation, or has power"
+        LOG.info("the shutdown of %s is over: %s", task.node, reason)
+    return has_ended
 
 
-def _is_roused(runtime: Runtime, mine: Shutdown, host: Resource) -> bool:
-    """Take a host back into service; tell whether it was."""
+def _is_roused(runtime: Runtime, task: Shutdown, host: Resource) -> bool:
+    """Enable a host in the cloud again; tell whether that succeeded."""
     try:
         runtime.plugin(HOST).rouse(host.external_id)
     except ClimateError as error:
-        LOG.warning("%s is not taken back into service yet: %s", mine.node, error.message)
+        LOG.warning("the cloud has not enabled %s yet: %s", task.node, error.message)
         return False
     return True
 
@@ -121,52 +122,52 @@ def _is_roused(runtime: Runtime, mine: Shutdown, host: Resource) -> bool:
 def balance(
     runtime: Runtime, settings: Provisioning, policy: Policy, known: LeadTimes
 ) -> list[Shutdown]:
-    """Ask for the hosts to be switched off that nobody needs, and on that spares are missing.
+    """Create shutdowns of idle hosts, and wake hosts if spares are missing.
 
-    Return the shutdowns that were changed or made.
+    Return the shutdowns that changed or are new.
     """
     now = runtime.clock.now()
     runtime.database.write(
         lambda session: shutdowns.note_idle(
-            session, [one.resource_id for one in shutdowns.idle(session, now)], now
+            session, [host.resource_id for host in shutdowns.idle(session, now)], now
         )
     )
     with runtime.database.read() as session:
         hosts, free = _free(session, settings, known, now)
         chosen = pure.to_switch_off(free, policy, now)
         waking = _to_wake(session, settings, free, policy, now)
-        asleep = resources.find_some(session, {one.resource_id for one in waking})
-    woken = [one for one in waking if _wake(runtime, one, asleep[one.resource_id])]
+        asleep = resources.find_some(session, {task.resource_id for task in waking})
+    woken = [task for task in waking if _wake(runtime, task, asleep[task.resource_id])]
     if not chosen:
         return woken
-    seen = {min(hosts), *(one.id for one in chosen)}
-    made = runtime.database.write(partial(_want, runtime, settings, policy, known, seen))
-    for one in made:
-        LOG.info("%s is to be switched off, as nobody needs it", one.node)
-    return [*woken, *made]
+    seen = {min(hosts), *(host.id for host in chosen)}
+    created = runtime.database.write(partial(_want, runtime, settings, policy, known, seen))
+    for task in created:
+        LOG.info("%s is to be switched off: it is idle", task.node)
+    return [*woken, *created]
 
 
 def _free(
     session: Session, settings: Provisioning, known: LeadTimes, now: datetime
 ) -> tuple[dict[int, Resource], list[FreeHost]]:
-    """Return the hosts that are on and that nobody has."""
+    """Return the idle hosts that climate may switch off."""
     idle = shutdowns.idle(session, now)
     hosts = {
         id_: host
-        for id_, host in resources.find_some(session, {one.resource_id for one in idle}).items()
+        for id_, host in resources.find_some(session, {host.resource_id for host in idle}).items()
         if query.matches(settings.hosts, host.properties)
     }
     known.refresh(session, now)
     free = [
         FreeHost(
-            id=one.resource_id,
-            hardware=lead_times.hardware(hosts[one.resource_id]),
-            idle_since=one.idle_since or now,
-            next_start=one.next_start,
-            lead=known.lead(hosts[one.resource_id], len(hosts)).seconds,
+            id=host.resource_id,
+            hardware=lead_times.hardware(hosts[host.resource_id]),
+            idle_since=host.idle_since or now,
+            next_start=host.next_start,
+            lead=known.lead(hosts[host.resource_id], len(hosts)).seconds,
         )
-        for one in idle
-        if one.resource_id in hosts
+        for host in idle
+        if host.resource_id in hosts
     ]
     return hosts, free
 
@@ -174,7 +175,7 @@ def _free(
 def _to_wake(
     session: Session, settings: Provisioning, free: list[FreeHost], policy: Policy, now: datetime
 ) -> list[Shutdown]:
-    resting = [one for one in shutdowns.resting(session) if policy.spare]
+    resting = [task for task in shutdowns.resting(session) if policy.spare]
     if not resting:
         return []
     longest = timedelta(seconds=settings.policy.longest)
@@ -182,18 +183,18 @@ def _to_wake(
     missing = pure.to_wake(free, coming, resting, policy, now)
     if not missing:
         return []
-    unneeded = [one for one in resting if not shutdowns.is_needed(session, one, now)]
+    unneeded = [task for task in resting if not shutdowns.is_needed(session, task, now)]
     return pure.to_wake(free, coming, unneeded, policy, now)
 
 
 def _wake(runtime: Runtime, seen: Shutdown, host: Resource) -> bool:
-    """Have a host switched on again, as a spare; tell whether that was so."""
+    """Make a shutdown wake its host, as a spare; tell whether it was off."""
 
     def work(session: Session) -> bool:
-        mine = shutdowns.get(session, seen.id, lock=True)
-        if mine.state is not ShutdownState.OFF:
+        task = shutdowns.get(session, seen.id, lock=True)
+        if task.state is not ShutdownState.OFF:
             return False
-        shutdowns.store(session, shutdown.waking(mine))
+        shutdowns.store(session, shutdown.waking(task))
         return True
 
     return _is_roused(runtime, seen, host) and runtime.database.write(work)
@@ -207,16 +208,16 @@ def _want(
     seen: Collection[int],
     session: Session,
 ) -> list[Shutdown]:
-    """Store the shutdowns; the locks keep bookings and other managers away meanwhile.
+    """Store the shutdowns, under locks that exclude bookings and other managers.
 
-    ``seen`` are the hosts that were chosen, and the first of all, which keeps those apart who
-    chose others: or the spares of each might be what the other switches off.
+    ``seen`` are the selected hosts and the first host of all. Two managers that selected different
+    hosts exclude each other by the first host; else each might switch off the other's spares.
     """
     now = runtime.clock.now()
     allocations.lock(session, seen, wait=True)
     hosts, free = _free(session, settings, known, now)
-    chosen = (one for one in pure.to_switch_off(free, policy, now) if one.id in seen)
-    wanted = [_new(hosts[one.id], one, policy, now) for one in chosen]
+    chosen = (host for host in pure.to_switch_off(free, policy, now) if host.id in seen)
+    wanted = [_new(hosts[host.id], host, policy, now) for host in chosen]
     shutdowns.want(session, wanted)
     return wanted
 
@@ -234,12 +235,12 @@ def _new(host: Resource, free: FreeHost, policy: Policy, now: datetime) -> Shutd
 
 
 def forget(runtime: Runtime, before: datetime) -> None:
-    """Remove what was over by then."""
+    """Delete the shutdowns that were over before that time."""
     runtime.database.write(lambda session: shutdowns.forget(session, before))
 
 
 def saved(runtime: Runtime, since: datetime, until: datetime, period: Period) -> list[Saved]:
-    """Return how long hosts were off, by class and period, as far as that is kept."""
+    """Return the host-hours off by class and period, from the shutdowns that are kept."""
     end = min(until, runtime.clock.now())
     with runtime.database.read() as session:
         return pure.saved(shutdowns.off_between(session, since, end), since, end, period)

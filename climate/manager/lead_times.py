@@ -1,4 +1,4 @@
-"""How long before a lease its hosts are asked for: what was learned, kept for a while."""
+"""Lead times of hosts, learned from their last preparations. Cached for a minute."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -12,29 +12,29 @@ from climate.core.provisioning.lead_time import Lead, Profile
 from climate.core.settings import Provisioning
 from climate.db.provisioning import readiness
 
-# What is learned changes slowly, and all of it is read to know it.
+# Lead times change slowly, and to learn them takes a read of the whole table.
 _FRESH = timedelta(minutes=1)
 _CLASS = ("hardware", "hypervisor_type")
 _LONGEST = 255
 
 
 def hardware(host: Resource) -> str:
-    """Return which class a host is of: its property ``hardware``, or its ``hypervisor_type``."""
-    found = (host.properties[name] for name in _CLASS if host.properties.get(name))
-    return next(found, "")[:_LONGEST]
+    """Return the class of a host: its property ``hardware``, or else its ``hypervisor_type``."""
+    values = (host.properties[name] for name in _CLASS if host.properties.get(name))
+    return next(values, "")[:_LONGEST]
 
 
 def node(host: Resource) -> str:
-    """Return the name of the node: ``node_name``, ``hypervisor_hostname``, or the host's own."""
-    found = (host.properties.get(name) for name in ("node_name", "hypervisor_hostname"))
-    return next(filter(None, found), host.external_id)[:_LONGEST]
+    """Return the name of the node: ``node_name``, ``hypervisor_hostname``, or the external id."""
+    names = (host.properties.get(name) for name in ("node_name", "hypervisor_hostname"))
+    return next(filter(None, names), host.external_id)[:_LONGEST]
 
 
 class LeadTimes:
-    """What was learned of all hosts, read again when it is a minute old. Threads may share it."""
+    """The lead times of all hosts, read again after a minute. Thread-safe."""
 
     def __init__(self, settings: Provisioning) -> None:
-        """Know nothing yet."""
+        """Create an empty cache."""
         self._settings = settings
         self._lock = threading.Lock()
         self._read_at: datetime | None = None
@@ -42,20 +42,20 @@ class LeadTimes:
         self._profiles: Mapping[str, Profile] = {}
 
     def refresh(self, session: Session, now: datetime) -> None:
-        """Learn again if that was long ago."""
+        """Read the times of all hosts again if the cache is too old."""
         with self._lock:
             if self._read_at is not None and now - self._read_at < _FRESH:
                 return
             self._read_at = now
-            found = readiness.times(session)
-            by_host = {str(id_): times for id_, (_, times) in found.items()}
-            classes = {str(id_): name for id_, (name, _) in found.items()}
-            self._times = {id_: times for id_, (_, times) in found.items()}
+            known = readiness.times(session)
+            by_host = {str(id_): times for id_, (_, times) in known.items()}
+            classes = {str(id_): name for id_, (name, _) in known.items()}
+            self._times = {id_: times for id_, (_, times) in known.items()}
             self._profiles = lead_time.profiles(by_host, classes, self._settings.policy)
 
     def lead(self, host: Resource, hosts: int) -> Lead:
-        """Return the lead of one host of a lease that has so many."""
+        """Return the lead time of one host of a lease with this number of hosts."""
         policy = self._settings.policy
-        like = self._profiles.get(hardware(host)) or lead_time.profile((), policy)
+        profile = self._profiles.get(hardware(host)) or lead_time.profile((), policy)
         quantile = lead_time.of_all(self._settings.share, hosts)
-        return lead_time.lead(self._times.get(host.id, ()), like, quantile, policy)
+        return lead_time.lead(self._times.get(host.id, ()), profile, quantile, policy)

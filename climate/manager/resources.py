@@ -1,4 +1,4 @@
-"""The use cases of what can be reserved, whatever it is: register, show, list and remove it."""
+"""Use cases of resources of any type: register, show, list and remove them."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,8 +11,11 @@ from sqlalchemy.orm import Session
 from climate.core.errors import Conflict
 from climate.core.lease.model import Resource
 from climate.db.resources import allocations, capacity, resources
-from climate.manager.runtime import Runtime
+from climate.manager.runtime import Runtime, reading
 from climate.plugins.base import Found
+
+get = reading(resources.get)
+find_all = reading(resources.find_all)
 
 
 def register(
@@ -22,13 +25,13 @@ def register(
     external_number: str | None = None,
     extra: Mapping[str, str] | None = None,
 ) -> Resource:
-    """Make something that the cloud has reservable; the number wins over the name.
+    """Register a resource of the cloud as reservable; the number takes precedence over the name.
 
-    Extra properties named like one of the cloud's are dropped. Raises NotFound, InvalidInput, or
-    Conflict if it is ambiguous, in use, not reservable or registered already.
+    Drops extra properties with the name of a native one. Raises NotFound, InvalidInput, or
+    Conflict if the resource is ambiguous, in use, not reservable or registered already.
 
-    It is written down before anything is done to it in the cloud: what is interrupted in between
-    is found and finished by ``inventory.synchronise``.
+    climate stores the resource before it changes the cloud, so ``inventory.synchronise`` can
+    finish a registration that was interrupted.
     """
     plugin = runtime.plugin(resource_type)
     found = plugin.find(name=name, external_number=external_number)
@@ -41,7 +44,7 @@ def register(
         plugin.enroll(found.external_id)
     except Exception:
         if _forget(runtime, made):
-            # The cloud may have done it, and only the answer was lost.
+            # The cloud may have enrolled it, and only the answer was lost.
             with suppress(Exception):
                 plugin.withdraw(found.external_id)
             raise
@@ -61,7 +64,7 @@ def _insert(
 
 
 def _forget(runtime: Runtime, made: Resource) -> bool:
-    """Remove what could not be registered, unless a look finished it meanwhile."""
+    """Delete a failed registration, unless an inventory sync finished it in the meantime."""
 
     def work(session: Session) -> bool:
         if resources.get(session, made.type, made.id, lock=True).reservable:
@@ -72,20 +75,8 @@ def _forget(runtime: Runtime, made: Resource) -> bool:
     return runtime.database.write(work)
 
 
-def get(runtime: Runtime, resource_type: str, resource_id: int) -> Resource:
-    """Return a resource; raises NotFound."""
-    with runtime.database.read() as session:
-        return resources.get(session, resource_type, resource_id)
-
-
-def find_all(runtime: Runtime, resource_type: str) -> list[Resource]:
-    """Return all registered resources of a type."""
-    with runtime.database.read() as session:
-        return resources.find_all(session, resource_type)
-
-
 def delete(runtime: Runtime, resource_type: str, resource_id: int) -> None:
-    """Remove a resource; raises NotFound, or Conflict if a lease has or will have it."""
+    """Remove a resource; raises NotFound, or Conflict if a lease uses or will use it."""
     now = runtime.clock.now()
 
     def check(session: Session) -> Resource:
@@ -108,6 +99,6 @@ def delete(runtime: Runtime, resource_type: str, resource_id: int) -> None:
     plugin.withdraw(closed.external_id)
     try:
         runtime.database.write(remove)
-    except Conflict:  # a look made it reservable again meanwhile, and somebody booked it
+    except Conflict:  # an inventory sync made it reservable again, and a lease booked it
         plugin.enroll(closed.external_id)
         raise

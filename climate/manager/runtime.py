@@ -1,8 +1,11 @@
 """What every use case needs, made once by climate.service and handed over as one argument."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy.orm import Session
 
 from climate.clock import Clock
 from climate.core.errors import UnsupportedResourceType
@@ -15,6 +18,9 @@ from climate.manager.latest import Latest
 from climate.observability.metrics import Metrics
 from climate.plugins.base import ResourcePlugin
 from climate.plugins.openstack.trusts import Trusts
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,3 +67,13 @@ class Runtime:
             raise UnsupportedResourceType(
                 f"The {resource_type} resource type is not supported (enabled: {known})"
             ) from None
+
+
+def reading(query: Callable[Concatenate[Session, P], T]) -> Callable[Concatenate[Runtime, P], T]:
+    """Make a use case of a database query: each call runs in its own read transaction."""
+
+    def use_case(runtime: Runtime, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with runtime.database.read() as session:
+            return query(session, *args, **kwargs)
+
+    return use_case

@@ -1,74 +1,51 @@
-"""The use cases of those who switch hosts off: what is wanted, and how far they are with it.
+"""Use cases of provisioners that switch hosts off: find shutdowns, and report their progress.
 
-Who claims one may switch the host off, so at that moment the cloud is asked: it keeps everybody off
-the host from then on, and says whether somebody is there. No transaction is open meanwhile. What is
-booked just then is no harm: the host goes off and is got ready, which nobody begins before.
+Only the owner of a claim may switch the host off. So before it accepts a claim, climate asks the
+cloud to disable the host for others, and to confirm that the host has no occupants. No transaction
+is open during this call. A booking in the meantime is harmless: the host goes off, and is prepared
+for the lease after that.
 """
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 
 from sqlalchemy.orm import Session
 
 from climate.core.errors import Conflict, ShutdownOver
-from climate.core.page import Page, Part, ShutdownFilter
 from climate.core.provisioning import shutdown
 from climate.core.provisioning.shutdown import Shutdown, ShutdownState
+from climate.core.task import Report
 from climate.db import shutdowns
 from climate.db.preparations import HOST
 from climate.db.resources import resources
 from climate.manager import preparing
-from climate.manager.runtime import Runtime
+from climate.manager.runtime import Runtime, reading
+
+find = reading(shutdowns.find)
+get = reading(shutdowns.get)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """What ``owner`` says of a shutdown.
-
-    ``wanted`` hands it back; ``kept`` says that nothing came of it, for a reason: a host that was
-    to go off stays on, one that was waking is off, and is set aside. A claim holds for ``claim``.
-    """
-
-    state: ShutdownState
-    owner: str
-    claim: timedelta = timedelta(minutes=2)
-    reason: str = ""
-
-
-def find(runtime: Runtime, wanted: ShutdownFilter, page: Page) -> Part[Shutdown]:
-    """Return a page of shutdowns."""
-    with runtime.database.read() as session:
-        return shutdowns.find(session, wanted, page)
-
-
-def get(runtime: Runtime, id_: str) -> Shutdown:
-    """Return a shutdown; raises NotFound."""
-    with runtime.database.read() as session:
-        return shutdowns.get(session, id_)
-
-
-def report(runtime: Runtime, id_: str, told: Report) -> Shutdown:
-    """Store a report, and return what the shutdown is now.
+def report(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> Shutdown:
+    """Store a report, and return the changed shutdown.
 
     Raises NotFound, ShutdownClaimed, ShutdownOver, InvalidTransition, and BackendUnavailable if the
-    cloud cannot be asked.
+    cloud does not answer.
     """
-    if told.state is ShutdownState.ACCEPTED:
-        _keep_others_off(runtime, id_, told)
-    after = runtime.database.write(partial(_report, runtime, id_, told))
+    if report.state is ShutdownState.ACCEPTED:
+        _reserve_host(runtime, id_, report)
+    after = runtime.database.write(partial(_report, runtime, id_, report))
     if after.progress is not ShutdownState.ACCEPTED:
         runtime.wakeup.hint()
     return after
 
 
-def _keep_others_off(runtime: Runtime, id_: str, told: Report) -> None:
-    """Have the cloud leave the host to us; if it does not, or the host is needed, give it up."""
+def _reserve_host(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> None:
+    """Disable the host in the cloud; if the cloud refuses, cancel the shutdown."""
     now = runtime.clock.now()
     with runtime.database.read() as session:
         before = shutdowns.get(session, id_)
-        _accepted(session, before, told, now)
-        if shutdown.is_waking(before) or shutdown.is_held(before, told.owner, now):
+        _accepted(session, before, report, now)
+        if shutdown.is_waking(before) or shutdown.is_held(before, report.owner, now):
             return
         host = resources.get(session, HOST, before.resource_id)
     try:
@@ -79,42 +56,48 @@ def _keep_others_off(runtime: Runtime, id_: str, told: Report) -> None:
         raise ShutdownOver(f"{before.node} stays on: {error.message}") from None
 
 
-def _report(runtime: Runtime, id_: str, told: Report, session: Session) -> Shutdown:
+def _report(
+    runtime: Runtime, id_: str, report: Report[ShutdownState], session: Session
+) -> Shutdown:
     now = runtime.clock.now()
     before = shutdowns.get(session, id_, lock=True)
-    after = _applied(session, before, told, now)
+    after = _applied(session, before, report, now)
     if after == before:
         return before
     shutdowns.store(session, after)
-    if shutdown.is_waking(before) and told.state is ShutdownState.KEPT:
-        preparing.set_aside(runtime, after.resource_id, told.reason, session)
+    if shutdown.is_waking(before) and report.state is ShutdownState.KEPT:
+        preparing.set_aside(runtime, after.resource_id, report.reason, session)
     return after
 
 
-def _applied(session: Session, before: Shutdown, told: Report, now: datetime) -> Shutdown:
-    match told.state:
+def _applied(
+    session: Session, before: Shutdown, report: Report[ShutdownState], now: datetime
+) -> Shutdown:
+    match report.state:
         case ShutdownState.ACCEPTED:
-            return _accepted(session, before, told, now)
+            return _accepted(session, before, report, now)
         case ShutdownState.OFF:
-            return shutdown.off(before, told.owner, now)
+            return shutdown.off(before, report.owner, now)
         case ShutdownState.ON:
-            return shutdown.on(before, told.owner, now)
+            return shutdown.on(before, report.owner, now)
         case ShutdownState.KEPT:
-            return shutdown.kept(before, told.owner, told.reason)
+            return shutdown.kept(before, report.owner, report.reason)
         case _:
-            return shutdown.released(before, told.owner)
+            return shutdown.released(before, report.owner)
 
 
-def _accepted(session: Session, before: Shutdown, told: Report, now: datetime) -> Shutdown:
-    """Return it claimed; what somebody has begun with is seen through, needed or not."""
-    after = shutdown.accept(before, told.owner, now, now + told.claim)
+def _accepted(
+    session: Session, before: Shutdown, report: Report[ShutdownState], now: datetime
+) -> Shutdown:
+    """Claim the shutdown. Once begun it must be finished, even if the host is needed."""
+    after = shutdown.accept(before, report.owner, now, now + report.claim)
     if before.progress is ShutdownState.WANTED and shutdowns.is_needed(session, before, now):
         raise ShutdownOver(f"{before.node} stays on: it is needed soon")
     return after
 
 
 def _give_up(id_: str, seen: Shutdown, reason: str, session: Session) -> None:
-    """Keep the host on, unless somebody else has begun with it meanwhile."""
-    mine = shutdowns.get(session, id_, lock=True)
-    if mine.attempt == seen.attempt and mine.progress in shutdown.OPEN and mine.over_at is None:
-        shutdowns.store(session, shutdown.given_up(mine, reason))
+    """Cancel the shutdown, unless another provisioner has claimed it in the meantime."""
+    task = shutdowns.get(session, id_, lock=True)
+    if task.attempt == seen.attempt and task.progress in shutdown.OPEN and task.over_at is None:
+        shutdowns.store(session, shutdown.given_up(task, reason))

@@ -22,7 +22,7 @@ from climate.core.matching import query
 from climate.core.provisioning import readiness
 from climate.core.provisioning.readiness import Outcome
 from climate.core.start import StartWhen
-from climate.db import events, preparations, preparing, starts
+from climate.db import events, preparations, starts
 from climate.db.engine.database import on_commit
 from climate.db.notifications import outbox
 from climate.db.preparations import HOST
@@ -77,7 +77,7 @@ def is_waiting(lease: Lease, now: datetime) -> bool:
 def unready(runtime: Runtime, session: Session, lease_id: str) -> list[Resource]:
     """Return the hosts of a lease that are to be got ready and are not, by id."""
     settings = runtime.settings.provisioning
-    ids = preparing.unready(session, lease_id) if settings else None
+    ids = preparations.unready(session, lease_id) if settings else None
     if settings is None or not ids:
         return []
     found = resources.find_some(session, ids)

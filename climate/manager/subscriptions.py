@@ -1,27 +1,31 @@
-"""The use cases of subscriptions: made, shown, changed and removed, and what was not taken.
+"""Use cases of subscriptions and their dead letters.
 
-A change takes effect with the next notification. Who changes a subscription takes it from the
-manager that is at it, so that manager's result cannot overwrite the change.
+A change takes effect with the next notification. It also ends the claim of the manager that
+delivers at the moment, so the result of that delivery cannot overwrite the change.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from climate.core.errors import Conflict, LimitExceeded, NotificationsRemoved
 from climate.core.notifications.message import NotificationFilter
-from climate.core.notifications.subscription import DeadLetter, Subscription, SubscriptionStatus
+from climate.core.notifications.subscription import Subscription, SubscriptionStatus
 from climate.db.engine import ids
 from climate.db.notifications import outbox, subscriptions
-from climate.manager.runtime import Runtime
+from climate.manager.runtime import Runtime, reading
+
+get = reading(subscriptions.get)
+find_all = reading(subscriptions.find_all)
+find_dead_letters = reading(subscriptions.find_dead_letters)
+count_dead_letters = reading(subscriptions.count_dead_letters)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is to change; None stays as it is. ``wanted`` has the filters that were named."""
+    """A change; None leaves a value as it is. ``wanted`` contains only the filters to change."""
 
     url: str | None = None
     secret: str | None = None
@@ -32,15 +36,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Who subscribes, and whether to what happens in all projects."""
+    """The owner of a subscription, and whether it covers all projects."""
 
     project_id: str
     user_id: str
     all_projects: bool
 
 
-def create(runtime: Runtime, owner: Owner, url: str, secret: str, asked: Change) -> Subscription:
-    """Subscribe, to what comes after ``asked.after`` (None: from now on).
+def create(runtime: Runtime, owner: Owner, url: str, secret: str, settings: Change) -> Subscription:
+    """Create a subscription to notifications after ``settings.after`` (None: new ones).
 
     Raises LimitExceeded, NotificationsRemoved.
     """
@@ -48,16 +52,16 @@ def create(runtime: Runtime, owner: Owner, url: str, secret: str, asked: Change)
     now = runtime.clock.now()
 
     def work(session: Session) -> Subscription:
-        made = Subscription(
+        created = Subscription(
             id=ids.new_id(),
             project_id=owner.project_id,
             user_id=owner.user_id,
             url=url,
-            wanted=NotificationFilter(**asked.wanted),
+            wanted=NotificationFilter(**settings.wanted),
             all_projects=owner.all_projects,
             status=SubscriptionStatus.ACTIVE,
             reason=None,
-            done_seq=_start(session, asked.after),
+            done_seq=_start(session, settings.after),
             attempts=0,
             given_up=0,
             slow=False,
@@ -65,34 +69,14 @@ def create(runtime: Runtime, owner: Owner, url: str, secret: str, asked: Change)
             created_at=now,
             updated_at=None,
         )
-        if not subscriptions.insert(session, made, secret, most):
+        if not subscriptions.insert(session, created, secret, most):
             raise LimitExceeded(
-                f"Project {owner.project_id} has {most} subscriptions already, which is all that"
-                " it may have: remove one first"
+                f"Project {owner.project_id} already has {most} subscriptions, the maximum: remove"
+                " one first"
             )
-        return made
+        return created
 
     return runtime.database.write(work)
-
-
-def get(runtime: Runtime, subscription_id: str) -> Subscription:
-    """Return a subscription; raises NotFound."""
-    with runtime.database.read() as session:
-        return subscriptions.get(session, subscription_id)
-
-
-def find_all(
-    runtime: Runtime, project_id: str | None, after: tuple[datetime, str] | None, limit: int
-) -> list[Subscription]:
-    """Return up to ``limit`` subscriptions of a project, or of all, the oldest first."""
-    with runtime.database.read() as session:
-        return subscriptions.find_all(session, project_id, after, limit)
-
-
-def dead_letter_counts(runtime: Runtime, found: Collection[Subscription]) -> Mapping[str, int]:
-    """Return how many dead letters subscriptions have, by id; none are left out."""
-    with runtime.database.read() as session:
-        return subscriptions.count_dead_letters(session, [one.id for one in found])
 
 
 def update(runtime: Runtime, subscription_id: str, change: Change) -> Subscription:
@@ -102,9 +86,9 @@ def update(runtime: Runtime, subscription_id: str, change: Change) -> Subscripti
     def work(session: Session) -> Subscription:
         before = subscriptions.get(session, subscription_id, lock=True)
         values = _values(session, before, change)
-        fresh = {"attempts": 0, "given_up": 0, "reason": None, "due_at": now, "slow": False}
-        handed_back = {"owner": None, "claimed_until": None}
-        subscriptions.update(session, subscription_id, now, **fresh, **handed_back, **values)
+        reset = {"attempts": 0, "given_up": 0, "reason": None, "due_at": now, "slow": False}
+        unclaimed = {"owner": None, "claimed_until": None}
+        subscriptions.update(session, subscription_id, now, **reset, **unclaimed, **values)
         return subscriptions.get(session, subscription_id)
 
     changed = runtime.database.write(work)
@@ -128,46 +112,40 @@ def _values(session: Session, before: Subscription, change: Change) -> dict[str,
 
 
 def _start(session: Session, after: int | None) -> int:
-    """Return the number that a subscription goes on after; raises NotificationsRemoved."""
+    """Return the number after which delivery starts; raises NotificationsRemoved."""
     if after is None:
         return outbox.last_seq(session)
     removed = outbox.removed_seq(session)
     if after < removed:
         raise NotificationsRemoved(
-            f"Notifications up to {removed} are not kept any more, so some after {after} cannot be"
-            f' sent: say where to go on, with "after": {removed} or later',
+            f"Notifications up to {removed} have been removed, so some after {after} cannot be"
+            f' delivered: continue with "after": {removed} or later',
             {"oldest": removed + 1},
         )
     return after
 
 
 def delete(runtime: Runtime, subscription_id: str) -> None:
-    """Remove a subscription with its dead letters; what is under way may still arrive."""
+    """Remove a subscription with its dead letters; a delivery in progress may still arrive."""
     runtime.database.write(lambda session: subscriptions.delete(session, subscription_id))
 
 
-def find_dead_letters(
-    runtime: Runtime, subscription_id: str, after: int, limit: int
-) -> list[DeadLetter]:
-    """Return what was not taken, in the order of its numbers."""
-    with runtime.database.read() as session:
-        return subscriptions.find_dead_letters(session, subscription_id, after, limit)
-
-
 def redeliver(runtime: Runtime, subscription_id: str, seqs: Collection[int] | None) -> int:
-    """Have dead letters (None: all) sent again, once each; return how many.
+    """Mark dead letters (None: all) for one redelivery each; return how many.
 
     Raises NotFound, and Conflict while the subscription is suspended.
     """
 
     def work(session: Session) -> int:
-        found = subscriptions.get(session, subscription_id, lock=True)
-        if found.status is not SubscriptionStatus.ACTIVE:
+        subscription = subscriptions.get(session, subscription_id, lock=True)
+        if subscription.status is not SubscriptionStatus.ACTIVE:
             raise Conflict(
-                f"Subscription {subscription_id} is suspended, and nothing is sent: make its"
-                ' status "active" first'
+                f"Subscription {subscription_id} is suspended, and delivers nothing: set its status"
+                ' to "active" first'
             )
-        subscriptions.update(session, subscription_id, runtime.clock.now(), due_at=found.created_at)
+        subscriptions.update(
+            session, subscription_id, runtime.clock.now(), due_at=subscription.created_at
+        )
         return subscriptions.want_dead_letters(session, subscription_id, seqs)
 
     count = runtime.database.write(work)

@@ -1,6 +1,6 @@
-"""Finding plugins and drivers by name; whatever is missing or broken stops the process.
+"""Load plugins and cloud drivers by name. A missing or broken one stops the process.
 
-A plugin that failed to load and was only logged would fail a lease later, at night.
+If climate only logged the failure, a lease would fail later.
 """
 
 import inspect
@@ -15,17 +15,20 @@ from climate.clock import Clock
 from climate.plugins.base import ResourcePlugin, Turn
 
 PLUGINS = "climate.resource_plugins"
-HOST_CLOUDS = "climate.host_clouds"
-INSTANCE_CLOUDS = "climate.instance_clouds"
-FLOATINGIP_CLOUDS = "climate.floatingip_clouds"
-NETWORK_CLOUDS = "climate.network_clouds"
-STACK_CLOUDS = "climate.stack_clouds"
-VOLUME_CLOUDS = "climate.volume_clouds"
+# The noun in the entry points ``climate.NOUN_clouds``, and the group of the option ``cloud``.
+_CLOUDS = {
+    "physical:host": ("host", "physical:host"),
+    "virtual:instance": ("instance", "physical:host"),
+    "virtual:floatingip": ("floatingip", "virtual:floatingip"),
+    "virtual:network": ("network", "virtual:network"),
+    "virtual:stack": ("stack", "virtual:stack"),
+    "virtual:volume": ("volume", "virtual:volume"),
+}
 _MEMBERS = ("resource_type", "schema", "native_properties")
 
 
 class BrokenPlugin(RuntimeError):
-    """A plugin that the configuration names cannot be used."""
+    """A configured plugin or driver is missing or broken."""
 
 
 def load_plugins(
@@ -44,60 +47,32 @@ def load_plugins(
     for extension in manager:
         if offered.count(extension.name) > 1:
             raise BrokenPlugin(f"several packages offer a plugin {extension.name!r}: keep one")
-        made = _made(extension.name, extension.plugin, conf, turn=turn, clock=clock)
-        plugin = _checked(extension.name, made)
+        loaded = _made(extension.name, extension.plugin, conf, turn=turn, clock=clock)
+        plugin = _checked(extension.name, loaded)
         if plugin.resource_type in plugins:
             raise BrokenPlugin(f"two enabled plugins serve {plugin.resource_type}: {names}")
         plugins[plugin.resource_type] = plugin
     return MappingProxyType(plugins)
 
 
-def load_host_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - a HostCloud, by name
-    """Return the driver that reaches the hosts; raises BrokenPlugin."""
-    return _load_cloud("host cloud", HOST_CLOUDS, conf, turn=turn)
+def load_cloud(resource_type: str, conf: ConfigOpts, **offered: object) -> Any:  # noqa: ANN401
+    """Return the driver of the cloud that has the resources; raises BrokenPlugin.
 
-
-def load_instance_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - an InstanceCloud
-    """Return the driver for instances in the cloud that has the hosts; raises BrokenPlugin."""
-    return _load_cloud("instance cloud", INSTANCE_CLOUDS, conf, turn=turn)
-
-
-def load_floatingip_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - a FloatingipCloud
-    """Return the driver that reaches floating IPs; raises BrokenPlugin."""
-    return _load_cloud(
-        "floating IP cloud", FLOATINGIP_CLOUDS, conf, "virtual:floatingip", turn=turn
-    )
-
-
-def load_network_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - a NetworkCloud
-    """Return the driver that reaches networks; raises BrokenPlugin."""
-    return _load_cloud("network cloud", NETWORK_CLOUDS, conf, "virtual:network", turn=turn)
-
-
-def load_stack_cloud(conf: ConfigOpts, turn: Turn) -> Any:  # noqa: ANN401 - a StackCloud
-    """Return the driver that reaches stacks; raises BrokenPlugin."""
-    return _load_cloud("stack cloud", STACK_CLOUDS, conf, "virtual:stack", turn=turn)
-
-
-def load_volume_cloud(conf: ConfigOpts, turn: Turn, clock: Clock) -> Any:  # noqa: ANN401 - as above
-    """Return the driver that reaches volumes; raises BrokenPlugin."""
-    return _load_cloud(
-        "volume cloud", VOLUME_CLOUDS, conf, "virtual:volume", turn=turn, clock=clock
-    )
-
-
-def _load_cloud(
-    what: str, namespace: str, conf: ConfigOpts, group: str = "physical:host", **offered: object
-) -> Any:  # noqa: ANN401 - as above
+    The driver gets ``conf``, and of the ``offered`` arguments those that it has parameters for.
+    """
+    noun, group = _CLOUDS[resource_type]
     name = conf[group].cloud
+    namespace = f"climate.{noun}_clouds"
     try:
-        found: DriverManager[Any] = DriverManager(namespace, name, on_load_failure_callback=_broken)
+        manager: DriverManager[Any] = DriverManager(
+            namespace, name, on_load_failure_callback=_broken
+        )
     except RuntimeError as error:
-        raise BrokenPlugin(f"{what} {name!r}: {error}") from error
-    return _made(name, found.driver, conf, **offered)
+        raise BrokenPlugin(f"{noun} cloud {name!r}: {error}") from error
+    return _made(name, manager.driver, conf, **offered)
 
 
-def _checked(name: str, plugin: Any) -> ResourcePlugin:  # noqa: ANN401 - found by name
+def _checked(name: str, plugin: Any) -> ResourcePlugin:  # noqa: ANN401
     if not isinstance(plugin, ResourcePlugin):
         raise BrokenPlugin(f"plugin {name!r} is no ResourcePlugin: {plugin!r}")
     missing = [member for member in _MEMBERS if not hasattr(plugin, member)]
@@ -107,10 +82,10 @@ def _checked(name: str, plugin: Any) -> ResourcePlugin:  # noqa: ANN401 - found 
 
 
 def _made(name: str, factory: Any, conf: ConfigOpts, **offered: object) -> Any:  # noqa: ANN401
-    """Return what the factory makes of ``conf`` and of that for which it has a parameter."""
+    """Call the factory with ``conf`` and the offered arguments that it has parameters for."""
     try:
         parameters = inspect.signature(factory).parameters
-        return factory(conf, **{name: one for name, one in offered.items() if name in parameters})
+        return factory(conf, **{key: value for key, value in offered.items() if key in parameters})
     except BrokenPlugin:
         raise
     except Exception as error:

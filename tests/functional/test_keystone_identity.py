@@ -31,7 +31,7 @@ CLAIMS = {
     "OpenStack-System-Scope": "all",
 }
 ANSWERS = {"/": 300, "/versions": 300, "/metrics": 404}
-DISCOVERY = [(path, ANSWERS.get(path, 200)) for _, path, _ in app.OPEN]
+DISCOVERY = [(path, ANSWERS.get(path, 200)) for _, path, *_ in app.OPEN]
 
 
 @pytest.fixture

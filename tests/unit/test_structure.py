@@ -37,7 +37,10 @@ FORBIDDEN = {
         *(f"climate.db.{noun}" for noun in ("allocations", "events", "leases", "outbox")),
         *(f"climate.db.{noun}" for noun in ("property_filter", "resources", "tables")),
         *(f"climate.db.{noun}" for noun in ("idempotency", "listing")),
-        *(f"climate.db.{noun}" for noun in ("preparation_tables", "preparations", "readiness")),
+        *(
+            f"climate.db.{noun}"
+            for noun in ("preparation_tables", "preparations", "readiness", "tasks")
+        ),
         "climate.db.shutdowns",
     ],
 }

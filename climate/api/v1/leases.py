@@ -88,11 +88,9 @@ def plugins(call: Call) -> tuple[Any, int]:
 
 
 def _visible(call: Call, lease_id: str) -> Lease:
-    """Return the lease; one that the caller may not see does not exist for it."""
-    lease = leases.get(call.runtime, lease_id)
-    if not call.may("leases:get", lease.project_id):
-        raise NotFound(f"Object with {{'lease_id': '{lease_id}'}} not found")
-    return lease
+    """Return a lease; raises NotFound also if the caller may not see it."""
+    absent = NotFound(f"Object with {{'lease_id': '{lease_id}'}} not found")
+    return call.visible(leases.get, lease_id, "leases:get", absent)
 
 
 def _moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None

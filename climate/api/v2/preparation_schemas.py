@@ -1,5 +1,7 @@
-"""What v2 takes and gives about hosts that are got ready, and how ready leases are."""
+"""Schemas of preparations, shutdowns and readiness."""
 
+from collections.abc import Iterable
+from enum import StrEnum
 from typing import Any
 
 from marshmallow import Schema, ValidationError, fields, validate, validates_schema
@@ -7,77 +9,106 @@ from marshmallow import Schema, ValidationError, fields, validate, validates_sch
 from climate.api.v2.http.fields import Moment, Strict, flag
 from climate.api.v2.http.queries import PageQuery, sorted_by, wait_seconds
 from climate.api.v2.leases.schemas import says
-from climate.core.page import PREPARATION_SORTS
+from climate.core.page import PREPARATION_SORTS, SHUTDOWN_SORTS
 from climate.core.provisioning.preparation import PreparationState
 from climate.core.provisioning.readiness import Period, Readiness
+from climate.core.provisioning.shutdown import ShutdownState
 
-_STATES = [one.value for one in PreparationState]
-_REPORTED = [one.value for one in PreparationState if one is not PreparationState.OVER]
 _MOST_PHASES = 32
 _A_YEAR = 366 * 86400
 
 
+def _states(states: Iterable[StrEnum]) -> fields.List[str]:
+    """Return the field of a query that filters by state."""
+    values = [state.value for state in states]
+    return fields.List(
+        fields.String(validate=validate.OneOf(values)),
+        load_default=list,
+        validate=validate.Length(max=len(values)),
+    )
+
+
+def _claimable() -> fields.Field[Any]:
+    return flag(
+        load_default=False,
+        metadata=says("Only tasks that no provisioner has claimed, or whose claim has expired."),
+    )
+
+
+def _owner() -> fields.String:
+    return fields.String(
+        required=True,
+        validate=validate.Length(1, 255),
+        metadata=says("The reporting process: a name that no other process uses."),
+    )
+
+
+def _claim_seconds() -> fields.Integer:
+    return fields.Integer(
+        strict=True,
+        load_default=120,
+        validate=validate.Range(3, 3600),
+        metadata=says("How long the claim lasts unless it is extended."),
+    )
+
+
+def _reason() -> fields.String:
+    return fields.String(load_default="", validate=validate.Length(max=2000))
+
+
+def _hardware() -> fields.String:
+    return fields.String(
+        metadata=says("The hardware class: the property hardware, or else the hypervisor type.")
+    )
+
+
 class PreparationQuery(PageQuery):
-    """Which preparations, in which order."""
+    """Filter and order of preparations."""
 
     sort = sorted_by(PREPARATION_SORTS, "needed")
-    state = fields.List(
-        fields.String(validate=validate.OneOf(_STATES)),
-        load_default=list,
-        validate=validate.Length(max=len(_STATES)),
-    )
+    state = _states(PreparationState)
     node = fields.String()
     lease = fields.String()
     hardware = fields.String()
-    claimable = flag(
-        load_default=False,
-        metadata=says("Only what nobody has, or somebody who has not said so for too long."),
-    )
+    claimable = _claimable()
     wait = wait_seconds()
 
 
 class SummaryQuery(Strict):
-    """Of which time, divided how."""
+    """The period to summarise, and how to divide it."""
 
     since = Moment(required=True)
     until = Moment(required=True)
     period = fields.String(
         load_default=Period.ALL.value,
-        validate=validate.OneOf([one.value for one in Period]),
+        validate=validate.OneOf([period.value for period in Period]),
     )
 
 
 class Report(Strict):
-    """What somebody who gets a host ready says. It may be said twice."""
+    """Provisioner's progress report of a preparation. Idempotent."""
 
     state = fields.String(
         required=True,
-        validate=validate.OneOf(_REPORTED),
-        metadata=says("accepted claims it, or keeps the claim; wanted hands it back."),
+        validate=validate.OneOf(["wanted", "accepted", "ready", "failed"]),
+        metadata=says("accepted: claim it, or extend the claim; wanted: release the claim."),
     )
-    owner = fields.String(
-        required=True,
-        validate=validate.Length(1, 255),
-        metadata=says("Who says it: a name that no other process has."),
-    )
-    claim_seconds = fields.Integer(
-        strict=True,
-        load_default=120,
-        validate=validate.Range(3, 3600),
-        metadata=says("How long the claim holds unless it is kept."),
-    )
+    owner = _owner()
+    claim_seconds = _claim_seconds()
     seconds = fields.Dict(
         keys=fields.String(validate=validate.Length(1, 64)),
         values=fields.Float(allow_nan=False, validate=validate.Range(0, _A_YEAR)),
         load_default=dict,
         validate=validate.Length(max=_MOST_PHASES),
-        metadata=says("How long each phase took."),
+        metadata=says("Duration of each phase."),
     )
     cold = fields.Boolean(
         load_default=False,
-        metadata=says("Whether the host had no power: only then its time is learned from."),
+        metadata=says(
+            "Whether the host had no power before; climate learns only from these times."
+        ),
     )
-    reason = fields.String(load_default="", validate=validate.Length(max=2000))
+    reason = _reason()
 
     @validates_schema
     def _has_reason(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -86,29 +117,29 @@ class Report(Strict):
 
 
 class HostChange(Strict):
-    """Whether a host is booked for nobody."""
+    """Quarantine a host, or end its quarantine."""
 
     set_aside = fields.String(
         required=True,
         allow_none=True,
         validate=validate.Length(1, 2000),
-        metadata=says("Why; null: it may be booked again if it works."),
+        metadata=says("Reason of the quarantine; null ends it: the host is bookable if it works."),
     )
 
 
 class Preparation(Schema):
-    """A host that is to be ready by ``needed_at``."""
+    """A host that must be ready by ``needed_at``."""
 
     id = fields.String()
     state = fields.Enum(PreparationState, by_value=True)
     node = fields.String()
-    hardware = fields.String(metadata=says("Its class: the property hardware, or the hypervisor."))
+    hardware = _hardware()
     resource_id = fields.String()
     lease_id = fields.String()
     reservation_id = fields.String()
     wanted_at = Moment()
     needed_at = Moment()
-    lead = fields.Float(metadata=says("Seconds that were to be allowed for it."))
+    lead = fields.Float(metadata=says("Planned duration in seconds."))
     owner = fields.String(allow_none=True)
     claimed_until = Moment(allow_none=True)
     attempt = fields.Integer()
@@ -116,7 +147,7 @@ class Preparation(Schema):
     ready_at = Moment(allow_none=True)
     over_at = Moment(allow_none=True)
     early = fields.Float(
-        allow_none=True, metadata=says("Seconds before it was needed; negative: after.")
+        allow_none=True, metadata=says("Seconds between ready and needed; negative: late.")
     )
     seconds = fields.Dict(keys=fields.String(), values=fields.Float())
     reason = fields.String(allow_none=True)
@@ -130,35 +161,38 @@ class PreparationPage(Schema):
 
 
 class LeaseReadiness(Schema):
-    """How ready the hosts of a lease are; a state of null: nobody was asked for any yet."""
+    """Readiness of the hosts of a lease; state is null before the first preparation."""
 
     state = fields.Enum(Readiness, by_value=True, allow_none=True)
-    hosts = fields.Integer(metadata=says("That somebody was asked to get ready."))
+    hosts = fields.Integer(metadata=says("Hosts with a preparation."))
     ready = fields.Integer()
-    ready_at = Moment(allow_none=True, metadata=says("When the last of them was."))
+    ready_at = Moment(allow_none=True, metadata=says("When the last of them became ready."))
     early = fields.Float(
-        allow_none=True, metadata=says("Seconds before the start; negative: after.")
+        allow_none=True, metadata=says("Seconds between ready and start; negative: late.")
     )
     reasons = fields.List(
-        fields.String(), metadata=says("Why hosts failed, to those who may see preparations.")
+        fields.String(),
+        metadata=says("Why hosts failed. Requires the policy climate:preparations:get."),
     )
     waiting_for = fields.List(
-        fields.String(), metadata=says("The hosts without which the lease does not start.")
+        fields.String(), metadata=says("The hosts for which the start of the lease waits.")
     )
 
 
 class Lead(Schema):
-    """How long before a lease of this host alone it is asked for, and the evidence."""
+    """Lead time: how long before a lease of this host alone its preparation starts, and why."""
 
     seconds = fields.Float()
-    usual = fields.Float(metadata=says("What it usually takes."))
-    allowance = fields.Float(metadata=says("How many times that, once in so many cases."))
-    own_times = fields.Integer(metadata=says("How many of its own times are known."))
-    class_times = fields.Integer(metadata=says("How many of its class."))
+    usual = fields.Float(metadata=says("Usual duration."))
+    allowance = fields.Float(
+        metadata=says("Safety factor: lead time divided by the usual duration.")
+    )
+    own_times = fields.Integer(metadata=says("Number of known durations of this host."))
+    class_times = fields.Integer(metadata=says("Number of known durations of its hardware class."))
 
 
 class HostReadiness(Schema):
-    """How ready a host is for whoever has it next, and what is known of it."""
+    """Readiness of a host for its next lease, its quarantine, and its last durations."""
 
     resource_id = fields.String(attribute="host.id")
     name = fields.String(attribute="host.external_id")
@@ -168,37 +202,119 @@ class HostReadiness(Schema):
     early = fields.Float(allow_none=True, attribute="shown.early")
     set_aside = fields.String(allow_none=True, attribute="known.set_aside")
     set_aside_at = Moment(allow_none=True, attribute="known.set_aside_at")
-    up = fields.Boolean(allow_none=True, attribute="known.up", metadata=says("As the cloud says."))
+    up = fields.Boolean(
+        allow_none=True, attribute="known.up", metadata=says("According to the cloud.")
+    )
     seen_at = Moment(
         allow_none=True,
         attribute="known.seen_at",
-        metadata=says("As of when; of a host that is up, when the cloud heard of it last."),
+        metadata=says("When the cloud was queried; for a host that is up, its last heartbeat."),
     )
     times = fields.List(fields.Float(), attribute="known.times")
     lead = fields.Nested(Lead, allow_none=True)
 
 
 class Share(Schema):
-    """How many leases were ready when they started; of a class, in a period from ``since`` on."""
+    """Share of leases that were ready at their start, per hardware class and period."""
 
     hardware = fields.String()
     since = Moment(allow_none=True)
     leases = fields.Integer()
     ready_leases = fields.Integer()
-    short_notice = fields.Integer(metadata=says("Not ready, as they were asked for too late."))
-    ready_share = fields.Float(metadata=says("Of those that were not."))
+    short_notice = fields.Integer(metadata=says("Not ready, as they were created too late."))
+    ready_share = fields.Float(metadata=says("Share of the leases that were not created too late."))
     hosts = fields.Integer()
     ready_hosts = fields.Integer()
-    mean_early = fields.Float(allow_none=True, metadata=says("Seconds, of hosts that were ready."))
+    mean_early = fields.Float(
+        allow_none=True, metadata=says("Mean seconds between ready and needed.")
+    )
 
 
 class Summary(Schema):
-    """The shares of leases that were ready at their start."""
+    """The shares per hardware class and period."""
 
     readiness = fields.List(fields.Nested(Share))
 
 
-PREPARATION_QUERY, SUMMARY_QUERY = PreparationQuery(), SummaryQuery()
-REPORT, HOST_CHANGE = Report(), HostChange()
+class ShutdownQuery(PageQuery):
+    """Filter and order of shutdowns."""
+
+    sort = sorted_by(SHUTDOWN_SORTS, "wanted")
+    state = _states(state for state in ShutdownState if state is not ShutdownState.ON)
+    node = fields.String()
+    hardware = fields.String()
+    claimable = _claimable()
+
+
+class ShutdownReport(Strict):
+    """Provisioner's progress report of a shutdown. Idempotent."""
+
+    state = fields.String(
+        required=True,
+        validate=validate.OneOf(["wanted", "accepted", "off", "on", "kept"]),
+        metadata=says(
+            "accepted: claim it, or extend the claim; wanted: release the claim; kept: the host"
+            " was left as it was."
+        ),
+    )
+    owner = _owner()
+    claim_seconds = _claim_seconds()
+    reason = _reason()
+
+    @validates_schema
+    def _has_reason(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        if data["state"] == ShutdownState.KEPT and not data["reason"].strip():
+            raise ValidationError("Say why it is kept on.", "reason")
+
+
+class Shutdown(Schema):
+    """A host to be switched off while no lease needs it."""
+
+    id = fields.String()
+    state = fields.Enum(ShutdownState, by_value=True)
+    node = fields.String()
+    hardware = _hardware()
+    resource_id = fields.String()
+    wanted_at = Moment()
+    ahead = fields.Float(
+        metadata=says("Seconds; a booking that begins sooner prevents the shutdown.")
+    )
+    owner = fields.String(allow_none=True)
+    claimed_until = Moment(allow_none=True)
+    attempt = fields.Integer(
+        metadata=says("From 2 on, an earlier provisioner may have begun the work.")
+    )
+    accepted_at = Moment(allow_none=True)
+    off_at = Moment(allow_none=True)
+    over_at = Moment(allow_none=True)
+    reason = fields.String(allow_none=True, metadata=says("Why the host was left as it was."))
+
+
+class ShutdownPage(Schema):
+    """A page of shutdowns."""
+
+    shutdowns = fields.List(fields.Nested(Shutdown))
+    next = fields.String(allow_none=True)
+
+
+class Saved(Schema):
+    """How long hosts were off, per hardware class and period."""
+
+    hardware = fields.String()
+    since = Moment(allow_none=True)
+    host_hours = fields.Float()
+    shutdowns = fields.Integer(metadata=says("Number of times that a host went off."))
+
+
+class Energy(Schema):
+    """Power saving per hardware class and period."""
+
+    saved = fields.List(fields.Nested(Saved))
+
+
+PREPARATION_QUERY, SHUTDOWN_QUERY = PreparationQuery(), ShutdownQuery()
+REPORT, SHUTDOWN_REPORT = Report(), ShutdownReport()
 PREPARATION, PREPARATION_PAGE = Preparation(), PreparationPage()
-LEASE_READINESS, HOST_READINESS, SUMMARY = LeaseReadiness(), HostReadiness(), Summary()
+SHUTDOWN, SHUTDOWN_PAGE = Shutdown(), ShutdownPage()
+SUMMARY_QUERY, SUMMARY, ENERGY = SummaryQuery(), Summary(), Energy()
+HOST_CHANGE, HOST_READINESS, LEASE_READINESS = HostChange(), HostReadiness(), LeaseReadiness()

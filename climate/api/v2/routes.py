@@ -1,6 +1,5 @@
-"""The routes of v2, each with what it takes, gives and refuses: served and documented from here."""
+"""The route table of v2. climate serves these routes and documents them from the same rows."""
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -9,57 +8,48 @@ from marshmallow import Schema
 
 from climate.api import discovery
 from climate.api.call import Answer, Api
-from climate.api.v2 import preparation_routes
-from climate.api.v2.capacity import availability, limits
+from climate.api.route import Route
+from climate.api.v2 import preparation_schemas, tasks
+from climate.api.v2.capacity import availability
 from climate.api.v2.capacity import schemas as capacity_schemas
 from climate.api.v2.http import openapi, queries
-from climate.api.v2.http.openapi import Route
 from climate.api.v2.leases import schemas
 from climate.api.v2.leases import views as lease_views
 from climate.api.v2.notifications import schemas as notification_schemas
 from climate.api.v2.notifications import subscriptions
 from climate.api.v2.notifications import views as notification_views
+from climate.api.v2.provisioning import readiness
 from climate.api.v2.resources import schemas as resource_schemas
 from climate.api.v2.resources import views as resource_views
 from climate.core.errors import (
-    BackendUnavailable,
     Conflict,
-    Contention,
-    ContentTooLarge,
     EnforcementUnavailable,
-    Forbidden,
     IdempotencyKeyReused,
-    IdentityUnavailable,
     InvalidInput,
     NotFound,
     NotificationsRemoved,
     PreconditionFailed,
     RequestUnderWay,
     TooManyFollowers,
-    Unauthenticated,
-    UnsupportedMediaType,
 )
 
-_CALLER = (Unauthenticated, Forbidden, IdentityUnavailable, BackendUnavailable)
-_BODY = (InvalidInput, ContentTooLarge, UnsupportedMediaType)
-_MORE = (Contention, EnforcementUnavailable)
-# Nothing is loaded from anywhere, and no script runs.
+# The page loads nothing and runs no script.
 _PAGE_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 
 
 def document(api: Api) -> Answer:
-    """Describe v2, for programs: OpenAPI 3.1."""
+    """Return this document (OpenAPI 3.1)."""
     return _described(_params(api), request.root_path), 200
 
 
 def page(api: Api) -> Answer:
-    """Describe v2, for people: the same document as a page."""
+    """Return this document as an HTML page."""
     described = _described(_params(api), request.root_path)
     return render_template("openapi.html", document=described), 200, _PAGE_HEADERS
 
 
 def _params(api: Api) -> tuple[tuple[str, type[Schema]], ...]:
-    """Return what can be asked of each resource type."""
+    """Return the schema of reservation parameters for each enabled resource type."""
     return tuple((name, plugin.schema) for name, plugin in sorted(api.runtime.plugins.items()))
 
 
@@ -68,227 +58,102 @@ def _described(params: tuple[tuple[str, type[Schema]], ...], root: str) -> dict[
     return openapi.document(ROUTES, dict(params), root)
 
 
-def _open(path: str, view: Callable[[Api], Answer], summary: str, answer: str) -> Route:
-    return Route(method="GET", path=path, view=view, summary=summary, answers={200: answer})
+_SUBSCRIPTION = "/v2/subscriptions/<subscription_id>"
 
-
+# One row per route: what it takes, what it answers, and the errors that do not follow from that.
+# fmt: off
 ROUTES = [
-    _open("/v2", discovery.version_2, "About v2", "application/json"),
-    _open("/v2/", discovery.version_2, "About v2", "application/json"),
-    _open("/v2/openapi.json", document, "This document", "application/json"),
-    _open("/v2/docs", page, "This document as a page", "text/html"),
-    Route(
-        method="GET",
-        path="/v2/leases",
-        rule="leases:get",
-        view=lease_views.index,
-        summary="List leases",
-        query=queries.LeaseQuery,
-        answers={200: schemas.LeasePage},
-        refusals=(*_CALLER, InvalidInput),
-    ),
-    Route(
-        method="POST",
-        path="/v2/leases",
-        rule="leases:post",
-        view=lease_views.create,
-        summary="Make a lease",
-        body=schemas.LeaseRequest,
-        headers=("Idempotency-Key",),
-        gives=("ETag", "Location"),
-        answers={201: schemas.Lease},
-        refusals=(*_CALLER, *_BODY, *_MORE, Conflict, RequestUnderWay, IdempotencyKeyReused),
-    ),
-    Route(
-        method="GET",
-        path="/v2/leases/<lease_id>",
-        rule="leases:get",
-        view=lease_views.show,
-        summary="Show a lease",
-        headers=("If-None-Match",),
-        gives=("ETag",),
-        answers={200: schemas.Lease, 304: None},
-        refusals=(*_CALLER, NotFound),
-    ),
-    Route(
-        method="PATCH",
-        path="/v2/leases/<lease_id>",
-        rule="leases:put",
-        view=lease_views.update,
-        summary="Change a lease",
-        body=schemas.LeaseChange,
-        headers=("If-Match",),
-        gives=("ETag",),
-        answers={200: schemas.Lease},
-        refusals=(*_CALLER, *_BODY, *_MORE, NotFound, Conflict, PreconditionFailed),
-    ),
-    Route(
-        method="DELETE",
-        path="/v2/leases/<lease_id>",
-        rule="leases:delete",
-        view=lease_views.delete,
-        summary="Remove a lease, ending it first if it has started",
-        headers=("If-Match",),
-        answers={202: None, 204: None},
-        refusals=(*_CALLER, NotFound, PreconditionFailed, Contention),
-    ),
-    Route(
-        method="GET",
-        path="/v2/resources",
-        rule="resources:get",
-        view=resource_views.index,
-        summary="List what can be reserved",
-        query=queries.ResourceQuery,
-        answers={200: schemas.ResourcePage},
-        refusals=(*_CALLER, InvalidInput),
-    ),
-    Route(
-        method="POST",
-        path="/v2/resources",
-        rule="resources:post",
-        view=resource_views.create,
-        summary="Make something that the cloud has reservable",
-        body=resource_schemas.ResourceRequest,
-        gives=("Location",),
-        answers={201: schemas.Resource},
-        refusals=(*_CALLER, *_BODY, NotFound, Conflict, Contention),
-    ),
-    Route(
-        method="GET",
-        path="/v2/resources/<resource_id>",
-        rule="resources:get",
-        view=resource_views.show,
-        summary="Show something that can be reserved",
-        answers={200: schemas.Resource},
-        refusals=(*_CALLER, NotFound),
-    ),
-    Route(
-        method="DELETE",
-        path="/v2/resources/<resource_id>",
-        rule="resources:delete",
-        view=resource_views.delete,
-        summary="Have something reservable no more",
-        answers={204: None},
-        refusals=(*_CALLER, InvalidInput, NotFound, Conflict, Contention),
-    ),
-    Route(
-        method="GET",
-        path="/v2/availability",
-        rule="availability:get",
-        view=availability.show,
-        summary="See how much is free when",
-        query=queries.AvailabilityQuery,
-        answers={200: capacity_schemas.Availability},
-        refusals=(*_CALLER, InvalidInput),
-    ),
-    Route(
-        method="POST",
-        path="/v2/availability/search",
-        rule="availability:get",
-        view=availability.search,
-        summary="Find windows in which there is enough",
-        body=capacity_schemas.WindowSearch,
-        answers={200: capacity_schemas.Offers},
-        refusals=(*_CALLER, *_BODY),
-    ),
-    Route(
-        method="GET",
-        path="/v2/limits",
-        rule="limits:get",
-        view=limits.show,
-        summary="See what you may have, and have",
-        answers={200: capacity_schemas.Limits},
-        refusals=_CALLER,
-    ),
-    Route(
-        method="GET",
-        path="/v2/notifications",
-        rule="notifications:get",
-        view=notification_views.index,
-        summary="List what has happened, from a cursor on, or wait for it",
-        query=queries.NotificationQuery,
-        answers={200: notification_schemas.NotificationPage},
-        refusals=(*_CALLER, InvalidInput, NotificationsRemoved, TooManyFollowers),
-    ),
-    Route(
-        method="GET",
-        path="/v2/notifications/stream",
-        rule="notifications:get",
-        view=notification_views.stream,
-        summary="Follow what happens, as Server-Sent Events",
-        query=queries.FilterQuery,
-        headers=("Last-Event-ID",),
-        answers={200: "text/event-stream"},
-        refusals=(*_CALLER, InvalidInput, NotificationsRemoved, TooManyFollowers),
-    ),
-    Route(
-        method="GET",
-        path="/v2/subscriptions",
-        rule="subscriptions:get",
-        view=subscriptions.index,
-        summary="List subscriptions",
-        query=queries.SubscriptionQuery,
-        answers={200: notification_schemas.SubscriptionPage},
-        refusals=(*_CALLER, InvalidInput),
-    ),
-    Route(
-        method="POST",
-        path="/v2/subscriptions",
-        rule="subscriptions:post",
-        view=subscriptions.create,
-        summary="Have notifications sent to a place of yours",
-        body=notification_schemas.SubscriptionRequest,
-        gives=("Location",),
-        answers={201: notification_schemas.Subscription},
-        refusals=(*_CALLER, *_BODY, Contention, NotificationsRemoved),
-    ),
-    Route(
-        method="GET",
-        path="/v2/subscriptions/<subscription_id>",
-        rule="subscriptions:get",
-        view=subscriptions.show,
-        summary="Show a subscription",
-        answers={200: notification_schemas.Subscription},
-        refusals=(*_CALLER, NotFound),
-    ),
-    Route(
-        method="PATCH",
-        path="/v2/subscriptions/<subscription_id>",
-        rule="subscriptions:put",
-        view=subscriptions.update,
-        summary="Change a subscription, or let it go on",
-        body=notification_schemas.SubscriptionChange,
-        answers={200: notification_schemas.Subscription},
-        refusals=(*_CALLER, *_BODY, Contention, NotFound, NotificationsRemoved),
-    ),
-    Route(
-        method="DELETE",
-        path="/v2/subscriptions/<subscription_id>",
-        rule="subscriptions:delete",
-        view=subscriptions.delete,
-        summary="Remove a subscription",
-        answers={204: None},
-        refusals=(*_CALLER, NotFound, Contention),
-    ),
-    Route(
-        method="GET",
-        path="/v2/subscriptions/<subscription_id>/dead-letters",
-        rule="subscriptions:get",
-        view=subscriptions.dead_letters,
-        summary="List what a receiver did not take",
-        query=queries.DeadLetterQuery,
-        answers={200: notification_schemas.DeadLetterPage},
-        refusals=(*_CALLER, InvalidInput, NotFound),
-    ),
-    Route(
-        method="POST",
-        path="/v2/subscriptions/<subscription_id>/redeliver",
-        rule="subscriptions:put",
-        view=subscriptions.redeliver,
-        summary="Have dead letters sent again",
-        body=notification_schemas.Redelivery,
-        answers={202: notification_schemas.Redelivering},
-        refusals=(*_CALLER, *_BODY, Contention, NotFound, Conflict),
-    ),
-    *preparation_routes.ROUTES,
+    Route("GET", "/v2", discovery.version_2, answers={200: "application/json"}),
+    Route("GET", "/v2/", discovery.version_2, answers={200: "application/json"}),
+    Route("GET", "/v2/openapi.json", document, answers={200: "application/json"}),
+    Route("GET", "/v2/docs", page, answers={200: "text/html"}),
+
+    Route("GET", "/v2/leases", lease_views.index, "leases:get",
+          query=queries.LeaseQuery, answers={200: schemas.LeasePage}),
+    Route("POST", "/v2/leases", lease_views.create, "leases:post",
+          body=schemas.LeaseRequest, answers={201: schemas.Lease},
+          request_headers=("Idempotency-Key",), response_headers=("ETag", "Location"),
+          own_errors=(EnforcementUnavailable, Conflict, RequestUnderWay, IdempotencyKeyReused)),
+    Route("GET", "/v2/leases/<lease_id>", lease_views.show, "leases:get",
+          answers={200: schemas.Lease, 304: None},
+          request_headers=("If-None-Match",), response_headers=("ETag",)),
+    Route("PATCH", "/v2/leases/<lease_id>", lease_views.update, "leases:put",
+          body=schemas.LeaseChange, answers={200: schemas.Lease},
+          request_headers=("If-Match",), response_headers=("ETag",),
+          own_errors=(EnforcementUnavailable, Conflict, PreconditionFailed)),
+    Route("DELETE", "/v2/leases/<lease_id>", lease_views.delete, "leases:delete",
+          answers={202: None, 204: None},
+          request_headers=("If-Match",), own_errors=(PreconditionFailed,)),
+
+    Route("GET", "/v2/resources", resource_views.index, "resources:get",
+          query=queries.ResourceQuery, answers={200: schemas.ResourcePage}),
+    Route("POST", "/v2/resources", resource_views.create, "resources:post",
+          body=resource_schemas.ResourceRequest, answers={201: schemas.Resource},
+          response_headers=("Location",), own_errors=(NotFound, Conflict)),
+    Route("GET", "/v2/resources/<resource_id>", resource_views.show, "resources:get",
+          answers={200: schemas.Resource}),
+    Route("DELETE", "/v2/resources/<resource_id>", resource_views.delete, "resources:delete",
+          answers={204: None}, own_errors=(InvalidInput, Conflict)),
+
+    Route("GET", "/v2/availability", availability.show, "availability:get",
+          query=queries.AvailabilityQuery, answers={200: capacity_schemas.Availability}),
+    Route("POST", "/v2/availability/search", availability.search, "availability:get",
+          body=capacity_schemas.WindowSearch, answers={200: capacity_schemas.Offers}),
+    Route("GET", "/v2/limits", availability.show_limits, "limits:get",
+          answers={200: capacity_schemas.Limits}),
+
+    Route("GET", "/v2/notifications", notification_views.index, "notifications:get",
+          query=queries.NotificationQuery, answers={200: notification_schemas.NotificationPage},
+          own_errors=(NotificationsRemoved, TooManyFollowers)),
+    Route("GET", "/v2/notifications/stream", notification_views.stream, "notifications:get",
+          query=queries.FilterQuery, answers={200: "text/event-stream"},
+          request_headers=("Last-Event-ID",), own_errors=(NotificationsRemoved, TooManyFollowers)),
+
+    Route("GET", "/v2/subscriptions", subscriptions.index, "subscriptions:get",
+          query=queries.SubscriptionQuery, answers={200: notification_schemas.SubscriptionPage}),
+    Route("POST", "/v2/subscriptions", subscriptions.create, "subscriptions:post",
+          body=notification_schemas.SubscriptionRequest,
+          answers={201: notification_schemas.Subscription},
+          response_headers=("Location",), own_errors=(NotificationsRemoved,)),
+    Route("GET", _SUBSCRIPTION, subscriptions.show, "subscriptions:get",
+          answers={200: notification_schemas.Subscription}),
+    Route("PATCH", _SUBSCRIPTION, subscriptions.update, "subscriptions:put",
+          body=notification_schemas.SubscriptionChange,
+          answers={200: notification_schemas.Subscription}, own_errors=(NotificationsRemoved,)),
+    Route("DELETE", _SUBSCRIPTION, subscriptions.delete, "subscriptions:delete",
+          answers={204: None}),
+    Route("GET", _SUBSCRIPTION + "/dead-letters", subscriptions.dead_letters, "subscriptions:get",
+          query=queries.DeadLetterQuery, answers={200: notification_schemas.DeadLetterPage}),
+    Route("POST", _SUBSCRIPTION + "/redeliver", subscriptions.redeliver, "subscriptions:put",
+          body=notification_schemas.Redelivery, answers={202: notification_schemas.Redelivering},
+          own_errors=(Conflict,)),
+
+    Route("GET", "/v2/preparations", tasks.list_preparations, "preparations:get",
+          query=preparation_schemas.PreparationQuery,
+          answers={200: preparation_schemas.PreparationPage}, own_errors=(TooManyFollowers,)),
+    Route("GET", "/v2/preparations/<preparation_id>", tasks.show_preparation, "preparations:get",
+          answers={200: preparation_schemas.Preparation}),
+    Route("POST", "/v2/preparations/<preparation_id>/report", tasks.report_preparation,
+          "preparations:report", body=preparation_schemas.Report,
+          answers={200: preparation_schemas.Preparation}, own_errors=(Conflict,)),
+    Route("GET", "/v2/shutdowns", tasks.list_shutdowns, "shutdowns:get",
+          query=preparation_schemas.ShutdownQuery,
+          answers={200: preparation_schemas.ShutdownPage}),
+    Route("GET", "/v2/shutdowns/<shutdown_id>", tasks.show_shutdown, "shutdowns:get",
+          answers={200: preparation_schemas.Shutdown}),
+    Route("POST", "/v2/shutdowns/<shutdown_id>/report", tasks.report_shutdown, "shutdowns:report",
+          body=preparation_schemas.ShutdownReport, answers={200: preparation_schemas.Shutdown},
+          own_errors=(Conflict,)),
+
+    Route("GET", "/v2/readiness/energy", readiness.saved, "readiness:get",
+          query=preparation_schemas.SummaryQuery, answers={200: preparation_schemas.Energy}),
+    Route("GET", "/v2/readiness", readiness.summary, "readiness:get",
+          query=preparation_schemas.SummaryQuery, answers={200: preparation_schemas.Summary}),
+    Route("GET", "/v2/leases/<lease_id>/readiness", readiness.of_lease, "leases:get",
+          answers={200: preparation_schemas.LeaseReadiness}),
+    Route("GET", "/v2/resources/<resource_id>/readiness", readiness.of_host, "readiness:get",
+          answers={200: preparation_schemas.HostReadiness}),
+    Route("PATCH", "/v2/resources/<resource_id>/readiness", readiness.change_host, "readiness:put",
+          body=preparation_schemas.HostChange, answers={200: preparation_schemas.HostReadiness}),
 ]
+# fmt: on

@@ -1,7 +1,7 @@
-"""Which idle hosts to switch off, which to switch on, and how much that saves. Pure.
+"""Power saving: which idle hosts to switch off, and how long they were off. Pure.
 
-A number of spare hosts per hardware class stays on. A host is only switched off if it can stay
-off for a while and be ready in time again, so that hosts do not flap.
+A spare pool of each hardware class stays on. climate switches a host off only if the host can stay
+off for a while and be back in time, so no host flaps.
 """
 
 from collections import Counter
@@ -15,10 +15,10 @@ from climate.core.provisioning.shutdown import Shutdown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The operator's policy.
+    """The operator's settings.
 
-    A host is switched off after ``idle_time`` seconds without a lease, if it can stay off for as
-    long again. ``spare`` hosts of each hardware class stay on.
+    A host goes off after ``idle_time`` seconds without a lease, if it can stay off as long again.
+    ``spare`` hosts of each class stay on.
     """
 
     idle_time: float = 1800.0
@@ -27,10 +27,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeHost:
-    """A working host with power, without a lease or a preparation.
+    """A host that works, has power, and has neither a lease nor a task since ``idle_since``.
 
-    It is idle since ``idle_since``. Its next booking, if any, begins at ``next_start``; its
-    preparation begins ``lead`` seconds before.
+    Its next booking begins at ``next_start``; ``lead`` is its lead time in seconds.
     """
 
     id: int
@@ -42,7 +41,7 @@ class FreeHost:
 
 @dataclass(slots=True, kw_only=True)
 class Saved:
-    """Host-hours without power and number of shutdowns of a class, in a period from ``since``."""
+    """Host-hours off, and number of shutdowns, of a class in the period that begins ``since``."""
 
     hardware: str
     since: datetime | None
@@ -51,15 +50,15 @@ class Saved:
 
 
 def ahead(host: FreeHost, policy: Policy) -> timedelta:
-    """Return the minimum time to its next booking at which a host may be switched off."""
+    """Return the minimum time to the next booking of a host that goes off."""
     return timedelta(seconds=host.lead + policy.idle_time)
 
 
 def to_switch_off(hosts: Iterable[FreeHost], policy: Policy, now: datetime) -> list[FreeHost]:
-    """Return which of the free hosts with power to switch off.
+    """Return the hosts to switch off, from all free hosts that are on.
 
-    Hosts that are needed latest come first, then those that were idle longest. A host that is
-    needed soon does not count as spare.
+    The hosts with the latest next booking go first, then those idle the longest. A host with a
+    booking soon does not count as a spare.
     """
     by_class: dict[str, list[FreeHost]] = {}
     for host in hosts:
@@ -75,18 +74,18 @@ def to_wake(
     policy: Policy,
     now: datetime,
 ) -> list[Shutdown]:
-    """Return which hosts without power to switch on, to fill up the spare hosts.
+    """Return which hosts to switch on again, as spares are missing.
 
-    ``hosts`` are free and on; ``coming`` are the classes of hosts that will be soon. Hosts that
-    were off longest come first.
+    ``hosts`` are free and on; ``coming`` are the classes of the hosts that boot. The hosts that
+    were off the longest wake first.
     """
     warm = Counter(coming)
     warm.update(host.hardware for host in hosts if _is_spare(host, policy, now))
     chosen = []
-    for shutdown in sorted(resting, key=lambda shutdown: (shutdown.off_at or now, shutdown.id)):
-        if warm[shutdown.hardware] < policy.spare:
-            warm[shutdown.hardware] += 1
-            chosen.append(shutdown)
+    for task in sorted(resting, key=lambda task: (task.off_at or now, task.id)):
+        if warm[task.hardware] < policy.spare:
+            warm[task.hardware] += 1
+            chosen.append(task)
     return chosen
 
 
@@ -108,17 +107,17 @@ def _order(host: FreeHost) -> tuple[bool, float, datetime, int]:
 def saved(
     shutdowns: Iterable[Shutdown], since: datetime, until: datetime, period: Period
 ) -> list[Saved]:
-    """Return the savings of shutdowns from ``since`` to ``until``, by class and period.
+    """Return the host-hours off from ``since`` to ``until``, by class and period.
 
-    A shutdown counts in the period in which it began; its hours count in the periods they fall in.
+    A shutdown counts in the period in which the host went off; its hours count in each period.
     """
     shares: dict[tuple[str, datetime | None], Saved] = {}
-    for shutdown in sorted(shutdowns, key=lambda item: (item.hardware, item.off_at or until)):
-        for begin, end in _parts(shutdown, since, until, period):
-            key = shutdown.hardware, begin_of(period, begin)
+    for task in sorted(shutdowns, key=lambda task: (task.hardware, task.off_at or until)):
+        for begin, end in _parts(task, since, until, period):
+            key = task.hardware, begin_of(period, begin)
             share = shares.setdefault(key, Saved(hardware=key[0], since=key[1]))
             share.host_hours += (end - begin) / timedelta(hours=1)
-            share.shutdowns += begin == shutdown.off_at
+            share.shutdowns += begin == task.off_at
     return [share for _, share in sorted(shares.items(), key=_by_key)]
 
 
@@ -128,12 +127,12 @@ def _by_key(item: tuple[tuple[str, datetime | None], Saved]) -> tuple[str, float
 
 
 def _parts(
-    shutdown: Shutdown, since: datetime, until: datetime, period: Period
+    task: Shutdown, since: datetime, until: datetime, period: Period
 ) -> Iterator[tuple[datetime, datetime]]:
-    """Split the time that a host was off at the beginnings of periods."""
-    if shutdown.off_at is None:
+    """Split the time that a host was off at the begins of periods."""
+    if task.off_at is None:
         return
-    begin, end = max(shutdown.off_at, since), min(shutdown.over_at or until, until)
+    begin, end = max(task.off_at, since), min(task.over_at or until, until)
     while begin < end:
         following = next_begin(period, begin)
         stop = end if following is None else min(following, end)

@@ -1,4 +1,4 @@
-"""Readiness of hosts: of one lease now, and statistics of all leases. Pure."""
+"""Readiness of the hosts of a lease now, and of all leases in a period. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from climate.core.provisioning.preparation import Preparation, PreparationState
 
 
 class Readiness(StrEnum):
-    """Readiness of a lease or a host."""
+    """The readiness of a lease or a host."""
 
     PREPARING = "preparing"
     READY = "ready"
@@ -18,7 +18,7 @@ class Readiness(StrEnum):
 
 
 class Period(StrEnum):
-    """The period of each entry of a summary."""
+    """How to divide a summary."""
 
     DAY = "day"
     WEEK = "week"
@@ -27,7 +27,7 @@ class Period(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Whether the hosts of a lease were ready at its start; NEVER if it never started."""
+    """Whether the hosts of a lease were ready at its start. ``never``: the lease did not start."""
 
     READY = "ready"
     LATE = "late"
@@ -35,16 +35,16 @@ class Outcome(StrEnum):
     NEVER = "never"
 
 
-# A preparation that was requested with less than this share of its lead time is short notice.
+# A preparation that had less than this share of its lead time counts as short notice.
 _SHORT_NOTICE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """Readiness of a lease or a host for the API; None if nothing was requested.
+    """The readiness of a lease or a host; state None: there is no preparation yet.
 
-    ``early`` is how many seconds before the start all hosts were ready, negative if after it. The
-    lease cannot start before the hosts in ``waiting_for`` are ready.
+    ``early`` is the seconds between ready and start; negative if the hosts were late. The lease
+    cannot start before the hosts in ``waiting_for`` are ready.
     """
 
     state: Readiness | None
@@ -58,9 +58,9 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Whether the cloud reports a host as up, and as of when.
+    """Whether the cloud reports a host as up, and the time of that report.
 
-    Clouds poll their hosts, so a host that has just lost its power may still be reported as up.
+    A cloud that relies on heartbeats still reports a host as up that has just lost its power.
     """
 
     up: bool
@@ -69,11 +69,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostKnown:
-    """What is known about the preparation of a host.
+    """What climate knows about a host.
 
-    ``times`` are the seconds that earlier preparations took, oldest first. A host with a reason in
-    ``set_aside`` is in quarantine and gets no bookings. ``up`` is the cloud's report at
-    ``seen_at``.
+    ``times`` is the seconds of its last preparations, the oldest first. ``set_aside`` is the reason
+    of its quarantine. ``up`` is what the cloud reported at ``seen_at``.
     """
 
     resource_id: int
@@ -87,9 +86,9 @@ class HostKnown:
 
 @dataclass(slots=True, kw_only=True)
 class Share:
-    """Number of leases and hosts that were ready at their start, of a class in a period.
+    """Leases and hosts that were ready at the start, for a hardware class and a period.
 
-    ``short_notice`` counts leases that were requested too late for their hosts to be ready.
+    ``short_notice`` counts leases that were created too late for their hosts to be ready.
     """
 
     hardware: str
@@ -103,50 +102,50 @@ class Share:
 
     @property
     def ready_share(self) -> float:
-        """The share of ready leases among those with enough notice; 1 if there are none."""
-        could = self.leases - self.short_notice
-        return self.ready_leases / could if could else 1.0
+        """The share of ready leases, without those on short notice; 1 if there are none."""
+        possible = self.leases - self.short_notice
+        return self.ready_leases / possible if possible else 1.0
 
     @property
     def mean_early(self) -> float | None:
-        """How many seconds hosts were ready before they were needed, on average."""
+        """Mean seconds between ready and needed."""
         return sum(self.early) / len(self.early) if self.early else None
 
 
-def shown(preparations: Sequence[Preparation], now: datetime) -> Shown:
-    """Return the readiness that follows from preparations that are not over."""
-    done = [each.ready_at for each in preparations if each.ready_at is not None]
-    all_ready = len(done) == len(preparations)
-    earlies = [each.early for each in preparations if each.early is not None]
+def shown(tasks: Sequence[Preparation], now: datetime) -> Shown:
+    """Return the readiness of hosts, from their preparations that are not over."""
+    done = [task.ready_at for task in tasks if task.ready_at is not None]
+    all_ready = len(done) == len(tasks)
+    earlies = [task.early for task in tasks if task.early is not None]
     return Shown(
-        state=_state(preparations, now),
-        hosts=len(preparations),
+        state=_state(tasks, now),
+        hosts=len(tasks),
         ready=len(done),
         ready_at=max(done) if done and all_ready else None,
         early=min(earlies) if earlies and all_ready else None,
-        reasons=tuple(f"{each.node}: {each.reason}" for each in preparations if each.reason),
+        reasons=tuple(f"{task.node}: {task.reason}" for task in tasks if task.reason),
     )
 
 
-def _state(preparations: Sequence[Preparation], now: datetime) -> Readiness | None:
-    if not preparations:
+def _state(tasks: Sequence[Preparation], now: datetime) -> Readiness | None:
+    if not tasks:
         return None
-    if any(each.progress is PreparationState.FAILED for each in preparations):
+    if any(task.progress is PreparationState.FAILED for task in tasks):
         return Readiness.FAILED
-    if all(each.was_ready for each in preparations):
+    if all(task.was_ready for task in tasks):
         return Readiness.READY
-    late = any(not each.was_ready and each.needed_at <= now for each in preparations)
+    late = any(not task.was_ready and task.needed_at <= now for task in tasks)
     return Readiness.LATE if late else Readiness.PREPARING
 
 
 def summary(preparations: Iterable[Preparation], period: Period) -> list[Share]:
-    """Return the shares by class and period; ``preparations`` are those whose start has passed.
+    """Return the shares by class and period, from preparations that were due.
 
-    A lease counts once per hardware class and per time at which it needed hosts.
+    A lease counts once per class of its hosts and time at which it needed hosts.
     """
     starts: dict[tuple[str, datetime, str], list[Preparation]] = {}
-    for each in preparations:
-        starts.setdefault((each.hardware, each.needed_at, each.lease_id), []).append(each)
+    for task in preparations:
+        starts.setdefault((task.hardware, task.needed_at, task.lease_id), []).append(task)
     shares: dict[tuple[str, datetime | None], Share] = {}
     for (hardware, needed_at, _), hosts in sorted(starts.items(), key=lambda item: item[0]):
         since = begin_of(period, needed_at)
@@ -156,38 +155,38 @@ def summary(preparations: Iterable[Preparation], period: Period) -> list[Share]:
 
 
 def outcomes(preparations: Iterable[Preparation], start: datetime) -> dict[str, Outcome]:
-    """Return, by class, whether the hosts of one lease were ready at its start."""
+    """Return the outcome of one lease by hardware class."""
     classes: dict[str, list[Preparation]] = {}
-    for each in preparations:
-        classes.setdefault(each.hardware, []).append(each)
+    for task in preparations:
+        classes.setdefault(task.hardware, []).append(task)
     return {hardware: _outcome(hosts, start) for hardware, hosts in classes.items()}
 
 
 def _outcome(hosts: Sequence[Preparation], start: datetime) -> Outcome:
-    if all(each.ready_at is not None and each.ready_at <= start for each in hosts):
+    if all(task.ready_at is not None and task.ready_at <= start for task in hosts):
         return Outcome.READY
-    # Replacements that were added after the start do not explain why the start was late.
-    due = [each for each in hosts if each.needed_at <= start]
+    # A replacement after the start is not the cause of the delay.
+    due = [task for task in hosts if task.needed_at <= start]
     return Outcome.SHORT_NOTICE if any(map(_is_short_notice, due)) else Outcome.LATE
 
 
 def _count(share: Share, hosts: Sequence[Preparation], start: datetime) -> None:
-    ready = [each for each in hosts if each.was_ready]
+    ready = [task for task in hosts if task.was_ready]
     outcome = _outcome(hosts, start)
     share.leases += 1
     share.ready_leases += outcome is Outcome.READY
     share.short_notice += outcome is Outcome.SHORT_NOTICE
     share.hosts += len(hosts)
     share.ready_hosts += len(ready)
-    share.early += [each.early for each in ready if each.early is not None]
+    share.early += [task.early for task in ready if task.early is not None]
 
 
-def _is_short_notice(late: Preparation) -> bool:
-    return (late.needed_at - late.wanted_at).total_seconds() < _SHORT_NOTICE * late.lead
+def _is_short_notice(task: Preparation) -> bool:
+    return (task.needed_at - task.wanted_at).total_seconds() < _SHORT_NOTICE * task.lead
 
 
 def begin_of(period: Period, moment: datetime) -> datetime | None:
-    """Return the begin of the period that contains a moment; None for ALL."""
+    """Return the begin of the period that contains a moment; None for ``all``."""
     day = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     match period:
         case Period.DAY:
@@ -200,12 +199,12 @@ def begin_of(period: Period, moment: datetime) -> datetime | None:
 
 
 def next_begin(period: Period, moment: datetime) -> datetime | None:
-    """Return the begin of the next period after a moment; None for ALL."""
+    """Return the begin of the next period after a moment; None for ``all``."""
     begin = begin_of(period, moment)
     return None if begin is None else begin_of(period, begin + _BEYOND[period])
 
 
-# The begin of a period plus this is inside the next period.
+# Added to the begin of a period, these give a moment in the next one.
 _BEYOND = {
     Period.DAY: timedelta(days=1),
     Period.WEEK: timedelta(days=7),

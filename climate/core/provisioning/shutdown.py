@@ -1,20 +1,21 @@
-"""Shutdowns: a host that is switched off while nobody needs it, and who is at it. Pure.
+"""Shutdowns: tasks to switch off a host while no lease needs it. Pure.
 
-One is claimed as a preparation is: of several who can reach a host exactly one acts, and another
-takes over when that one dies. Until it is claimed it can be given up; from then on the host may be
-on its way down, whatever became of who claimed it, so somebody must see it through. Only then can
-the host be got ready: nobody switches on what another is switching off.
+Until a provisioner claims a shutdown, climate can cancel it. After that the host may be on its way
+down, even if the provisioner died, so another provisioner must finish the task. climate prepares
+the host only when the shutdown is over: no process powers on a host that another one powers off.
 """
 
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import ClassVar
 
 from climate.core.errors import InvalidTransition, ShutdownClaimed, ShutdownOver
+from climate.core.task import Task
 
 
 class ShutdownState(StrEnum):
-    """Where a shutdown stands; it is over when the host can be used or got ready again."""
+    """The state of a shutdown. ``over`` means that the host can be used or prepared again."""
 
     WANTED = "wanted"
     ACCEPTED = "accepted"
@@ -25,136 +26,102 @@ class ShutdownState(StrEnum):
     OVER = "over"
 
 
-#: Somebody is to switch these off, or on again, or is at it.
+#: Provisioners can claim shutdowns in these states.
 OPEN = (ShutdownState.WANTED, ShutdownState.ACCEPTED, ShutdownState.WAKING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shutdown:
-    """A host that is to be without power.
+class Shutdown(Task[ShutdownState]):
+    """A host to be switched off.
 
-    A booking that begins less than ``ahead`` seconds from now forbids it. It is without power
-    since ``off_at``. One that is waking is to be switched on again, to be a spare. One that was
-    kept as it was, on or off, was so for a ``reason``. It is over since ``over_at``; what came of
-    it stays.
+    A booking that begins in less than ``ahead`` seconds prevents it. The host is off since
+    ``off_at``. A waking host is to be switched on again as a spare. ``kept`` means that the
+    provisioner left the host as it was, on or off, for a ``reason``.
     """
 
-    id: str
-    resource_id: int
-    node: str
-    hardware: str
-    progress: ShutdownState
-    wanted_at: datetime
+    noun: ClassVar = "Shutdown"
+    over_because: ClassVar = "{node} must have power"
+    open_states: ClassVar = OPEN
+    over_error: ClassVar = ShutdownOver
+    claimed_error: ClassVar = ShutdownClaimed
+
     ahead: float
-    owner: str | None = None
-    claimed_until: datetime | None = None
-    attempt: int = 0
-    accepted_at: datetime | None = None
     off_at: datetime | None = None
-    over_at: datetime | None = None
-    reason: str | None = None
-
-    @property
-    def state(self) -> ShutdownState:
-        """Where it stands."""
-        return self.progress if self.over_at is None else ShutdownState.OVER
 
 
-def is_waking(mine: Shutdown) -> bool:
-    """Tell whether the host is to be switched on, not off."""
-    return mine.progress is ShutdownState.WAKING
+def is_waking(task: Shutdown) -> bool:
+    """Tell whether the task is to switch the host on, not off."""
+    return task.progress is ShutdownState.WAKING
 
 
-def is_held(mine: Shutdown, owner: str, now: datetime) -> bool:
-    """Tell whether ``owner`` has claimed it, and long enough to go on without another look."""
-    return mine.owner == owner and mine.claimed_until is not None and mine.claimed_until > now
+def is_held(task: Shutdown, owner: str, now: datetime) -> bool:
+    """Tell whether ``owner`` has a claim that has not expired."""
+    return task.owner == owner and task.claimed_until is not None and task.claimed_until > now
 
 
-def accept(mine: Shutdown, owner: str, now: datetime, until: datetime) -> Shutdown:
-    """Return it claimed by ``owner``, or claimed for longer.
+def accept(task: Shutdown, owner: str, now: datetime, until: datetime) -> Shutdown:
+    """Claim the task for ``owner``, or extend its claim; raises as ``check_claimable``.
 
-    Raises ShutdownOver, ShutdownClaimed while somebody else has it, and InvalidTransition if it is
-    done. Each claim that is not just kept is another ``attempt``.
+    Each new claim counts as another ``attempt``; an extension does not.
     """
-    _check_there(mine)
-    if mine.progress not in OPEN:
-        raise InvalidTransition(f"Shutdown {mine.id} is {mine.progress} already")
-    if mine.owner not in {None, owner} and mine.claimed_until and mine.claimed_until > now:
-        raise _claimed(mine)
+    task.check_claimable(owner, now)
     return replace(
-        mine,
-        progress=ShutdownState.WAKING if is_waking(mine) else ShutdownState.ACCEPTED,
+        task,
+        progress=ShutdownState.WAKING if is_waking(task) else ShutdownState.ACCEPTED,
         owner=owner,
         claimed_until=until,
-        accepted_at=mine.accepted_at or now,
-        attempt=mine.attempt + (not is_held(mine, owner, now)),
+        accepted_at=task.accepted_at or now,
+        attempt=task.attempt + (not is_held(task, owner, now)),
     )
 
 
-def off(mine: Shutdown, owner: str, now: datetime) -> Shutdown:
-    """Return it without power since ``now``; as it is, if that was reported before.
+def off(task: Shutdown, owner: str, now: datetime) -> Shutdown:
+    """Set an accepted task off since ``now``; raises as ``check_owner``."""
+    task.check_owner(owner)
+    if task.progress is not ShutdownState.ACCEPTED:
+        return task
+    return replace(task, progress=ShutdownState.OFF, off_at=now, claimed_until=None)
 
-    Raises ShutdownOver, and ShutdownClaimed unless ``owner`` was the last to claim it.
+
+def waking(task: Shutdown) -> Shutdown:
+    """Make the task one to switch the host on again, for any provisioner to claim."""
+    return replace(task, progress=ShutdownState.WAKING, owner=None)
+
+
+def on(task: Shutdown, owner: str, now: datetime) -> Shutdown:
+    """End the task, as the waking host has power.
+
+    Raises as ``check_owner``, and InvalidTransition if the host was not waking.
     """
-    _check(mine, owner)
-    if mine.progress is not ShutdownState.ACCEPTED:
-        return mine
-    return replace(mine, progress=ShutdownState.OFF, off_at=now, claimed_until=None)
+    if task.progress is ShutdownState.ON and task.owner == owner:
+        return task
+    task.check_owner(owner)
+    if not is_waking(task):
+        raise InvalidTransition(f"Shutdown {task.id} is {task.progress}, not waking")
+    return replace(task, progress=ShutdownState.ON, over_at=now, claimed_until=None)
 
 
-def waking(mine: Shutdown) -> Shutdown:
-    """Return it to be switched on again, for anybody to claim."""
-    return replace(mine, progress=ShutdownState.WAKING, owner=None)
+def kept(task: Shutdown, owner: str, reason: str) -> Shutdown:
+    """Note that the provisioner could not switch the host; raises as ``check_owner``.
 
-
-def on(mine: Shutdown, owner: str, now: datetime) -> Shutdown:
-    """Return it over, as the host that was waking can be used. Raises as ``off``."""
-    if mine.progress is ShutdownState.ON and mine.owner == owner:
-        return mine
-    _check(mine, owner)
-    if not is_waking(mine):
-        raise InvalidTransition(f"Shutdown {mine.id} is {mine.progress}, not waking")
-    return replace(mine, progress=ShutdownState.ON, over_at=now, claimed_until=None)
-
-
-def kept(mine: Shutdown, owner: str, reason: str) -> Shutdown:
-    """Return it kept as it was, as nothing came of it; as it is, if it is done. Raises as ``off``.
-
-    A host that was to go off stays on, one that was waking is off and cannot be had.
+    A host that was to go off stays on. A host that was waking stays off and cannot be used.
     """
-    _check(mine, owner)
-    is_begun = mine.progress in {ShutdownState.ACCEPTED, ShutdownState.WAKING}
-    return given_up(mine, reason) if is_begun else mine
+    task.check_owner(owner)
+    is_begun = task.progress in {ShutdownState.ACCEPTED, ShutdownState.WAKING}
+    return given_up(task, reason) if is_begun else task
 
 
-def given_up(mine: Shutdown, reason: str) -> Shutdown:
-    """Return it kept as it was, whoever had it."""
-    return replace(mine, progress=ShutdownState.KEPT, reason=reason, claimed_until=None)
+def given_up(task: Shutdown, reason: str) -> Shutdown:
+    """Cancel the task, whoever has claimed it."""
+    return replace(task, progress=ShutdownState.KEPT, reason=reason, claimed_until=None)
 
 
-def released(mine: Shutdown, owner: str) -> Shutdown:
-    """Return it for anybody to claim; it stays begun, as something may have been done.
+def released(task: Shutdown, owner: str) -> Shutdown:
+    """Release the claim, so that any provisioner can claim the task; raises as ``check_owner``.
 
-    Raises as ``off``.
+    The task stays begun, as the host may already be on its way down.
     """
-    _check(mine, owner)
-    if mine.progress not in {ShutdownState.ACCEPTED, ShutdownState.WAKING}:
-        return mine
-    return replace(mine, owner=None, claimed_until=None)
-
-
-def _check(mine: Shutdown, owner: str) -> None:
-    _check_there(mine)
-    if mine.owner != owner:
-        raise _claimed(mine)
-
-
-def _check_there(mine: Shutdown) -> None:
-    if mine.over_at is not None:
-        raise ShutdownOver(f"Shutdown {mine.id} is over: {mine.node} is to have power")
-
-
-def _claimed(mine: Shutdown) -> ShutdownClaimed:
-    if mine.owner is None:
-        return ShutdownClaimed(f"Shutdown {mine.id} is nobody's: accept it first")
-    return ShutdownClaimed(f"Shutdown {mine.id} is {mine.owner}'s")
+    task.check_owner(owner)
+    if task.progress not in {ShutdownState.ACCEPTED, ShutdownState.WAKING}:
+        return task
+    return replace(task, owner=None, claimed_until=None)

@@ -1,6 +1,6 @@
-"""Subscriptions and their dead letters: rows to records and back.
+"""Subscriptions and their dead letters.
 
-How many a project may have is kept by the places that it has, of which no two are the same.
+A project has a fixed number of places, and a unique key allows one subscription per place.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,13 +14,16 @@ from sqlalchemy.orm import Session
 from climate.core.errors import NotFound
 from climate.core.notifications.message import NotificationFilter
 from climate.core.notifications.subscription import DeadLetter, Subscription, SubscriptionStatus
+from climate.core.page import Page, Part
+from climate.db.resources.pages import cut
+from climate.db.tables.bulk import record
 from climate.db.tables.notifications import DeadLetterRow, OutboxRow, SubscriptionRow
 
 ACTIVE = SubscriptionStatus.ACTIVE.value
 
 
 def insert(session: Session, made: Subscription, secret: str, most: int) -> bool:
-    """Store a new subscription; False if its project has ``most`` already."""
+    """Store a new subscription; return False if its project has ``most`` already."""
     query = sa.select(SubscriptionRow.place).where(SubscriptionRow.project_id == made.project_id)
     free = set(range(most)).difference(session.scalars(query))
     if not free:
@@ -49,12 +52,12 @@ def insert(session: Session, made: Subscription, secret: str, most: int) -> bool
             updated_at=None,
         )
     )
-    session.flush()  # whoever took the place meanwhile has us run again
+    session.flush()  # if another request took the place, the transaction runs again
     return True
 
 
 def filters(wanted: NotificationFilter) -> dict[str, Any]:
-    """Return a filter as it is stored; the project is that of the subscription."""
+    """Return a filter as stored, without the project, which the subscription has."""
     kept = asdict(wanted)
     del kept["project_id"]
     return {**kept, "event_types": list(wanted.event_types)}
@@ -69,25 +72,18 @@ def get(session: Session, subscription_id: str, *, lock: bool = False) -> Subscr
     return of(row)
 
 
-def find_all(
-    session: Session, project_id: str | None, after: tuple[datetime, str] | None, limit: int
-) -> list[Subscription]:
-    """Return up to ``limit`` subscriptions of a project, or of all, beyond a (made at, id)."""
+def find_all(session: Session, project_id: str | None, page: Page) -> Part[Subscription]:
+    """Return a page of the subscriptions of a project, or of all, by when they were created."""
     query = sa.select(SubscriptionRow)
     if project_id is not None:
         query = query.where(SubscriptionRow.project_id == project_id)
-    key = (SubscriptionRow.created_at, SubscriptionRow.id)
-    if after is not None:
-        made, id_ = after
-        query = query.where(
-            SubscriptionRow.created_at >= made,
-            sa.or_(SubscriptionRow.created_at > made, SubscriptionRow.id > id_),
-        )
-    return [of(row) for row in session.scalars(query.order_by(*key).limit(limit))]
+    rows = session.scalars(cut(query, SubscriptionRow.created_at, SubscriptionRow.id, page)).all()
+    items = [of(row) for row in rows[: page.limit]]
+    return Part(items=items, more=len(rows) > page.limit)
 
 
 def update(session: Session, subscription_id: str, now: datetime, **values: Any) -> None:
-    """Store changes of its owner's."""
+    """Store changes by the owner of the subscription."""
     session.execute(
         sa.update(SubscriptionRow)
         .where(SubscriptionRow.id == subscription_id)
@@ -96,17 +92,17 @@ def update(session: Session, subscription_id: str, now: datetime, **values: Any)
 
 
 def delete(session: Session, subscription_id: str) -> None:
-    """Remove it with its dead letters."""
+    """Delete a subscription with its dead letters."""
     session.execute(sa.delete(SubscriptionRow).where(SubscriptionRow.id == subscription_id))
 
 
 def matching(
     after: sa.SQLColumnExpression[int], *more: sa.ColumnElement[bool]
 ) -> sa.ColumnElement[bool]:
-    """Tell whether anything later than ``after`` may concern the subscription: its project does."""
+    """Whether a notification after ``after`` may match: it has the project of the subscription."""
     later = sa.exists().where(OutboxRow.seq > after, *more)
     its_own = later.where(OutboxRow.project_id == SubscriptionRow.project_id)
-    # Two questions, as each has an index to walk: a log may be long, and mostly others'.
+    # Two conditions, as each uses an index: the log may be long, and mostly of other projects.
     return sa.or_(
         its_own.correlate(SubscriptionRow),
         sa.and_(SubscriptionRow.all_projects.is_(True), later.correlate(SubscriptionRow)),
@@ -114,7 +110,7 @@ def matching(
 
 
 def catch_up(session: Session, through: int) -> None:
-    """Let those pass ``through`` that nothing up to there concerns: it is about to be removed."""
+    """Advance subscriptions past ``through`` if no notification up to there may match."""
     session.execute(
         sa.update(SubscriptionRow)
         .where(
@@ -127,23 +123,23 @@ def catch_up(session: Session, through: int) -> None:
 
 
 def add_dead_letter(session: Session, letter: DeadLetter) -> None:
-    """Put a notification aside (or put it aside again)."""
+    """Store or replace a dead letter."""
     session.merge(DeadLetterRow(**asdict(letter)))
 
 
 def find_dead_letters(
     session: Session, subscription_id: str, after: int, limit: int
 ) -> list[DeadLetter]:
-    """Return up to ``limit`` dead letters with numbers beyond ``after``, in their order."""
+    """Return up to ``limit`` dead letters with numbers after ``after``, in order."""
     query = sa.select(DeadLetterRow).where(
         DeadLetterRow.subscription_id == subscription_id, DeadLetterRow.seq > after
     )
     rows = session.scalars(query.order_by(DeadLetterRow.seq).limit(limit))
-    return [_dead_letter(row) for row in rows]
+    return [record(DeadLetter, row) for row in rows]
 
 
 def count_dead_letters(session: Session, ids: Collection[str]) -> Mapping[str, int]:
-    """Return how many dead letters subscriptions have, by id."""
+    """Return the number of dead letters by subscription; none are left out."""
     query = sa.select(DeadLetterRow.subscription_id, sa.func.count()).where(
         DeadLetterRow.subscription_id.in_(ids)
     )
@@ -152,7 +148,7 @@ def count_dead_letters(session: Session, ids: Collection[str]) -> Mapping[str, i
 
 
 def want_dead_letters(session: Session, subscription_id: str, seqs: Collection[int] | None) -> int:
-    """Have dead letters (None: all) sent again; return how many."""
+    """Mark dead letters (None: all) for redelivery; return how many."""
     which = [DeadLetterRow.subscription_id == subscription_id]
     if seqs is not None:
         which.append(DeadLetterRow.seq.in_(seqs))
@@ -161,16 +157,16 @@ def want_dead_letters(session: Session, subscription_id: str, seqs: Collection[i
 
 
 def next_dead_letter(session: Session, subscription_id: str) -> DeadLetter | None:
-    """Return the first dead letter that is to be sent again, if there is one."""
+    """Return the first dead letter that is marked for redelivery."""
     query = sa.select(DeadLetterRow).where(
         DeadLetterRow.subscription_id == subscription_id, DeadLetterRow.wanted.is_(True)
     )
     row = session.scalar(query.order_by(DeadLetterRow.seq).limit(1))
-    return None if row is None else _dead_letter(row)
+    return None if row is None else record(DeadLetter, row)
 
 
 def remove_dead_letter(session: Session, subscription_id: str, seq: int) -> None:
-    """Remove one that was taken after all."""
+    """Delete a dead letter that the receiver accepted."""
     session.execute(
         sa.delete(DeadLetterRow).where(
             DeadLetterRow.subscription_id == subscription_id, DeadLetterRow.seq == seq
@@ -179,34 +175,8 @@ def remove_dead_letter(session: Session, subscription_id: str, seq: int) -> None
 
 
 def of(row: SubscriptionRow) -> Subscription:
-    """Return what a row says, but for the secret."""
+    """Return a row as a subscription, without the secret."""
     kept = {**row.filters, "event_types": tuple(row.filters["event_types"])}
     project_id = None if row.all_projects else row.project_id
-    return Subscription(
-        id=row.id,
-        project_id=row.project_id,
-        user_id=row.user_id,
-        url=row.url,
-        wanted=NotificationFilter(project_id=project_id, **kept),
-        all_projects=row.all_projects,
-        status=SubscriptionStatus(row.status),
-        reason=row.reason,
-        done_seq=row.done_seq,
-        attempts=row.attempts,
-        given_up=row.given_up,
-        slow=row.slow,
-        delivered_at=row.delivered_at,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-    )
-
-
-def _dead_letter(row: DeadLetterRow) -> DeadLetter:
-    return DeadLetter(
-        subscription_id=row.subscription_id,
-        seq=row.seq,
-        attempts=row.attempts,
-        reason=row.reason,
-        wanted=row.wanted,
-        failed_at=row.failed_at,
-    )
+    wanted = NotificationFilter(project_id=project_id, **kept)
+    return record(Subscription, row, wanted=wanted, status=SubscriptionStatus(row.status))

@@ -1,4 +1,4 @@
-"""Resources, their properties, and the names that operators gave to extra properties."""
+"""Resources, their properties, and the extra properties that operators defined."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from climate.core.lease.model import Resource
 from climate.core.matching.query import as_number
 from climate.db.engine import ids
 from climate.db.engine.array_in import among
+from climate.db.tables.bulk import record
 from climate.db.tables.leases import (
     PROPERTIES,
     RESOURCES,
@@ -33,7 +34,7 @@ _NAMES = sa.select(PropertyRow.name).where(PropertyRow.resource_type == sa.bindp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
-    """The name of an extra property; a private one is listed only to operators who ask."""
+    """An extra property of a resource type. Only operators see private ones."""
 
     id: str
     resource_type: str
@@ -60,7 +61,7 @@ def insert(
         raise Conflict(f"{external_id} is registered already")
     session.add(row)
     session.flush()
-    # Its id is a property too, so that expressions can ask for one host by number.
+    # The id is a property, too, so that expressions can select one host by number.
     _store(session, row.id, {**native, "id": str(row.id)}, native=True)
     _store(session, row.id, extra, native=False)
     define(session, resource_type, extra, now)
@@ -68,15 +69,12 @@ def insert(
 
 
 def noun(resource_type: str) -> str:
-    """Return what resources of a type are called in v1: ``host`` for ``physical:host``."""
+    """Return the noun of a resource type in v1: ``host`` for ``physical:host``."""
     return resource_type.rpartition(":")[2]
 
 
 def get(session: Session, resource_type: str, resource_id: int, *, lock: bool = False) -> Resource:
-    """Return a resource; with ``lock`` nobody books or changes it before the commit.
-
-    Raises NotFound.
-    """
+    """Return a resource; ``lock`` locks its row until the commit. Raises NotFound."""
     query = sa.select(ResourceRow).where(
         ResourceRow.type == resource_type, ResourceRow.id == resource_id
     )
@@ -120,7 +118,7 @@ def set_properties(
 def set_reservable(
     session: Session, resource_ids: Collection[int], now: datetime | None, *, reservable: bool
 ) -> None:
-    """Say whether resources can be booked (bookings stay); ``now`` is None for new ones."""
+    """Set whether resources are bookable (bookings stay); ``now`` is None for new resources."""
     session.execute(
         sa.update(ResourceRow)
         .where(ResourceRow.id.in_(resource_ids))
@@ -129,7 +127,7 @@ def set_reservable(
 
 
 def reservable(session: Session, resource_ids: Collection[int]) -> set[int]:
-    """Return those of the resources that can be booked."""
+    """Return the ids of the bookable resources among these."""
     query = sa.select(ResourceRow.id).where(
         ResourceRow.id.in_(resource_ids), ResourceRow.reservable.is_(True)
     )
@@ -139,10 +137,10 @@ def reservable(session: Session, resource_ids: Collection[int]) -> set[int]:
 def set_native(
     session: Session, resource: Resource, native: Mapping[str, str], now: datetime
 ) -> None:
-    """Replace the properties that came from the cloud."""
-    mine = ResourceProperty.resource_id == resource.id
-    gone = sa.or_(ResourceProperty.native.is_(True), ResourceProperty.name.in_(native))
-    session.execute(sa.delete(ResourceProperty).where(mine, gone))
+    """Replace the properties that the cloud reports."""
+    is_of_resource = ResourceProperty.resource_id == resource.id
+    is_replaced = sa.or_(ResourceProperty.native.is_(True), ResourceProperty.name.in_(native))
+    session.execute(sa.delete(ResourceProperty).where(is_of_resource, is_replaced))
     _store(session, resource.id, native, native=True)
     session.execute(
         sa.update(ResourceRow).where(ResourceRow.id == resource.id).values(updated_at=now)
@@ -155,8 +153,8 @@ def delete(session: Session, resource_id: int) -> None:
 
 
 def define(session: Session, resource_type: str, names: Collection[str], now: datetime) -> None:
-    """Make names known as extra properties."""
-    known = {found.name for found in definitions(session, resource_type)} if names else set()
+    """Define extra properties of a resource type; known names stay."""
+    known = {prop.name for prop in definitions(session, resource_type)} if names else set()
     for name in names:
         if name not in known:
             session.add(
@@ -172,17 +170,17 @@ def define(session: Session, resource_type: str, names: Collection[str], now: da
 
 
 def definitions(session: Session, *resource_types: str) -> list[Property]:
-    """Return the extra properties known for a type (or several), by name."""
+    """Return the extra properties of resource types, by name."""
     query = (
         sa.select(PropertyRow)
         .where(PropertyRow.resource_type.in_(resource_types))
         .order_by(PropertyRow.name)
     )
-    return [_property(row) for row in session.scalars(query)]
+    return [record(Property, row) for row in session.scalars(query)]
 
 
 def names_in_use(session: Session, resource_type: str, among: Collection[str]) -> set[str]:
-    """Return those names that are of a property of any resource of the type."""
+    """Return which of these names are properties of any resource of the type."""
     names = sorted(among)
     if not names:
         return set()
@@ -199,7 +197,7 @@ def names_in_use(session: Session, resource_type: str, among: Collection[str]) -
 
 
 def property_names(session: Session, resource_type: str) -> set[str]:
-    """Return the names of the extra properties known for a type."""
+    """Return the names of the extra properties of a resource type."""
     return set(session.connection().scalars(_NAMES, {"type": resource_type}))
 
 
@@ -215,11 +213,11 @@ def set_private(
         raise NotFound(f"Object with {{'property_name': '{name}'}} not found")
     row.private, row.updated_at = private, now
     session.flush()
-    return _property(row)
+    return record(Property, row)
 
 
 def values(session: Session, resource_type: str) -> dict[str, list[str]]:
-    """Return the values in use of each extra property."""
+    """Return the values of each extra property that resources have."""
     query = (
         sa.select(ResourceProperty.name, ResourceProperty.value)
         .join(ResourceRow, ResourceRow.id == ResourceProperty.resource_id)
@@ -227,10 +225,10 @@ def values(session: Session, resource_type: str) -> dict[str, list[str]]:
         .distinct()
         .order_by(ResourceProperty.name, ResourceProperty.value)
     )
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for name, value in session.execute(query):
-        found.setdefault(name, []).append(value)
-    return found
+        values.setdefault(name, []).append(value)
+    return values
 
 
 def _store(
@@ -251,10 +249,10 @@ def _store(
 
 
 def complete(session: Session, rows: Sequence[Any]) -> list[Resource]:
-    """Complete rows of the table of resources with their properties (one statement)."""
+    """Return rows of RESOURCES as resources with their properties (one statement)."""
     properties: dict[int, dict[str, str]] = {row.id: {} for row in rows}
     native: dict[int, set[str]] = {row.id: set() for row in rows}
-    once: dict[str, str] = {}  # each name and short value: there may be half a million
+    once: dict[str, str] = {}  # shares equal texts: there may be half a million properties
     ids = list(properties)
     for at in range(0, len(ids), _CHUNK):
         found = session.execute(_PROPERTIES, {"ids": ids[at : at + _CHUNK]})
@@ -276,14 +274,3 @@ def complete(session: Session, rows: Sequence[Any]) -> list[Resource]:
         )
         for row in rows
     ]
-
-
-def _property(row: PropertyRow) -> Property:
-    return Property(
-        id=row.id,
-        resource_type=row.resource_type,
-        name=row.name,
-        private=row.private,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-    )

@@ -1,8 +1,9 @@
-"""Storing, or changing, many rows at once: one statement on PostgreSQL, one for each elsewhere."""
+"""Bulk INSERT and UPDATE (one statement on PostgreSQL, one per row elsewhere), rows as records."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -10,12 +11,23 @@ from sqlalchemy.orm import Session
 from climate.db.engine import types as engine_types
 from climate.db.tables.leases import Base
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+R = TypeVar("R", bound="DataclassInstance")
+
 #: Rows of one table, all with the same columns.
 Rows = tuple[type[Base], Sequence[Mapping[str, Any]]]
 
 
+def record(kind: type[R], row: Base, **replaced: object) -> R:
+    """Return a row as a dataclass: its fields are the columns of the same names, or replaced."""
+    names = (field.name for field in fields(kind) if field.name not in replaced)
+    return kind(**{name: getattr(row, name) for name in names}, **replaced)
+
+
 def insert(session: Session, *tables: Rows) -> None:
-    """Store the rows, each table's after those that they may refer to."""
+    """Insert the rows of several tables; a table comes after those that it refers to."""
     given = [(table, rows) for table, rows in tables if rows]
     connection = session.connection()
     if connection.dialect.name == "postgresql" and given:
@@ -28,13 +40,13 @@ def insert(session: Session, *tables: Rows) -> None:
 
 
 def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Change rows; of each its ``id`` is given, and of all the same columns."""
+    """Update rows by ``id``; all have the same columns."""
     if not rows:
         return
     connection = session.connection()
     if connection.dialect.name == "postgresql":
         text = engine_types.written(rows)
-        if "\\u0000" not in text:  # which plugins may say, and PostgreSQL takes out of no JSON
+        if "\\u0000" not in text:  # plugins may return it, and PostgreSQL cannot read it from JSON
             connection.execute(_change_all(table, tuple(rows[0])), {"rows": text})
             return
     given = [{f"new_{name}": value for name, value in row.items()} for row in rows]
@@ -43,7 +55,7 @@ def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]
 
 @lru_cache
 def _change_one(row: type[Base], columns: tuple[str, ...]) -> sa.Update:
-    """Return the statement that changes a row; its parameters are ``new_`` and a column's name."""
+    """Return the statement; its parameters are the column names with the prefix ``new_``."""
     table = row.metadata.tables[row.__tablename__]
     given: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in columns}
     return sa.update(table).where(table.c.id == given.pop("id")).values(given)
@@ -51,7 +63,7 @@ def _change_one(row: type[Base], columns: tuple[str, ...]) -> sa.Update:
 
 @lru_cache
 def _change_all(table: type[Base], columns: tuple[str, ...]) -> sa.TextClause:
-    """Return the statement: its text depends on the columns and not on how many rows there are."""
+    """Return the statement. Its text depends on the columns, not on the number of rows."""
     name = table.__tablename__
     values = ", ".join(f'"{column}" = given."{column}"' for column in columns if column != "id")
     source = f"json_populate_recordset(NULL\\:\\:{name}, :rows)"
@@ -67,9 +79,9 @@ def _insert(table: type[Base]) -> sa.Insert:
 
 @lru_cache
 def _all_at_once(tables: tuple[tuple[type[Base], tuple[str, ...]], ...]) -> sa.TextClause:
-    """Return the statement: its text depends on the columns and not on how many rows there are.
+    """Return the statement. Its text depends on the columns, not on the number of rows.
 
-    References are checked when all of it is done.
+    PostgreSQL checks the foreign keys at the end of the statement.
     """
     inserts = []
     for number, (table, columns) in enumerate(tables):
@@ -78,5 +90,5 @@ def _all_at_once(tables: tuple[tuple[type[Base], tuple[str, ...]], ...]) -> sa.T
         source = f"json_populate_recordset(NULL\\:\\:{name}, :rows_{number})"
         inserts.append(f"INSERT INTO {name} ({names}) SELECT {names} FROM {source}")  # noqa: S608 - our own tables
     *before, last = inserts
-    parts = ", ".join(f"part_{number} AS ({one})" for number, one in enumerate(before))
+    parts = ", ".join(f"part_{number} AS ({statement})" for number, statement in enumerate(before))
     return sa.text(f"WITH {parts} {last}" if before else last)

@@ -27,7 +27,7 @@ from climate.plugins.base import (
     do_all,
 )
 from climate.plugins.hosts.audit import AuditedCloud, differences
-from climate.plugins.loader import load_host_cloud
+from climate.plugins.loader import load_cloud
 
 # Bounds one request: hosts are locked, stored and reported one by one.
 MAX_HOSTS = 10_000
@@ -172,9 +172,9 @@ class HostPlugin(ResourcePlugin):
     )
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Load the host cloud that ``conf`` names, which may need the turn."""
+        """Load the configured cloud driver."""
         settings = conf["physical:host"]
-        self.cloud: HostCloud = load_host_cloud(conf, turn)
+        self.cloud: HostCloud = load_cloud("physical:host", conf, turn=turn)
         self.native_properties = self.properties | self.cloud.properties
         self._before_end: str = settings.before_end
 

@@ -31,7 +31,7 @@ from climate.plugins.hosts.plugin import Expression, HostPlugin, WholeNumber
 from climate.plugins.instances.audit import differences
 from climate.plugins.instances.cloud import Boot, InstanceCloud, Size
 from climate.plugins.instances.server_schema import CREATE, SNAPSHOT, LifeCycleSchema
-from climate.plugins.loader import load_instance_cloud
+from climate.plugins.loader import load_cloud
 
 # Bounds one request: units are placed one by one.
 MAX_INSTANCES = 10_000
@@ -96,8 +96,8 @@ class InstancePlugin(ResourcePlugin):
     native_properties: frozenset[str] = frozenset()
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Load the cloud that ``conf`` names for hosts."""
-        self.cloud: InstanceCloud = load_instance_cloud(conf, turn)
+        """Load the driver for instances in the cloud of the hosts."""
+        self.cloud: InstanceCloud = load_cloud("virtual:instance", conf, turn=turn)
 
     def look_up(self, params: Mapping[str, Any], asker: Asker) -> Mapping[str, Any]:
         """Return ``params``; raises InvalidInput if servers cannot be booted from their image."""

@@ -22,7 +22,7 @@ from climate.plugins.base import (
     Turn,
 )
 from climate.plugins.hosts.plugin import WholeNumber
-from climate.plugins.loader import load_floatingip_cloud
+from climate.plugins.loader import load_cloud
 from climate.plugins.networking.addressing import Subnet
 from climate.plugins.networking.base import PlaceCloud, PlacePlugin, PlaceSchema
 
@@ -76,8 +76,8 @@ class FloatingipPlugin(PlacePlugin):
     native_properties: frozenset[str] = frozenset({"network_id", "subnet_id", "address"})
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Load the cloud that ``conf`` names, which may need the turn."""
-        self.cloud: FloatingipCloud = load_floatingip_cloud(conf, turn)
+        """Load the configured cloud driver."""
+        self.cloud: FloatingipCloud = load_cloud("virtual:floatingip", conf, turn=turn)
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
         """Those that are named, and besides as many others of the network as are missing."""

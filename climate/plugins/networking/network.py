@@ -18,7 +18,7 @@ from climate.core.matching.query import both
 from climate.core.matching.requirement import Requirement
 from climate.plugins.base import Found, RequestSchema, Turn
 from climate.plugins.hosts.plugin import Expression
-from climate.plugins.loader import load_network_cloud
+from climate.plugins.loader import load_cloud
 from climate.plugins.networking.addressing import Segment
 from climate.plugins.networking.base import PlaceCloud, PlacePlugin, PlaceSchema
 
@@ -59,8 +59,8 @@ class NetworkPlugin(PlacePlugin):
     )
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Load the cloud that ``conf`` names, which may need the turn."""
-        self.cloud: NetworkCloud = load_network_cloud(conf, turn)
+        """Load the configured cloud driver."""
+        self.cloud: NetworkCloud = load_cloud("virtual:network", conf, turn=turn)
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
         """One segment that matches both expressions."""

@@ -34,7 +34,7 @@ from climate.plugins.base import (
     ResourcePlugin,
     Turn,
 )
-from climate.plugins.loader import load_stack_cloud
+from climate.plugins.loader import load_cloud
 from climate.plugins.networking.base import CREATE, KEEP
 from climate.plugins.stacks import children as stack_children
 from climate.plugins.stacks import template
@@ -89,9 +89,9 @@ class StackPlugin(ResourcePlugin):
     native_properties: frozenset[str] = frozenset()
 
     def __init__(self, conf: ConfigOpts, turn: Turn, clock: Clock) -> None:
-        """Load the cloud that ``conf`` names."""
+        """Load the configured cloud driver."""
         self._clock = clock
-        self.cloud: StackCloud = load_stack_cloud(conf, turn)
+        self.cloud: StackCloud = load_cloud("virtual:stack", conf, turn=turn)
 
     def look_up(self, params: Mapping[str, Any], asker: Asker) -> Mapping[str, Any]:
         """Return ``params`` with what the stack consists of at most, as the cloud says.

@@ -28,7 +28,7 @@ from climate.plugins.base import (
     Turn,
 )
 from climate.plugins.hosts.plugin import Expression, WholeNumber
-from climate.plugins.loader import load_volume_cloud
+from climate.plugins.loader import load_cloud
 from climate.plugins.networking.base import CREATE, DELETE, KEEP, NOTHING
 from climate.plugins.volumes import fill as filling
 from climate.plugins.volumes.audit import differences
@@ -97,8 +97,8 @@ class VolumePlugin(ResourcePlugin):
     native_properties: frozenset[str] = frozenset({"name", "volume_type_id", "volume_backend_name"})
 
     def __init__(self, conf: ConfigOpts, turn: Turn, clock: Clock) -> None:
-        """Load the cloud that ``conf`` names, which may need the turn."""
-        self.cloud: VolumeCloud = load_volume_cloud(conf, turn, clock)
+        """Load the configured cloud driver."""
+        self.cloud: VolumeCloud = load_cloud("virtual:volume", conf, turn=turn, clock=clock)
 
     def look_up(self, params: Mapping[str, Any], _asker: Asker) -> Mapping[str, Any]:
         """Return ``params`` with the id of the volume type; raises InvalidInput."""

@@ -12,8 +12,7 @@ from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.hosts.simulated import SimulatedCloud
 from climate.plugins.loader import (
     BrokenPlugin,
-    load_host_cloud,
-    load_instance_cloud,
+    load_cloud,
     load_plugins,
 )
 from tests.unit.plugins.conftest import Install
@@ -123,15 +122,15 @@ def test_two_packages_that_offer_one_name_are_refused(conf: ConfigOpts, install:
 
 
 def test_the_simulated_cloud_is_a_host_cloud(conf: ConfigOpts) -> None:
-    assert isinstance(load_host_cloud(conf, nullcontext), SimulatedCloud)
+    assert isinstance(load_cloud("physical:host", conf, turn=nullcontext), SimulatedCloud)
 
 
 def test_a_missing_cloud_is_named(conf: ConfigOpts) -> None:
     conf.set_override("cloud", "no-such-cloud", group="physical:host")
     with pytest.raises(BrokenPlugin, match="no-such-cloud"):
-        load_host_cloud(conf, nullcontext)
+        load_cloud("physical:host", conf, turn=nullcontext)
     with pytest.raises(BrokenPlugin, match="instance cloud 'no-such-cloud'"):
-        load_instance_cloud(conf, nullcontext)
+        load_cloud("virtual:instance", conf, turn=nullcontext)
 
 
 @pytest.mark.parametrize(

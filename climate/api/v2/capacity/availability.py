@@ -1,4 +1,4 @@
-"""``/v2/availability``: what is free when, without a word about who has the rest."""
+"""``/v2/availability`` and ``/v2/limits``: free capacity (without lease owners), and limits."""
 
 import json
 from datetime import timedelta
@@ -12,18 +12,18 @@ from climate.api.v2.leases import reservations
 from climate.core.errors import InvalidInput, InvalidQuery, UnsupportedResourceType
 from climate.core.matching.quoting import check_storable
 from climate.core.window import Window
-from climate.manager import availability
+from climate.manager import availability, limits
 from climate.manager.requests import ReservationRequest, looked_up
 
-# More would be a large answer that nobody reads: steps begin and end with bookings.
+# A step ends at each booking; a longer answer is of no use to a client.
 _MOST_STEPS = 10_000
 
 
 def show(call: Call) -> Answer:
-    """Tell how many units are free at each instant of a span."""
-    asked = validation.query(queries.AVAILABILITY_QUERY)
-    request = _request(call, asked["resource_type"], asked.get("params"))
-    span = Window(reservations.moment(call, asked.get("start", NOW)), asked["end"])
+    """Show how many units are free at each moment of a window."""
+    query = validation.query(queries.AVAILABILITY_QUERY)
+    request = _request(call, query["resource_type"], query.get("params"))
+    span = Window(reservations.moment(call, query.get("start", NOW)), query["end"])
     try:
         steps = availability.free_over(call.runtime, request, span)
     except InvalidQuery as error:
@@ -34,20 +34,32 @@ def show(call: Call) -> Answer:
 
 
 def search(call: Call) -> Answer:
-    """Find windows in which all of the reservations would be admitted."""
+    """Find windows in which climate would admit all the reservations."""
     data = validation.load(capacity_schemas.WINDOW_SEARCH, validation.body(call))
-    found = availability.search(
+    windows = availability.search(
         call.runtime,
         reservations.requests(call, data["reservations"]),
         timedelta(seconds=data["duration"]),
         Window(reservations.moment(call, data.get("start_after", NOW)), data["end_by"]),
         data["limit"],
     )
-    return capacity_schemas.OFFERS.dump({"windows": found}), 200
+    return capacity_schemas.OFFERS.dump({"windows": windows}), 200
+
+
+def show_limits(call: Call) -> Answer:
+    """Show the limits of your project and user, and what counts towards them."""
+    owner = call.owner
+    settings = call.runtime.settings.limits
+    answer = {
+        "apply": settings.apply_to(owner.project_id, owner.user_id, owner.roles),
+        "period": int(settings.period.total_seconds()),
+        "parties": limits.show(call.runtime, owner),
+    }
+    return capacity_schemas.LIMITS.dump(answer), 200
 
 
 def _request(call: Call, resource_type: str, text: str | None) -> ReservationRequest:
-    """Return what one unit is, and what else it must be."""
+    """Return the reservation of one unit with these parameters; raises InvalidInput."""
     try:
         plugin = call.runtime.plugin(resource_type)
     except UnsupportedResourceType as error:
@@ -62,12 +74,12 @@ def _request(call: Call, resource_type: str, text: str | None) -> ReservationReq
 
 def _json(text: str | None) -> dict[str, Any]:
     try:
-        found = json.loads(text or "{}")
-        check_storable(found)
+        params = json.loads(text or "{}")
+        check_storable(params)
     except (ValueError, RecursionError) as error:
         refusal = InvalidInput(f"params: not JSON: {error}")
         raise validation.of_parameter(refusal, "params") from None
-    if not isinstance(found, dict):
+    if not isinstance(params, dict):
         refusal = InvalidInput('params: this must be a JSON object, such as {"min": 1}')
         raise validation.of_parameter(refusal, "params")
-    return found
+    return params

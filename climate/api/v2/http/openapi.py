@@ -1,8 +1,7 @@
-"""OpenAPI 3.1 from the routes and their schemas, and what a page about it needs."""
+"""The OpenAPI 3.1 document of v2, generated from the route table and its schemas."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -10,53 +9,36 @@ from apispec import APISpec
 from apispec.ext.marshmallow import MarshmallowPlugin
 from marshmallow import RAISE, Schema
 
-from climate.api.call import Answer
+from climate.api.route import Route
 from climate.api.v2.leases import schemas
 from climate.core.errors import ClimateError
 
 _ABOUT = (
-    "Leases of resources in a window of time. Bodies are JSON, times are ISO 8601 with a zone, to"
-    " the second; refusals are problems (RFC 9457) with a stable code."
+    "Lease resources for a time window. Bodies are JSON. Times are ISO 8601 with a time zone and a"
+    " precision of one second. Errors are problem documents (RFC 9457) with a stable code."
 )
-_HEADERS = {
-    "Idempotency-Key": "A name for this request: sent again, it makes no second lease but is"
-    " answered as the first time.",
-    "If-Match": "The ETag of the lease as you saw it: if it has changed since, nothing is done.",
-    "Last-Event-ID": "The id of the last event that was seen, which after gives as well.",
-    "If-None-Match": "The ETag that you have: if the lease has not changed, 304.",
+_REQUEST_HEADERS = {
+    "Idempotency-Key": "A unique key for this request. Repeating the request with the same key"
+    " returns the first answer and creates no second lease.",
+    "If-Match": "The ETag of the lease version that you read. If the lease has changed since, the"
+    " request fails with 412.",
+    "Last-Event-ID": "The id of the last event that you received; same as the parameter after.",
+    "If-None-Match": "The ETag that you have. If the lease has not changed, the answer is 304.",
 }
-_GIVEN = {
-    "ETag": "What If-Match takes.",
-    "Location": "Where it is.",
+_RESPONSE_HEADERS = {
+    "ETag": "The version of the lease, for If-Match.",
+    "Location": "The URL of the new resource.",
 }
 _TEXT = {"type": "string"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """A method on a path. Without a ``rule`` it is open to anyone, and its view gets the Api."""
-
-    method: str
-    path: str
-    view: Callable[..., Answer]
-    summary: str
-    rule: str | None = None
-    query: type[Schema] | None = None
-    body: type[Schema] | None = None
-    #: Headers that mean something in the request, and in the answer.
-    headers: tuple[str, ...] = ()
-    gives: tuple[str, ...] = ()
-    #: What is answered, by status: a schema, or a media type, or nothing.
-    answers: Mapping[int, type[Schema] | str | None]
-    refusals: tuple[type[ClimateError], ...] = ()
 
 
 def document(
     routes: Iterable[Route], params: Mapping[str, type[Schema]], root: str
 ) -> dict[str, Any]:
-    """Return the document; ``params`` are the schemas of what each resource type can be asked.
+    """Return the document.
 
-    ``root`` is the path that the service is mounted at.
+    ``params`` is the schema of reservation parameters by resource type; ``root`` is the path at
+    which the service is mounted.
     """
     spec = APISpec(
         title="climate",
@@ -72,16 +54,16 @@ def document(
     for route in routes:
         path = re.sub(r"<(\w+)>", r"{\1}", route.path)
         spec.path(path, operations={route.method.lower(): _operation(route)})
-    choices = [_choice(spec, resource_type, schema) for resource_type, schema in params.items()]
-    made = spec.to_dict()
-    asked = made["components"]["schemas"]["ReservationRequest"]["properties"]
-    asked["resource_type"]["examples"] = list(params)
-    asked["params"] = {"anyOf": choices} if choices else {"type": "object"}
-    return made
+    references = [_add_params(spec, type_, schema) for type_, schema in params.items()]
+    described = spec.to_dict()
+    reservation = described["components"]["schemas"]["ReservationRequest"]["properties"]
+    reservation["resource_type"]["examples"] = list(params)
+    reservation["params"] = {"anyOf": references} if references else {"type": "object"}
+    return described
 
 
-def _choice(spec: APISpec, resource_type: str, schema: type[Schema]) -> dict[str, str]:
-    """Add what a resource type can be asked, and return a reference to it."""
+def _add_params(spec: APISpec, resource_type: str, schema: type[Schema]) -> dict[str, str]:
+    """Add the schema of a resource type's parameters, and return a reference to it."""
     name = "params." + re.sub(r"[^\w.-]", "-", resource_type, flags=re.ASCII)
     optional = schemas.may_be_left_out(schema())
     spec.components.schema(name, schema=schema(unknown=RAISE, partial=optional))
@@ -94,8 +76,8 @@ def _operation(route: Route) -> dict[str, Any]:
         for name in re.findall(r"<(\w+)>", route.path)
     ]
     parameters += [
-        {"in": "header", "name": name, "description": _HEADERS[name], "schema": _TEXT}
-        for name in route.headers
+        {"in": "header", "name": name, "description": _REQUEST_HEADERS[name], "schema": _TEXT}
+        for name in route.request_headers
     ]
     if route.query is not None:
         parameters.append({"in": "query", "schema": route.query})
@@ -103,7 +85,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "operationId": re.sub(r"\W+", "_", f"{route.method} {route.path}".lower()),
         "summary": route.summary,
         "parameters": parameters,
-        "responses": {**_answers(route), **_refusals(route.refusals)},
+        "responses": {**_answers(route), **_problems(route.errors)},
         "security": [] if route.rule is None else [{"token": []}],
     }
     if route.rule is not None:
@@ -114,7 +96,10 @@ def _operation(route: Route) -> dict[str, Any]:
 
 
 def _answers(route: Route) -> dict[str, Any]:
-    headers = {name: {"description": _GIVEN[name], "schema": _TEXT} for name in route.gives}
+    headers = {
+        name: {"description": _RESPONSE_HEADERS[name], "schema": _TEXT}
+        for name in route.response_headers
+    }
     return {
         str(status): {
             "description": HTTPStatus(status).phrase,
@@ -129,15 +114,15 @@ def _content(answer: type[Schema] | str) -> dict[str, Any]:
     return {answer: {}} if isinstance(answer, str) else {"application/json": {"schema": answer}}
 
 
-def _refusals(refusals: tuple[type[ClimateError], ...]) -> dict[str, Any]:
-    """Return problems by status, each with the codes that it may have."""
+def _problems(errors: Iterable[type[ClimateError]]) -> dict[str, Any]:
+    """Return the problem answers by status, each with its possible codes."""
     codes: dict[int, list[str]] = {}
-    for refusal in refusals:
-        for error in (refusal, *refusal.__subclasses__()):
-            if error.status == refusal.status and error.__module__ == ClimateError.__module__:
+    for listed in errors:
+        for error in (listed, *listed.__subclasses__()):
+            if error.status == listed.status and error.__module__ == ClimateError.__module__:
                 codes.setdefault(error.status, []).append(error.code)
-    problem = {"application/problem+json": {"schema": schemas.Problem}}
+    content = {"application/problem+json": {"schema": schemas.Problem}}
     return {
-        str(status): {"description": f"Codes: {', '.join(found)}", "content": problem}
+        str(status): {"description": f"Codes: {', '.join(found)}", "content": content}
         for status, found in sorted(codes.items())
     }

@@ -1,40 +1,56 @@
-"""Pages of lists: a marker is the key of the last item seen, opaque to those who send it back."""
+"""Pages of lists. A marker is the key of the last item on a page, opaque to clients."""
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
 from flask import request
 
 from climate.core.errors import InvalidInput
 from climate.core.matching.quoting import is_storable
-from climate.core.page import Page
+from climate.core.page import Page, Part
 
 _LARGEST = 2**63 - 1
 
 
-def page(asked: Mapping[str, Any]) -> Page:
-    """Return which page is asked for; raises InvalidInput for a marker that is none of ours."""
-    sort: str = asked["sort"]
+class _Item(Protocol):
+    @property
+    def id(self) -> str | int: ...
+
+
+T = TypeVar("T", bound=_Item)
+
+
+def page(query: Mapping[str, Any]) -> Page:
+    """Return the requested page; raises InvalidInput for a marker that climate did not issue."""
+    sort: str = query["sort"]
     return Page(
         sort=sort.removeprefix("-"),
         descending=sort.startswith("-"),
-        limit=asked["limit"],
-        after=_key(asked["marker"], sort) if "marker" in asked else None,
+        limit=query["limit"],
+        after=_key(query["marker"], sort) if "marker" in query else None,
     )
 
 
-def link(page: Page, value: Any, id_: str | int) -> str:  # noqa: ANN401 - what it is sorted by
-    """Return where the items beyond the key (value, id) are: the same question with a marker."""
+def following(page: Page, part: Part[T], sorts: Mapping[str, Callable[[T], Any]]) -> str | None:
+    """Return the link to the page that follows ``part``; None on the last page."""
+    if not part.more:
+        return None
+    last = part.items[-1]
+    return link(page, sorts[page.sort](last), last.id)
+
+
+def link(page: Page, value: Any, id_: str | int) -> str:  # noqa: ANN401 - a sort key
+    """Return the link to the items after the key (value, id): the same query with a marker."""
     sort = f"-{page.sort}" if page.descending else page.sort
     plain = value.isoformat() if isinstance(value, datetime) else value
     packed = json.dumps([sort, plain, id_], separators=(",", ":")).encode()
     marker = base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
-    asked = [(name, value) for name, value in request.args.items(multi=True) if name != "marker"]
-    return f"{request.root_path}{request.path}?{urlencode([*asked, ('marker', marker)])}"
+    query = [(name, value) for name, value in request.args.items(multi=True) if name != "marker"]
+    return f"{request.root_path}{request.path}?{urlencode([*query, ('marker', marker)])}"
 
 
 def _key(marker: str, sort: str) -> tuple[Any, Any]:
@@ -48,13 +64,13 @@ def _key(marker: str, sort: str) -> tuple[Any, Any]:
     except (ValueError, TypeError, OverflowError, RecursionError):
         is_sound = False
     if not is_sound:
-        text = "This marker was not given for a list in this order: start from the first page."
+        text = "This marker does not belong to a list in this order: start from the first page."
         raise InvalidInput(f"marker: {text}", {"errors": [{"parameter": "marker", "detail": text}]})
     return value, id_
 
 
-def _value(plain: Any, sort: str) -> Any:  # noqa: ANN401 - what it is sorted by
-    """Return what stands in a marker as the database compares it; raises ValueError, TypeError."""
+def _value(plain: Any, sort: str) -> Any:  # noqa: ANN401 - a sort key
+    """Return the value of a marker as the database compares it; raises ValueError, TypeError."""
     if sort == "name" and isinstance(plain, str) and is_storable(plain):
         return plain
     if sort == "id" and _is_id(plain):

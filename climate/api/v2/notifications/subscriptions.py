@@ -1,4 +1,4 @@
-"""``/v2/subscriptions``: having notifications sent, and what became of them."""
+"""``/v2/subscriptions``: webhooks that receive notifications, and their dead letters."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from climate.api.v2.http import paging, queries, validation
 from climate.api.v2.notifications import schemas
 from climate.core.errors import InvalidInput, NotFound
 from climate.core.notifications.subscription import Subscription, check_url
-from climate.core.page import Page
+from climate.core.page import SUBSCRIPTION_SORTS
 from climate.manager import subscriptions
 from climate.manager.subscriptions import Change, Owner
 
@@ -18,19 +18,19 @@ _FILTERS = ("event_types", "lease_id", "resource_type")
 
 
 def index(call: Call) -> Answer:
-    """List the subscriptions of the project, or of all projects to those who may see them."""
-    asked = validation.query(queries.SUBSCRIPTION_QUERY)
-    if asked["all_projects"]:
+    """List subscriptions of your project, or of all projects."""
+    query = validation.query(queries.SUBSCRIPTION_QUERY)
+    if query["all_projects"]:
         call.require("subscriptions:get_all")
-    page = paging.page({**asked, "sort": "created"})
-    project_id = None if asked["all_projects"] else call.caller.project_id
-    found = subscriptions.find_all(call.runtime, project_id, page.after, page.limit + 1)
-    bodies = _bodies(call, found[: page.limit])
-    return {"subscriptions": bodies, "next": _beyond(page, found)}, 200
+    page = paging.page({**query, "sort": "created"})
+    project_id = None if query["all_projects"] else call.caller.project_id
+    part = subscriptions.find_all(call.runtime, project_id, page)
+    following = paging.following(page, part, SUBSCRIPTION_SORTS)
+    return {"subscriptions": _bodies(call, part.items), "next": following}, 200
 
 
 def create(call: Call) -> Answer:
-    """Subscribe."""
+    """Create a subscription: a URL that receives notifications."""
     data = validation.load(schemas.SUBSCRIPTION_REQUEST, validation.body(call))
     _check_url(call, data["url"])
     if data["all_projects"]:
@@ -40,10 +40,10 @@ def create(call: Call) -> Answer:
         user_id=call.caller.user_id,
         all_projects=data["all_projects"],
     )
-    asked = Change(wanted=_filters(data), after=data.get("after"))
-    made = subscriptions.create(call.runtime, owner, data["url"], data["secret"], asked)
-    location = f"{request.root_path}{request.path}/{made.id}"
-    return _body(call, made), 201, {"Location": location}
+    settings = Change(wanted=_filters(data), after=data.get("after"))
+    created = subscriptions.create(call.runtime, owner, data["url"], data["secret"], settings)
+    location = f"{request.root_path}{request.path}/{created.id}"
+    return _body(call, created), 201, {"Location": location}
 
 
 def show(call: Call, subscription_id: str) -> Answer:
@@ -52,7 +52,7 @@ def show(call: Call, subscription_id: str) -> Answer:
 
 
 def update(call: Call, subscription_id: str) -> Answer:
-    """Change a subscription."""
+    """Change or resume a subscription."""
     before = _changeable(call, subscription_id, "subscriptions:put")
     data = validation.load(schemas.SUBSCRIPTION_CHANGE, validation.body(call))
     if "url" in data:
@@ -70,45 +70,40 @@ def update(call: Call, subscription_id: str) -> Answer:
 def delete(call: Call, subscription_id: str) -> Answer:
     """Remove a subscription."""
     validation.no_query()
-    found = _changeable(call, subscription_id, "subscriptions:delete")
-    subscriptions.delete(call.runtime, found.id)
+    subscription = _changeable(call, subscription_id, "subscriptions:delete")
+    subscriptions.delete(call.runtime, subscription.id)
     return None, 204
 
 
 def dead_letters(call: Call, subscription_id: str) -> Answer:
-    """List what was not taken."""
-    found = _visible(call, subscription_id)
-    asked = validation.query(queries.DEAD_LETTER_QUERY)
+    """List dead letters: notifications that the receiver did not accept."""
+    subscription = _visible(call, subscription_id)
+    query = validation.query(queries.DEAD_LETTER_QUERY)
     letters = subscriptions.find_dead_letters(
-        call.runtime, found.id, asked["after"], asked["limit"]
+        call.runtime, subscription.id, query["after"], query["limit"]
     )
     return schemas.DEAD_LETTER_PAGE.dump({"dead_letters": letters}), 200
 
 
 def redeliver(call: Call, subscription_id: str) -> Answer:
-    """Have dead letters sent again."""
-    found = _changeable(call, subscription_id, "subscriptions:put")
+    """Send dead letters again."""
+    subscription = _changeable(call, subscription_id, "subscriptions:put")
     data = validation.load(schemas.REDELIVERY, validation.body(call))
-    count = subscriptions.redeliver(call.runtime, found.id, data.get("seqs"))
+    count = subscriptions.redeliver(call.runtime, subscription.id, data.get("seqs"))
     return {"redelivering": count}, 202
 
 
 def _visible(call: Call, subscription_id: str) -> Subscription:
-    """Return the subscription; one that the caller may not see does not exist for it."""
-    try:
-        found = subscriptions.get(call.runtime, subscription_id)
-    except NotFound:
-        found = None
-    if found is None or not call.may("subscriptions:get", found.project_id):
-        raise NotFound(f"There is no subscription {subscription_id}")
-    return found
+    """Return a subscription; raises NotFound also if the caller may not see it."""
+    absent = NotFound(f"There is no subscription {subscription_id}")
+    return call.visible(subscriptions.get, subscription_id, "subscriptions:get", absent)
 
 
 def _changeable(call: Call, subscription_id: str, rule: str) -> Subscription:
     """Return a subscription that the caller may see and change; raises NotFound, Forbidden."""
-    found = _visible(call, subscription_id)
-    call.require(rule, found.project_id)
-    return found
+    subscription = _visible(call, subscription_id)
+    call.require(rule, subscription.project_id)
+    return subscription
 
 
 def _check_url(call: Call, url: str) -> None:
@@ -125,20 +120,14 @@ def _filters(data: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
-def _body(call: Call, found: Subscription) -> dict[str, Any]:
-    [body] = _bodies(call, [found])
+def _body(call: Call, subscription: Subscription) -> dict[str, Any]:
+    [body] = _bodies(call, [subscription])
     return body
 
 
-def _bodies(call: Call, found: Sequence[Subscription]) -> list[dict[str, Any]]:
-    counts = subscriptions.dead_letter_counts(call.runtime, found)
+def _bodies(call: Call, listed: Sequence[Subscription]) -> list[dict[str, Any]]:
+    counts = subscriptions.count_dead_letters(call.runtime, [item.id for item in listed])
     return [
-        {**schemas.SUBSCRIPTION.dump(one), "dead_letters": counts.get(one.id, 0)} for one in found
+        {**schemas.SUBSCRIPTION.dump(item), "dead_letters": counts.get(item.id, 0)}
+        for item in listed
     ]
-
-
-def _beyond(page: Page, found: Sequence[Subscription]) -> str | None:
-    if len(found) <= page.limit:
-        return None
-    last = found[page.limit - 1]
-    return paging.link(page, last.created_at, last.id)

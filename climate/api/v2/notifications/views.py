@@ -1,4 +1,4 @@
-"""``/v2/notifications``: what was published and is kept, from a cursor on, and what comes."""
+"""``/v2/notifications``: the log of notifications, by cursor, by long polling, or as a stream."""
 
 import json
 from collections.abc import Mapping
@@ -14,30 +14,30 @@ from climate.core.errors import InvalidInput
 from climate.core.notifications.message import Notification, NotificationFilter
 from climate.manager import notifications
 
-# A stream ends after this, and who follows comes back with a token that is looked at again.
+# A stream ends after this time, so that climate checks the token again when the client reconnects.
 _LONGEST_STREAM = timedelta(minutes=15)
 _DIGITS = 18
 
 
 def index(call: Call) -> Answer:
-    """List notifications later than ``after``; an admin sees those of all projects."""
-    asked = validation.query(queries.NOTIFICATION_QUERY)
-    wanted = _wanted(call, asked)
-    limit, wait = asked["limit"], asked["wait"] if asked["limit"] else 0
-    found = notifications.wait_after(call.runtime, wanted, asked.get("after"), limit, wait)
+    """List notifications after a cursor, or wait for the next one."""
+    query = validation.query(queries.NOTIFICATION_QUERY)
+    wanted = _wanted(call, query)
+    limit, wait = query["limit"], query["wait"] if query["limit"] else 0
+    found = notifications.wait_after(call.runtime, wanted, query.get("after"), limit, wait)
     bodies = [body(notification) for notification in found.notifications]
     return {"notifications": bodies, "after": found.after}, 200
 
 
 def stream(call: Call) -> Answer:
-    """Send notifications later than ``Last-Event-ID`` or ``after``, or those that come."""
-    asked = validation.query(queries.STREAM_QUERY)
-    wanted = _wanted(call, asked)
+    """Stream notifications as Server-Sent Events, from a cursor or from now on."""
+    query = validation.query(queries.STREAM_QUERY)
+    wanted = _wanted(call, query)
     after = _last_event_id()
-    after = asked.get("after") if after is None else after
+    after = query.get("after") if after is None else after
     if after is None:
         after = notifications.last_seq(call.runtime)
-    else:  # what cannot be gone on from is refused now, with a status
+    else:  # reject a cursor that is no longer kept now, while there is still a status to send
         notifications.find_after(call.runtime, wanted, after, 0)
     ends_at = call.runtime.clock.now() + _LONGEST_STREAM
     if call.caller.expires_at is not None:
@@ -46,35 +46,35 @@ def stream(call: Call) -> Answer:
     return made, 200, HEADERS
 
 
-def _wanted(call: Call, asked: Mapping[str, Any]) -> NotificationFilter:
-    """Return what is asked for, of what the caller may see; raises Forbidden."""
-    project_id = asked.get("project_id")
+def _wanted(call: Call, query: Mapping[str, Any]) -> NotificationFilter:
+    """Return the filter of the query, limited to what the caller may see; raises Forbidden."""
+    project_id = query.get("project_id")
     if not call.may("notifications:get_all"):
         if project_id not in {None, call.caller.project_id}:
             call.require("notifications:get_all")
         project_id = call.caller.project_id
     return NotificationFilter(
         project_id=project_id,
-        lease_id=asked.get("lease_id"),
-        event_types=tuple(asked["event_type"]),
-        resource_type=asked.get("resource_type"),
+        lease_id=query.get("lease_id"),
+        event_types=tuple(query["event_type"]),
+        resource_type=query.get("resource_type"),
     )
 
 
 def _last_event_id() -> int | None:
-    """Return where a client that comes back was; raises InvalidInput."""
+    """Return the header Last-Event-ID of a client that reconnects; raises InvalidInput."""
     text = request.headers.get("Last-Event-ID", "").strip()
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
-        detail = "This must be the id of an event that was sent."
+        detail = "This must be the id of an event that you received."
         errors = [{"header": "Last-Event-ID", "detail": detail}]
         raise InvalidInput(f"Last-Event-ID: {detail}", {"errors": errors})
     return int(text)
 
 
 def body(notification: Notification) -> dict[str, Any]:
-    """Return a notification as it is shown."""
+    """Return a notification as JSON."""
     return {
         "seq": notification.seq,
         "message_id": notification.message_id,
@@ -86,5 +86,5 @@ def body(notification: Notification) -> dict[str, Any]:
 
 
 def _event(notification: Notification) -> str:
-    """Return a notification as one line."""
+    """Return a notification as one line of JSON."""
     return json.dumps(body(notification), separators=(",", ":"))

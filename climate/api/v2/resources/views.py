@@ -1,9 +1,4 @@
-"""``/v2/resources``: what there is to be reserved, without a word about who has it.
-
-A resource of any type that is registered by itself is registered here.
-"""
-
-from typing import Any
+"""``/v2/resources``: reservable resources of all types, without their lease owners."""
 
 from flask import request
 
@@ -18,7 +13,7 @@ from climate.core.page import RESOURCE_SORTS, ResourceFilter
 from climate.manager import listing
 from climate.manager import resources as registry
 
-# What an operator forbids in v1 is forbidden here.
+# The policy rules of v1 apply here, too.
 _IN_V1 = {
     "physical:host": "oshosts",
     "virtual:floatingip": "floatingips",
@@ -27,63 +22,61 @@ _IN_V1 = {
 
 
 def index(call: Call) -> Answer:
-    """List resources of a type or of all, those that match a property expression or all."""
-    asked = validation.query(queries.RESOURCE_QUERY)
-    page = paging.page(asked)
+    """List reservable resources, by type or by a property expression."""
+    query = validation.query(queries.RESOURCE_QUERY)
+    page = paging.page(query)
     types = tuple(sorted(call.runtime.plugins))
-    if "resource_type" in asked:
-        types = (call.runtime.plugin(asked["resource_type"]).resource_type,)
+    if "resource_type" in query:
+        types = (call.runtime.plugin(query["resource_type"]).resource_type,)
     private = call.may("resources:get_private")
     try:
         wanted = ResourceFilter(
-            resource_types=types, query=expression.parse(asked.get("properties"))
+            resource_types=types, query=expression.parse(query.get("properties"))
         )
         part = listing.find_resources(call.runtime, wanted, page, private=private)
     except InvalidQuery as error:
         raise validation.of_parameter(error, "properties") from None
-    last = part.items[-1] if part.more else None
-    beyond = paging.link(page, RESOURCE_SORTS[page.sort](last), last.id) if last else None
-    return schemas.RESOURCE_PAGE.dump({"resources": part.items, "next": beyond}), 200
+    following = paging.following(page, part, RESOURCE_SORTS)
+    return schemas.RESOURCE_PAGE.dump({"resources": part.items, "next": following}), 200
 
 
 def show(call: Call, resource_id: str) -> Answer:
-    """Show a resource."""
+    """Show a reservable resource."""
     private = call.may("resources:get_private")
-    found = listing.get_resource(call.runtime, number(resource_id), private=private)
-    body: dict[str, Any] = schemas.RESOURCE.dump(found)
-    return body, 200
+    resource = listing.get_resource(call.runtime, number(resource_id), private=private)
+    return schemas.RESOURCE.dump(resource), 200
 
 
 def create(call: Call) -> Answer:
-    """Make something that the cloud has reservable."""
-    asked = validation.load(resource_schemas.RESOURCE_REQUEST, validation.body(call))
-    _require(call, asked["resource_type"], "post")
+    """Register a resource of the cloud as reservable."""
+    data = validation.load(resource_schemas.RESOURCE_REQUEST, validation.body(call))
+    _require(call, data["resource_type"], "post")
     try:
-        own = Capabilities.load(asked["properties"])
+        extra = Capabilities.load(data["properties"])
     except InvalidInput as error:
         raise validation.placed(error, ("properties",)) from None
-    made = registry.register(call.runtime, asked["resource_type"], asked["name"], extra=own)
-    body: dict[str, Any] = schemas.RESOURCE.dump(made)
-    return body, 201, {"Location": f"{request.root_path}/v2/resources/{made.id}"}
+    created = registry.register(call.runtime, data["resource_type"], data["name"], extra=extra)
+    location = f"{request.root_path}/v2/resources/{created.id}"
+    return schemas.RESOURCE.dump(created), 201, {"Location": location}
 
 
 def delete(call: Call, resource_id: str) -> Answer:
-    """Remove a resource that nobody has or will have."""
+    """Remove a resource that no lease uses or will use."""
     validation.no_query()
-    found = listing.get_resource(call.runtime, number(resource_id), private=True)
-    _require(call, found.type, "delete")
-    registry.delete(call.runtime, found.type, found.id)
+    resource = listing.get_resource(call.runtime, number(resource_id), private=True)
+    _require(call, resource.type, "delete")
+    registry.delete(call.runtime, resource.type, resource.id)
     return None, 204
 
 
-def _require(call: Call, resource_type: str, what: str) -> None:
-    """Raise Forbidden if the caller may not in v1, where there is a rule for the type."""
+def _require(call: Call, resource_type: str, verb: str) -> None:
+    """Raise Forbidden if v1 has a policy rule for the type and it forbids the action."""
     if noun := _IN_V1.get(resource_type):
-        call.require(f"{noun}:{what}")
+        call.require(f"{noun}:{verb}")
 
 
 def number(resource_id: str) -> int:
-    """Return the number that a resource's id is; whatever else is no resource's id."""
+    """Return a resource id of the path as a number; raises NotFound for any other text."""
     if resource_id.isascii() and resource_id.isdecimal() and len(resource_id) < len(str(2**63)):
         return int(resource_id)
     raise NotFound(f"There is no resource {resource_id}")

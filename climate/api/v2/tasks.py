@@ -1,0 +1,75 @@
+"""``/v2/preparations`` and ``/v2/shutdowns``: tasks of provisioners, and progress reports."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from marshmallow import Schema
+
+from climate.api.call import Answer, Call
+from climate.api.v2 import preparation_schemas as schemas
+from climate.api.v2.http import paging, validation
+from climate.core.page import PREPARATION_SORTS, SHUTDOWN_SORTS, TaskFilter
+from climate.core.provisioning.preparation import PreparationState
+from climate.core.provisioning.shutdown import ShutdownState
+from climate.core.task import Report
+from climate.manager import preparations, shutdowns
+
+S = TypeVar("S", PreparationState, ShutdownState)
+
+
+def list_preparations(call: Call) -> Answer:
+    """List hosts that must be ready at a certain time, or wait for one."""
+    query = validation.query(schemas.PREPARATION_QUERY)
+    page = paging.page(query)
+    part = preparations.find(call.runtime, _filter(call, query), page, query["wait"])
+    following = paging.following(page, part, PREPARATION_SORTS)
+    return schemas.PREPARATION_PAGE.dump({"preparations": part.items, "next": following}), 200
+
+
+def list_shutdowns(call: Call) -> Answer:
+    """List hosts that are to be switched off, or were."""
+    query = validation.query(schemas.SHUTDOWN_QUERY)
+    page = paging.page(query)
+    part = shutdowns.find(call.runtime, _filter(call, query), page)
+    following = paging.following(page, part, SHUTDOWN_SORTS)
+    return schemas.SHUTDOWN_PAGE.dump({"shutdowns": part.items, "next": following}), 200
+
+
+def show_preparation(call: Call, preparation_id: str) -> Answer:
+    """Show a preparation of a host."""
+    return schemas.PREPARATION.dump(preparations.get(call.runtime, preparation_id)), 200
+
+
+def show_shutdown(call: Call, shutdown_id: str) -> Answer:
+    """Show a shutdown of a host."""
+    return schemas.SHUTDOWN.dump(shutdowns.get(call.runtime, shutdown_id)), 200
+
+
+def report_preparation(call: Call, preparation_id: str) -> Answer:
+    """Report the progress of a preparation."""
+    report = _report(call, schemas.REPORT, PreparationState)
+    return schemas.PREPARATION.dump(preparations.report(call.runtime, preparation_id, report)), 200
+
+
+def report_shutdown(call: Call, shutdown_id: str) -> Answer:
+    """Report the progress of a shutdown."""
+    report = _report(call, schemas.SHUTDOWN_REPORT, ShutdownState)
+    return schemas.SHUTDOWN.dump(shutdowns.report(call.runtime, shutdown_id, report)), 200
+
+
+def _filter(call: Call, query: Mapping[str, Any]) -> TaskFilter:
+    return TaskFilter(
+        states=tuple(query["state"]),
+        node=query.get("node"),
+        hardware=query.get("hardware"),
+        lease_id=query.get("lease"),
+        claimable_at=call.runtime.clock.now() if query["claimable"] else None,
+    )
+
+
+def _report(call: Call, schema: Schema, state: type[S]) -> Report[S]:
+    """Return the report in the request body; raises InvalidInput."""
+    data = validation.load(schema, validation.body(call))
+    claim = timedelta(seconds=data.pop("claim_seconds"))
+    return Report(**{**data, "state": state(data["state"]), "claim": claim})

@@ -1,0 +1,91 @@
+"""Tasks of provisioners in the database: what preparations and shutdowns have in common."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from climate.core.errors import NotFound
+from climate.core.page import Page, Part, TaskFilter
+from climate.core.task import Task
+from climate.db.resources.pages import Column, cut
+from climate.db.tables.bulk import insert, record
+from climate.db.tables.provisioning import TaskRow
+
+T = TypeVar("T", bound=Task[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTable(Generic[T]):
+    """The table of one kind of task. Lists are in the order of the column ``by``."""
+
+    row: type[TaskRow]
+    task: type[T]
+    state: type[StrEnum]
+    by: Column
+
+    def get(self, session: Session, id_: str, *, lock: bool = False) -> T:
+        """Return a task; ``lock`` locks its row until the commit. Raises NotFound."""
+        query = sa.select(self.row).where(self.row.id == id_)
+        query = query.execution_options(populate_existing=True)
+        row = session.scalars(query.with_for_update() if lock else query).one_or_none()
+        if row is None:
+            raise NotFound(f"There is no {self.task.noun.lower()} {id_}")
+        return self.of(row)
+
+    def find(
+        self, session: Session, wanted: TaskFilter, page: Page, *more: sa.ColumnElement[bool]
+    ) -> Part[T]:
+        """Return a page of the tasks that match the filter and ``more`` conditions."""
+        query = sa.select(self.row).where(*self._conditions(wanted), *more)
+        rows = session.scalars(cut(query, self.by, self.row.id, page)).all()
+        items = [self.of(row) for row in rows[: page.limit]]
+        return Part(items=items, more=len(rows) > page.limit)
+
+    def select(self, session: Session, *conditions: sa.ColumnElement[bool]) -> list[T]:
+        """Return the tasks that match all conditions, in order."""
+        query = sa.select(self.row).where(*conditions).order_by(self.by, self.row.id)
+        return [self.of(row) for row in session.scalars(query)]
+
+    def insert(self, session: Session, tasks: Iterable[T]) -> None:
+        """Store new tasks."""
+        insert(session, (self.row, [_values(task) for task in tasks]))
+
+    def store(self, session: Session, task: T) -> None:
+        """Store a changed task, whose row the caller has locked."""
+        session.execute(sa.update(self.row).where(self.row.id == task.id).values(**_values(task)))
+
+    def forget(self, session: Session, before: datetime) -> None:
+        """Delete the tasks that were over before that time."""
+        session.execute(sa.delete(self.row).where(self.row.over_at < before))
+
+    def of(self, row: TaskRow) -> T:
+        """Return a row as a task."""
+        return record(self.task, row, progress=self.state(row.progress))
+
+    def _conditions(self, wanted: TaskFilter) -> list[sa.ColumnElement[bool]]:
+        compared = [(self.row.node, wanted.node), (self.row.hardware, wanted.hardware)]
+        conditions = [column == value for column, value in compared if value is not None]
+        is_not_over = self.row.over_at.is_(None)
+        if wanted.states:
+            in_state = sa.and_(is_not_over, self.row.progress.in_(wanted.states))
+            is_over = sa.or_(in_state, ~is_not_over)
+            conditions.append(is_over if "over" in wanted.states else in_state)
+        if wanted.claimable_at is not None:
+            conditions += [
+                is_not_over,
+                self.row.progress.in_([state.value for state in self.task.open_states]),
+                sa.or_(
+                    self.row.claimed_until.is_(None),
+                    self.row.claimed_until <= wanted.claimable_at,
+                ),
+            ]
+        return conditions
+
+
+def _values(task: Task[Any]) -> dict[str, Any]:
+    return {**asdict(task), "progress": task.progress.value}
