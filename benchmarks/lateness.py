@@ -47,9 +47,9 @@ from climate.db import outbox, schema
 from climate.db.among import among
 from climate.db.order import IN_PROGRESS, due
 from climate.db.tables import EVENTS, LEASES, RESERVATIONS, EventRow
-from climate.manager.dispatcher import Dispatcher, owner_name
-from climate.manager.pace import MOST
-from climate.manager.runtime import Runtime
+from climate.manager.events.dispatcher import Dispatcher, owner_name
+from climate.manager.events.pace import MOST
+from climate.manager.process.runtime import Runtime
 
 _POLL = 10.0
 # Seconds that managers get to be at work before the first lease is due.

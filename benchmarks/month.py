@@ -32,10 +32,10 @@ from climate import config, ids, service
 from climate.clock import ManualClock
 from climate.core.notification import Notification
 from climate.db import events, schema
-from climate.manager.dispatcher import Dispatcher
-from climate.manager.inventory import synchronise
-from climate.manager.relay import Relay
-from climate.manager.self_audit import look_once, violations
+from climate.manager.audit.invariants import look_once, violations
+from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.notifications.relay import Relay
+from climate.manager.resources.inventory_sync import synchronise
 from climate.plugins.simulated import SimulatedCloud
 
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)

@@ -23,7 +23,7 @@ from climate.db.outbox_tables import OutboxRow
 from climate.db.rows import insert
 from climate.db.tables import LeaseRow
 from climate.manager.leases import new_event
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 from climate.plugins.base import Found, RequestSchema, ResourcePlugin
 
 _CHUNK = 500

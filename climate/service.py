@@ -25,15 +25,15 @@ from climate.db import schema
 from climate.db.clock import present
 from climate.db.engine import Database
 from climate.db.turns import Turns
-from climate.manager.backlog import show_backlog, show_pool
-from climate.manager.deliveries import Deliveries
-from climate.manager.dispatcher import Dispatcher, owner_name
-from climate.manager.inventory import Watch
-from climate.manager.latest import Latest
-from climate.manager.preparing import Preparing
-from climate.manager.relay import Relay
-from climate.manager.runtime import Runtime
-from climate.manager.self_audit import SelfAudit
+from climate.manager.audit.backlog import show_backlog, show_pool
+from climate.manager.audit.invariants import SelfAudit
+from climate.manager.events.dispatcher import Dispatcher, owner_name
+from climate.manager.notifications.relay import Relay
+from climate.manager.notifications.webhook_delivery import Deliveries
+from climate.manager.process.long_poll import Latest
+from climate.manager.process.runtime import Runtime
+from climate.manager.provisioning.planner import Preparing
+from climate.manager.resources.inventory_sync import Watch
 from climate.metrics import Exporter
 from climate.notifications import emit, webhooks
 from climate.notifications.emit import node_topic

@@ -22,10 +22,10 @@ from climate.core.schedule import REVOKE, TELL_END
 from climate.db import events, farewells
 from climate.enforcement import Busy
 from climate.manager import trusts
-from climate.manager.announcements import resources_of
 from climate.manager.claims import Claim, close, give_way
-from climate.manager.failures import pause_before
-from climate.manager.runtime import Runtime
+from climate.manager.events.failures import pause_before
+from climate.manager.notifications.lease_messages import resources_of
+from climate.manager.process.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
 

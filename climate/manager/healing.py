@@ -31,8 +31,8 @@ from climate.db import allocations, leases, outbox, resources
 from climate.db.allocations import Held
 from climate.manager.admission import admit, rows
 from climate.manager.drafts import new_event
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import requirements_of, taken_window
-from climate.manager.runtime import Runtime
 from climate.manager.search import Wanted
 
 LOG = logging.getLogger(__name__)

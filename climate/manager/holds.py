@@ -31,12 +31,12 @@ from climate.db import allocations, events, idempotency, leases, outbox
 from climate.db import trusts as stored_trusts
 from climate.enforcement import Enforcer
 from climate.manager import trusts
-from climate.manager.announcements import resources_of
 from climate.manager.claims import Claim, Work, close, lease_of
-from climate.manager.failures import pause_before
+from climate.manager.events.failures import pause_before
 from climate.manager.farewells import note_end
+from climate.manager.notifications.lease_messages import resources_of
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import arranging
-from climate.manager.runtime import Runtime
 from climate.plugins.base import Asker
 
 LOG = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from climate.db import events
 from climate.db.events import Held
 from climate.manager.claims import Claim
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
 

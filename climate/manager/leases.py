@@ -31,6 +31,7 @@ from climate.manager import holds, limits
 from climate.manager.admission import Shortage, admit, rows
 from climate.manager.drafts import LeaseRequest, Owner, draft, new_event
 from climate.manager.farewells import note_end
+from climate.manager.process.runtime import Runtime
 from climate.manager.refusal import explained
 from climate.manager.requests import (
     arranging,
@@ -38,7 +39,6 @@ from climate.manager.requests import (
     requirements_of,
     taken_window,
 )
-from climate.manager.runtime import Runtime
 from climate.manager.search import Wanted
 from climate.metrics import counted
 

@@ -11,7 +11,7 @@ from climate.core.lease import Lease, Resource
 from climate.core.page import LeaseFilter, Page, Part, ResourceFilter
 from climate.db import listing, resources
 from climate.db.resources import Property
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 
 
 def find_leases(runtime: Runtime, wanted: LeaseFilter, page: Page) -> Part[Lease]:

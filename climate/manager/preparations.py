@@ -20,10 +20,11 @@ from climate.core.page import Page, Part, PreparationFilter
 from climate.core.preparation import Preparation, PreparationState
 from climate.db import leases, preparations, preparing, readiness, shutdowns
 from climate.db.engine import on_commit
-from climate.manager import notifications, starting
-from climate.manager.announcements import tell_nodes
-from climate.manager.preparing import PREPARE, payload
-from climate.manager.runtime import Runtime
+from climate.manager import starting
+from climate.manager.notifications import log
+from climate.manager.notifications.lease_messages import tell_nodes
+from climate.manager.process.runtime import Runtime
+from climate.manager.provisioning.planner import PREPARE, payload
 
 # Seconds between two looks for a claim that is about to end.
 _SHORTEST = 0.1
@@ -64,7 +65,7 @@ def wait_for(
     deadline = time.monotonic() + seconds
     with runtime.latest.place():
         while True:
-            seen = notifications.last_seq(runtime)
+            seen = log.last_seq(runtime)
             if wanted.claimable_at is not None:
                 wanted = replace(wanted, claimable_at=runtime.clock.now())
             found = find(runtime, wanted, page)

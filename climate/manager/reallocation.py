@@ -22,8 +22,8 @@ from climate.db import allocations, capacity
 from climate.db.allocations import Held
 from climate.db.engine import LostRace, is_patient
 from climate.manager.admission import InUse, Shortage, admit, allocation_rows, rows
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import check_properties, requirements_of, taken_window
-from climate.manager.runtime import Runtime
 from climate.manager.search import Search, Wanted
 
 

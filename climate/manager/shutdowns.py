@@ -17,8 +17,8 @@ from climate.core.page import Page, Part, ShutdownFilter
 from climate.core.shutdown import Shutdown, ShutdownState
 from climate.db import resources, shutdowns
 from climate.db.preparations import HOST
-from climate.manager import preparing
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
+from climate.manager.provisioning import planner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ def _report(runtime: Runtime, id_: str, told: Report, session: Session) -> Shutd
         return before
     shutdowns.store(session, after)
     if shutdown.is_waking(before) and told.state is ShutdownState.KEPT:
-        preparing.set_aside(runtime, after.resource_id, told.reason, session)
+        planner.set_aside(runtime, after.resource_id, told.reason, session)
     return after
 
 

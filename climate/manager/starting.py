@@ -24,8 +24,8 @@ from climate.db import events, outbox, preparations, preparing, resources, start
 from climate.db.engine import on_commit
 from climate.db.preparations import HOST
 from climate.manager.claims import Seen, give_way
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import requirements_of
-from climate.manager.runtime import Runtime
 
 # No report is lost, so this is for what nobody reports.
 _LOOK_AGAIN = timedelta(minutes=1)

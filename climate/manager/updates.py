@@ -35,16 +35,16 @@ from climate.db.engine import LostRace
 from climate.enforcement import Enforcer
 from climate.manager import children, composition, limits, starting, trusts
 from climate.manager.admission import Shortage
-from climate.manager.announcements import resources_of
 from climate.manager.composition import ReservationChange
 from climate.manager.drafts import Owner, new_event
 from climate.manager.leases import Precondition
 from climate.manager.limits import Guard
+from climate.manager.notifications.lease_messages import resources_of
+from climate.manager.process.runtime import Runtime
 from climate.manager.reallocation import reallocate
 from climate.manager.refusal import explained
 from climate.manager.requests import ReservationRequest
 from climate.manager.rescheduling import reschedule
-from climate.manager.runtime import Runtime
 from climate.metrics import counted
 
 # How often an enforcement service is asked about a change, if others change what it would be.

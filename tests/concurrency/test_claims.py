@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from climate.core.lifecycle import OPEN_EVENT
 from climate.core.schedule import END, START
 from climate.db.tables import EventRow, LeaseRow
-from climate.manager import events
-from climate.manager.batch import Batch
 from climate.manager.claims import Claim
-from climate.manager.pace import Pace
+from climate.manager.events import runner as events
+from climate.manager.events.batch import Batch
+from climate.manager.events.pace import Pace
 from tests.concurrency.crowd import Crowd, at_work, wait_for_all
 from tests.process import eventually
 from tests.service import Story

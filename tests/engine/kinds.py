@@ -21,8 +21,8 @@ from climate.db import capacity
 from climate.db.capacity import Inventory
 from climate.db.engine import Database
 from climate.db.tables import ResourceProperty, ResourceRow
-from climate.manager.latest import Latest
-from climate.manager.runtime import Runtime
+from climate.manager.process.long_poll import Latest
+from climate.manager.process.runtime import Runtime
 from climate.plugins.base import Found, RequestSchema, ResourcePlugin
 from climate.wakeup import LocalWakeup
 from tests.conftest import NOON

@@ -24,7 +24,7 @@ from climate.db import allocations, engine
 from climate.db.allocations import Grabbed
 from climate.db.engine import Database
 from climate.manager import leases, reallocation
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 from climate.manager.search import Search
 from tests import rows, servers
 from tests.conftest import NOON

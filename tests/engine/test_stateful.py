@@ -38,10 +38,10 @@ from climate.core.window import Window
 from climate.db import capacity, resources
 from climate.db.capacity import Inventory
 from climate.manager import healing, leases, updates
-from climate.manager.dispatcher import Dispatcher
 from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import ReservationRequest
-from climate.manager.runtime import Runtime
 from climate.manager.updates import LeaseChange, ReservationChange
 from tests import rows
 from tests.conftest import NOON

@@ -21,8 +21,8 @@ from climate.db.tables import (
     ResourceProperty,
     ResourceRow,
 )
-from climate.manager import resources
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
+from climate.manager.resources import registry as resources
 from tests import servers
 from tests.faults.private import DatabaseServer
 from tests.process import write_config

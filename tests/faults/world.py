@@ -22,11 +22,12 @@ from climate.core.lease import Lease
 from climate.core.lifecycle import OPEN_EVENT
 from climate.db.outbox_tables import OutboxRow, RelayRow
 from climate.db.tables import EventRow, LeaseRow
-from climate.manager import leases, resources, updates
-from climate.manager.dispatcher import Dispatcher
+from climate.manager import leases, updates
 from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import ReservationRequest
-from climate.manager.runtime import Runtime
+from climate.manager.resources import registry as resources
 from climate.manager.updates import LeaseChange
 from tests.process import Program, eventually, running, write_config
 

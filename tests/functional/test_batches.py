@@ -7,10 +7,12 @@ from sqlalchemy.orm import Session
 from climate.core.lease import Lease
 from climate.core.schedule import START
 from climate.db.tables import EventRow, LeaseRow
-from climate.manager import beginning, events, outcomes
 from climate.manager import claims as claims_module
 from climate.manager.claims import Task
-from climate.manager.pace import Pace
+from climate.manager.events import begin as beginning
+from climate.manager.events import outcomes
+from climate.manager.events import runner as events
+from climate.manager.events.pace import Pace
 from tests.service import Story
 
 

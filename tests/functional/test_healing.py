@@ -12,7 +12,7 @@ from climate.core.errors import BackendUnavailable
 from climate.core.lease import Inventory
 from climate.db import capacity
 from climate.db.tables import ResourceRow
-from climate.manager import inventory
+from climate.manager.resources import inventory_sync as inventory
 from climate.plugins.base import Found
 from tests.conftest import MakeStory
 from tests.functional.fragile import break_cloud

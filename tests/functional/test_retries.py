@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from climate.manager.audit import audit
-from climate.manager.dispatcher import Dispatcher
-from climate.manager.events import run
-from climate.manager.pace import Pace
+from climate.manager.audit.cloud import audit
+from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.events.pace import Pace
+from climate.manager.events.runner import run
 from climate.plugins.simulated import SimulatedFailure
 from tests.conftest import MakeStory
 from tests.functional.fragile import break_cloud

@@ -14,8 +14,8 @@ from climate.db.tables import (
     LeaseRow,
     ResourceRow,
 )
-from climate.manager.audit import audit
-from climate.manager.self_audit import look_once, violations
+from climate.manager.audit.cloud import audit
+from climate.manager.audit.invariants import look_once, violations
 from tests import rows
 from tests.service import Story
 from tests.unit.db import guard

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from climate.core.lease import Resource
 from climate.manager import starting
-from climate.manager.backlog import show_backlog
-from climate.manager.runtime import Runtime
+from climate.manager.audit.backlog import show_backlog
+from climate.manager.process.runtime import Runtime
 from tests.conftest import MakeStory
 from tests.functional.preparers import look, look_at_cloud, readiness, report, wanted
 from tests.service import Story, hosts

@@ -21,8 +21,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from climate.manager.dispatcher import Dispatcher
-from climate.manager.self_audit import violations
+from climate.manager.audit.invariants import violations
+from climate.manager.events.dispatcher import Dispatcher
 from climate.plugins.simulated import SimulatedCloud, SimulatedFailure
 from tests import rows
 from tests.conftest import NOON, MakeStory

@@ -5,11 +5,11 @@ from datetime import timedelta
 from typing import Any
 
 from climate.db import events
-from climate.manager.batch import Batch
 from climate.manager.claims import Claim
-from climate.manager.events import run
-from climate.manager.inventory import synchronise
-from climate.manager.pace import Pace
+from climate.manager.events.batch import Batch
+from climate.manager.events.pace import Pace
+from climate.manager.events.runner import run
+from climate.manager.resources.inventory_sync import synchronise
 from climate.plugins.simulated import SimulatedCloud
 from tests.functional.fragile import break_cloud
 from tests.functional.test_v1_instances import story

@@ -9,7 +9,8 @@ import pytest
 
 from climate import service
 from climate.core.lead_time import REMEMBERED
-from climate.manager import inventory, preparing
+from climate.manager.provisioning import planner as preparing
+from climate.manager.resources import inventory_sync as inventory
 from tests.conftest import MakeStory
 from tests.functional.preparers import look, look_at_cloud, readiness, report, wanted
 from tests.service import Story, hosts

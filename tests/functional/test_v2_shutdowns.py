@@ -11,9 +11,11 @@ import sqlalchemy as sa
 from climate import service
 from climate.core.shutdown import ShutdownState
 from climate.db import shutdowns as db
-from climate.manager import energy, inventory, preparing
-from climate.manager.energy import Saving
-from climate.manager.lead_times import LeadTimes
+from climate.manager.provisioning import planner as preparing
+from climate.manager.provisioning import power_saving as energy
+from climate.manager.provisioning.lead_times import LeadTimes
+from climate.manager.provisioning.power_saving import Saving
+from climate.manager.resources import inventory_sync as inventory
 from tests.conftest import MakeStory
 from tests.service import Story, hosts
 

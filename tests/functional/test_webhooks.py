@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 from climate.core.notification import NotificationFilter
 from climate.core.subscription import Delivery, Subscription, SubscriptionStatus, WebhookRules
-from climate.manager.deliveries import Deliveries
-from climate.manager.relay import Relay
+from climate.manager.notifications.relay import Relay
+from climate.manager.notifications.webhook_delivery import Deliveries
 from climate.notifications import webhooks
 from climate.notifications.emit import LogEmitter
 from tests import broker

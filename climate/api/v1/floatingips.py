@@ -6,7 +6,7 @@ from climate.api.call import Call
 from climate.api.v1.numbers import number
 from climate.api.v1.schemas import FloatingipCreate
 from climate.core import wire
-from climate.manager import resources
+from climate.manager.resources import registry as resources
 
 FLOATINGIP = "virtual:floatingip"
 

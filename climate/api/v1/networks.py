@@ -7,7 +7,7 @@ from climate.api.v1.numbers import number
 from climate.api.v1.schemas import Capabilities, NetworkCreate
 from climate.core import wire
 from climate.core.lease import Resource
-from climate.manager import resources
+from climate.manager.resources import registry as resources
 
 NETWORK = "virtual:network"
 # Keys of the object that are no extra capabilities.

@@ -10,8 +10,8 @@ import pytest
 
 from climate.db import line as stored
 from climate.db.line import Waiting
-from climate.manager import line
-from climate.manager.line import Line
+from climate.manager.events import waiting_list as line
+from climate.manager.events.waiting_list import Line
 from tests.conftest import MakeStory
 from tests.service import Story
 

@@ -1,10 +1,10 @@
 """Who gets a worker when more is due than workers are free."""
 
 from climate.db.line import Group, Waiting
-from climate.manager.batch import Batch
 from climate.manager.claims import Claim, Task
-from climate.manager.pace import MOST, Pace
-from climate.manager.shares import Shares
+from climate.manager.events.batch import Batch
+from climate.manager.events.fair_share import Shares
+from climate.manager.events.pace import MOST, Pace
 
 HOST, IP = "physical:host", "virtual:floatingip"
 

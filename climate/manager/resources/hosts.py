@@ -9,7 +9,7 @@ from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease import Allocation, Resource
 from climate.db import allocations, resources
 from climate.db.resources import Property
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 
 HOST = "physical:host"
 

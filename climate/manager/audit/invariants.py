@@ -17,8 +17,8 @@ from climate.db import outbox, self_audit
 from climate.db.engine import is_unavailable
 from climate.db.invariants import LOOKS
 from climate.db.self_audit import Turn
-from climate.manager.runtime import Runtime
-from climate.manager.timer import Timer
+from climate.manager.process.runtime import Runtime
+from climate.manager.process.timer import Timer
 
 LOG = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from climate.db import line
 from climate.db.line import Group, Waiting
 from climate.db.order import BEGINNING
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 
 # So many are looked at; there are more only if a day's work waits.
 PAGE = 100_000

@@ -11,10 +11,10 @@ from climate.core.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, Reserva
 from climate.core.schedule import RELENTLESS, START, UPDATE, Planned
 from climate.db import events, leases, resources
 from climate.manager import trusts
-from climate.manager.announcements import resources_of
+from climate.manager.audit.invariants import violations
 from climate.manager.drafts import new_event
-from climate.manager.runtime import Runtime
-from climate.manager.self_audit import violations
+from climate.manager.notifications.lease_messages import resources_of
+from climate.manager.process.runtime import Runtime
 from climate.plugins.base import Difference, Expected, Holding
 
 

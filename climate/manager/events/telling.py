@@ -12,9 +12,9 @@ from climate.core.lifecycle import EventStatus, LeaseStatus
 from climate.core.misfire import Late, is_overtaken, late_events
 from climate.core.schedule import BEFORE_START
 from climate.db import leases, outbox, progress
-from climate.manager.announcements import News, announce
 from climate.manager.claims import Seen, close_all
-from climate.manager.runtime import Runtime
+from climate.manager.notifications.lease_messages import News, announce
+from climate.manager.process.runtime import Runtime
 
 _GOING = frozenset(
     {LeaseStatus.PENDING, LeaseStatus.STARTING, LeaseStatus.ACTIVE, LeaseStatus.ERROR}

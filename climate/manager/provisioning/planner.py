@@ -24,12 +24,13 @@ from climate.core.settings import Provisioning
 from climate.db import allocations, leases, preparations, readiness, resources, starts
 from climate.db.engine import is_unavailable
 from climate.db.preparations import Booking
-from climate.manager import energy, healing, lead_times
-from climate.manager.announcements import tell_nodes
-from climate.manager.energy import Saving
-from climate.manager.lead_times import LeadTimes
-from climate.manager.runtime import Runtime
-from climate.manager.timer import Timer
+from climate.manager import healing
+from climate.manager.notifications.lease_messages import tell_nodes
+from climate.manager.process.runtime import Runtime
+from climate.manager.process.timer import Timer
+from climate.manager.provisioning import lead_times, power_saving
+from climate.manager.provisioning.lead_times import LeadTimes
+from climate.manager.provisioning.power_saving import Saving
 
 LOG = logging.getLogger(__name__)
 
@@ -204,7 +205,7 @@ class Preparing:
         """Remove what was over long ago."""
         before = self._runtime.clock.now() - self._settings.kept
         self._runtime.database.write(lambda session: preparations.forget(session, before))
-        energy.forget(self._runtime, before)
+        power_saving.forget(self._runtime, before)
 
     def _loop(self) -> None:
         while not self._stopping.is_set():

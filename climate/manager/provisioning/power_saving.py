@@ -23,9 +23,9 @@ from climate.core.settings import Provisioning
 from climate.core.shutdown import Shutdown, ShutdownState
 from climate.db import allocations, resources, shutdowns
 from climate.db.preparations import HOST
-from climate.manager import lead_times
-from climate.manager.lead_times import LeadTimes
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
+from climate.manager.provisioning import lead_times
+from climate.manager.provisioning.lead_times import LeadTimes
 
 LOG = logging.getLogger(__name__)
 

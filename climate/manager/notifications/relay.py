@@ -14,8 +14,8 @@ from typing import Any, Protocol
 from climate.core.notification import Notification, payload_when_sent
 from climate.db import outbox
 from climate.db.engine import is_unavailable
-from climate.manager.loop import Loop
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
+from climate.manager.process.worker_loop import Loop
 
 LOG = logging.getLogger(__name__)
 

@@ -18,10 +18,10 @@ from climate.core.schedule import ACTIONS, BEFORE_END, END, RELEASE, START, UPDA
 from climate.db import events, progress
 from climate.db.engine import on_commit
 from climate.manager import holds, starting
-from climate.manager.announcements import resources_of
 from climate.manager.claims import Claim, Seen, Task, Work, close_all, give_way, look
-from climate.manager.runtime import Runtime
-from climate.manager.telling import tell, tell_if_late
+from climate.manager.events.telling import tell, tell_if_late
+from climate.manager.notifications.lease_messages import resources_of
+from climate.manager.process.runtime import Runtime
 
 _STARTABLE = {LeaseStatus.PENDING, LeaseStatus.STARTING, LeaseStatus.ERROR}
 # A lease that somebody else has locked is looked at again so soon.

@@ -26,9 +26,9 @@ from climate.core.lifecycle import (
 from climate.core.schedule import END, RELENTLESS, UPDATE
 from climate.db import leases
 from climate.db.engine import on_commit
-from climate.manager.announcements import News, announce
 from climate.manager.claims import Call, Claim, Work, close, lease_of
-from climate.manager.runtime import Runtime
+from climate.manager.notifications.lease_messages import News, announce
+from climate.manager.process.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from climate.manager.calling import Outcome
 from climate.manager.claims import Call, Claim, Task
+from climate.manager.events.plugin_calls import Outcome
 
 
 class Result(NamedTuple):

@@ -21,17 +21,18 @@ from climate.db import allocations, events, idempotency
 from climate.db.engine import is_unavailable
 from climate.db.limits import forget_past_use
 from climate.db.line import Waiting
-from climate.manager import farewells, notifications
-from climate.manager.batch import Batch, Result
+from climate.manager import farewells
 from climate.manager.claims import Claim, Task
-from climate.manager.events import hand_back, run, settle
-from climate.manager.failures import give_up
+from climate.manager.events.batch import Batch, Result
+from climate.manager.events.failures import give_up
+from climate.manager.events.fair_share import Shares
+from climate.manager.events.pace import Pace
+from climate.manager.events.runner import hand_back, run, settle
+from climate.manager.events.waiting_list import PAGE, Line
 from climate.manager.keeping import Keeper
-from climate.manager.line import PAGE, Line
-from climate.manager.pace import Pace
-from climate.manager.runtime import Runtime
-from climate.manager.shares import Shares
-from climate.manager.timer import Timer
+from climate.manager.notifications import log
+from climate.manager.process.runtime import Runtime
+from climate.manager.process.timer import Timer
 from climate.plugins.fence import Permit
 
 LOG = logging.getLogger(__name__)
@@ -129,7 +130,7 @@ class Dispatcher:
         write(lambda session: allocations.forget_cleaned(session, now))
         answered = now - self._runtime.settings.idempotency_time
         write(lambda session: idempotency.forget(session, answered))
-        notifications.forget_old(self._runtime)
+        log.forget_old(self._runtime)
         if (rules := self._runtime.settings.limits).enabled:
             write(lambda session: forget_past_use(session, now - rules.period))
 

@@ -28,8 +28,8 @@ from climate.db import capacity, events, resources
 from climate.db.engine import is_unavailable
 from climate.db.preparations import HOST
 from climate.manager import healing, readiness
-from climate.manager.runtime import Runtime
-from climate.manager.timer import Timer
+from climate.manager.process.runtime import Runtime
+from climate.manager.process.timer import Timer
 from climate.manager.trust_watch import TrustWatch
 from climate.plugins.base import Found, ResourcePlugin
 

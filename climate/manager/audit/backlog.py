@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from climate.core.preparation import PreparationState
 from climate.db import events, outbox, preparing
 from climate.db.engine import Database
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 from climate.metrics import Metrics, is_shared, label, state
 
 # More than so many are told as so many.

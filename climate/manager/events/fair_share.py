@@ -12,8 +12,8 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from climate.db.line import Group, Waiting
-from climate.manager.batch import Batch
-from climate.manager.pace import Pace
+from climate.manager.events.batch import Batch
+from climate.manager.events.pace import Pace
 
 # Of what acts on no resource: heads-ups, users' events, upkeep.
 _TELLING = frozenset({""})

@@ -16,7 +16,7 @@ from climate.core.errors import Conflict, LimitExceeded, NotificationsRemoved
 from climate.core.notification import NotificationFilter
 from climate.core.subscription import DeadLetter, Subscription, SubscriptionStatus
 from climate.db import outbox, subscriptions
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

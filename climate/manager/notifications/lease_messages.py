@@ -14,7 +14,7 @@ from climate.core.settings import Provisioning
 from climate.db import allocations, outbox, resources
 from climate.db.allocations import Named
 from climate.db.preparations import HOST
-from climate.manager import lead_times
+from climate.manager.provisioning import lead_times
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import Conflict
 from climate.core.lease import Resource
 from climate.db import allocations, capacity, resources
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 from climate.plugins.base import Found
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from climate.core.lease import Lease, Reservation
 from climate.core.schedule import BEFORE_END, START, UPDATE
-from climate.manager import acting
 from climate.manager.claims import Claim, Work
-from climate.manager.runtime import Runtime
+from climate.manager.events import acting
+from climate.manager.process.runtime import Runtime
 from climate.plugins.base import NotYet, ResourcePlugin
 from climate.plugins.fence import Fenced
 

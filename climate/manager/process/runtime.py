@@ -10,7 +10,7 @@ from climate.core.selection import Preference, Selection
 from climate.core.settings import Settings
 from climate.db.engine import Database
 from climate.enforcement import Enforcer
-from climate.manager.latest import Latest
+from climate.manager.process.long_poll import Latest
 from climate.metrics import Metrics
 from climate.plugins.base import ResourcePlugin
 from climate.plugins.trusts import Trusts

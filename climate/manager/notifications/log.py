@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import NotificationsRemoved
 from climate.core.notification import Found, NotificationFilter
 from climate.db import outbox, subscriptions
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 
 # What is removed at once, and how often in one go.
 _BATCH = 500

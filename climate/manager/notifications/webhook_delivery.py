@@ -28,8 +28,8 @@ from climate.core.subscription import (
 )
 from climate.db import deliveries, outbox, subscriptions
 from climate.db.engine import is_unavailable
-from climate.manager.loop import Loop
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
+from climate.manager.process.worker_loop import Loop
 
 LOG = logging.getLogger(__name__)
 
