@@ -32,7 +32,7 @@ from climate import config, ids, service
 from climate.clock import ManualClock
 from climate.core.notification import Notification
 from climate.db import events, schema
-from climate.manager.audit.invariants import look_once, violations
+from climate.manager.audit.invariants import check_once, violations
 from climate.manager.events.dispatcher import Dispatcher
 from climate.manager.notifications.relay import Relay
 from climate.manager.resources.inventory_sync import synchronise
@@ -150,10 +150,10 @@ class Month:
     def _keep(self, at: datetime) -> None:
         """Do what managers do from time to time."""
         self.clock.set(at)
-        self._dispatcher.keep()
+        self._dispatcher.upkeep.renew()
         self._relay.flush()
         synchronise(self.runtime)
-        look_once(self.runtime)
+        check_once(self.runtime)
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
         """Be the world that the relay tells."""

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from climate.core import wire
+from climate.core.backoff import pause_before
 from climate.core.enforcement import lease_body
 from climate.core.errors import (
     BackendUnavailable,
@@ -32,7 +33,6 @@ from climate.db import trusts as stored_trusts
 from climate.enforcement import Enforcer
 from climate.manager import trusts
 from climate.manager.claims import Claim, Work, close, lease_of
-from climate.manager.events.failures import pause_before
 from climate.manager.farewells import note_end
 from climate.manager.notifications.lease_messages import resources_of
 from climate.manager.process.runtime import Runtime
@@ -171,7 +171,7 @@ def _give_up(runtime: Runtime, session: Session, lease_id: str) -> None:
     _let_go(session, lease)
     for event in lease.events:
         if event.status is EventStatus.UNDONE:
-            events.rearm(session, event.id, now, now)
+            events.reschedule(session, event.id, now, now)
 
 
 def _let_go(session: Session, lease: Lease) -> None:

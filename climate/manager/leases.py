@@ -182,7 +182,7 @@ def _end_now(session: Session, lease: Lease, now: datetime) -> None:
     end = lease.event(END)
     assert end is not None  # noqa: S101 - every lease has one (invariant 2)
     if end.status is not EventStatus.IN_PROGRESS:
-        events.rearm(session, end.id, now, now)
+        events.reschedule(session, end.id, now, now)
     obsolete = [
         event.id
         for event in lease.events

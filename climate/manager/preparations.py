@@ -22,7 +22,7 @@ from climate.db import leases, preparations, preparing, readiness, shutdowns
 from climate.db.engine import on_commit
 from climate.manager import starting
 from climate.manager.notifications import log
-from climate.manager.notifications.lease_messages import tell_nodes
+from climate.manager.notifications.lease_messages import notify_nodes
 from climate.manager.process.runtime import Runtime
 from climate.manager.provisioning.planner import PREPARE, payload
 
@@ -120,7 +120,7 @@ def _report(runtime: Runtime, id_: str, told: Report, session: Session) -> Prepa
         return before
     preparations.store(session, after)
     if told.state is PreparationState.WANTED:
-        tell_nodes(session, PREPARE, [payload(after)], now)
+        notify_nodes(session, PREPARE, [payload(after)], now)
     if after.ready_at is not None and before.ready_at is None:
         _learn(session, after, told, now)
         _note(runtime, session, after, now)

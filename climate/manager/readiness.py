@@ -16,7 +16,7 @@ from climate.core.readiness import HostKnown, Period, Seen, Share, Shown
 from climate.db import preparations, readiness, resources
 from climate.db.preparations import HOST
 from climate.manager import starting
-from climate.manager.notifications.lease_messages import tell_nodes
+from climate.manager.notifications.lease_messages import notify_nodes
 from climate.manager.process.runtime import Runtime
 from climate.manager.provisioning import planner
 from climate.manager.provisioning.lead_times import LeadTimes, hardware
@@ -91,7 +91,7 @@ def set_aside(runtime: Runtime, resource_id: int, reason: str | None) -> HostRea
         preparations.retry(session, host.id)
         found = preparations.going_on(session, resource_id=host.id)
         again = (planner.payload(one) for one in found if one.state is PreparationState.WANTED)
-        tell_nodes(session, planner.PREPARE, again, now)
+        notify_nodes(session, planner.PREPARE, again, now)
 
     now = runtime.clock.now()
     runtime.database.write(work)

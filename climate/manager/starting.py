@@ -23,7 +23,7 @@ from climate.core.start import StartWhen
 from climate.db import events, outbox, preparations, preparing, resources, starts
 from climate.db.engine import on_commit
 from climate.db.preparations import HOST
-from climate.manager.claims import Seen, give_way
+from climate.manager.claims import Seen, requeue
 from climate.manager.process.runtime import Runtime
 from climate.manager.requests import requirements_of
 
@@ -53,7 +53,7 @@ def unless_waiting(runtime: Runtime, session: Session, seen: Seen, now: datetime
         return seen
     missing = unready(runtime, session, lease.id)
     if missing:
-        give_way(session, claim, run_at=min(now + _LOOK_AGAIN, lease.window.end))
+        requeue(session, claim, run_at=min(now + _LOOK_AGAIN, lease.window.end))
         if lease.start.delayed_at is None:
             starts.delay(session, lease.id, now)
             _tell(session, "lease.start_delayed", lease, missing, now)
@@ -86,7 +86,7 @@ def note_ready(runtime: Runtime, session: Session, lease_id: str, now: datetime)
     """Note that a host of a lease, locked, is ready; if it was the last, have the start be due."""
     if not unready(runtime, session, lease_id):
         starts.set_ready(session, lease_id, now)
-        events.hurry(session, lease_id, [START], now)
+        events.run_now(session, lease_id, [START], now)
 
 
 def note_start(runtime: Runtime, session: Session, lease: Lease) -> None:

@@ -178,7 +178,7 @@ def _change(runtime: Runtime, session: Session, wish: _Wish, now: datetime) -> L
     if change.start_when is not None:
         starting.check_possible(runtime, after)
     if lease.start.delayed_at is not None:  # it may wait for what it does not need any more
-        events.hurry(session, lease.id, [START], now)
+        events.run_now(session, lease.id, [START], now)
     outbox.write(session, "lease.update", wire.payload(after), now)
     return after
 

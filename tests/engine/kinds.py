@@ -21,7 +21,7 @@ from climate.db import capacity
 from climate.db.capacity import Inventory
 from climate.db.engine import Database
 from climate.db.tables import ResourceProperty, ResourceRow
-from climate.manager.process.long_poll import Latest
+from climate.manager.process.long_poll import LongPoll
 from climate.manager.process.runtime import Runtime
 from climate.plugins.base import Found, RequestSchema, ResourcePlugin
 from climate.wakeup import LocalWakeup
@@ -162,7 +162,7 @@ def make_runtime(url: str, clock: Clock, *, cleaning: timedelta = timedelta()) -
         settings=settings,
         wakeup=LocalWakeup(),
         news=news,
-        latest=Latest(database, news, 1.0, 1),
+        latest=LongPoll(database, news, 1.0, 1),
     )
 
 

@@ -334,8 +334,8 @@ class Engine(RuleBasedStateMachine):
         self.clock.advance(minutes * 60)
         if works:
             self.manager.run_due()
-            self.manager.keep()
-            self.manager.tidy()
+            self.manager.upkeep.renew()
+            self.manager.upkeep.tidy()
 
     @rule(failing=st.sets(st.integers(0, len(THINGS) - 1), max_size=2))
     def things_fail(self, failing: set[int]) -> None:

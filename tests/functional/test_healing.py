@@ -427,7 +427,7 @@ def test_a_removal_that_the_cloud_refuses_can_be_repeated(
 def test_the_watch_looks_by_itself(make_story: MakeStory) -> None:
     story = make_story(manager__sync_interval=0.1)
     story.register(1)
-    watch = inventory.Watch(story.runtime)
+    watch = inventory.InventorySync(story.runtime)
     watch.start()
     story.cloud.fail_host("sim-1")
     done = threading.Event()

@@ -6,7 +6,7 @@ import pytest
 
 from climate.manager.audit.cloud import audit
 from climate.manager.events.dispatcher import Dispatcher
-from climate.manager.events.pace import Pace
+from climate.manager.events.fair_share import BatchSizeEstimator
 from climate.manager.events.runner import run
 from climate.plugins.simulated import SimulatedFailure
 from tests.conftest import MakeStory
@@ -135,7 +135,7 @@ def test_a_start_that_begins_too_late_hands_nothing_over(story: Story) -> None:
     story.clock.advance(60)
     (batch,) = story.dispatcher._claim()
     story.clock.advance(3600)
-    run(story.runtime, batch, Pace())
+    run(story.runtime, batch, BatchSizeEstimator())
     assert shown(story, lease)[2][START] == "ERROR"
     assert len(story.cloud.effects()) == effects
     story.run()

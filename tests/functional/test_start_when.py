@@ -204,7 +204,7 @@ def test_it_waits_though_the_clock_is_set_back_when_its_start_was_claimed(story:
     claimed = story.dispatcher._claim()
     story.clock.step(-0.05)
     for batch in claimed:
-        story.dispatcher._do(batch)
+        story.dispatcher.pool.run(batch)
     assert status(story, made) == "PENDING"
     assert len(delays(story, made)) == 1
 

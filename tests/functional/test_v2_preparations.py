@@ -413,7 +413,7 @@ def test_old_preparations_are_forgotten(story: Story) -> None:
     look(story)
     settings = story.runtime.settings.provisioning
     assert settings is not None
-    job = preparing.Preparing(story.runtime, settings)
+    job = preparing.Planner(story.runtime, settings)
     story.clock.advance((settings.kept - timedelta(hours=1)).total_seconds())
     job.forget()
     assert wanted(story, "state=over")

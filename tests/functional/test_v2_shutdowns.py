@@ -14,7 +14,7 @@ from climate.db import shutdowns as db
 from climate.manager.provisioning import planner as preparing
 from climate.manager.provisioning import power_saving as energy
 from climate.manager.provisioning.lead_times import LeadTimes
-from climate.manager.provisioning.power_saving import Saving
+from climate.manager.provisioning.power_saving import PowerSaver
 from climate.manager.resources import inventory_sync as inventory
 from tests.conftest import MakeStory
 from tests.service import Story, hosts
@@ -49,7 +49,7 @@ def look(story: Story) -> None:
     known = LeadTimes(settings)
     inventory.synchronise(story.runtime)
     preparing.look(story.runtime, settings, known)
-    Saving(story.runtime, settings, known).look()
+    PowerSaver(story.runtime, settings, known).run()
 
 
 def later(story: Story, minutes: float = IDLE) -> list[dict[str, Any]]:
@@ -136,10 +136,10 @@ def test_of_many_managers_at_once_each_host_goes_off_once_and_the_spare_stays(
 ) -> None:
     settings = story.runtime.settings.provisioning
     assert settings is not None
-    savings = [Saving(story.runtime, settings, LeadTimes(settings)) for _ in range(6)]
+    savings = [PowerSaver(story.runtime, settings, LeadTimes(settings)) for _ in range(6)]
     story.at(IDLE)
     with ThreadPoolExecutor(6) as crowd:
-        list(crowd.map(Saving.look, savings))
+        list(crowd.map(PowerSaver.run, savings))
     assert len(shutdowns(story)) == len({one["node"] for one in shutdowns(story)}) == 2
 
 
@@ -420,7 +420,7 @@ def test_where_no_host_is_to_go_off_nothing_is_looked_at(
     story = started(make_story, sqlite_url, 3, provisioning__power_off=False)
     settings = story.runtime.settings.provisioning
     assert settings is not None
-    saving = Saving(story.runtime, settings, LeadTimes(settings))
+    saving = PowerSaver(story.runtime, settings, LeadTimes(settings))
     saving.look()
     sent: list[str] = []
     sa.event.listen(

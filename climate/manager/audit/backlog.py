@@ -1,7 +1,7 @@
-"""What waits, as metrics that are asked for when they are read: due events, unsent notifications.
+"""Backlog metrics: due events, unpublished notifications, and hosts to prepare.
 
-And hosts that are to be ready, if any are got ready. One look costs four statements (five) that
-see a bounded number of rows, and never raises: a database that is away is itself a metric.
+They are queried when the metrics are read. That takes four statements (five with provisioning) that
+read a bounded number of rows. It never raises: an unavailable database is itself a metric.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,18 +17,18 @@ from climate.db.engine import Database
 from climate.manager.process.runtime import Runtime
 from climate.metrics import Metrics, is_shared, label, state
 
-# More than so many are told as so many.
+# Counts stop here, so that reading metrics stays cheap with a long backlog.
 MOST = 10_000
 
 
 @dataclass(eq=False, slots=True)
 class Backlog(Collector):
-    """Looks at the database for each reader of the metrics."""
+    """Queries the database whenever metrics are read."""
 
     runtime: Runtime
 
     def collect(self) -> Iterator[Metric]:
-        """Return what waits; only that the database is away, if it is."""
+        """Yield the metrics; only ``climate_database_up`` if the database is away."""
         now = self.runtime.clock.now()
         try:
             with self.runtime.database.read() as session:
@@ -76,13 +76,13 @@ def _by_state(counts: Mapping[str, int]) -> Metric:
 
 
 def show_backlog(runtime: Runtime) -> None:
-    """Have the metrics of a manager tell what waits."""
+    """Register the backlog metrics of a manager."""
     if not is_shared():
         runtime.metrics.registry.register(Backlog(runtime))
 
 
 def show_pool(metrics: Metrics, database: Database) -> None:
-    """Have the metrics tell how many connections are in use, and how many there may be."""
+    """Register metrics of connections: how many are in use, and the largest number."""
     used, most = database.connections()
     state(metrics.registry, "climate_database_connections_used", "Connections in use.", used)
     state(metrics.registry, "climate_database_connections_most", "The most there may be.", most)

@@ -1,4 +1,4 @@
-"""The audit: leases against the cloud, and the repair of what is safe to repair."""
+"""Audit of the cloud: find drift between leases and the cloud, and repair what is safe."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -19,9 +19,9 @@ from climate.plugins.base import Difference, Expected, Holding
 
 
 def audit(runtime: Runtime) -> list[Difference]:
-    """Return all differences between leases and the cloud, and what breaks an invariant.
+    """Return the drift between leases and the cloud, and violations of invariants.
 
-    Raises what a plugin raises.
+    Raises what a plug-in raises.
     """
     found = [
         difference
@@ -31,15 +31,17 @@ def audit(runtime: Runtime) -> list[Difference]:
     found += trusts.orphans(runtime)
     with runtime.database.read() as session:
         found += _failures(session)
-    found += [Difference(f"invariant {number}: {what}") for number, what in violations(runtime)]
-    # Two types may be looked after by the same part of the cloud.
+    found += [
+        Difference(f"invariant {number}: {what}") for number, what in violations(runtime.store)
+    ]
+    # Two resource types may report the same drift, as they use the same part of the cloud.
     return list({difference.what: difference for difference in found}.values())
 
 
 def repair(runtime: Runtime, difference: Difference) -> bool:
-    """Repair one difference; False if that is not safe. Raises what a plugin raises."""
+    """Repair one difference; False if that is not safe. Raises what a plug-in raises."""
     if difference.lease_id is not None:
-        _do_again(runtime, difference.lease_id)
+        _retry(runtime, difference.lease_id)
         return True
     if difference.repair is None or _is_alive(runtime, difference.reservation_id):
         return False
@@ -65,9 +67,9 @@ def _expected(runtime: Runtime, resource_type: str) -> Expected:
 
 
 def _failures(session: Session) -> Iterator[Difference]:
-    """Say which events of leases that are not over failed for good or keep failing, and why.
+    """Yield the events that failed or keep failing of leases that are not over, with the error.
 
-    Those that are tried for ever can be tried at once.
+    Events that are retried for ever can be repaired: they are retried at once.
     """
     for lease in leases.find_all(session, None):
         for event in lease.events:
@@ -81,7 +83,7 @@ def _failures(session: Session) -> Iterator[Difference]:
 
 
 def _is_in_cloud(lease: Lease) -> bool:
-    """Tell whether a pool may be there for the lease."""
+    """Whether the cloud may have something of the lease."""
     start = lease.event(START)
     begun = start is not None and (start.attempt > 0 or start.status is not EventStatus.UNDONE)
     untouched = lease.status is LeaseStatus.PENDING and not begun
@@ -89,7 +91,7 @@ def _is_in_cloud(lease: Lease) -> bool:
 
 
 def _is_alive(runtime: Runtime, reservation_id: str | None) -> bool:
-    """Tell whether a lease that is not over has the reservation."""
+    """Whether a lease that is not over has the reservation."""
     with runtime.database.read() as session:
         return any(
             reservation.id == reservation_id
@@ -100,7 +102,7 @@ def _is_alive(runtime: Runtime, reservation_id: str | None) -> bool:
 
 
 def _is_settled(lease: Lease) -> bool:
-    """Tell whether the lease runs, and no manager is at it or about to be."""
+    """Whether the lease runs and no update of it is open."""
     return lease.status is LeaseStatus.ACTIVE and not any(
         event.kind == UPDATE and event.status in OPEN_EVENT for event in lease.events
     )
@@ -119,7 +121,7 @@ def _holdings(session: Session, settled: Sequence[Lease], resource_type: str) ->
 
 
 def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> set[str]:
-    """Return the resources of the type of which reservations of other types have some."""
+    """Return the resources of this type that reservations of other types share."""
     others = [r.id for one in present for r in one.reservations if r.resource_type != resource_type]
     return {
         one.external_id
@@ -129,10 +131,10 @@ def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> s
     }
 
 
-def _do_again(runtime: Runtime, lease_id: str) -> None:
-    """Have a manager hand the lease's resources over again, if it still runs by then.
+def _retry(runtime: Runtime, lease_id: str) -> None:
+    """Have a manager hand the resources of a running lease over again.
 
-    If its start or end has failed, that is tried again.
+    For other leases, a failed start or end is retried at once.
     """
     now = runtime.clock.now()
 
@@ -144,7 +146,7 @@ def _do_again(runtime: Runtime, lease_id: str) -> None:
         if _is_settled(lease):
             leases.insert_events(session, [new_event(lease_id, Planned(UPDATE, now), now)])
         else:
-            events.hurry(session, lease_id, RELENTLESS, now)
+            events.run_now(session, lease_id, RELENTLESS, now)
 
     runtime.database.write(work)
     runtime.wakeup.hint()

@@ -1,7 +1,8 @@
-"""The self-audit: do the invariants hold? One that breaks is told once, and once when it holds.
+"""Self-audit: check the invariants in the database, and notify on each change of state.
 
-Each is looked at by one manager at a time, a few slices at each turn, all of it in a round. What a
-round finds is kept; a clean round says that it holds again.
+A state is violated or restored; a check that finds the same state does not notify. One manager at a
+time checks an invariant, some slices per turn and the whole database per round. The findings of a
+round are kept; a round without findings restores the invariant.
 """
 
 import logging
@@ -14,39 +15,38 @@ from sqlalchemy.orm import Session
 
 from climate.core.invariants import Verdict
 from climate.db import outbox, self_audit
-from climate.db.engine import is_unavailable
 from climate.db.invariants import LOOKS
 from climate.db.self_audit import Turn
-from climate.manager.process.runtime import Runtime
-from climate.manager.process.timer import Timer
+from climate.manager.process.periodic_task import PeriodicTask
+from climate.manager.process.runtime import Runtime, Store
 
 LOG = logging.getLogger(__name__)
 
 BROKEN, HOLDS = "audit.invariant_broken", "audit.invariant_holds"
-# What is looked at in a turn, and how much of what was found is kept and told.
+# Slices per turn, so that a turn takes seconds; and findings that are kept and notified.
 _SLICES = 20
 _FINDINGS = 20
 
 
-def violations(runtime: Runtime) -> Iterator[tuple[int, str]]:
-    """Return all that is wrong now, with the number of the invariant: a whole round of each."""
+def violations(store: Store) -> Iterator[tuple[int, str]]:
+    """Yield every violation with the number of its invariant: a whole round of each."""
     for name, (number, _) in LOOKS.items():
-        for found, _ in slices(runtime, name, ""):
+        for found, _ in slices(store, name, ""):
             yield from ((number, what) for what in found)
 
 
-def slices(runtime: Runtime, name: str, position: str) -> Iterator[tuple[list[str], str | None]]:
-    """Look on from ``position`` to the end of the round; return what was found, and how far."""
+def slices(store: Store, name: str, position: str) -> Iterator[tuple[list[str], str | None]]:
+    """Check from ``position`` to the end of the round; yield findings and the next position."""
     look = LOOKS[name][1]
     following: str | None = position
     while following is not None:
-        with runtime.database.snapshot() as session:
-            found, following = look(session, following, runtime.clock.now())
+        with store.database.snapshot() as session:
+            found, following = look(session, following, store.clock.now())
         yield found, following
 
 
-def look_once(runtime: Runtime) -> None:
-    """Take the turns that nobody has, and look."""
+def check_once(runtime: Runtime) -> None:
+    """Take the turns that no other manager has, and check."""
     for name in LOOKS:
         now = runtime.clock.now()
         until = now + timedelta(seconds=runtime.settings.self_audit_interval)
@@ -55,12 +55,12 @@ def look_once(runtime: Runtime) -> None:
         take = partial(self_audit.take_turn, name=name, now=now, until=until)
         turn = runtime.database.write(take) if is_due else None
         if turn is not None:
-            _look(runtime, turn)
+            _check(runtime, turn)
     show(runtime)
 
 
 def show(runtime: Runtime) -> None:
-    """Have the metrics tell what is known, whoever found it."""
+    """Set the metrics to the stored state, whichever manager found it."""
     with runtime.database.read() as session:
         broken = self_audit.broken(session)
     numbers = {LOOKS[name][0] for name in broken if name in LOOKS}
@@ -68,8 +68,8 @@ def show(runtime: Runtime) -> None:
         runtime.metrics.invariant(number, broken=number in numbers)
 
 
-def _look(runtime: Runtime, turn: Turn) -> None:
-    looks = list(islice(slices(runtime, turn.name, turn.position), _SLICES))
+def _check(runtime: Runtime, turn: Turn) -> None:
+    looks = list(islice(slices(runtime.store, turn.name, turn.position), _SLICES))
     position = looks[-1][1]
     kept = [what for found, _ in looks for what in found][:_FINDINGS]
     now = runtime.clock.now()
@@ -84,7 +84,7 @@ def _look(runtime: Runtime, turn: Turn) -> None:
 def _store(
     turn: Turn, position: str, verdict: Verdict, kept: list[str], now: datetime, session: Session
 ) -> str | None:
-    """Store what is known now; tell, and return, what is new about it."""
+    """Store the verdict; notify, and return the event type, if the state changed."""
     before, since = turn.verdict.broken_since, verdict.broken_since
     if not self_audit.store(session, turn, position, verdict) or (before is None) == (
         since is None
@@ -98,27 +98,24 @@ def _store(
 
 
 class SelfAudit:
-    """Looks from time to time until it is stopped."""
+    """Checks the invariants at an interval until it is stopped."""
 
     def __init__(self, runtime: Runtime) -> None:
-        """Prepare; nothing happens before ``start``."""
-        self._runtime = runtime
-        self._timer = Timer(runtime.clock)
+        """Prepare; nothing runs before ``start``. An interval of 0 switches it off."""
+        interval = runtime.settings.self_audit_interval
+        check = partial(check_once, runtime)
+        self._task = (
+            PeriodicTask("self-audit", check, interval=interval, runs_at_start=False)
+            if interval
+            else None
+        )
 
     def start(self) -> None:
-        """Begin to look, in a thread of the timer, if there is to be a self-audit."""
-        interval = self._runtime.settings.self_audit_interval
-        if interval:
-            self._timer.every(interval, self._look, "self-audit")
-            self._timer.start()
+        """Begin, in a thread, one interval from now."""
+        if self._task is not None:
+            self._task.start()
 
     def stop(self) -> None:
-        """Look no more; a look under way is finished."""
-        self._timer.stop()
-
-    def _look(self) -> None:
-        try:
-            look_once(self._runtime)
-        except Exception as error:
-            detail = None if is_unavailable(error) else error
-            LOG.warning("the invariants were not looked at: %s", error, exc_info=detail)
+        """Wait for the check under way."""
+        if self._task is not None:
+            self._task.stop()

@@ -1,7 +1,7 @@
-"""The claims that one worker has: one, or as many as are quickly done together.
+"""The claims of one worker: one, or several that take little time together.
 
-They are on the same resource types. If a call takes long after all, the worker is relieved of what
-it has not called for yet, and of what is done but not stored.
+All are on the same resource types. If a call is slow after all, other threads take over the claims
+that the worker has not called plug-ins for yet, and the results that are not stored.
 """
 
 import threading
@@ -14,17 +14,17 @@ from climate.manager.events.plugin_calls import Outcome
 
 
 class Result(NamedTuple):
-    """What the plugins said of a task; not stored yet."""
+    """What the plug-ins returned for a task; not stored yet."""
 
     task: Task
     outcome: Outcome
 
 
 class Batch:
-    """Claims of one worker, and how far it has come; may be asked from other threads."""
+    """The claims and the progress of one worker. Safe to use from other threads."""
 
     def __init__(self, claims: Sequence[Claim]) -> None:
-        """Begin with nothing done; there is at least one claim."""
+        """Begin with at least one claim."""
         self.types = claims[0].types
         self._claims = {claim.event_id: claim for claim in claims}
         self._tasks: deque[Task] = deque()
@@ -33,63 +33,63 @@ class Batch:
 
     @property
     def claims(self) -> list[Claim]:
-        """Those that are this worker's to finish."""
+        """The claims that this worker has to finish."""
         with self._lock:
             return list(self._claims.values())
 
     @property
     def is_shared(self) -> bool:
-        """Whether there are several that are this worker's to finish."""
+        """Whether this worker has several claims to finish."""
         return len(self.claims) > 1
 
     @property
     def projects(self) -> set[str | None]:
-        """Whose those are that are this worker's to finish."""
+        """The projects of the claims that this worker has to finish."""
         return {claim.project_id for claim in self.claims}
 
     def begin(self, tasks: Sequence[Task]) -> None:
-        """Note what is to be called for; the other claims are over."""
+        """Set the tasks that need plug-in calls; all other claims are finished."""
         with self._lock:
             self._claims = {task.claim.event_id: task.claim for task in tasks}
             self._tasks = deque(tasks)
 
     def next(self) -> Task | None:
-        """Return what to call for now."""
+        """Return the next task to call plug-ins for."""
         with self._lock:
             return self._tasks.popleft() if self._tasks else None
 
     def add(self, result: Result) -> None:
-        """Note what became of it."""
+        """Add a result to store later."""
         with self._lock:
             self._results.append(result)
 
-    def results(self) -> list[Result]:
-        """Return what is to be stored now, once."""
+    def take_results(self) -> list[Result]:
+        """Return the results to store now; they are not returned again."""
         with self._lock:
-            found, self._results = self._results, []
-            return found
+            results, self._results = self._results, []
+            return results
 
     def relieve(self) -> tuple[list[Task], list[Result]]:
-        """Take over all but the call under way: what nobody called for yet, and what is done."""
-        tasks, results = self.rest(), self.results()
+        """Take from the worker all but the call under way: tasks not called for, and results."""
+        tasks, results = self.take_tasks(), self.take_results()
         with self._lock:
             self._forget([result.task.claim for result in results])
         return tasks, results
 
-    def rest(self) -> list[Task]:
-        """Take over what nobody called for yet."""
+    def take_tasks(self) -> list[Task]:
+        """Take from the worker the tasks that it has not called plug-ins for."""
         with self._lock:
             tasks, self._tasks = list(self._tasks), deque()
             self._forget([task.claim for task in tasks])
             return tasks
 
-    def give_up(self, claim: Claim) -> None:
-        """Take a claim away from the worker, whatever it makes of it."""
+    def abandon(self, claim: Claim) -> None:
+        """Take a claim from the worker, whatever result its call will have."""
         with self._lock:
             self._forget([claim])
 
     def call_since_before(self, moment: float) -> tuple[Claim, Call] | None:
-        """Return the call under way if it began before a moment of the clock's elapsed."""
+        """Return the call under way if it began before ``moment`` of ``clock.elapsed``."""
         for claim in self.claims:
             if call := claim.call_since_before(moment):
                 return claim, call

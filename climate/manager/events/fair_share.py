@@ -1,138 +1,176 @@
-"""Who gets a worker: nobody's many, and nothing that hangs, may keep all others waiting. Pure.
+"""Fair share: no project and no hung call can take all workers. Pure.
 
-- Each resource type, and what only tells, has some workers that no other takes.
+- Each resource type, and events that only notify, have reserved workers.
 - A project never has all workers.
-- Projects, and within them types, get a worker in turn, those with fewest at work first.
-- What is quick is taken by a few workers, as many at a time as is quickly done, of all projects in
-  turn: more would only be in each other's way.
-- Calls that were given up, and still run, count against their type, so that they stay few.
+- Projects, and within them resource types, take turns; those with fewest running go first.
+- Quick events are taken in batches of all projects by at most two workers per combination of types.
+- Abandoned calls that still run count against their resource type, so their number is bounded.
 """
 
+import threading
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from climate.db.line import Group, Waiting
+from climate.db.line import Group, PendingEvent
 from climate.manager.events.batch import Batch
-from climate.manager.events.pace import Pace
 
-# Of what acts on no resource: heads-ups, users' events, upkeep.
-_TELLING = frozenset({""})
-# So many workers take what is quick, of each combination of types.
-_TOGETHER = 2
+# Stands for the resource type of events without one: reminders, users' own events, finalizers.
+_NO_TYPE = frozenset({""})
+# Workers that run batches of one combination of types. One stores results while the other calls;
+# more only contend for the same locks and the same processor.
+_BATCH_WORKERS = 2
+# Events in one batch. 400 instead of 200 drained a queue faster; a killed manager's batches are
+# attempted twice, so it is not larger.
+LARGEST_BATCH = 400
+# Seconds that the calls of one batch should take: a new event waits so long for a worker at most.
+_BATCH_TIME = 0.1
+# Weight of the previous estimate per call since. One slow call makes the next batches small, but
+# after ten quick calls only a tenth of it is left.
+_DECAY = 0.8
 
 
-class Shares:
-    """The workers of one manager, and who had them."""
+class BatchSizeEstimator:
+    """Estimates how long a call takes for each combination of resource types, in seconds.
 
-    def __init__(self, workers: int, types: Collection[str], pace: Pace) -> None:
-        """Share ``workers`` among resource types, and what only tells."""
+    To store the results of a hundred events takes hardly longer than to store one. But an event
+    that waits behind a slow call is late, so only types with quick calls are batched.
+    """
+
+    def __init__(self) -> None:
+        """Begin without estimates: an unknown type may be slow."""
+        self._seconds: dict[frozenset[str], float] = {}
+        self._lock = threading.Lock()
+
+    def note(self, types: frozenset[str], seconds: float, count: int = 1) -> None:
+        """Record that ``count`` calls on these resource types took ``seconds``."""
+        with self._lock:
+            before = self._seconds.get(types, 0.0)
+            self._seconds[types] = max(seconds / count, before * _DECAY**count)
+
+    def max_batch(self, types: frozenset[str]) -> int:
+        """Return how many events on these resource types a worker may take; at least one."""
+        if not types:  # no plug-in is called
+            return LARGEST_BATCH
+        seconds = self._seconds.get(types)
+        if seconds is None:
+            return 1
+        return max(1, min(LARGEST_BATCH, int(_BATCH_TIME / max(seconds, 1e-9))))
+
+
+class FairShare:
+    """Chooses events for the free workers of one manager."""
+
+    def __init__(self, workers: int, types: Collection[str], sizes: BatchSizeEstimator) -> None:
+        """Share ``workers`` among resource types and events that only notify."""
         self._workers = workers
-        self._pace = pace
-        self._lanes = _TELLING | set(types)
-        self._kept = max(1, workers // (2 * len(self._lanes))) if workers > len(self._lanes) else 0
-        self._most = max(1, workers - max(1, self._kept))
+        self._sizes = sizes
+        self._types = _NO_TYPE | set(types)
+        count = len(self._types)
+        self._reserved = max(1, workers // (2 * count)) if workers > count else 0
+        self._most_of_project = max(1, workers - max(1, self._reserved))
         self._turn = 0
-        self._served: dict[Group, int] = {}
+        self._last_turn: dict[Group, int] = {}
 
     def choose(
         self,
-        waiting: Mapping[Group, Iterable[Waiting]],
+        pending: Mapping[Group, Iterable[PendingEvent]],
         running: Collection[Batch],
-        given_up: Collection[Batch],
-    ) -> list[list[Waiting]]:
-        """Return those of the ones who wait that may run now beside what runs, by worker.
-
-        The first come first.
-        """
-        busy = _Busy(running, given_up)
-        lines = list(self._lines(waiting, busy))
-        chosen: list[list[Waiting]] = []
-        while lines and busy.workers < self._workers:
-            for line in list(lines):
-                some = next(line, None)
-                if some is None or not self._may_run(some, busy):
-                    lines.remove(line)
+        abandoned: Collection[Batch],
+    ) -> list[list[PendingEvent]]:
+        """Return the events that may run now beside ``running``, one list per worker, in order."""
+        usage = _Usage(running, abandoned)
+        queues = list(self._queues(pending, usage))
+        chosen: list[list[PendingEvent]] = []
+        while queues and usage.workers < self._workers:
+            for queue in list(queues):
+                events = next(queue, None)
+                if events is None or not self._may_run(events, usage):
+                    queues.remove(queue)
                     continue
-                busy.begin({one.project_id for one in some}, some[0].types, len(some) > 1)
-                chosen.append(some)
+                usage.add({e.project_id for e in events}, events[0].types, len(events) > 1)
+                chosen.append(events)
                 self._turn += 1
-                self._served.update({one.group: self._turn for one in some})
+                self._last_turn.update({event.group: self._turn for event in events})
         return chosen
 
-    def _lines(
-        self, waiting: Mapping[Group, Iterable[Waiting]], busy: "_Busy"
-    ) -> Iterator[Iterator[list[Waiting]]]:
-        """Yield those who wait, as one worker after the other may take them.
+    def _queues(
+        self, pending: Mapping[Group, Iterable[PendingEvent]], usage: "_Usage"
+    ) -> Iterator[Iterator[list[PendingEvent]]]:
+        """Yield queues of what one worker after the other may take.
 
-        There is a line for each group, and for all groups together whose types are quick.
+        Each group has a queue. Groups with quick types share one per combination of types.
         """
-        quick: dict[frozenset[str], dict[str, Iterable[Waiting]]] = {}
-        for group in self._order(waiting, busy):
+        quick: dict[frozenset[str], dict[str, Iterable[PendingEvent]]] = {}
+        for group in self._order(pending, usage):
             project_id, types = group
-            if project_id is None or self._pace.fits(types) == 1:
-                # What is no lease's may have to wait for services that we know nothing of.
-                yield ([one] for one in waiting[group])
+            size = self._sizes.max_batch(types)
+            if project_id is None or size == 1:
+                # Finalizers (no project) call other services, whose speed is not known.
+                yield ([event] for event in pending[group])
             elif types in quick:
-                quick[types][project_id] = waiting[group]
+                quick[types][project_id] = pending[group]
             else:
-                quick[types] = {project_id: waiting[group]}
-                yield self._together(quick[types], self._pace.fits(types), busy)
+                quick[types] = {project_id: pending[group]}
+                yield self._batches(quick[types], size, usage)
 
-    def _together(
-        self, waiting: Mapping[str, Iterable[Waiting]], fits: int, busy: "_Busy"
-    ) -> Iterator[list[Waiting]]:
-        """Yield as many at a time as fit, one of each project and then the next of each."""
-        rest = {project_id: iter(some) for project_id, some in waiting.items()}
+    def _batches(
+        self, pending: Mapping[str, Iterable[PendingEvent]], size: int, usage: "_Usage"
+    ) -> Iterator[list[PendingEvent]]:
+        """Yield batches of up to ``size``: one event of each project, then the next of each."""
+        rest = {project_id: iter(events) for project_id, events in pending.items()}
         while True:
-            some: list[Waiting] = []
-            turn = deque(one for one in rest if busy.projects[one] < self._most)
-            while turn and len(some) < fits:
+            batch: list[PendingEvent] = []
+            turn = deque(id_ for id_ in rest if usage.projects[id_] < self._most_of_project)
+            while turn and len(batch) < size:
                 project_id = turn.popleft()
-                if one := next(rest[project_id], None):
-                    some.append(one)
+                if event := next(rest[project_id], None):
+                    batch.append(event)
                     turn.append(project_id)
-            if not some:
+            if not batch:
                 return
-            yield some
+            yield batch
 
-    def _order(self, waiting: Collection[Group], busy: "_Busy") -> list[Group]:
-        self._served = {group: turn for group, turn in self._served.items() if group in waiting}
-        return sorted(waiting, key=lambda one: (busy.projects[one[0]], self._served.get(one, 0)))
+    def _order(self, pending: Collection[Group], usage: "_Usage") -> list[Group]:
+        self._last_turn = {group: n for group, n in self._last_turn.items() if group in pending}
+        return sorted(
+            pending,
+            key=lambda group: (usage.projects[group[0]], self._last_turn.get(group, 0)),
+        )
 
-    def _may_run(self, some: Sequence[Waiting], busy: "_Busy") -> bool:
-        types = some[0].types
-        others = self._lanes - (types or _TELLING)
-        kept = sum(max(0, self._kept - busy.lanes[lane]) for lane in others)
-        if self._workers - busy.workers <= kept:
+    def _may_run(self, events: Sequence[PendingEvent], usage: "_Usage") -> bool:
+        types = events[0].types
+        others = self._types - (types or _NO_TYPE)
+        reserved = sum(max(0, self._reserved - usage.types[other]) for other in others)
+        if self._workers - usage.workers <= reserved:
             return False
-        if any(busy.stuck[lane] >= self._workers for lane in types):
+        if any(usage.abandoned[type_] >= self._workers for type_ in types):
             return False
-        if len(some) > 1 and busy.together[types] >= _TOGETHER:
+        if len(events) > 1 and usage.batches[types] >= _BATCH_WORKERS:
             return False
-        whose = {one.project_id for one in some} - {None}
-        return all(busy.projects[project_id] < self._most for project_id in whose)
+        projects = {event.project_id for event in events} - {None}
+        return all(usage.projects[project_id] < self._most_of_project for project_id in projects)
 
 
-class _Busy:
-    """How many workers there are at work, by resource type, project, and what they share."""
+class _Usage:
+    """How many workers are busy: by resource type, by project, and with batches."""
 
-    def __init__(self, running: Collection[Batch], given_up: Collection[Batch]) -> None:
+    def __init__(self, running: Collection[Batch], abandoned: Collection[Batch]) -> None:
         self.workers = 0
-        self.lanes: Counter[str] = Counter()
+        self.types: Counter[str] = Counter()
         self.projects: Counter[str | None] = Counter()
-        self.together: Counter[frozenset[str]] = Counter()
-        self.stuck = Counter(lane for batch in given_up for lane in batch.types or _TELLING)
+        self.batches: Counter[frozenset[str]] = Counter()
+        self.abandoned = Counter(type_ for batch in abandoned for type_ in batch.types or _NO_TYPE)
         for batch in running:
-            self.begin(batch.projects, batch.types, batch.is_shared)
+            self.add(batch.projects, batch.types, batch.is_shared)
 
-    def begin(
+    def add(
         self,
         projects: Iterable[str | None],
         types: frozenset[str],
-        is_shared: bool,  # noqa: FBT001 - not a switch, a fact
+        is_batch: bool,  # noqa: FBT001 - not a switch, a fact
     ) -> None:
-        """Count one more."""
+        """Count one more worker."""
         self.workers += 1
-        self.lanes.update(types or _TELLING)
+        self.types.update(types or _NO_TYPE)
         self.projects.update(projects)
-        self.together[types] += is_shared
+        self.batches[types] += is_batch

@@ -1,10 +1,13 @@
-"""Running events: what each kind does, and how its outcome is stored.
+"""Run claimed events to their outcomes.
 
-Events are claimed (transaction 1), begun (2: their leases are looked at again, under their locks),
-acted on through the plugins (no transaction), and finished (3: fenced on owner and attempt, with
-the leases' new states and the notifications). Events that only tell need one transaction after the
-claim. What is done quickly is claimed, begun and finished many at a time. What becomes of failures
-is in ``failures``.
+1. Claim events (``dispatcher``, transaction 1).
+2. Begin them: read their leases under lock and decide (``begin``, transaction 2). An event that
+   only notifies is finished here.
+3. Call plug-ins, with no transaction open (``plugin_calls``).
+4. Store the outcome: the new state of the lease and its notifications, fenced on owner and attempt
+   (transaction 3). A failure is stored for a retry (``outcomes``).
+
+Each transaction handles many events if their calls are quick.
 """
 
 import logging
@@ -22,44 +25,42 @@ from climate.db import allocations, events, leases, progress
 from climate.db.engine import is_unavailable, on_commit
 from climate.db.limits import keep_past_use
 from climate.manager import holds, starting
-from climate.manager.claims import Claim, Seen, Task, Work, close_all, give_way, look_again
-from climate.manager.events import acting, outcomes
+from climate.manager.claims import Claim, Seen, Task, Work, close_all, relock_leases, requeue
+from climate.manager.events import outcomes, plugin_calls
 from climate.manager.events.batch import Batch, Result
-from climate.manager.events.begin import begin
-from climate.manager.events.failures import fail
-from climate.manager.events.outcomes import Done
-from climate.manager.events.pace import Pace
-from climate.manager.events.plugin_calls import call_all
-from climate.manager.events.telling import events_with_done
+from climate.manager.events.begin import begin, events_with_done
+from climate.manager.events.fair_share import BatchSizeEstimator
+from climate.manager.events.outcomes import Success, fail
 from climate.manager.farewells import note_end
 from climate.manager.leases import remove
-from climate.manager.notifications.lease_messages import News, announce, tell_nodes_of
+from climate.manager.notifications.lease_messages import News, announce, notify_nodes_of
 from climate.manager.process.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
 
-# What the cloud is still at is looked at again so soon.
-_SHORTLY = timedelta(seconds=1)
-# Who calls for several that should be quickly done leaves the rest to others after so many seconds.
-_ENOUGH = 1.0
+# Pause before a plug-in that was not done yet (NotYet) is called again.
+_NOT_YET_PAUSE = timedelta(seconds=1)
+# A batch that has called plug-ins for this long (seconds) releases its other events, as a new event
+# waits for its worker. Such a batch was expected to take a tenth of a second.
+_LONGEST_BATCH = 1.0
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def run(runtime: Runtime, batch: Batch, pace: Pace) -> None:
-    """Run claimed events to their outcomes, good or bad, one call after the other."""
+def run(runtime: Runtime, batch: Batch, sizes: BatchSizeEstimator) -> None:
+    """Run a batch of claimed events to their outcomes, one plug-in call after the other."""
     batch.begin(_together(runtime, batch.claims, begin))
     began, calls, took = runtime.clock.elapsed(), 0, 0.0
-    while took < _ENOUGH and (task := batch.next()) is not None:
+    while took < _LONGEST_BATCH and (task := batch.next()) is not None:
         _call(runtime, batch, task)
         calls, took = calls + 1, runtime.clock.elapsed() - began
     if calls:
-        pace.note(batch.types, took, calls)
+        sizes.note(batch.types, took, calls)
     try:
-        hand_back(runtime, batch.rest())
+        release(runtime, batch.take_tasks())
     finally:
-        settle(runtime, batch.results())
+        settle(runtime, batch.take_results())
 
 
 def _call(runtime: Runtime, batch: Batch, task: Task) -> None:
@@ -71,57 +72,59 @@ def _call(runtime: Runtime, batch: Batch, task: Task) -> None:
         if work.event.kind == RELEASE:
             holds.expire(runtime, claim, work.lease)
         else:
-            batch.add(Result(task, call_all(runtime, claim, work)))
+            batch.add(Result(task, plugin_calls.call_all(runtime, claim, work)))
 
 
 def settle(runtime: Runtime, results: Sequence[Result]) -> None:
-    """Store what became of tasks: those that succeeded together, each of the others alone."""
-    judged = [(result, _judge(runtime, result)) for result in results]
-    done = [_Done(*result.task, how) for result, how in judged if isinstance(how, Done)]
-    busy = _together(runtime, done, _succeed) if done else []
-    for one in busy:  # and waited for
-        _together(runtime, [one], _succeed)
-    for _, how in judged:
-        if not isinstance(how, Done):
+    """Store results: all successes together, then each other result alone."""
+    classified = [(result, classify(runtime, result)) for result in results]
+    succeeded = [
+        Succeeded(*result.task, how) for result, how in classified if isinstance(how, Success)
+    ]
+    locked = _together(runtime, succeeded, commit_success) if succeeded else []
+    for one in locked:  # alone, it waits for the lock
+        _together(runtime, [one], commit_success)
+    for _, how in classified:
+        if not isinstance(how, Success):
             runtime.database.write(how)
 
 
-def hand_back(runtime: Runtime, tasks: Sequence[Task]) -> None:
-    """Let somebody else do what nobody called for yet."""
+def release(runtime: Runtime, tasks: Sequence[Task]) -> None:
+    """Requeue tasks for which no plug-in was called; another worker may claim them."""
 
     def work(session: Session) -> None:
         for task in tasks:
-            give_way(session, task.claim)
+            requeue(session, task.claim)
 
     if tasks:
         runtime.database.write(work)
 
 
-def _judge(runtime: Runtime, result: Result) -> Done | Callable[[Session], None]:
-    """Return what was done if that is a success, else how to store what it is instead."""
+def classify(runtime: Runtime, result: Result) -> Success | Callable[[Session], None]:
+    """Return a success, or else the transaction that stores the retry or failure."""
     (claim, work), outcome = result
     if not (outcome.waiting or outcome.failed or claim.permit.was_refused):
-        return Done(outcome.details, {})
+        return Success(outcome.details, {})
     now = runtime.clock.now()
-    lost = _lost(runtime, work, {**outcome.waiting, **outcome.failed})
+    abandoned = _abandoned(runtime, work, {**outcome.waiting, **outcome.failed})
     if now - work.lease.tried_since(work.event, now) > PATIENCE:
         outcome.failed.update(outcome.waiting)
-    if claim.permit.was_refused:  # whatever the plugin made of that: some of it was not done
+    if claim.permit.was_refused:  # some changes were not made, whatever the plug-in returned
         runtime.metrics.event(work.event.kind, "retried")
-        return lambda session: give_way(session, claim)
-    if outcome.failed and not lost:
+        return lambda session: requeue(session, claim)
+    if outcome.failed and not abandoned:
         return lambda session: fail(runtime, session, claim, work, outcome.failed)
-    if outcome.waiting and not lost:
-        noted = {"updated_at": now} if work.event.is_untried else {}
-        return lambda session: give_way(session, claim, run_at=now + _SHORTLY, **noted)
-    return Done(outcome.details, lost)
+    if outcome.waiting and not abandoned:
+        tried = {"updated_at": now} if work.event.is_untried else {}
+        return lambda session: requeue(session, claim, run_at=now + _NOT_YET_PAUSE, **tried)
+    return Success(outcome.details, abandoned)
 
 
-def _lost(runtime: Runtime, work: Work, undone: Mapping[str, str]) -> Mapping[str, str]:
-    """Return why which stacks could not be ended, if nothing else is left to be done."""
+def _abandoned(runtime: Runtime, work: Work, undone: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the stacks whose end is abandoned, each with the reason why it was not done."""
     patience = runtime.settings.stack_patience
-    given_up = acting.given_up(work, undone, runtime.clock.now(), patience)
-    return {id_: undone[id_] for id_ in given_up}
+    stacks = plugin_calls.abandoned(work, undone, runtime.clock.now(), patience)
+    return {id_: undone[id_] for id_ in stacks}
 
 
 def _together(
@@ -129,76 +132,79 @@ def _together(
     items: Sequence[T],
     work: Callable[[Runtime, Session, Sequence[T]], list[R]],
 ) -> list[R]:
-    """Do work on many in one transaction; if one of them spoils it, on each in one of its own."""
+    """Process all items in one transaction; if that fails, each item in its own transaction."""
     try:
         return runtime.database.write(lambda session: work(runtime, session, items))
     except Exception as error:
         if len(items) == 1 or is_unavailable(error):
             raise
         LOG.warning("%s events are taken one by one, as together they fail: %s", len(items), error)
-    found: list[R] = []
+    processed: list[R] = []
     for item in items:
         try:
-            found += _together(runtime, [item], work)
+            processed += _together(runtime, [item], work)
         except Exception:
             LOG.exception("an event was not finished, its claim will expire")
-    return found
+    return processed
 
 
-class _Done(NamedTuple):
-    """A claim whose action succeeded, on what, and what came of it."""
+class Succeeded(NamedTuple):
+    """A claim whose plug-in calls succeeded."""
 
     claim: Claim
     work: Work
-    done: Done
+    success: Success
 
 
-def _succeed(runtime: Runtime, session: Session, done: Sequence[_Done]) -> list[_Done]:
-    """Store that actions are done; return those whose lease is locked by somebody else.
+def commit_success(
+    runtime: Runtime, session: Session, succeeded: Sequence[Succeeded]
+) -> list[Succeeded]:
+    """Store successes; return those whose lease another transaction has locked.
 
-    Alone, an action is stored though it has to wait for that.
+    A single one waits for the lock and is always stored.
     """
-    now, known = runtime.clock.now(), {one.claim.event_id: one for one in done}
-    seen, unseen = look_again(session, [Task(one.claim, one.work) for one in done])
+    now, known = runtime.clock.now(), {one.claim.event_id: one for one in succeeded}
+    seen, unlocked = relock_leases(session, [Task(one.claim, one.work) for one in succeeded])
     close_all(session, [one.claim for one in seen], now, EventStatus.DONE)
-    ended = [_Ended(one, *known[one.claim.event_id][1:], now) for one in seen]
-    progress.advance(session, [(one.before, one.after) for one in ended])
-    for one in ended:
-        _let_go(runtime, session, one.before, one.left, now)
-    events.drop(session, [id_ for one in ended for id_ in one.needless])
-    for one in ended:
-        if one.kind == START:
+    completed = [Completed(one, *known[one.claim.event_id][1:], now) for one in seen]
+    progress.advance(session, [(one.before, one.after) for one in completed])
+    for one in completed:
+        _detach(runtime, session, one.before, one.left, now)
+    events.cancel(session, [id_ for one in completed for id_ in one.needless])
+    for one in completed:
+        if one.kind == START and runtime.settings.provisioning is not None:
             starting.note_start(runtime, session, one.before)
         if one.kind == END:
             note_end(runtime, session, one.before, now)
-    announce(session, [one.news for one in ended], now)
-    for one in ended:
-        _tell_nodes(runtime, session, one, now)
+    announce(session, [one.news for one in completed], now)
+    for one in completed:
+        _notify_nodes(runtime, session, one, now)
         if one.kind == END and one.after.status is LeaseStatus.DELETING:
             remove(session, leases.get(session, one.after.id), now, runtime.settings)
-    on_commit(session, lambda: _count(runtime, ended))
-    return [known[claim.event_id] for claim in unseen] if len(done) > 1 else []
+    on_commit(session, lambda: _count(runtime, completed))
+    return [known[claim.event_id] for claim in unlocked] if len(succeeded) > 1 else []
 
 
-class _Ended:
-    """An action that succeeded: what its lease was before, and what it is after."""
+class Completed:
+    """An action that succeeded, with its lease before and after."""
 
-    def __init__(self, seen: Seen, work: Work, done: Done, now: datetime) -> None:
+    def __init__(self, seen: Seen, work: Work, success: Success, now: datetime) -> None:
+        """Compute the lease after the action, and what is to be stored and announced with it."""
         self.kind, self.work, self.before = work.event.kind, work, seen.lease
         self.late = now - work.lease.due(work.event, now)
         self.needless = _needless(seen.lease, now) if self.kind == END else []
-        self.left = [id_ for id_ in done.details if work.is_leaving(id_)]
+        self.left = [id_ for id_ in success.details if work.is_leaving(id_)]
         kept = [event for event in seen.lease.events if event.id not in self.needless]
-        events = events_with_done(kept, seen.event, now)
-        self.after = outcomes.after(work, seen.lease, events, done, now)
-        error = {"error": "; ".join(done.lost.values())} if done.lost else {}
+        remaining = events_with_done(kept, seen.event, now)
+        self.after = outcomes.after(work, seen.lease, remaining, success, now)
+        error = {"error": "; ".join(success.abandoned.values())} if success.abandoned else {}
         self.news = News(self.kind, self.after, error)
 
 
 def _needless(lease: Lease, now: datetime) -> list[str]:
-    """Return what a lease that is over will not need: a start in retry, a snapshot, a notice.
+    """Return the open events that a lease does not need after its end.
 
-    But what users want to be told, and is due, they are told.
+    These are retries, snapshots and reminders. Users' own events stay if they are due.
     """
     return [
         event.id
@@ -207,20 +213,20 @@ def _needless(lease: Lease, now: datetime) -> list[str]:
     ]
 
 
-def _tell_nodes(runtime: Runtime, session: Session, ended: _Ended, now: datetime) -> None:
-    settings, given = runtime.settings.provisioning, ended.work.resources
-    tell_nodes_of(settings, session, ended.kind, ended.before, given, now)
+def _notify_nodes(runtime: Runtime, session: Session, done: Completed, now: datetime) -> None:
+    settings, granted = runtime.settings.provisioning, done.work.resources
+    notify_nodes_of(settings, session, done.kind, done.before, granted, now)
 
 
-def _count(runtime: Runtime, ended: Sequence[_Ended]) -> None:
-    for one in ended:
+def _count(runtime: Runtime, completed: Sequence[Completed]) -> None:
+    for one in completed:
         runtime.metrics.done(one.kind, one.late)
 
 
-def _let_go(
+def _detach(
     runtime: Runtime, session: Session, lease: Lease, reservation_ids: Sequence[str], now: datetime
 ) -> None:
-    """Leave what reservations had to its cleaning; that they had it still counts."""
+    """Free what removed reservations had, after its cleaning time; past use still counts."""
     if reservation_ids:
         if runtime.settings.limits.enabled:
             keep_past_use(session, lease, reservation_ids, now)

@@ -1,132 +1,140 @@
-"""The line of events that wait for a worker, as it was when it was looked at last.
+"""Queue view: the events that wait for a worker, as the last query saw them.
 
-To put very many in order takes the database a while, so a look serves many claims: for twenty times
-what it took. Meanwhile only newcomers are looked for, so that nobody's many keep another's few from
-being seen.
+The query takes the database long if very many events are due (100,000 on PostgreSQL: 1.3 s). So one
+result serves many claims. Meanwhile only newly due events are queried, so that a project with many
+events does not hide another project's few.
 """
 
+import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from climate.db import line
-from climate.db.line import Group, Waiting
+from climate.db.line import Group, PendingEvent
 from climate.db.order import BEGINNING
-from climate.manager.process.runtime import Runtime
+from climate.manager.process.runtime import Store
 
-# So many are looked at; there are more only if a day's work waits.
+# Events per query. Beyond that, the database has to order all of them by turns, which takes 1 to
+# 1.6 s for 100,000 (docs/performance.md). Only a backlog of many hours is longer.
 PAGE = 100_000
-# With so many, managers begin in different places, or they would be after the same ones.
+# From this length on, each manager begins at a different place. Managers that begin at the same
+# place try to claim the same events, and all but one find them taken.
 _CROWD = 10_000
-# A look that took longer (seconds) serves for so many times as long as it took.
-_LONG = 0.02
-_SERVES = 20.0
-# But not for longer (seconds), whatever it was that took so long: who was let go is seen then.
-_AT_MOST = 10.0
-_AT_ONCE = float("-inf")
-# What becomes due at once is written after its time, most of it by so much at most (a lease's start
-# is its minute's beginning).
-_WRITTEN_AFTER = timedelta(minutes=1)
-# So often in a row few could be claimed, before it is asked how far others have come; if as large a
-# share still waits, they are not what makes it vain.
-_IN_VAIN = 2
-_STILL_THERE = 0.9
+# A query that took longer than this (seconds) is reused. Shorter ones are simply run again.
+_SLOW_QUERY = 0.02
+# A slow query's result is reused for this many times the query's duration: so queries take at most
+# a twentieth of the time.
+_REUSE = 20.0
+# Upper bound (seconds) on reusing one result, so that released events reappear.
+_LONGEST_REUSE = 10.0
+_NEVER = float("-inf")
+# An event may be written after its due time: a lease that starts now has the start of the current
+# minute as its start date. So the last minute is queried again.
+_WRITTEN_LATE = timedelta(minutes=1)
+# This many batches in a row, of which less than half could be claimed, mean that other managers are
+# probably claiming the same events. One such batch is normal: a few events are always blocked.
+_FAILED_CLAIMS = 2
+# Other managers are the cause only if they claimed more than a tenth of this view. Otherwise the
+# events are blocked, and a different starting place would not help.
+_UNCLAIMED = 0.9
 
 
-class Line:
-    """Who waits, in the order of turns, by project and resource types."""
+class QueueView:
+    """Pending events in the order of their turns, by project and resource types."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        """Prepare; nobody was seen yet."""
-        self._runtime = runtime
-        self._waiting: dict[Group, dict[str, Waiting]] = {}
-        self._known: dict[str, Waiting] = {}
-        self._seen_at, self._good_until, self._see_again = BEGINNING, _AT_ONCE, _AT_ONCE
-        self._in_vain, self._may_ask = 0, False
+    def __init__(self, store: Store, rng: random.Random) -> None:
+        """Begin empty, so that the first use queries the database."""
+        self._store, self._rng = store, rng
+        self._pending: dict[Group, dict[str, PendingEvent]] = {}
+        self._known: dict[str, PendingEvent] = {}
+        self._queried_at = BEGINNING
+        self._fresh_until, self._requery_minute_at = _NEVER, _NEVER
+        self._failed_claims, self._may_check = 0, False
 
     @property
-    def is_good(self) -> bool:
-        """Whether the last look still serves: it was laborious, and not all that it saw left."""
-        return bool(self._waiting) and self._runtime.clock.elapsed() < self._good_until
+    def is_fresh(self) -> bool:
+        """Whether the last result may be reused: it was slow to get, and is not used up."""
+        return bool(self._pending) and self._store.clock.elapsed() < self._fresh_until
 
     @property
-    def waiting(self) -> Mapping[Group, Collection[Waiting]]:
-        """Those who were seen, and did not leave."""
-        return {group: some.values() for group, some in self._waiting.items()}
+    def pending(self) -> Mapping[Group, Collection[PendingEvent]]:
+        """The events that were seen and not removed."""
+        return {group: events.values() for group, events in self._pending.items()}
 
-    def look(self, skip: int) -> bool:
-        """Look anew, past the first ``skip``; return whether there may be more behind these."""
-        began, now = self._runtime.clock.elapsed(), self._runtime.clock.now()
-        with self._runtime.database.read() as session:
-            found = line.waiting(session, now, PAGE, skip, self._known)
-        self._known, self._seen_at = {one.event_id: one for one in found}, now
-        self._form(self._apart(found))
-        self._good_until, self._see_again = self._serves(began), _AT_ONCE
-        return len(found) == PAGE
+    def refresh(self, skip: int) -> bool:
+        """Query again, without the first ``skip`` events; return whether there may be more."""
+        began, now = self._store.clock.elapsed(), self._store.clock.now()
+        with self._store.database.read() as session:
+            events = line.pending(session, now, PAGE, skip, self._known)
+        self._known, self._queried_at = {event.event_id: event for event in events}, now
+        self._reset(self._spread(events))
+        self._fresh_until, self._requery_minute_at = self._reusable_until(began), _NEVER
+        return len(events) == PAGE
 
-    def look_for_newcomers(self) -> None:
-        """Have those join who became due since the last look, and those who were written late.
+    def add_newly_due(self) -> None:
+        """Add events that became due since the last query, and those written after their due time.
 
-        For the latter a minute is looked through again: if that takes long, not all the time.
+        For the latter the last minute is queried again; less often if that query is slow.
         """
-        began, now = self._runtime.clock.elapsed(), self._runtime.clock.now()
-        is_again = began >= self._see_again
-        since = self._seen_at - _WRITTEN_AFTER if is_again else self._seen_at
-        with self._runtime.database.read() as session:
-            found = line.newcomers(session, since, now, PAGE, self._known)
-        self._known.update({one.event_id: one for one in found})
-        self._seen_at = now
-        self._join(self._apart(found))
-        if is_again:
-            self._see_again = self._serves(began)
+        began, now = self._store.clock.elapsed(), self._store.clock.now()
+        is_whole_minute = began >= self._requery_minute_at
+        since = self._queried_at - _WRITTEN_LATE if is_whole_minute else self._queried_at
+        with self._store.database.read() as session:
+            events = line.newly_due(session, since, now, PAGE, self._known)
+        self._known.update({event.event_id: event for event in events})
+        self._queried_at = now
+        self._add(self._spread(events))
+        if is_whole_minute:
+            self._requery_minute_at = self._reusable_until(began)
 
-    def _serves(self, began: float) -> float:
-        """Return until when a look that ``began`` then, and is over now, serves."""
-        present = self._runtime.clock.elapsed()
-        took = present - began
-        return present + (min(_SERVES * took, _AT_MOST) if took > _LONG else 0.0)
+    def remove(self, events: Collection[PendingEvent]) -> None:
+        """Leave events out until the next query: they were claimed, or have to wait."""
+        for event in events:
+            del self._pending[event.group][event.event_id]
+        for group in {event.group for event in events}:
+            if not self._pending[group]:
+                del self._pending[group]
 
-    def leave(self, gone: Collection[Waiting]) -> None:
-        """Pass these over until the next look: they were claimed, or have to wait for others."""
-        for one in gone:
-            del self._waiting[one.group][one.event_id]
-        for group in {one.group for one in gone}:
-            if not self._waiting[group]:
-                del self._waiting[group]
+    def note_claims(self, tried: int, claimed: Collection[str]) -> None:
+        """Note how many events were tried, and the ids of those that were claimed.
 
-    def note(self, asked: int, claimed: Collection[str]) -> None:
-        """Note how many of those that left were asked for, and which of them were claimed.
-
-        If few were, again, others may be here, too. Who was and comes back is a newcomer.
+        A claimed event that is released counts as newly due.
         """
-        self._in_vain = self._in_vain + 1 if len(claimed) < asked / 2 else 0
+        self._failed_claims = self._failed_claims + 1 if len(claimed) < tried / 2 else 0
         for id_ in claimed:
             self._known.pop(id_, None)
 
-    def go_on(self) -> None:
-        """If others are here, have those leave that they have claimed, and go on elsewhere.
+    def avoid_others(self) -> None:
+        """If claims keep failing because of other managers, drop their events and move elsewhere.
 
-        If not, as those in vain are blocked, that is not asked again before the next look.
+        If claims fail because events are blocked, this is not checked again before the next query.
         """
-        if not self._may_ask or self._in_vain < _IN_VAIN:
+        if not self._may_check or self._failed_claims < _FAILED_CLAIMS:
             return
-        self._in_vain, self._may_ask = 0, False
-        seen = {id_: one for some in self._waiting.values() for id_, one in some.items()}
-        with self._runtime.database.read() as session:
-            left = line.still_waiting(session, seen)
-        if len(left) < len(seen) * _STILL_THERE:
-            self._form(self._from_anywhere([one for id_, one in seen.items() if id_ in left]))
+        self._failed_claims, self._may_check = 0, False
+        seen = {id_: event for events in self._pending.values() for id_, event in events.items()}
+        with self._store.database.read() as session:
+            unclaimed = line.unclaimed(session, seen)
+        if len(unclaimed) < len(seen) * _UNCLAIMED:
+            self._reset(self._rotated([event for id_, event in seen.items() if id_ in unclaimed]))
 
-    def _apart(self, found: Sequence[Waiting]) -> Sequence[Waiting]:
-        return self._from_anywhere(found) if len(found) >= _CROWD else found
+    def _reusable_until(self, began: float) -> float:
+        """Return until when the result of a query is reused that began then and ends now."""
+        now = self._store.clock.elapsed()
+        took = now - began
+        return now + (min(_REUSE * took, _LONGEST_REUSE) if took > _SLOW_QUERY else 0.0)
 
-    def _from_anywhere(self, found: Sequence[Waiting]) -> Sequence[Waiting]:
-        first = self._runtime.rng.randrange(len(found)) if found else 0
-        return [*found[first:], *found[:first]]
+    def _spread(self, events: Sequence[PendingEvent]) -> Sequence[PendingEvent]:
+        return self._rotated(events) if len(events) >= _CROWD else events
 
-    def _form(self, found: Iterable[Waiting]) -> None:
-        self._waiting, self._in_vain, self._may_ask = {}, 0, True
-        self._join(found)
+    def _rotated(self, events: Sequence[PendingEvent]) -> Sequence[PendingEvent]:
+        first = self._rng.randrange(len(events)) if events else 0
+        return [*events[first:], *events[:first]]
 
-    def _join(self, found: Iterable[Waiting]) -> None:
-        for one in found:
-            self._waiting.setdefault(one.group, {})[one.event_id] = one
+    def _reset(self, events: Iterable[PendingEvent]) -> None:
+        self._pending, self._failed_claims, self._may_check = {}, 0, True
+        self._add(events)
+
+    def _add(self, events: Iterable[PendingEvent]) -> None:
+        for event in events:
+            self._pending.setdefault(event.group, {})[event.event_id] = event

@@ -1,4 +1,4 @@
-"""What a notification about a lease, or about a node of it, says."""
+"""Notifications about a lease or one of its nodes: their payloads, written to the outbox."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from climate.manager.provisioning import lead_times
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """That an event of a kind took place of a lease, which is given as it is now, and more."""
+    """An event of ``kind`` took place; ``lease`` is the lease after it, ``extra`` more payload."""
 
     kind: str
     lease: Lease
@@ -27,60 +27,61 @@ class News:
 
 
 def announce(session: Session, news: Sequence[News], now: datetime) -> None:
-    """Write notifications, in this order."""
+    """Write notifications in this order."""
     if not news:
         return
     ids = {reservation.id for one in news for reservation in one.lease.reservations}
-    taken = allocations.named(session, ids)
-    told = ((f"lease.event.{one.kind}", _payload(one, taken)) for one in news)
-    outbox.write_all(session, told, now)
+    named = allocations.named(session, ids)
+    payloads = ((f"lease.event.{one.kind}", _payload(one, named)) for one in news)
+    outbox.write_all(session, payloads, now)
 
 
-def _payload(news: News, taken: Mapping[str, Sequence[Named]]) -> dict[str, Any]:
-    """Return what is told of a lease, and of the resources that its reservations have."""
-    told: dict[str, list[dict[str, str]]] = {"hosts": []}
+def _payload(news: News, named: Mapping[str, Sequence[Named]]) -> dict[str, Any]:
+    """Return the payload: the lease, and the resources of its reservations by type."""
+    by_type: dict[str, list[dict[str, str]]] = {"hosts": []}
     for reservation in news.lease.reservations:
-        for resource in taken[reservation.id]:
-            one = {
+        for resource in named[reservation.id]:
+            shown = {
                 "reservation_id": reservation.id,
                 "id": str(resource.id),
                 "name": resource.external_id,
             }
-            told.setdefault(f"{resources.noun(resource.type)}s", []).append(one)
-    return wire.payload(news.lease, {**told, **news.extra})
+            by_type.setdefault(f"{resources.noun(resource.type)}s", []).append(shown)
+    return wire.payload(news.lease, {**by_type, **news.extra})
 
 
-def tell_nodes(
-    session: Session, kind: str, told: Iterable[Mapping[str, str]], now: datetime
+def notify_nodes(
+    session: Session, kind: str, payloads: Iterable[Mapping[str, str]], now: datetime
 ) -> None:
-    """Write notifications that are each about one node, and no project's but the operator's."""
-    outbox.write_all(session, ((f"node.{kind}", {**one, "project_id": ""}) for one in told), now)
+    """Write notifications about one node each. They belong to the operator, not to a project."""
+    written = ((f"node.{kind}", {**payload, "project_id": ""}) for payload in payloads)
+    outbox.write_all(session, written, now)
 
 
-def tell_nodes_of(
+def notify_nodes_of(
     settings: Provisioning | None,
     session: Session,
     kind: str,
     lease: Lease,
-    taken: Mapping[str, Sequence[Granted]],
+    granted: Mapping[str, Sequence[Granted]],
     now: datetime,
 ) -> None:
-    """Tell each node of a lease that it started or ended, if nodes have listeners."""
+    """Notify each node of a lease of its start or end, if nodes have topics of their own."""
     if settings is None or not settings.topics or kind not in {START, END}:
         return
-    told = (
+    payloads = (
         {"lease_id": lease.id, "node": lead_times.node(host), "reservation_id": reservation_id}
-        for reservation_id, found in taken.items()
-        for host in found
+        for reservation_id, resources_ in granted.items()
+        for host in resources_
         if host.type == HOST
     )
-    tell_nodes(session, kind, told, now)
+    notify_nodes(session, kind, payloads, now)
 
 
 def resources_of(
     session: Session, reservation_ids: Collection[str]
 ) -> dict[str, tuple[Granted, ...]]:
-    """Return what each reservation has, by reservation."""
+    """Return the resources of each reservation, by its id."""
     held = allocations.held(session, reservation_ids)
     found = resources.find_some(session, {id_ for ids in held.values() for id_ in ids})
     return {

@@ -1,4 +1,4 @@
-"""The log of notifications: read from a cursor on, waited at, and cut off at its old end."""
+"""The log of notifications: read from a cursor, wait for newer ones, remove old ones."""
 
 import time
 from datetime import datetime
@@ -10,7 +10,7 @@ from climate.core.notification import Found, NotificationFilter
 from climate.db import outbox, subscriptions
 from climate.manager.process.runtime import Runtime
 
-# What is removed at once, and how often in one go.
+# Rows per transaction, so that none locks rows for long, and transactions per call.
 _BATCH = 500
 _BATCHES = 10
 
@@ -18,9 +18,9 @@ _BATCHES = 10
 def find_after(
     runtime: Runtime, wanted: NotificationFilter, after: int | None, limit: int
 ) -> Found:
-    """Return up to ``limit`` notifications later than ``after`` (None: all that is kept).
+    """Return up to ``limit`` notifications after ``after`` (None: from the oldest).
 
-    Raises NotificationsRemoved if some later than ``after`` are not kept any more.
+    Raises NotificationsRemoved if some after ``after`` were removed.
     """
     with runtime.database.read() as session:
         found = outbox.find_after(session, wanted, after or 0, limit)
@@ -37,9 +37,9 @@ def find_after(
 def wait_after(
     runtime: Runtime, wanted: NotificationFilter, after: int | None, limit: int, seconds: float
 ) -> Found:
-    """Return what ``find_after`` does, as soon as there is any, at the latest after ``seconds``.
+    """Wait up to ``seconds`` until ``find_after`` returns something, and return that.
 
-    Raises NotificationsRemoved, and TooManyFollowers if there is nothing yet and no place to wait.
+    Raises NotificationsRemoved, and TooManyFollowers if it would have to wait and may not.
     """
     found = find_after(runtime, wanted, after, limit)
     if found.notifications or seconds <= 0:
@@ -54,13 +54,13 @@ def wait_after(
 
 
 def last_seq(runtime: Runtime) -> int:
-    """Return the last number that was given."""
+    """Return the last notification number."""
     with runtime.database.read() as session:
         return outbox.last_seq(session)
 
 
 def forget_old(runtime: Runtime) -> int:
-    """Remove published notifications of long ago; return in how many small batches."""
+    """Remove old published notifications (``notifications_kept``); return in how many batches."""
     kept = runtime.settings.notifications_kept
     if kept is None:
         return 0
@@ -76,7 +76,7 @@ def forget_old(runtime: Runtime) -> int:
 
 
 def _remove(session: Session, before: datetime) -> int | None:
-    """Remove a batch; return through which number, None if there was nothing."""
+    """Remove a batch; return its last number, None if there was nothing."""
     through = outbox.removable(session, before, _BATCH)
     if through is not None:
         subscriptions.catch_up(session, through)

@@ -1,9 +1,9 @@
-"""From the outbox to the world: numbers committed notifications and publishes them in order.
+"""Relay: numbers committed notifications and publishes them to the broker in order.
 
-Any relay numbers, at once: readers over HTTP and subscriptions need not wait for the broker. One
-relay at a time has the turn to publish. It sends one after the other and remembers each batch; if
-the broker fails it stops there and tries again after a growing pause, so nothing is lost and the
-order is kept. After a crash the last batch may be sent twice: ``message_id`` tells.
+Every relay numbers, so that long polling and webhooks do not wait for the broker. One relay at a
+time has the turn to publish. It sends one notification after the other and stores its position per
+batch. If the broker fails, it retries the same notification after a growing pause: nothing is lost
+and the order is kept. After a crash the last batch may be sent twice, with the same ``message_id``.
 """
 
 import logging
@@ -14,49 +14,50 @@ from typing import Any, Protocol
 from climate.core.notification import Notification, payload_when_sent
 from climate.db import outbox
 from climate.db.engine import is_unavailable
+from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
-from climate.manager.process.worker_loop import Loop
 
 LOG = logging.getLogger(__name__)
 
+# Notifications per transaction: large enough that its cost is spread, small enough to be quick.
 _BATCH = 500
-# Seconds between two tries, as long as the broker fails: from the one to the other.
+# Seconds between attempts while the broker fails: the first and the longest pause.
 _PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 
 
 class Emitter(Protocol):
-    """Whatever carries notifications away."""
+    """Publishes notifications."""
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
-        """Hand one notification over; returns when it is safe there, raises if it is not."""
+        """Publish one notification; return when the broker has stored it, raise if it has not."""
 
     def close(self) -> None:
-        """Give up connections; nothing is published after this."""
+        """Close connections; nothing is published after this."""
 
 
 class Relay:
     """Numbers and publishes the outbox until it is stopped."""
 
     def __init__(self, runtime: Runtime, emitter: Emitter, owner: str) -> None:
-        """Prepare; nothing happens before ``start``."""
+        """Prepare; nothing runs before ``start``."""
         self._runtime = runtime
         self._emitter = emitter
         self._owner = owner
         self._turn_ends = runtime.clock.now()
         self._pause, self._retry_at = _PAUSE, 0.0
         poll = runtime.settings.poll_interval
-        self._numbering = Loop("numbers", self.number, poll)
-        self._publishing = Loop("relay", self._publish_waiting, poll)
+        self._numbering = PeriodicTask("numbers", self.number, interval=poll)
+        self._publishing = PeriodicTask("relay", self._publish_waiting, interval=poll)
 
     def start(self) -> None:
-        """Begin to number and to publish, in a thread each: a broker may be silent for long."""
+        """Begin to number and to publish, in a thread each: the broker may not answer for long."""
         self._runtime.wakeup.subscribe(self._numbering.wake)
         self._runtime.news.subscribe(self._publishing.wake)
         self._numbering.start()
         self._publishing.start()
 
     def stop(self) -> None:
-        """Finish the message under way, if that does not take too long, and give up the turn."""
+        """Wait ``shutdown_timeout`` for the notification under way, and leave the turn."""
         patience = self._runtime.settings.shutdown_timeout
         self._numbering.stop(patience)
         if self._publishing.stop(patience):
@@ -64,7 +65,7 @@ class Relay:
         self._runtime.database.write(lambda session: outbox.leave_turn(session, self._owner))
 
     def number(self) -> int:
-        """Number all that is new, and hint at the news; return how many they were."""
+        """Number new notifications and hint that there are some; return how many."""
         total, given = 0, _BATCH if self._has_new() else 0
         while given == _BATCH:
             given = self._runtime.database.write(lambda session: outbox.number(session, _BATCH))
@@ -74,9 +75,9 @@ class Relay:
         return total
 
     def flush(self) -> int:
-        """Number and publish all that waits, in this thread; return how many were published.
+        """Number and publish all notifications in this thread; return how many were published.
 
-        Raises what the emitter raises; all before that message is remembered as published.
+        Raises what the emitter raises; those published before that are stored as published.
         """
         self.number()
         published = 0
@@ -89,7 +90,7 @@ class Relay:
             return outbox.is_unnumbered(session)
 
     def _publish_waiting(self) -> int:
-        """Publish, unless the broker failed a moment ago; return how many were published."""
+        """Publish unless the pause after a failure lasts; return how many were published."""
         published = 0
         if time.monotonic() < self._retry_at:
             return published
@@ -98,7 +99,7 @@ class Relay:
                 published += self._publish(batch)
             self._pause = _PAUSE
         except Exception as error:
-            if is_unavailable(error):  # then it is not the broker that is to be spared
+            if is_unavailable(error):  # the database failed, so the broker needs no pause
                 self._pause = _PAUSE
             text = f"notifications wait in the outbox, next try in {self._pause} s"
             if is_unavailable(error):
@@ -110,14 +111,16 @@ class Relay:
         return published
 
     def _next_batch(self) -> list[Notification]:
-        """Return what is to be published now; nothing while another relay has the turn."""
+        """Return what to publish now; nothing while another relay has the turn."""
         if self._publishing.is_stopping or not self._has_turn():
             return []
-        with self._runtime.database.read() as session:  # only now: others published until now
+        with (
+            self._runtime.database.read() as session
+        ):  # after taking the turn: another relay published until then
             return outbox.unpublished(session, _BATCH)
 
     def _has_turn(self) -> bool:
-        """Tell whether it is our turn; take it if there is something to do, and it is nobody's."""
+        """Whether this relay has the turn; take it if it is free and there is work."""
         now = self._runtime.clock.now()
         if now < self._turn_ends:
             return True
@@ -133,7 +136,7 @@ class Relay:
         return is_ours
 
     def _publish(self, batch: list[Notification]) -> int:
-        """Publish as much as can be while the turn is surely ours; return how many."""
+        """Publish while the turn certainly lasts; return how many."""
         done = 0
         try:
             for notification in batch:
@@ -148,7 +151,7 @@ class Relay:
         return done
 
     def _mark(self, last: Notification) -> None:
-        """Remember how far we are, and keep the turn; if it was taken from us, it is not ours."""
+        """Store the position and extend the turn; the turn ends if another relay took it."""
         now = self._runtime.clock.now()
         until = now + self._runtime.settings.claim_timeout
         is_ours = self._runtime.database.write(

@@ -1,7 +1,7 @@
-"""Waiting for what is new: hints wake those who follow the log, and there is a bound to them.
+"""Long polling: requests wait for newer notifications; at most ``followers`` wait at once.
 
-Whoever waits holds no connection to the database. One thread looks for all of them, when a hint
-comes and, as hints may be lost, every poll interval; while nobody waits it sleeps.
+A waiting request holds no database connection. One thread queries for all of them, at each hint
+and, as hints may be lost, every poll interval. It sleeps while no request waits.
 """
 
 import logging
@@ -17,11 +17,11 @@ from climate.wakeup import Wakeup
 LOG = logging.getLogger(__name__)
 
 
-class Latest:
-    """The last number that was given, as far as this process knows, and who waits for the next."""
+class LongPoll:
+    """The last notification number that this process knows, and the requests that wait for more."""
 
     def __init__(self, database: Database, news: Wakeup, poll_interval: float, places: int) -> None:
-        """Let up to ``places`` follow at once; nothing runs before the first of them waits."""
+        """Allow ``places`` waiting requests; the thread starts with the first of them."""
         self._database = database
         self._news = news
         self._poll_interval = poll_interval
@@ -35,11 +35,11 @@ class Latest:
 
     @property
     def is_closed(self) -> bool:
-        """Tell whether the process is about to end: nobody should wait any more."""
+        """Whether the process is about to end, so that no request should wait."""
         return self._is_closed
 
     def take_place(self) -> Callable[[], None]:
-        """Take one of the places; return how to leave it (once or more often).
+        """Take a place; return the function that leaves it, which may be called more than once.
 
         Raises TooManyFollowers.
         """
@@ -70,18 +70,18 @@ class Latest:
             leave()
 
     def wait(self, seen: int, seconds: float) -> bool:
-        """Wait for a number beyond ``seen``; False if there is none within so many seconds."""
+        """Wait for a number greater than ``seen``; False if there is none within ``seconds``."""
         with self._changed:
             if self._thread is None and not self._is_closed:
                 self._news.subscribe(self._wake.set)
-                self._thread = threading.Thread(target=self._look, name="latest", daemon=True)
+                self._thread = threading.Thread(target=self._query, name="latest", daemon=True)
                 self._thread.start()
-            self._changed.notify_all()  # the thread looks while somebody follows
+            self._changed.notify_all()  # the thread queries while requests wait
             self._changed.wait_for(lambda: self._is_closed or self._seq > seen, seconds)
             return self._seq > seen and not self._is_closed
 
     def close(self) -> None:
-        """Have all who wait give up at once."""
+        """Make all waiting requests return at once."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -89,12 +89,12 @@ class Latest:
         if self._thread is not None:
             self._thread.join(self._poll_interval)
 
-    def _look(self) -> None:
+    def _query(self) -> None:
         while not self._is_closed:
             try:
                 with self._database.read() as session:
                     seq = outbox.last_seq(session)
-            except Exception as error:  # noqa: BLE001 - it is asked again
+            except Exception as error:  # noqa: BLE001 - the next query may succeed
                 LOG.warning("those who wait for notifications wait on: %s", error)
                 seq = 0
             with self._changed:

@@ -1,14 +1,13 @@
-"""Asking for hosts to be got ready in time for their leases, and taking others if they are not.
+"""Planner: request the preparation of hosts in time for their leases, and replace late hosts.
 
-Nothing is planned beforehand: at each look the bookings of the next hours are compared with what
-was asked for. So a lease that moves, or gets other hosts, is followed by itself. Every manager
-looks; the unique key of a preparation and the lock of its lease keep them apart, and all of it may
-be done twice. (A turn would not do: a process has one turn at a time, and a cloud may have it.)
+Each run compares the bookings of the next hours with the preparations that exist. So it follows a
+lease that moves or gets other hosts. Every manager does this: the unique key of a preparation and
+the lock of its lease keep them apart, and all steps are idempotent. (An advisory lock would not do:
+a process holds one at a time, and a cloud may need it.)
 """
 
 import logging
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -22,27 +21,28 @@ from climate.core.lease import Resource
 from climate.core.preparation import Preparation, PreparationState
 from climate.core.settings import Provisioning
 from climate.db import allocations, leases, preparations, readiness, resources, starts
-from climate.db.engine import is_unavailable
 from climate.db.preparations import Booking
 from climate.manager import healing
-from climate.manager.notifications.lease_messages import tell_nodes
+from climate.manager.notifications.lease_messages import notify_nodes
+from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
-from climate.manager.process.timer import Timer
 from climate.manager.provisioning import lead_times, power_saving
 from climate.manager.provisioning.lead_times import LeadTimes
-from climate.manager.provisioning.power_saving import Saving
+from climate.manager.provisioning.power_saving import PowerSaver
 
 LOG = logging.getLogger(__name__)
 
-# What is asked of whoever can reach a node: a notification ``node.prepare``.
+# The notification ``node.prepare`` asks a provisioner to prepare a host.
 PREPARE = "prepare"
+# Seconds between removals of old preparations, of which there are few.
+_FORGET_INTERVAL = 3600.0
 _SLOW = "it was not ready while there was still time for another"
 
 
 def look(runtime: Runtime, settings: Provisioning, known: LeadTimes) -> int:
-    """Ask for what is due, end what nobody needs, replace what is late; return how many were due.
+    """Request due preparations, end those without a booking, replace late hosts.
 
-    One lease that cannot be looked after keeps no other from it.
+    Return how many were due. A lease whose host cannot be replaced does not block others.
     """
     now = runtime.clock.now()
     longest = timedelta(seconds=settings.policy.longest)
@@ -67,7 +67,7 @@ def look(runtime: Runtime, settings: Provisioning, known: LeadTimes) -> int:
 def _due(
     session: Session, settings: Provisioning, known: LeadTimes, now: datetime
 ) -> Mapping[str, Mapping[int, Lead]]:
-    """Return by lease the hosts that are to be asked for now, each with its lead."""
+    """Return by lease the hosts whose preparation is due, each with its lead time."""
     until = now + timedelta(seconds=settings.policy.longest)
     bookings = preparations.unprepared(session, now, until)
     if not bookings:
@@ -87,7 +87,7 @@ def _due(
 
 
 def _want(runtime: Runtime, lease_id: str, leads: Mapping[int, Lead], session: Session) -> None:
-    """Store the preparations of a lease, and tell; what was stored meanwhile stays."""
+    """Store the preparations of a lease and notify; those stored meanwhile stay."""
     now = runtime.clock.now()
     try:
         lease = leases.get(session, lease_id, lock=True)
@@ -107,7 +107,7 @@ def _want(runtime: Runtime, lease_id: str, leads: Mapping[int, Lead], session: S
     ]
     preparations.want(session, wanted)
     starts.set_unready(session, lease_id)
-    tell_nodes(session, PREPARE, map(payload, wanted), now)
+    notify_nodes(session, PREPARE, map(payload, wanted), now)
 
 
 def _new(booking: Booking, host: Resource, lead: Lead, now: datetime) -> Preparation:
@@ -128,7 +128,7 @@ def _new(booking: Booking, host: Resource, lead: Lead, now: datetime) -> Prepara
 
 
 def payload(one: Preparation) -> dict[str, str]:
-    """Return what is told of a preparation."""
+    """Return the payload of a notification about a preparation."""
     return {
         "lease_id": one.lease_id,
         "node": one.node,
@@ -139,10 +139,10 @@ def payload(one: Preparation) -> dict[str, str]:
 
 
 def _replace(runtime: Runtime, mine: Preparation) -> None:
-    """Set a host aside, and have the lease get another if there is one.
+    """Quarantine a host and give its lease another, if there is one.
 
-    One that is only slow is kept if there is no other. The lease's lock comes before those of
-    hosts, so these are two transactions; healing makes good what is left undone in between.
+    A host that is only slow is kept if there is no other. The lease's lock comes before those of
+    hosts, so these are two transactions; healing finishes what is interrupted in between.
     """
     failed = mine.progress is PreparationState.FAILED
     reason = mine.reason if failed and mine.reason else _SLOW
@@ -156,7 +156,7 @@ def _replace(runtime: Runtime, mine: Preparation) -> None:
 
 
 def _is_replaced(runtime: Runtime, mine: Preparation, session: Session) -> bool:
-    """Tell whether the lease gets another host if it loses this one."""
+    """Whether the lease gets another host if it loses this one."""
     set_aside(runtime, mine.resource_id, _SLOW, session)
     healing.heal(runtime, {mine.resource_id}, mine.lease_id, session)
     return (
@@ -166,61 +166,48 @@ def _is_replaced(runtime: Runtime, mine: Preparation, session: Session) -> bool:
 
 
 def set_aside(runtime: Runtime, resource_id: int, reason: str, session: Session) -> None:
-    """Have a host be booked for nobody any more; its bookings stay."""
+    """Quarantine a host: it is not reservable, and its bookings stay."""
     now = runtime.clock.now()
     resources.set_reservable(session, [resource_id], now, reservable=False)
     readiness.set_aside(session, resource_id, reason, now)
 
 
-class Preparing:
-    """Looks from time to time until it is stopped."""
+class Planner:
+    """Plans preparations and shutdowns at an interval until it is stopped."""
 
     def __init__(self, runtime: Runtime, settings: Provisioning) -> None:
-        """Prepare; nothing happens before ``start``."""
+        """Prepare; nothing runs before ``start``."""
         self._runtime = runtime
         self._settings = settings
         self._known = LeadTimes(settings)
-        self._saving = Saving(runtime, settings, self._known)
-        self._timer = Timer(runtime.clock)
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="preparing", daemon=True)
+        # Hints may come one after the other, and each run costs queries.
+        self._task = PeriodicTask(
+            "preparing",
+            self._plan,
+            PowerSaver(runtime, settings, self._known).run,
+            interval=settings.interval,
+            pause=min(settings.interval, 1.0),
+        )
+        self._forgetting = PeriodicTask(
+            "forget preparations", self.forget, interval=_FORGET_INTERVAL, runs_at_start=False
+        )
 
     def start(self) -> None:
-        """Begin to look, in a thread of its own."""
-        self._runtime.wakeup.subscribe(self._wake.set)
-        self._timer.every(self._settings.interval, self._wake.set, "preparing")
-        self._timer.every(3600, lambda: _guarded(self.forget), "forget preparations")
-        self._timer.start()
-        self._wake.set()
-        self._thread.start()
+        """Begin, in threads."""
+        self._runtime.wakeup.subscribe(self._task.wake)
+        self._task.start()
+        self._forgetting.start()
 
     def stop(self) -> None:
-        """Look no more; a look under way is left to itself, it may be done twice."""
-        self._stopping.set()
-        self._wake.set()
-        self._timer.stop()
+        """Do not wait for a run under way: another manager may repeat it."""
+        self._task.stop(0)
+        self._forgetting.stop()
 
     def forget(self) -> None:
-        """Remove what was over long ago."""
+        """Remove preparations and shutdowns that ended more than ``kept`` ago."""
         before = self._runtime.clock.now() - self._settings.kept
         self._runtime.database.write(lambda session: preparations.forget(session, before))
         power_saving.forget(self._runtime, before)
 
-    def _loop(self) -> None:
-        while not self._stopping.is_set():
-            self._wake.wait()
-            self._wake.clear()
-            if not self._stopping.is_set():
-                _guarded(lambda: look(self._runtime, self._settings, self._known))
-                _guarded(self._saving.look)
-                # Hints may come one after the other, and looking is not for nothing.
-                self._stopping.wait(min(self._settings.interval, 1.0))
-
-
-def _guarded(step: Callable[[], object]) -> None:
-    try:
-        step()
-    except Exception as error:
-        detail = None if is_unavailable(error) else error
-        LOG.warning("hosts were not looked after: %s", error, exc_info=detail)
+    def _plan(self) -> None:
+        look(self._runtime, self._settings, self._known)

@@ -1,8 +1,8 @@
-"""Switching hosts off that nobody needs, and on again to be spares.
+"""Power saving: switch off hosts that no lease needs, and switch spares on again.
 
-As with preparations nothing is planned: at each look the hosts that nobody has are compared with
-what is booked. Every manager looks, and all of it may be done twice. A shutdown is over only when
-a preparation of its host is there, or the host has power: so none that is off is forgotten.
+Each run compares the free hosts with the bookings. Every manager does this, and all steps are
+idempotent. A shutdown ends only when a preparation of its host exists or the host has power. So a
+lease never starts with a host that is off.
 """
 
 import logging
@@ -29,27 +29,28 @@ from climate.manager.provisioning.lead_times import LeadTimes
 
 LOG = logging.getLogger(__name__)
 
-# The cloud may notice so much later that a host is off.
+# The cloud may notice this much later that a host is off.
 _SETTLING = timedelta(minutes=2)
-# Hosts are chosen so often in an idle time, and at least so often.
-_LOOKS, _SELDOM = 20, 60.0
+# Hosts are chosen this often per idle time, and at least once in this many seconds. To choose
+# them is costly, and a host that stays on for a twentieth longer does not matter.
+_RUNS_PER_IDLE_TIME, _LONGEST_PAUSE = 20, 60.0
 _NEEDED = "it is needed soon"
 _NOT_ANY_MORE = "hosts are not switched off any more"
 
 
-class Saving:
-    """What a manager does about energy whenever it looks at what is to be got ready."""
+class PowerSaver:
+    """The power saving of one manager, run with each run of the planner."""
 
     def __init__(self, runtime: Runtime, settings: Provisioning, known: LeadTimes) -> None:
-        """Prepare; nothing is looked at yet."""
+        """Prepare; nothing is read yet."""
         self._runtime, self._settings, self._known = runtime, settings, known
         self._choose_at: datetime | None = None
         self._is_done = False
 
-    def look(self) -> None:
-        """Follow what is off; if hosts are to go off, choose them from time to time.
+    def run(self) -> None:
+        """Follow shutdowns; if power saving is on, choose hosts to switch off from time to time.
 
-        Where none are to, what is still off from before is followed until nothing is.
+        If it is off, remaining shutdowns are followed until they are over.
         """
         policy = self._settings.energy
         if self._is_done or (policy is None and self._has_nothing_left()):
@@ -58,8 +59,10 @@ class Saving:
         now = self._runtime.clock.now()
         if policy is None or (self._choose_at is not None and now < self._choose_at):
             return
-        self._choose_at = now + timedelta(seconds=min(policy.idle_time / _LOOKS, _SELDOM))
-        balance(self._runtime, self._settings, policy, self._known)
+        self._choose_at = now + timedelta(
+            seconds=min(policy.idle_time / _RUNS_PER_IDLE_TIME, _LONGEST_PAUSE)
+        )
+        plan(self._runtime, self._settings, policy, self._known)
 
     def _has_nothing_left(self) -> bool:
         with self._runtime.database.read() as session:
@@ -68,10 +71,10 @@ class Saving:
 
 
 def follow(runtime: Runtime, objection: str | None = None) -> int:
-    """Give up what is needed before it is off, and end what is over; return how many ended.
+    """Cancel shutdowns of hosts that are needed, and end finished ones; return how many ended.
 
-    With an ``objection``, all is given up that nobody has begun with. The cloud is told first what
-    is over, and that is left until the next look if it does not listen.
+    With an ``objection``, every shutdown that no provisioner has begun is cancelled. A host is back
+    in service in the cloud before its shutdown ends; if the cloud fails, the next run tries again.
     """
     with runtime.database.read() as session:
         now = runtime.clock.now()
@@ -107,7 +110,7 @@ def _end(runtime: Runtime, mine: Shutdown, host: Resource) -> bool:
 
 
 def _is_roused(runtime: Runtime, mine: Shutdown, host: Resource) -> bool:
-    """Take a host back into service; tell whether it was."""
+    """Put a host back into service; return whether that succeeded."""
     try:
         runtime.plugin(HOST).rouse(host.external_id)
     except ClimateError as error:
@@ -116,10 +119,10 @@ def _is_roused(runtime: Runtime, mine: Shutdown, host: Resource) -> bool:
     return True
 
 
-def balance(
+def plan(
     runtime: Runtime, settings: Provisioning, policy: Policy, known: LeadTimes
 ) -> list[Shutdown]:
-    """Ask for the hosts to be switched off that nobody needs, and on that spares are missing.
+    """Request that unneeded hosts are switched off, and missing spares on.
 
     Return the shutdowns that were changed or made.
     """
@@ -147,7 +150,7 @@ def balance(
 def _free(
     session: Session, settings: Provisioning, known: LeadTimes, now: datetime
 ) -> tuple[dict[int, Resource], list[FreeHost]]:
-    """Return the hosts that are on and that nobody has."""
+    """Return the hosts that are on and that no lease holds."""
     idle = shutdowns.idle(session, now)
     hosts = {
         id_: host
@@ -185,7 +188,7 @@ def _to_wake(
 
 
 def _wake(runtime: Runtime, seen: Shutdown, host: Resource) -> bool:
-    """Have a host switched on again, as a spare; tell whether that was so."""
+    """Request that a host is switched on as a spare; return whether it was off."""
 
     def work(session: Session) -> bool:
         mine = shutdowns.get(session, seen.id, lock=True)
@@ -205,10 +208,10 @@ def _want(
     seen: Collection[int],
     session: Session,
 ) -> list[Shutdown]:
-    """Store the shutdowns; the locks keep bookings and other managers away meanwhile.
+    """Store the shutdowns; locks on ``seen`` keep bookings and other managers out meanwhile.
 
-    ``seen`` are the hosts that were chosen, and the first of all, which keeps those apart who
-    chose others: or the spares of each might be what the other switches off.
+    ``seen`` are the chosen hosts and the first host of all. Locking that one serialises managers
+    that chose different hosts; else each might switch off what the other counts as its spares.
     """
     now = runtime.clock.now()
     allocations.lock(session, seen, wait=True)
@@ -232,12 +235,12 @@ def _new(host: Resource, free: FreeHost, policy: Policy, now: datetime) -> Shutd
 
 
 def forget(runtime: Runtime, before: datetime) -> None:
-    """Remove what was over by then."""
+    """Remove shutdowns that were over before then."""
     runtime.database.write(lambda session: shutdowns.forget(session, before))
 
 
 def saved(runtime: Runtime, since: datetime, until: datetime, period: Period) -> list[Saved]:
-    """Return how long hosts were off, by class and period, as far as that is kept."""
+    """Return how long hosts were off, by class and period, as far back as that is kept."""
     end = min(until, runtime.clock.now())
     with runtime.database.read() as session:
         return pure.saved(shutdowns.off_between(session, since, end), since, end, period)

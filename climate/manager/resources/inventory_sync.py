@@ -1,17 +1,14 @@
-"""Keeping what is registered true to the cloud, and leases whole when resources fail.
+"""Inventory sync: reconcile registered resources with the cloud, and replace those that failed.
 
-A look at the cloud tells which registered resources work: those that do not are booked no more,
-and what booked them soon or now gets others (healing). What comes back is bookable again, and a
-lease that was short of it is whole again. Every manager looks; all of it may be done twice.
+A failed resource is not reservable, and leases that hold it now or soon get another one (healing).
+A resource that works again is reservable again. Every manager does this; all steps are idempotent.
 
-A resource that the lease which had it last does not give back, as its end fails, works for nobody
-else: it counts as failing until that end is done. So does a host that could not be got ready for
-its lease, until it is taken back. A host that is got ready when it is needed may be without power
-while it is not: that is no failure.
+A resource also counts as failed while the end of its last lease keeps failing, and a host while it
+is in quarantine because it could not be prepared. A host that is prepared on demand may be without
+power while no lease needs it: that is no failure.
 """
 
 import logging
-import threading
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -25,11 +22,10 @@ from climate.core.lease import Inventory, Resource
 from climate.core.readiness import Seen
 from climate.core.schedule import PATIENCE
 from climate.db import capacity, events, resources
-from climate.db.engine import is_unavailable
 from climate.db.preparations import HOST
 from climate.manager import healing, readiness
+from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
-from climate.manager.process.timer import Timer
 from climate.manager.trust_watch import TrustWatch
 from climate.plugins.base import Found, ResourcePlugin
 
@@ -37,10 +33,10 @@ LOG = logging.getLogger(__name__)
 
 
 def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]:
-    """Look at the cloud once, and follow it; return the ids of the resources that are lost.
+    """Reconcile once with the cloud; return the ids of the lost resources.
 
-    Running leases give up what was lost at the look before, too. Raises what a plugin's
-    inventory raises; then nothing changes.
+    A running lease gets another resource only if it was lost in the previous run, too
+    (``lost_before``). Raises what a plug-in raises; then nothing changes.
     """
     lost: set[int] = set()
     for resource_type, plugin in runtime.plugins.items():
@@ -81,9 +77,9 @@ def follow(
     *,
     stuck: bool = False,
 ) -> None:
-    """Make one resource what the cloud says (None: it is not there); nothing if it is so.
+    """Make one resource what the cloud reports (None: it does not exist there).
 
-    One that is ``stuck`` is not usable, whatever the cloud says.
+    A ``stuck`` resource is not usable, whatever the cloud reports.
     """
     usable = found is not None and found.usable and not stuck
     before = _native(resource) if found is None or not found.complete else {}
@@ -99,7 +95,7 @@ def follow(
 
 
 def _rested(found: Found | None, is_resting: bool) -> Found | None:  # noqa: FBT001 - a fact
-    """Return what was found of a resource, working if all that it lacks is power."""
+    """Return what the cloud reports; a host that is only without power counts as usable."""
     if found is None or not is_resting or not found.lost or found.disabled:
         return found
     return replace(found, usable=True, lost=False)
@@ -112,7 +108,7 @@ def _see(
     there: Mapping[str, Found],
     asked_at: datetime,
 ) -> None:
-    """Note which hosts are up, and as of when, for those who get them ready."""
+    """Store which hosts are up, and since when that is known, for their preparations."""
     if resource_type != HOST:
         return
     seen = {one.id: Seen(up=False, at=asked_at) for one in registered}
@@ -124,12 +120,12 @@ def _see(
 
 
 def _is_news(found: Found, shared: Mapping[str, Inventory]) -> bool:
-    """Tell whether the resource is known to have something else to share."""
+    """Whether the cloud reports other inventories than those that are stored."""
     return found.complete and found.inventories != shared
 
 
 def _share(resource: Resource, found: Found, session: Session) -> None:
-    """Have the resource share what the cloud says; leases keep what they have of it."""
+    """Store the inventories that the cloud reports; leases keep their allocations."""
     with suppress(NotFound):  # removed meanwhile
         resources.get(session, resource.type, resource.id, lock=True)
         capacity.store(session, resource.id, found.inventories)
@@ -156,46 +152,24 @@ def _store(
         resources.set_native(session, present, native, now)
 
 
-class Watch:
-    """Looks at the cloud, and at trusts, from time to time until it is stopped."""
+class InventorySync:
+    """Reconciles with the cloud, and watches trusts, at an interval until it is stopped."""
 
     def __init__(self, runtime: Runtime) -> None:
-        """Prepare; nothing happens before ``start``."""
+        """Prepare; nothing runs before ``start``."""
         self._runtime = runtime
         self._lost: set[int] = set()
-        self._trusts = TrustWatch(runtime)
-        self._timer = Timer(runtime.clock)
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="inventory", daemon=True)
+        trusts = TrustWatch(runtime)
+        interval = runtime.settings.sync_interval
+        self._task = PeriodicTask("inventory", self._synchronise, trusts.look, interval=interval)
 
     def start(self) -> None:
-        """Begin to look, in a thread of its own: the cloud may be slow."""
-        self._timer.every(self._runtime.settings.sync_interval, self._wake.set, "inventory")
-        self._timer.start()
-        self._wake.set()
-        self._thread.start()
+        """Begin, in a thread: the cloud may be slow."""
+        self._task.start()
 
     def stop(self) -> None:
-        """Look no more; a look under way is left to itself, it may be done twice."""
-        self._stopping.set()
-        self._wake.set()
-        self._timer.stop()
+        """Do not wait for a run under way: another manager may repeat it."""
+        self._task.stop(0)
 
-    def _loop(self) -> None:
-        while not self._stopping.is_set():
-            self._wake.wait()
-            self._wake.clear()
-            if not self._stopping.is_set():
-                self._look()
-
-    def _look(self) -> None:
-        for what, look in (("the cloud", self._follow), ("trusts", self._trusts.look)):
-            try:
-                look()
-            except Exception as error:
-                detail = None if is_unavailable(error) else error
-                LOG.warning("%s: not looked at: %s", what, error, exc_info=detail)
-
-    def _follow(self) -> None:
+    def _synchronise(self) -> None:
         self._lost = synchronise(self._runtime, self._lost)
