@@ -12,8 +12,7 @@ from climate.core.schedule import END, START
 from climate.db.tables import EventRow, LeaseRow
 from climate.manager.claims import Claim
 from climate.manager.events import runner as events
-from climate.manager.events.batch import Batch
-from climate.manager.events.fair_share import BatchSizeEstimator
+from climate.manager.events.fair_share import Batch, BatchSizeEstimator
 from tests.concurrency.crowd import Crowd, at_work, wait_for_all
 from tests.process import eventually
 from tests.service import Story

@@ -6,8 +6,7 @@ from typing import Any
 
 from climate.db import events
 from climate.manager.claims import Claim
-from climate.manager.events.batch import Batch
-from climate.manager.events.fair_share import BatchSizeEstimator
+from climate.manager.events.fair_share import Batch, BatchSizeEstimator
 from climate.manager.events.runner import run
 from climate.manager.resources.inventory_sync import synchronise
 from climate.plugins.simulated import SimulatedCloud

@@ -421,12 +421,12 @@ def test_where_no_host_is_to_go_off_nothing_is_looked_at(
     settings = story.runtime.settings.provisioning
     assert settings is not None
     saving = PowerSaver(story.runtime, settings, LeadTimes(settings))
-    saving.look()
+    saving.run()
     sent: list[str] = []
     sa.event.listen(
         story.runtime.database.engine, "before_cursor_execute", lambda *given: sent.append(given[2])
     )
-    saving.look()
+    saving.run()
     assert sent == []
     assert later(story, 600) == []
 

@@ -25,8 +25,7 @@ from climate.db.line import PendingEvent
 from climate.manager import farewells
 from climate.manager.claims import Claim, ClaimKeeper, Task
 from climate.manager.events import runner
-from climate.manager.events.batch import Batch, Result
-from climate.manager.events.fair_share import BatchSizeEstimator, FairShare
+from climate.manager.events.fair_share import Batch, BatchSizeEstimator, FairShare, Result
 from climate.manager.events.outcomes import abandon
 from climate.manager.events.waiting_list import PAGE, QueueView
 from climate.manager.notifications import log

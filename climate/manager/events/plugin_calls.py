@@ -65,7 +65,7 @@ def _call(
     runtime: Runtime, work: Work, lease: Lease, reservation: Reservation
 ) -> Mapping[str, Any]:
     """Call the plug-in for one reservation and measure it. No transaction is open."""
-    plugin = runtime.plugin(reservation.resource_type)
+    plugin = runtime.catalog.plugins[reservation.resource_type]
     with runtime.metrics.call(reservation.resource_type, work.event.kind, NotYet):
         return _call_method(plugin, work, lease, reservation)
 

@@ -27,9 +27,8 @@ from climate.db.limits import keep_past_use
 from climate.manager import holds, starting
 from climate.manager.claims import Claim, Seen, Task, Work, close_all, relock_leases, requeue
 from climate.manager.events import outcomes, plugin_calls
-from climate.manager.events.batch import Batch, Result
 from climate.manager.events.begin import begin, events_with_done
-from climate.manager.events.fair_share import BatchSizeEstimator
+from climate.manager.events.fair_share import Batch, BatchSizeEstimator, Result
 from climate.manager.events.outcomes import Success, fail
 from climate.manager.farewells import note_end
 from climate.manager.leases import remove

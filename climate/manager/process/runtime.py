@@ -29,6 +29,16 @@ class Store:
     clock: Clock
 
 
+class Plugins(dict[str, ResourcePlugin]):
+    """The plug-ins by resource type; raises UnsupportedResourceType for any other type."""
+
+    def __missing__(self, resource_type: str) -> ResourcePlugin:
+        known = ", ".join(sorted(self))
+        raise UnsupportedResourceType(
+            f"The {resource_type} resource type is not supported (enabled: {known})"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """What can be reserved: a plug-in per resource type, and how to choose among resources.
@@ -37,19 +47,9 @@ class Catalog:
     the cache needs no invalidation.
     """
 
-    plugins: Mapping[str, ResourcePlugin]
+    plugins: Plugins
     selection: Selection
     defined: dict[str, frozenset[str]]
-
-    def plugin(self, resource_type: str) -> ResourcePlugin:
-        """Return the plug-in for a type; raises UnsupportedResourceType."""
-        try:
-            return self.plugins[resource_type]
-        except KeyError:
-            known = ", ".join(sorted(self.plugins))
-            raise UnsupportedResourceType(
-                f"The {resource_type} resource type is not supported (enabled: {known})"
-            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Runtime:
         """Make the parts."""
         # The way to set fields of a frozen class while it is made.
         object.__setattr__(self, "store", Store(self.database, self.clock))
-        catalog = Catalog(self.plugins, self.selection, self.defined)
+        catalog = Catalog(Plugins(self.plugins), self.selection, self.defined)
         object.__setattr__(self, "catalog", catalog)
         object.__setattr__(self, "signals", Signals(self.wakeup, self.news, self.latest))
 
@@ -111,4 +111,4 @@ class Runtime:
 
     def plugin(self, resource_type: str) -> ResourcePlugin:
         """Return the plug-in for a type; raises UnsupportedResourceType."""
-        return self.catalog.plugin(resource_type)
+        return self.catalog.plugins[resource_type]

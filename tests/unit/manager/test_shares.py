@@ -2,8 +2,7 @@
 
 from climate.db.line import Group, PendingEvent
 from climate.manager.claims import Claim, Task
-from climate.manager.events.batch import Batch
-from climate.manager.events.fair_share import LARGEST_BATCH, BatchSizeEstimator, FairShare
+from climate.manager.events.fair_share import LARGEST_BATCH, Batch, BatchSizeEstimator, FairShare
 
 HOST, IP = "physical:host", "virtual:floatingip"
 
