@@ -316,7 +316,7 @@ def test_who_reads_while_it_is_removed_misses_nothing_unknowingly(
     write_many(story, 900)
     story.relay.flush()
     story.clock.advance(91 * 86400)
-    cleaner = threading.Thread(target=story.dispatcher.tidy)
+    cleaner = threading.Thread(target=story.dispatcher.upkeep.tidy)
     cleaner.start()
     seen = [0]
     while True:
