@@ -90,11 +90,6 @@ class Batch:
             return list(self._claims.values())
 
     @property
-    def is_shared(self) -> bool:
-        """Whether this worker has several claims to finish."""
-        return len(self.claims) > 1
-
-    @property
     def projects(self) -> set[str | None]:
         """The projects of the claims that this worker has to finish."""
         return {claim.project_id for claim in self.claims}
@@ -256,7 +251,7 @@ class _Usage:
         self.batches: Counter[frozenset[str]] = Counter()
         self.abandoned = Counter(type_ for batch in abandoned for type_ in batch.types or _NO_TYPE)
         for batch in running:
-            self.add(batch.projects, batch.types, batch.is_shared)
+            self.add(batch.projects, batch.types, len(batch.claims) > 1)
 
     def add(
         self,

@@ -116,7 +116,8 @@ class QueueView:
         with self._store.database.read() as session:
             unclaimed = line.unclaimed(session, seen)
         if len(unclaimed) < len(seen) * _UNCLAIMED:
-            self._reset(self._rotated([event for id_, event in seen.items() if id_ in unclaimed]))
+            left = [event for id_, event in seen.items() if id_ in unclaimed]
+            self._reset(_rotated(left, self._rng))
 
     def _reusable_until(self, began: float) -> float:
         """Return until when the result of a query is reused that began then and ends now."""
@@ -125,11 +126,7 @@ class QueueView:
         return now + (min(_REUSE * took, _LONGEST_REUSE) if took > _SLOW_QUERY else 0.0)
 
     def _spread(self, events: Sequence[PendingEvent]) -> Sequence[PendingEvent]:
-        return self._rotated(events) if len(events) >= _CROWD else events
-
-    def _rotated(self, events: Sequence[PendingEvent]) -> Sequence[PendingEvent]:
-        first = self._rng.randrange(len(events)) if events else 0
-        return [*events[first:], *events[:first]]
+        return _rotated(events, self._rng) if len(events) >= _CROWD else events
 
     def _reset(self, events: Iterable[PendingEvent]) -> None:
         self._pending, self._failed_claims, self._may_check = {}, 0, True
@@ -138,3 +135,9 @@ class QueueView:
     def _add(self, events: Iterable[PendingEvent]) -> None:
         for event in events:
             self._pending.setdefault(event.group, {})[event.event_id] = event
+
+
+def _rotated(events: Sequence[PendingEvent], rng: random.Random) -> Sequence[PendingEvent]:
+    """Return the events in their order, beginning at a random place."""
+    first = rng.randrange(len(events)) if events else 0
+    return [*events[first:], *events[:first]]
