@@ -21,10 +21,11 @@ from climate.core.provisioning.preparation import Preparation, PreparationState
 from climate.db import leases, preparations, preparing, shutdowns
 from climate.db.engine.database import on_commit
 from climate.db.provisioning import readiness
-from climate.manager import notifications, starting
-from climate.manager.announcements import tell_nodes
-from climate.manager.preparing import PREPARE, payload
-from climate.manager.runtime import Runtime
+from climate.manager import starting
+from climate.manager.notifications import log
+from climate.manager.notifications.lease_messages import notify_nodes
+from climate.manager.process.runtime import Runtime
+from climate.manager.provisioning.planner import PREPARE, payload
 
 # Seconds between two looks for a claim that is about to end.
 _SHORTEST = 0.1
@@ -65,7 +66,7 @@ def wait_for(
     deadline = time.monotonic() + seconds
     with runtime.latest.place():
         while True:
-            seen = notifications.last_seq(runtime)
+            seen = log.last_seq(runtime)
             if wanted.claimable_at is not None:
                 wanted = replace(wanted, claimable_at=runtime.clock.now())
             found = find(runtime, wanted, page)
@@ -120,7 +121,7 @@ def _report(runtime: Runtime, id_: str, told: Report, session: Session) -> Prepa
         return before
     preparations.store(session, after)
     if told.state is PreparationState.WANTED:
-        tell_nodes(session, PREPARE, [payload(after)], now)
+        notify_nodes(session, PREPARE, [payload(after)], now)
     if after.ready_at is not None and before.ready_at is None:
         _learn(session, after, told, now)
         _note(runtime, session, after, now)

@@ -18,8 +18,8 @@ from climate.core.provisioning.shutdown import Shutdown, ShutdownState
 from climate.db import shutdowns
 from climate.db.preparations import HOST
 from climate.db.resources import resources
-from climate.manager import preparing
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
+from climate.manager.provisioning import planner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ def _report(runtime: Runtime, id_: str, told: Report, session: Session) -> Shutd
         return before
     shutdowns.store(session, after)
     if shutdown.is_waking(before) and told.state is ShutdownState.KEPT:
-        preparing.set_aside(runtime, after.resource_id, told.reason, session)
+        planner.set_aside(runtime, after.resource_id, told.reason, session)
     return after
 
 

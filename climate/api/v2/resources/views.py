@@ -16,7 +16,7 @@ from climate.core.errors import InvalidInput, InvalidQuery, NotFound
 from climate.core.matching import expression
 from climate.core.page import RESOURCE_SORTS, ResourceFilter
 from climate.manager import listing
-from climate.manager import resources as registry
+from climate.manager.resources import registry
 
 # What an operator forbids in v1 is forbidden here.
 _IN_V1 = {
