@@ -48,9 +48,9 @@ from climate.db.engine.array_in import among
 from climate.db.notifications import outbox
 from climate.db.order import IN_PROGRESS, due
 from climate.db.tables.leases import EVENTS, LEASES, RESERVATIONS, EventRow
-from climate.manager.dispatcher import Dispatcher, owner_name
-from climate.manager.pace import MOST
-from climate.manager.runtime import Runtime
+from climate.manager.events.dispatcher import Dispatcher, owner_name
+from climate.manager.events.fair_share import LARGEST_BATCH
+from climate.manager.process.runtime import Runtime
 
 _POLL = 10.0
 # Seconds that managers get to be at work before the first lease is due.
@@ -191,7 +191,7 @@ def _barely(url: str, folder: Path, _options: dict[str, Any]) -> None:
 def _claim_some(session: Session) -> Sequence[sa.Row[Any]]:
     of, now = EVENTS.c, datetime.now(UTC)
     first = sa.select(of.id, of.lease_id).where(*due(sa.literal(now, of.run_at.type)))
-    first = first.order_by(of.run_at, of.rank, of.id).limit(MOST)
+    first = first.order_by(of.run_at, of.rank, of.id).limit(LARGEST_BATCH)
     rows = session.execute(first.with_for_update(skip_locked=True)).all()
     claimed = {"status": IN_PROGRESS, "owner": "me", "attempt": 1, "claimed_until": now}
     mine = among(of.id, [row.id for row in rows])

@@ -33,10 +33,10 @@ from climate.clock import ManualClock
 from climate.core.notifications.message import Notification
 from climate.db import events
 from climate.db.engine import ids, schema
-from climate.manager.dispatcher import Dispatcher
-from climate.manager.inventory import synchronise
-from climate.manager.relay import Relay
-from climate.manager.self_audit import look_once, violations
+from climate.manager.audit.invariants import check_once, violations
+from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.notifications.relay import Relay
+from climate.manager.resources.inventory_sync import synchronise
 from climate.plugins.hosts.simulated import SimulatedCloud
 
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
@@ -151,10 +151,10 @@ class Month:
     def _keep(self, at: datetime) -> None:
         """Do what managers do from time to time."""
         self.clock.set(at)
-        self._dispatcher.keep()
+        self._dispatcher.upkeep.renew()
         self._relay.flush()
         synchronise(self.runtime)
-        look_once(self.runtime)
+        check_once(self.runtime)
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
         """Be the world that the relay tells."""

@@ -24,7 +24,7 @@ from climate.db.tables.bulk import insert
 from climate.db.tables.leases import LeaseRow
 from climate.db.tables.notifications import OutboxRow
 from climate.manager.leases import new_event
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 from climate.plugins.base import Found, RequestSchema, ResourcePlugin
 
 _CHUNK = 500

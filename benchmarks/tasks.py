@@ -21,8 +21,8 @@ from climate.core.window import Window
 from climate.db.engine.database import Database
 from climate.manager import leases
 from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import ReservationRequest
-from climate.manager.runtime import Runtime
 
 INSTANCE = "virtual:instance"
 ROWS = sa.Table(

@@ -18,8 +18,8 @@ from climate import config, limit_commands, service, serving, simulation
 from climate.config import Misconfigured
 from climate.core.errors import ClimateError, InvalidInput
 from climate.db.engine import schema
-from climate.manager import audit as auditing
-from climate.manager.runtime import Runtime
+from climate.manager.audit import cloud as auditing
+from climate.manager.process.runtime import Runtime
 from climate.notifications import listen as listening
 from climate.notifications.emit import BrokenTransport
 from climate.plugins.base import Difference

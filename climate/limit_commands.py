@@ -10,7 +10,7 @@ from climate.core.limits import NAMES, UNLIMITED, Scope
 from climate.db.limits import Party
 from climate.manager import limits
 from climate.manager.limits import Account
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 
 ACTIONS = ("show", "set", "unset")
 

@@ -26,15 +26,15 @@ from climate.db.engine import schema
 from climate.db.engine.advisory_lock import Turns
 from climate.db.engine.clock import present
 from climate.db.engine.database import Database
-from climate.manager.backlog import show_backlog, show_pool
-from climate.manager.deliveries import Deliveries
-from climate.manager.dispatcher import Dispatcher, owner_name
-from climate.manager.inventory import Watch
-from climate.manager.latest import Latest
-from climate.manager.preparing import Preparing
-from climate.manager.relay import Relay
-from climate.manager.runtime import Runtime
-from climate.manager.self_audit import SelfAudit
+from climate.manager.audit.backlog import show_backlog, show_pool
+from climate.manager.audit.invariants import SelfAudit
+from climate.manager.events.dispatcher import Dispatcher, owner_name
+from climate.manager.notifications.relay import Relay
+from climate.manager.notifications.webhook_delivery import WebhookDelivery
+from climate.manager.process.long_poll import LongPoll
+from climate.manager.process.runtime import Runtime
+from climate.manager.provisioning.planner import Planner
+from climate.manager.resources.inventory_sync import InventorySync
 from climate.notifications import emit, webhooks
 from climate.notifications.emit import node_topic
 from climate.notifications.listen import from_broker
@@ -60,36 +60,33 @@ _DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """What a manager process runs: events when due, notifications, and a watch on the cloud.
-
-    And, if that is enabled, ``preparing``: hosts that are to be ready in time.
-    """
+    """The parts of a manager process; ``planner`` only if provisioning is enabled."""
 
     dispatcher: Dispatcher
     relay: Relay
-    watch: Watch
+    inventory: InventorySync
     self_audit: SelfAudit
     exporter: Exporter
-    deliveries: Deliveries
-    preparing: Preparing | None
+    deliveries: WebhookDelivery
+    planner: Planner | None
 
     def start(self) -> None:
-        """Begin to work, in threads; raises Misconfigured."""
+        """Start all parts, in threads; raises Misconfigured."""
         self.exporter.start()
         self.dispatcher.start()
         self.relay.start()
-        self.watch.start()
+        self.inventory.start()
         self.self_audit.start()
         self.deliveries.start()
-        if self.preparing is not None:
-            self.preparing.start()
+        if self.planner is not None:
+            self.planner.start()
 
     def stop(self) -> None:
-        """Finish or hand back what is under way; the next relay publishes what that wrote."""
+        """Finish or release what is under way; the next relay publishes what that wrote."""
         self.exporter.stop()
-        if self.preparing is not None:
-            self.preparing.stop()
-        self.watch.stop()
+        if self.planner is not None:
+            self.planner.stop()
+        self.inventory.stop()
         self.self_audit.stop()
         for part in (self.dispatcher, self.relay, self.deliveries):
             try:
@@ -140,7 +137,7 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
         settings=settings,
         wakeup=wakeup.for_database(database),
         news=news,
-        latest=Latest(database, news, settings.poll_interval, followers),
+        latest=LongPoll(database, news, settings.poll_interval, followers),
         selection=load_selection(conf),
         enforcer=enforcement.for_config(conf),
         trusts=_trusts(conf),
@@ -181,11 +178,11 @@ def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
     return Manager(
         Dispatcher(runtime, owner),
         Relay(runtime, emit.for_config(conf), owner),
-        Watch(runtime),
+        InventorySync(runtime),
         SelfAudit(runtime),
         Exporter(runtime.metrics, conf.manager.metrics_host, conf.manager.metrics_port),
-        Deliveries(runtime, webhooks.for_config(conf, runtime.settings.webhooks), owner),
-        Preparing(runtime, settings) if settings else None,
+        WebhookDelivery(runtime, webhooks.for_config(conf, runtime.settings.webhooks), owner),
+        Planner(runtime, settings) if settings else None,
     )
 
 

@@ -7,8 +7,8 @@ from oslo_config.cfg import ConfigOpts
 
 from climate import service
 from climate.core.errors import Conflict
-from climate.manager import resources
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
+from climate.manager.resources import registry as resources
 
 _EVERY_PLUGIN = [
     "physical.host.plugin",

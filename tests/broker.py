@@ -16,10 +16,12 @@ from sqlalchemy.engine import make_url
 from climate import config, service
 from climate.core.lease.model import Lease
 from climate.core.notifications.message import Notification, NotificationFilter
-from climate.manager import leases, notifications, resources
+from climate.manager import leases
 from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.notifications import log as notifications
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import ReservationRequest
-from climate.manager.runtime import Runtime
+from climate.manager.resources import registry as resources
 from climate.notifications import listen
 from climate.notifications.emit import MessagingEmitter
 from tests import servers

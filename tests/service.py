@@ -12,9 +12,9 @@ from werkzeug.test import TestResponse
 
 from climate import service
 from climate.clock import ManualClock
-from climate.manager.dispatcher import Dispatcher
-from climate.manager.relay import Relay
-from climate.manager.runtime import Runtime
+from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.notifications.relay import Relay
+from climate.manager.process.runtime import Runtime
 from climate.notifications.emit import LogEmitter
 from climate.plugins.hosts.simulated import SimulatedCloud
 

@@ -21,8 +21,8 @@ from climate.api.v2 import routes as v2
 from climate.clock import Clock
 from climate.core.errors import InvalidInput, NotFound
 from climate.core.matching.quoting import is_storable
-from climate.manager.dispatcher import Dispatcher
-from climate.manager.runtime import Runtime
+from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.process.runtime import Runtime
 from climate.observability import log_context
 
 LOG = logging.getLogger(__name__)

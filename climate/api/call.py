@@ -14,9 +14,9 @@ from climate.api.auth import Caller, Identify
 from climate.api.policy import Policy
 from climate.core.errors import InvalidInput, NotFound
 from climate.core.matching.quoting import is_storable
-from climate.manager.dispatcher import Dispatcher
 from climate.manager.drafts import Owner
-from climate.manager.runtime import Runtime
+from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.process.runtime import Runtime
 
 # A body (None: empty, str: HTML, an iterator: an event stream, else JSON), a status, and headers.
 Answer = tuple[Any, int] | tuple[Any, int, Mapping[str, str]]

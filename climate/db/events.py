@@ -1,8 +1,8 @@
-"""The events table as a queue: what is due, who claims it, who is done with it.
+"""The events table as a queue: claim due events, renew and reclaim claims, store outcomes.
 
-A claim has an owner, an attempt number and an expiry. Whoever finishes names owner and attempt;
-if the row says otherwise, somebody else took over and the result is dropped. What has to wait for
-what is in ``order``.
+A claim has an owner, an attempt number and an expiry. An outcome names owner and attempt. If the
+row says otherwise, the claim was lost and the outcome is dropped. ``order`` says which events block
+which others. Finalizers are events without a lease: they outlive it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,13 +13,13 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
-from climate.core.lease.schedule import END
+from climate.core.lease.schedule import END, rank
 from climate.db.engine.array_in import among
 from climate.db.engine.database import LostRace
 from climate.db.order import IN_PROGRESS, OPEN, UNDONE, blocked, due, has_failed
 from climate.db.tables.leases import EVENTS, AllocationRow, EventRow, LeaseRow, ReservationRow
 
-# Where a lease stands from the moment a manager is at its start or end until that is done.
+# The status of a lease from the beginning of its start or end until that is done.
 _UNDER_WAY = [
     status.value
     for status in (
@@ -32,7 +32,7 @@ _UNDER_WAY = [
 
 
 class Held(NamedTuple):
-    """A claim as it is stored; ``until`` moves each time that it is extended."""
+    """A claim as it is stored; each renewal changes ``until``."""
 
     owner: str
     attempt: int
@@ -45,7 +45,7 @@ def next_run(session: Session, after: datetime) -> datetime | None:
 
 
 def count_due(session: Session, now: datetime, most: int) -> dict[str, int]:
-    """Return how many events may run now, by kind; ``most`` of them are looked at."""
+    """Return how many events may run now, by kind; at most ``most`` are counted."""
     at = sa.literal(now, EVENTS.c.run_at.type)
     found = sa.select(EVENTS.c.kind).where(*due(at)).limit(most).subquery()
     counts = sa.select(found.c.kind, sa.func.count()).group_by(found.c.kind)
@@ -55,9 +55,9 @@ def count_due(session: Session, now: datetime, most: int) -> dict[str, int]:
 def claim(
     session: Session, owner: str, now: datetime, until: datetime, ids: Collection[str]
 ) -> list[tuple[str, str | None, int]]:
-    """Claim those of some events that may run; return (id, lease id, attempt) of each, in order.
+    """Claim those of the events that may run; return (id, lease id, attempt) of each, in order.
 
-    An event that outlives its lease has no lease id.
+    Finalizers have no lease id.
     """
     rows = session.execute(_CLAIMABLE, {"now": now, "ids": list(ids)}).all()
     found = [(row.id, row.lease_id, row.attempt + 1) for row in rows]
@@ -68,7 +68,7 @@ def claim(
 
 
 def is_mine(session: Session, event_id: str, owner: str, attempt: int) -> bool:
-    """Tell whether this claim still holds, and lock the event if so."""
+    """Whether this claim still holds; if so, lock the event."""
     return session.scalar(_IS_MINE, _of([event_id], owner, attempt)) is not None
 
 
@@ -80,7 +80,7 @@ def finish(
     now: datetime,
     **outcome: Any,
 ) -> bool:
-    """Store the outcome of a claim (status, last_error, run_at); False if it is not ours."""
+    """Store the outcome of a claim (status, last_error, run_at); False if the claim is lost."""
     finished = _MINE.values(owner=None, claimed_until=None, updated_at=now, **outcome)
     result = session.execute(finished, _of([event_id], owner, attempt))
     return bool(result.rowcount)  # type: ignore[attr-defined]
@@ -89,9 +89,9 @@ def finish(
 def finish_all(
     session: Session, owner: str, claims: Iterable[tuple[str, int]], now: datetime, status: str
 ) -> None:
-    """Store one outcome of many claims: (event id, attempt) each.
+    """Store the same outcome for many claims: (event id, attempt) each.
 
-    Raises LostRace if not all are ours: looked at again, those that are not will be seen.
+    Raises LostRace if one is lost; the retried transaction reads which.
     """
     alike: dict[int, list[str]] = {}
     for id_, attempt in claims:
@@ -103,17 +103,17 @@ def finish_all(
             raise LostRace
 
 
-def give_way(session: Session, event_id: str, owner: str, attempt: int, **again: datetime) -> None:
-    """Undo a claim of ours as if it had not been made, perhaps to a later ``run_at``."""
+def requeue(session: Session, event_id: str, owner: str, attempt: int, **again: datetime) -> None:
+    """Release a claim without counting the attempt, optionally with a later ``run_at``."""
     undone = {"status": UNDONE, "owner": None, "claimed_until": None}
     undoing = _MINE.values(**undone, attempt=EVENTS.c.attempt - 1, **again)
     session.execute(undoing, _of([event_id], owner, attempt))
 
 
 def extend(session: Session, owner: str, ids: Collection[str], until: datetime) -> dict[str, int]:
-    """Keep claims alive while their work goes on; return the attempts of those that are kept.
+    """Renew claims of ``owner``; return the attempts of those that were renewed, by event id.
 
-    One that is locked is being begun or finished: it is not waited for, and nobody else takes it.
+    A locked row is skipped: its claim is being begun or finished, and cannot be reclaimed either.
     """
     found = _unlocked(session, ids).items()
     kept = {id_: held.attempt for id_, held in found if held.owner == owner}
@@ -123,21 +123,21 @@ def extend(session: Session, owner: str, ids: Collection[str], until: datetime) 
 
 
 def claimed(session: Session) -> dict[str, Held]:
-    """Return who has claimed what, by event id, as it is stored."""
+    """Return all claims by event id."""
     return _held(session, _CLAIMS)
 
 
-def reap(session: Session, stale: Mapping[str, Held]) -> int:
-    """Return events whose claims are still as they were seen; return how many.
+def reclaim(session: Session, stale: Mapping[str, Held]) -> int:
+    """Free events whose claims are unchanged since they were read; return how many.
 
-    One that is locked is not waited for: whoever is in the middle of it may be frozen there.
+    A locked row is skipped: the transaction that locked it may hang.
     """
-    gone = [id_ for id_, held in _unlocked(session, stale).items() if held == stale[id_]]
-    return _return(session, among(EVENTS.c.id, gone))
+    expired = [id_ for id_, held in _unlocked(session, stale).items() if held == stale[id_]]
+    return _free(session, among(EVENTS.c.id, expired))
 
 
 def _unlocked(session: Session, event_ids: Collection[str]) -> dict[str, Held]:
-    """Lock and return those of these claims that nobody has locked."""
+    """Lock and return those claims whose rows are not locked."""
     mine = _HELD.where(EVENTS.c.status == IN_PROGRESS, among(EVENTS.c.id, event_ids))
     return _held(session, mine.with_for_update(skip_locked=True))
 
@@ -147,12 +147,12 @@ def _held(session: Session, which: sa.Select[Any, Any, Any, Any]) -> dict[str, H
     return {row.id: Held(row.owner, row.attempt, row.claimed_until) for row in found}
 
 
-def hand_back(session: Session, owner: str) -> int:
-    """Return all events of ``owner`` (it is stopping); return how many."""
-    return _return(session, EVENTS.c.owner == owner)
+def release(session: Session, owner: str) -> int:
+    """Release all claims of ``owner``, which is stopping; return how many."""
+    return _free(session, EVENTS.c.owner == owner)
 
 
-def _return(session: Session, *which: sa.ColumnElement[bool]) -> int:
+def _free(session: Session, *which: sa.ColumnElement[bool]) -> int:
     result = session.execute(
         sa.update(EVENTS)
         .where(_IS_CLAIMED, *which)
@@ -162,10 +162,10 @@ def _return(session: Session, *which: sa.ColumnElement[bool]) -> int:
 
 
 def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> set[int]:
-    """Return the ids of resources that a lease which is over does not give back.
+    """Return the ids of resources whose last lease does not end.
 
-    Its end has failed and so have ``max_retries`` more tries, or it was due, and a manager was at
-    it, before ``late``. (What nobody was at yet is no failure: all managers may have been away.)
+    The first attempt of its end and ``max_retries`` retries failed, or it was due and attempted
+    before ``late``. (An end that was never attempted is no failure: all managers may be down.)
     """
     too_long = sa.and_(EventRow.due_at < late, LeaseRow.updated_at < late)
     query = (
@@ -184,10 +184,10 @@ def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> 
     return set(session.scalars(query))
 
 
-def hurry(session: Session, lease_id: str, kinds: Collection[str], now: datetime) -> None:
-    """Have what is to be tried again of a lease tried at once.
+def run_now(session: Session, lease_id: str, kinds: Collection[str], now: datetime) -> None:
+    """Make open events of a lease that wait for a retry due now.
 
-    ``now`` may be a little ago: what has become due and given way since is hurried, too.
+    ``now`` may be slightly in the past: events that became due and were requeued since count, too.
     """
     at = sa.literal(now, EVENTS.c.run_at.type)
     soonest = sa.case((EVENTS.c.due_at > at, EVENTS.c.due_at), else_=at)
@@ -203,8 +203,8 @@ def hurry(session: Session, lease_id: str, kinds: Collection[str], now: datetime
     )
 
 
-def give_up(session: Session, lease_ids: Collection[str], kind: str, now: datetime) -> None:
-    """Try this event of leases no more, unless somebody is at it."""
+def abandon(session: Session, lease_ids: Collection[str], kind: str, now: datetime) -> None:
+    """Set open events of a kind to ERROR, unless they are claimed."""
     session.execute(
         sa.update(EVENTS)
         .where(
@@ -217,20 +217,22 @@ def give_up(session: Session, lease_ids: Collection[str], kind: str, now: dateti
 
 
 def remove(session: Session, event_ids: Sequence[str]) -> None:
-    """Remove events that their lease does not have any more."""
+    """Remove events that their lease does not have any more, claimed or not."""
     if event_ids:
         session.execute(sa.delete(EventRow).where(EventRow.id.in_(event_ids)))
 
 
-def drop(session: Session, event_ids: Sequence[str]) -> None:
-    """Remove events that nobody needs any more, but not those that somebody is at, or has done."""
+def cancel(session: Session, event_ids: Sequence[str]) -> None:
+    """Remove events that are still UNDONE; claimed and finished ones stay."""
     if event_ids:
-        useless = sa.delete(EVENTS).where(among(EVENTS.c.id, event_ids), EVENTS.c.status == UNDONE)
-        session.execute(useless)
+        unclaimed = sa.delete(EVENTS).where(
+            among(EVENTS.c.id, event_ids), EVENTS.c.status == UNDONE
+        )
+        session.execute(unclaimed)
 
 
-def rearm(session: Session, event_id: str, due_at: datetime, now: datetime) -> None:
-    """Make an event due (again) at ``due_at``, as if it was new; whoever is at it is fenced out."""
+def reschedule(session: Session, event_id: str, due_at: datetime, now: datetime) -> None:
+    """Make an event due at ``due_at`` as if it were new; a claim on it is lost."""
     session.execute(
         sa.update(EventRow)
         .where(EventRow.id == event_id)
@@ -247,8 +249,39 @@ def rearm(session: Session, event_id: str, due_at: datetime, now: datetime) -> N
     )
 
 
+def insert_finalizer(
+    session: Session, event_id: str, kind: str, payload: Mapping[str, Any], now: datetime
+) -> None:
+    """Store an event that outlives its lease, due now."""
+    session.execute(
+        sa.insert(EventRow).values(
+            id=event_id,
+            kind=kind,
+            rank=rank(kind),
+            due_at=now,
+            run_at=now,
+            status=UNDONE,
+            attempt=0,
+            created_at=now,
+            payload=dict(payload),
+        )
+    )
+
+
+def get_finalizer(session: Session, event_id: str) -> tuple[str, dict[str, Any], datetime] | None:
+    """Return kind, payload and due time of a finalizer; None if it is done."""
+    row = session.get(EventRow, event_id)
+    return None if row is None else (row.kind, row.payload or {}, row.due_at)
+
+
+def find_finalizers(session: Session, kind: str) -> list[dict[str, Any]]:
+    """Return the payloads of all finalizers of a kind."""
+    query = sa.select(EventRow.payload).where(EventRow.kind == kind, EventRow.lease_id.is_(None))
+    return [payload or {} for payload in session.scalars(query)]
+
+
 def _of(ids: Sequence[str], owner: str, attempt: int) -> dict[str, Any]:
-    """Return the parameters that say which claims are meant."""
+    """Return the parameters that identify claims."""
     return {"ids": ids, "by": owner, "which": attempt}
 
 
@@ -263,7 +296,7 @@ def _claimable() -> sa.Select[str, str | None, int]:
     )
 
 
-# Made once: putting it together takes longer than the database needs to answer it.
+# Built once: SQLAlchemy takes longer to build it than the database to answer it.
 _NOW = sa.bindparam("now", type_=EVENTS.c.run_at.type)
 _CLAIMABLE = _claimable()
 _CLAIM = (
@@ -291,7 +324,7 @@ _SOONEST = sa.func.min(EVENTS.c.run_at, type_=EVENTS.c.run_at.type)
 _NEXT: sa.Select[datetime | None] = sa.select(_SOONEST).where(
     EVENTS.c.status == UNDONE, EVENTS.c.run_at > _NOW
 )
-# As a text, not a parameter: so PostgreSQL knows how few they are, and goes along the index.
+# A literal, not a parameter: PostgreSQL then knows how few rows match, and uses the index.
 _IS_CLAIMED = EVENTS.c.status == sa.literal_column(f"'{IN_PROGRESS}'")
 _HELD = sa.select(EVENTS.c.id, EVENTS.c.owner, EVENTS.c.attempt, EVENTS.c.claimed_until)
 _CLAIMS = _HELD.where(_IS_CLAIMED)

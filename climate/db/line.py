@@ -1,7 +1,7 @@
-"""Which events wait for a worker, in the order in which their projects get turns.
+"""Queries for the queue view: which events are due, in the order in which projects take turns.
 
-Nothing is locked or claimed by looking. Of what waits for another event (``order``) there is as
-much as of the rest: whoever claims passes it over.
+They lock and claim nothing. The result includes events that wait for others (``order``); the
+statement that claims leaves them out.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,12 +19,12 @@ from climate.db.engine.types import code_points
 from climate.db.order import BEGINNING, UNDONE, due
 from climate.db.tables.leases import EVENTS, LEASES, RESERVATIONS
 
-#: Whose an event is, and the resource types that it acts on.
+#: The project of an event, and the resource types that it acts on.
 Group = tuple[str | None, frozenset[str]]
 
 
-class Waiting(NamedTuple):
-    """An event that may run: whose it is, and the resource types that it acts on, if it does."""
+class PendingEvent(NamedTuple):
+    """A due event, its project, and the resource types that it acts on (none: it only notifies)."""
 
     event_id: str
     project_id: str | None
@@ -32,48 +32,47 @@ class Waiting(NamedTuple):
 
     @property
     def group(self) -> Group:
-        """Those of one group get turns among themselves in their order."""
+        """Events of one group take turns among themselves in their order."""
         return self.project_id, self.types
 
 
-_NOBODY: Mapping[str, Waiting] = MappingProxyType({})
+_NONE_KNOWN: Mapping[str, PendingEvent] = MappingProxyType({})
 
 
-def waiting(
+def pending(
     session: Session,
     now: datetime,
     limit: int,
     skip: int = 0,
-    known: Mapping[str, Waiting] = _NOBODY,
-) -> list[Waiting]:
-    """Return events that may run now (blocked ones included), as one after the other gets a turn.
+    known: Mapping[str, PendingEvent] = _NONE_KNOWN,
+) -> list[PendingEvent]:
+    """Return due events, blocked ones included, in the order of their turns.
 
-    If they are more than ``limit``, first comes the first of each project and kind of thing, then
-    the second of each, and so on, so that nobody's many stand before another's few. Those that are
-    ``known`` by their ids from a look before need not be asked about again.
+    If they are more than ``limit``: the first event of each project and resource type, then the
+    second of each, and so on. ``known`` events, by id, are not described again.
     """
     ids = [] if skip else _first(session, BEGINNING, now, limit + 1)
     if skip or len(ids) > limit:
-        found = session.execute(_MANY, {"now": now, "limit": limit, "skip": skip})
-        return [_waiting(row) for row in found]
-    seen = {**known, **_ask(session, [id_ for id_ in ids if id_ not in known])}
-    return [seen[id_] for id_ in ids if id_ in seen]
+        rows = session.execute(_MANY, {"now": now, "limit": limit, "skip": skip})
+        return [_pending_event(row) for row in rows]
+    events = {**known, **_describe(session, [id_ for id_ in ids if id_ not in known])}
+    return [events[id_] for id_ in ids if id_ in events]
 
 
-def newcomers(
+def newly_due(
     session: Session, since: datetime, now: datetime, limit: int, known: Collection[str]
-) -> list[Waiting]:
-    """Return events that became due ``since`` then, in their order, but those that are ``known``.
+) -> list[PendingEvent]:
+    """Return events that became due after ``since``, in order, without those that are ``known``.
 
-    Not more than ``limit`` are looked at.
+    At most ``limit`` events are read.
     """
     fresh = [id_ for id_ in _first(session, since, now, limit) if id_ not in known]
-    found = _ask(session, fresh)
-    return [found[id_] for id_ in fresh if id_ in found]
+    events = _describe(session, fresh)
+    return [events[id_] for id_ in fresh if id_ in events]
 
 
-def still_waiting(session: Session, event_ids: Collection[str]) -> set[str]:
-    """Return those of events that nobody has claimed."""
+def unclaimed(session: Session, event_ids: Collection[str]) -> set[str]:
+    """Return the ids of those events that no manager has claimed."""
     parts = (session.scalars(_UNCLAIMED, {"ids": ids}) for ids in chunks(list(event_ids)))
     return {id_ for part in parts for id_ in part}
 
@@ -82,15 +81,15 @@ def _first(session: Session, since: datetime, now: datetime, limit: int) -> Sequ
     return session.scalars(_FEW, {"since": since, "now": now, "limit": limit}).all()
 
 
-def _ask(session: Session, event_ids: Sequence[str]) -> dict[str, Waiting]:
-    """Return those of the events that are there, by id."""
+def _describe(session: Session, event_ids: Sequence[str]) -> dict[str, PendingEvent]:
+    """Return the events that still exist, by id."""
     parts = (session.execute(_DESCRIBED, {"ids": ids}) for ids in chunks(event_ids))
-    return {row.id: _waiting(row) for part in parts for row in part}
+    return {row.id: _pending_event(row) for part in parts for row in part}
 
 
-def _waiting(row: Any) -> Waiting:  # noqa: ANN401 - a row of _DESCRIBED or _MANY
+def _pending_event(row: Any) -> PendingEvent:  # noqa: ANN401 - a row of _DESCRIBED or _MANY
     id_, project_id, types = row
-    return Waiting(id_, project_id, _types(types))
+    return PendingEvent(id_, project_id, _types(types))
 
 
 @lru_cache
@@ -99,9 +98,9 @@ def _types(joined: str | None) -> frozenset[str]:
 
 
 def _few() -> sa.Select[Any]:
-    """Select the first ``limit`` events that may run at ``now``, and not before ``since``.
+    """Select the first ``limit`` events due at ``now``, and not before ``since``.
 
-    An index alone tells them.
+    The database reads an index only.
     """
     since = sa.bindparam("since", type_=EVENTS.c.run_at.type)
     first = sa.select(EVENTS.c.id).where(*due(_NOW, since))
@@ -109,7 +108,7 @@ def _few() -> sa.Select[Any]:
 
 
 def _described() -> sa.Select[Any]:
-    """Select whose the events with ``ids`` are, and the resource types that they act on."""
+    """Select the project of the events with ``ids``, and the resource types that they act on."""
     whose = sa.select(LEASES.c.project_id).where(LEASES.c.id == EVENTS.c.lease_id)
     project_id = whose.scalar_subquery().label("project_id")
     described = sa.select(EVENTS.c.id, project_id, _types_of(EVENTS, _acts(EVENTS)))
@@ -117,9 +116,9 @@ def _described() -> sa.Select[Any]:
 
 
 def _many() -> sa.Select[Any]:
-    """Select the events that may run at ``now``, page by page: ``limit`` of them after ``skip``.
+    """Select a page of the events due at ``now``: ``limit`` of them after ``skip``.
 
-    A thing's kind is the resource type of its lease's first reservation.
+    The type that takes turns is the resource type of its lease's first reservation.
     """
     first = RESERVATIONS.alias()
     is_first = (first.c.lease_id == EVENTS.c.lease_id, first.c.position == 0, _acts(EVENTS))
@@ -145,12 +144,12 @@ def _many() -> sa.Select[Any]:
 
 
 def _acts(events: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Tell whether an event calls plugins."""
+    """Whether an event calls plug-ins."""
     return events.c.kind.in_([*ACTIONS, RELEASE])
 
 
 def _types_of(events: sa.FromClause, acts: sa.ColumnElement[bool]) -> sa.ColumnElement[str]:
-    """Select the resource types that an event acts on, joined."""
+    """Select the resource types that an event acts on, joined with commas."""
     joined = sa.func.aggregate_strings(RESERVATIONS.c.resource_type, ",")
     mine = (RESERVATIONS.c.lease_id == events.c.lease_id, acts)
     return sa.select(joined).where(*mine).scalar_subquery().label("types")
@@ -158,6 +157,6 @@ def _types_of(events: sa.FromClause, acts: sa.ColumnElement[bool]) -> sa.ColumnE
 
 _NOW = sa.bindparam("now", type_=EVENTS.c.run_at.type)
 _LIMIT = sa.bindparam("limit", type_=sa.Integer)
-# Made once: putting them together takes longer than the database needs to answer.
+# Built once: SQLAlchemy takes longer to build them than the database to answer them.
 _FEW, _DESCRIBED, _MANY = _few(), _described(), _many()
 _UNCLAIMED = sa.select(EVENTS.c.id).where(among(EVENTS.c.id, "ids"), EVENTS.c.status == UNDONE)

@@ -23,13 +23,13 @@ from climate.core.window import Window, later
 from climate.db.resources import allocations, capacity, resources
 from climate.db.resources import calendar as bookings
 from climate.manager.admission import would_take
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import (
     ReservationRequest,
     check_properties,
     needs_of,
     requirements_of,
 )
-from climate.manager.runtime import Runtime
 from climate.manager.search import Wanted
 
 # The longest span that is looked at.

@@ -13,8 +13,8 @@ from climate.core.errors import Forbidden
 from climate.core.lease.model import PART, Lease, Reservation
 from climate.manager.composition import Planned, ReservationChange, check_fixed, new_id
 from climate.manager.leases import has_begun
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import ReservationRequest, looked_up, new_reservation, part_of
-from climate.manager.runtime import Runtime
 from climate.plugins.base import Asker
 
 # How much of something a reservation is for.

@@ -1,14 +1,19 @@
-"""A claim on an event, and its fence: what is stored in its name only while it holds.
+"""Claims: which manager runs an event, until when, and what it may store and change meanwhile.
 
-A claim is kept by extending it, and is another's when nobody has extended it for a while
-(``keeping``). What a worker does to the cloud for it is permitted until shortly before that.
+A claim is an owner and an attempt number in the event's row. Every outcome names both, so a manager
+that lost its claim stores nothing. A fencing token (``permit``) stops its changes of the cloud
+shortly before another manager can reclaim the event.
+
+Reclaiming compares no two clocks. The owner counts, on its own ``elapsed``, from before it claimed
+or renewed. The others count from after they read that renewal. Both count equally long, so the
+owner stops first, even if wall clocks differ, jump or stand still.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
@@ -19,6 +24,8 @@ from climate.core.lease.schedule import END, START, UPDATE
 from climate.core.record import record
 from climate.db import events, leases
 from climate.db.engine.database import is_retried
+from climate.db.events import Held
+from climate.manager.process.runtime import Store
 from climate.plugins import fencing
 from climate.plugins.fencing import Permit
 
@@ -27,9 +34,10 @@ LOG = logging.getLogger(__name__)
 
 @record(frozen=True, slots=True)
 class Work:
-    """What an action event needs: the lease, and the resources of each live reservation.
+    """What an action event works on: the lease, and the resources of each live reservation.
 
-    ``begun`` is the lease as it was stored when the work began, if all of that is known.
+    ``begun`` is the lease as it was stored when the work began. It is None if other statements of
+    that transaction changed the lease, too.
     """
 
     event: Event
@@ -39,25 +47,22 @@ class Work:
 
     @property
     def reservations(self) -> list[Reservation]:
-        """Return the reservations that are to be acted on."""
+        """The reservations to act on."""
         return [r for r in self.lease.reservations if r.id in self.resources]
 
     def is_leaving(self, reservation_id: str) -> bool:
-        """Tell whether a reservation is taken back as it was removed from its lease.
-
-        Those that are removed while others are handed over are not: they are handed over, too.
-        """
+        """Whether to take a reservation back because it was removed from its lease."""
         if self.event.kind not in {START, UPDATE, END}:
             return False
-        for one in self.lease.reservations:
-            if one.id == reservation_id:
-                return LEAVING in one.details
+        for reservation in self.lease.reservations:
+            if reservation.id == reservation_id:
+                return LEAVING in reservation.details
         return False
 
 
 @record(frozen=True, slots=True)
 class Call:
-    """A plugin that is at work for one reservation, ``since`` a moment of the clock's elapsed."""
+    """A plug-in call for one reservation; ``since`` is a reading of ``clock.elapsed``."""
 
     work: Work
     reservation_id: str
@@ -66,10 +71,10 @@ class Call:
 
 @record(frozen=True, slots=True)
 class Claim:
-    """An event that this manager may run, as long as owner and attempt are still in its row.
+    """An event that this manager runs while owner and attempt are still in its row.
 
-    One that outlives its lease has no lease id. ``types`` are those of the lease's reservations.
-    The cloud may be changed for it as far as ``permit`` goes; in ``calls`` is the call under way.
+    Finalizers have no lease id: they outlive their lease. ``types`` are the resource types of the
+    lease's reservations. ``permit`` is the fencing token, ``calls`` holds the call under way.
     """
 
     event_id: str
@@ -82,12 +87,12 @@ class Claim:
     calls: list[Call] = field(default_factory=list, compare=False)
 
     def call_since_before(self, moment: float) -> Call | None:
-        """Return the call under way if it began before a moment of the clock's elapsed."""
+        """Return the call under way if it began before ``moment`` of ``clock.elapsed``."""
         return next((call for call in list(self.calls) if call.since < moment), None)
 
     @contextmanager
     def calling(self, work: Work, reservation: Reservation, since: float) -> Iterator[None]:
-        """Let a plugin work under the permit, for others to see; raises Fenced if that is over."""
+        """Run a plug-in under the fencing token, visible to the watchdog; raises Fenced."""
         self.permit.check()
         self.calls.append(Call(work, reservation.id, since))
         try:
@@ -98,7 +103,7 @@ class Claim:
 
 
 class Seen(NamedTuple):
-    """A claim of ours, and its lease and event as they are under the lease's lock."""
+    """A claim that this manager holds, with its lease (locked) and its event."""
 
     claim: Claim
     lease: Lease
@@ -106,73 +111,73 @@ class Seen(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A claim, and the work that it is about."""
+    """A claim and its work."""
 
     claim: Claim
     work: Work
 
 
 def lease_of(session: Session, claim: Claim) -> Lease | None:
-    """Lock and return the lease of a claim; None if the claim is not ours any more."""
-    seen, _ = look(session, [claim], patient=True)
+    """Lock and return the lease of a claim; None if the claim is lost."""
+    seen, _ = lock_leases(session, [claim], wait=True)
     return seen[0].lease if seen else None
 
 
-def look(
-    session: Session, claims: Sequence[Claim], *, patient: bool
+def lock_leases(
+    session: Session, claims: Sequence[Claim], *, wait: bool
 ) -> tuple[list[Seen], list[Claim]]:
-    """Lock the leases of claims, and return them as far as the claims are ours.
+    """Lock the leases of claims. Return the claims still held, and those whose lease is not locked.
 
-    That may be over the next moment: what is stored as an outcome is fenced anew. Those that
-    somebody else has locked are not waited for unless we are ``patient``: their claims are returned
-    beside, and those whose lease is gone.
+    A lease is not locked if it is gone, or if another transaction has it and ``wait`` is false. A
+    claim that is held here may be lost a moment later, so every outcome is fenced again.
     """
     ids = {claim.lease_id for claim in claims if claim.lease_id is not None}
-    found = leases.find_some(session, ids, lock=True, patient=patient)
-    seen, unseen = [], []
+    locked = leases.find_some(session, ids, lock=True, patient=wait)
+    seen, unlocked = [], []
     for claim in claims:
-        lease = found.get(claim.lease_id or "")
-        event = _held(lease, claim) if lease is not None else None
+        lease = locked.get(claim.lease_id or "")
+        event = _claimed_event(lease, claim) if lease is not None else None
         if lease is None:
-            unseen.append(claim)
+            unlocked.append(claim)
         elif event is None:
             LOG.warning("event %s of lease %s was taken over", claim.event_id, claim.lease_id)
         else:
             seen.append(Seen(claim, lease, event))
-    return seen, unseen
+    return seen, unlocked
 
 
-def look_again(session: Session, tasks: Sequence[Task]) -> tuple[list[Seen], list[Claim]]:
-    """As ``look``, for claims whose work was done: what nobody has changed since it began is known.
+def relock_leases(session: Session, tasks: Sequence[Task]) -> tuple[list[Seen], list[Claim]]:
+    """Do what ``lock_leases`` does after the work, without reading leases that did not change.
 
-    That a claim was taken over is seen when the outcome is stored, and then all is looked at.
+    Such a lease may hide a lost claim. Storing the outcome finds that and raises LostRace; the
+    transaction is retried and then reads everything.
     """
-    patient = len(tasks) == 1
+    wait = len(tasks) == 1
     if is_retried(session):
-        return look(session, [task.claim for task in tasks], patient=patient)
+        return lock_leases(session, [task.claim for task in tasks], wait=wait)
     begun = [work.begun for _, work in tasks if work.begun is not None]
-    same = leases.lock_unchanged(session, begun, patient=patient)
+    unchanged = leases.lock_unchanged(session, begun, patient=wait)
     known, others = [], []
     for claim, work in tasks:
-        if work.begun is not None and work.begun.id in same:
+        if work.begun is not None and work.begun.id in unchanged:
             known.append(Seen(claim, work.begun, work.event))
         else:
             others.append(claim)
-    seen, unseen = look(session, others, patient=patient) if others else ([], [])
-    return known + seen, unseen
+    seen, unlocked = lock_leases(session, others, wait=wait) if others else ([], [])
+    return known + seen, unlocked
 
 
-def _held(lease: Lease, claim: Claim) -> Event | None:
-    """Return the event, if it is still claimed like that."""
-    held = (claim.event_id, EventStatus.IN_PROGRESS, claim.owner, claim.attempt)
-    mine = (e for e in lease.events if (e.id, e.status, e.owner, e.attempt) == held)
-    return next(mine, None)
+def _claimed_event(lease: Lease, claim: Claim) -> Event | None:
+    """Return the event if its row still names this claim."""
+    claimed = (claim.event_id, EventStatus.IN_PROGRESS, claim.owner, claim.attempt)
+    found = (e for e in lease.events if (e.id, e.status, e.owner, e.attempt) == claimed)
+    return next(found, None)
 
 
 def close_all(
     session: Session, claims: Sequence[Claim], now: datetime, status: EventStatus
 ) -> None:
-    """Store one outcome of claims of this manager; raises LostRace if not all are ours."""
+    """Store the same outcome for many claims; raises LostRace if one of them is lost."""
     if claims:
         known = [(claim.event_id, claim.attempt) for claim in claims]
         events.finish_all(session, claims[0].owner, known, now, status.value)
@@ -185,12 +190,63 @@ def close(
     status: EventStatus,
     **outcome: Any,
 ) -> bool:
-    """Store a claim's outcome; False if the claim is not ours any more."""
+    """Store a claim's outcome; False if the claim is lost."""
     return events.finish(
         session, claim.event_id, claim.owner, claim.attempt, now, status=status.value, **outcome
     )
 
 
-def give_way(session: Session, claim: Claim, **again: datetime) -> None:
-    """Undo the claim as if it had not been made, perhaps to a later ``run_at``."""
-    events.give_way(session, claim.event_id, claim.owner, claim.attempt, **again)
+def requeue(session: Session, claim: Claim, **again: datetime) -> None:
+    """Release a claim without counting the attempt, optionally with a later ``run_at``."""
+    events.requeue(session, claim.event_id, claim.owner, claim.attempt, **again)
+
+
+class ClaimKeeper:
+    """Renews the claims of one manager, and reclaims those whose owner stopped renewing."""
+
+    def __init__(self, store: Store, owner: str, timeout: timedelta) -> None:
+        """Claims of ``owner`` last ``timeout`` unless they are renewed."""
+        self._store = store
+        self._owner = owner
+        self._timeout = timeout
+        self._observed: dict[str, tuple[Held, float]] = {}
+
+    def expires(self) -> float:
+        """Return when a claim made now expires, as a reading of ``clock.elapsed``."""
+        return self._store.clock.elapsed() + self._timeout.total_seconds()
+
+    def renew(self, claims: Mapping[str, Claim]) -> None:
+        """Renew claims by event id. A lost claim is left out, so its fencing token runs out."""
+        if not claims:
+            return
+        expires = self.expires()
+        stored = self._store.clock.now() + self._timeout
+        renewed = self._store.database.write(
+            lambda session: events.extend(session, self._owner, list(claims), stored)
+        )
+        for id_, claim in claims.items():
+            if renewed.get(id_) == claim.attempt:
+                claim.permit.prolong(expires)
+
+    def reclaim(self, own: Collection[str]) -> int:
+        """Free events that nobody renewed for a whole time-out, except ``own``; return how many."""
+        with self._store.database.read() as session:
+            claimed = events.claimed(session)
+        now = self._store.clock.elapsed()
+        self._observed = {
+            id_: (held, self._unchanged_since(id_, held, now))
+            for id_, held in claimed.items()
+            if id_ not in own
+        }
+        limit = now - self._timeout.total_seconds()
+        expired = {id_: held for id_, (held, since) in self._observed.items() if since <= limit}
+        if not expired:
+            return 0
+        count = self._store.database.write(lambda session: events.reclaim(session, expired))
+        if count:
+            LOG.warning("took over %s event(s) of managers that stopped answering", count)
+        return count
+
+    def _unchanged_since(self, event_id: str, held: Held, now: float) -> float:
+        before = self._observed.get(event_id)
+        return before[1] if before is not None and before[0] == held else now

@@ -22,8 +22,8 @@ from climate.core.lease.model import LEAVING, PART, Lease, Reservation
 from climate.core.matching.requirement import Requirement
 from climate.db import leases
 from climate.manager.leases import has_begun
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import ReservationRequest, arranging, new_reservation
-from climate.manager.runtime import Runtime
 from climate.plugins.base import ResourcePlugin
 
 # As many as a lease may have when it is made.

@@ -12,8 +12,8 @@ from climate.core.start import Start, StartWhen
 from climate.core.window import Window, minute_of
 from climate.db.engine import ids
 from climate.manager import starting
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import ReservationRequest, new_reservations
-from climate.manager.runtime import Runtime
 from climate.plugins.base import Asker
 
 

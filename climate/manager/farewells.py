@@ -13,19 +13,19 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from climate.core.backoff import pause_before
 from climate.core.errors import EnforcementUnavailable
 from climate.core.lease.blazar_wire import enforcement_body
 from climate.core.lease.lifecycle import EventStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import REVOKE, TELL_END
-from climate.db import events, farewells
+from climate.db import events
 from climate.db.engine import ids
 from climate.enforcement import Busy
 from climate.manager import trusts
-from climate.manager.announcements import resources_of
-from climate.manager.claims import Claim, close, give_way
-from climate.manager.failures import pause_before
-from climate.manager.runtime import Runtime
+from climate.manager.claims import Claim, close, requeue
+from climate.manager.notifications.lease_messages import resources_of
+from climate.manager.process.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
 
@@ -39,13 +39,13 @@ def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) ->
     if runtime.enforcer is None or not runtime.enforcer.hears_of_ends:
         return
     held = resources_of(session, [reservation.id for reservation in lease.reservations])
-    farewells.insert(session, ids.new_id(), TELL_END, enforcement_body(lease, held), now)
+    events.insert_finalizer(session, ids.new_id(), TELL_END, enforcement_body(lease, held), now)
 
 
 def run(runtime: Runtime, claim: Claim) -> None:
     """Do what a claimed event without a lease is about."""
     with runtime.database.read() as session:
-        found = farewells.get(session, claim.event_id)
+        found = events.get_finalizer(session, claim.event_id)
     if found is None:
         return
     kind, payload, since = found
@@ -62,7 +62,7 @@ def _tell(runtime: Runtime, claim: Claim, body: Mapping[str, Any], since: dateti
             runtime.enforcer.on_end(body)
     except Busy:
         again = runtime.clock.now() + _WHEN_BUSY
-        runtime.database.write(lambda session: give_way(session, claim, run_at=again))
+        runtime.database.write(lambda session: requeue(session, claim, run_at=again))
     except EnforcementUnavailable as error:
         if runtime.clock.now() - since < _PATIENCE:
             reason = error.message

@@ -32,8 +32,8 @@ from climate.db.resources import allocations, resources
 from climate.db.resources.allocations import Held
 from climate.manager.admission import admit, rows
 from climate.manager.drafts import new_event
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import requirements_of, taken_window
-from climate.manager.runtime import Runtime
 from climate.manager.search import Wanted
 from climate.observability import log_context
 

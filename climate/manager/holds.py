@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
+from climate.core.backoff import pause_before
 from climate.core.errors import (
     BackendUnavailable,
     ClimateError,
@@ -33,12 +34,11 @@ from climate.db.notifications import outbox
 from climate.db.resources import allocations
 from climate.enforcement import Enforcer
 from climate.manager import trusts
-from climate.manager.announcements import resources_of
 from climate.manager.claims import Claim, Work, close, lease_of
-from climate.manager.failures import pause_before
 from climate.manager.farewells import note_end
+from climate.manager.notifications.lease_messages import resources_of
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import arranging
-from climate.manager.runtime import Runtime
 from climate.plugins.base import Asker
 
 LOG = logging.getLogger(__name__)
@@ -173,7 +173,7 @@ def _give_up(runtime: Runtime, session: Session, lease_id: str) -> None:
     _let_go(session, lease)
     for event in lease.events:
         if event.status is EventStatus.UNDONE:
-            events.rearm(session, event.id, now, now)
+            events.reschedule(session, event.id, now, now)
 
 
 def _let_go(session: Session, lease: Lease) -> None:

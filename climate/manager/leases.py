@@ -27,6 +27,7 @@ from climate.manager import holds, limits
 from climate.manager.admission import Shortage, admit, rows
 from climate.manager.drafts import LeaseRequest, Owner, draft, new_event
 from climate.manager.farewells import note_end
+from climate.manager.process.runtime import Runtime
 from climate.manager.refusal import explained
 from climate.manager.requests import (
     arranging,
@@ -34,7 +35,6 @@ from climate.manager.requests import (
     requirements_of,
     taken_window,
 )
-from climate.manager.runtime import Runtime
 from climate.manager.search import Wanted
 from climate.observability import log_context
 from climate.observability.metrics import counted
@@ -181,7 +181,7 @@ def _end_now(session: Session, lease: Lease, now: datetime) -> None:
     end = lease.event(END)
     assert end is not None  # noqa: S101 - every lease has one (invariant 2)
     if end.status is not EventStatus.IN_PROGRESS:
-        events.rearm(session, end.id, now, now)
+        events.reschedule(session, end.id, now, now)
     obsolete = [
         event.id
         for event in lease.events

@@ -23,7 +23,7 @@ from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
 from climate.db import limits as rows
 from climate.db.limits import Overrides, Party
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 
 _MOST = 2**31 - 1
 

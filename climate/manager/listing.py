@@ -12,7 +12,7 @@ from climate.core.page import LeaseFilter, Page, Part, ResourceFilter
 from climate.db.resources import pages as resource_pages
 from climate.db.resources import resources
 from climate.db.resources.resources import Property
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 
 
 def find_leases(runtime: Runtime, wanted: LeaseFilter, page: Page) -> Part[Lease]:

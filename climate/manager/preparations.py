@@ -21,10 +21,11 @@ from climate.core.task import Report
 from climate.db import leases, preparations, shutdowns
 from climate.db.engine.database import on_commit
 from climate.db.provisioning import readiness
-from climate.manager import notifications, starting
-from climate.manager.announcements import tell_nodes
-from climate.manager.preparing import PREPARE, payload
-from climate.manager.runtime import Runtime, reading
+from climate.manager import starting
+from climate.manager.notifications import log
+from climate.manager.notifications.lease_messages import notify_nodes
+from climate.manager.process.runtime import Runtime, reading
+from climate.manager.provisioning.planner import PREPARE, payload
 
 # Seconds between two queries at least, while a claim is about to expire.
 _SHORTEST = 0.1
@@ -44,7 +45,7 @@ def find(runtime: Runtime, wanted: TaskFilter, page: Page, wait: float = 0.0) ->
     deadline = time.monotonic() + wait
     with runtime.latest.place():
         while True:
-            seen = notifications.last_seq(runtime)
+            seen = log.last_seq(runtime)
             if wanted.claimable_at is not None:
                 wanted = replace(wanted, claimable_at=runtime.clock.now())
             part = _find(runtime, wanted, page)
@@ -92,7 +93,7 @@ def _report(
         return before
     preparations.store(session, after)
     if report.state is PreparationState.WANTED:
-        tell_nodes(session, PREPARE, [payload(after)], now)
+        notify_nodes(session, PREPARE, [payload(after)], now)
     if after.ready_at is not None and before.ready_at is None:
         _learn(session, after, report, now)
         _note_ready(runtime, session, after, now)

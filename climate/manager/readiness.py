@@ -17,10 +17,11 @@ from climate.db import preparations
 from climate.db.preparations import HOST
 from climate.db.provisioning import readiness
 from climate.db.resources import resources
-from climate.manager import preparing, starting
-from climate.manager.announcements import tell_nodes
-from climate.manager.lead_times import LeadTimes, hardware
-from climate.manager.runtime import Runtime
+from climate.manager import starting
+from climate.manager.notifications.lease_messages import notify_nodes
+from climate.manager.process.runtime import Runtime
+from climate.manager.provisioning import planner
+from climate.manager.provisioning.lead_times import LeadTimes, hardware
 
 # The cloud may notice so much later that a host is up.
 _SETTLING = timedelta(minutes=2)
@@ -86,13 +87,13 @@ def set_aside(runtime: Runtime, resource_id: int, reason: str | None) -> HostRea
     def work(session: Session) -> None:
         host = _host(session, resource_id, lock=True)
         if reason is not None:
-            preparing.set_aside(runtime, host.id, reason, session)
+            planner.set_aside(runtime, host.id, reason, session)
             return
         readiness.set_aside(session, host.id, None, now)
         preparations.retry(session, host.id)
         found = preparations.going_on(session, resource_id=host.id)
-        again = (preparing.payload(one) for one in found if one.state is PreparationState.WANTED)
-        tell_nodes(session, preparing.PREPARE, again, now)
+        again = (planner.payload(one) for one in found if one.state is PreparationState.WANTED)
+        notify_nodes(session, planner.PREPARE, again, now)
 
     now = runtime.clock.now()
     runtime.database.write(work)

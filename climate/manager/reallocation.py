@@ -22,8 +22,8 @@ from climate.db.engine.database import LostRace, is_patient
 from climate.db.resources import allocations, capacity
 from climate.db.resources.allocations import Held
 from climate.manager.admission import InUse, Shortage, admit, allocation_rows, rows
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import check_properties, requirements_of, taken_window
-from climate.manager.runtime import Runtime
 from climate.manager.search import Search, Wanted
 
 

@@ -27,8 +27,8 @@ from climate.db.resources.calendar import Blocker
 from climate.manager.admission import Shortage, would_take
 from climate.manager.availability import Sought, matching, offers
 from climate.manager.limits import Leeway
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import taken_window
-from climate.manager.runtime import Runtime
 from climate.manager.search import Wanted
 
 # Resources that are looked at (or twice as many as are needed), and how far ahead.

@@ -17,7 +17,7 @@ from climate.core.matching.requirement import Requirement
 from climate.core.settings import Settings
 from climate.core.window import Window
 from climate.db.resources import resources
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 from climate.plugins.base import Asker, Child
 
 

@@ -45,7 +45,7 @@ def _move(
         return
     elif present.status in OPEN_EVENT:
         # A claim on it was not begun yet, or this lease would be busy: it is fenced out.
-        events.rearm(session, present.id, planned.due_at, now)
+        events.reschedule(session, present.id, planned.due_at, now)
     elif planned.kind == BEFORE_END and planned.due_at > now:
         # It happened (or failed for good) and will happen again: a new event, with all its tries.
         events.remove(session, [present.id])

@@ -18,8 +18,8 @@ from climate.core.task import Report
 from climate.db import shutdowns
 from climate.db.preparations import HOST
 from climate.db.resources import resources
-from climate.manager import preparing
-from climate.manager.runtime import Runtime, reading
+from climate.manager.process.runtime import Runtime, reading
+from climate.manager.provisioning import planner
 
 find = reading(shutdowns.find)
 get = reading(shutdowns.get)
@@ -66,7 +66,7 @@ def _report(
         return before
     shutdowns.store(session, after)
     if shutdown.is_waking(before) and report.state is ShutdownState.KEPT:
-        preparing.set_aside(runtime, after.resource_id, report.reason, session)
+        planner.set_aside(runtime, after.resource_id, report.reason, session)
     return after
 
 

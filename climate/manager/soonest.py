@@ -9,7 +9,7 @@ from climate.core.once import Once
 from climate.core.window import Window
 from climate.manager import availability, leases
 from climate.manager.drafts import LeaseRequest, Owner
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 
 # What was found may be gone when it is asked for; then the next is looked for.
 _ATTEMPTS = 5

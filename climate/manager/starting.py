@@ -27,9 +27,9 @@ from climate.db.engine.database import on_commit
 from climate.db.notifications import outbox
 from climate.db.preparations import HOST
 from climate.db.resources import resources
-from climate.manager.claims import Seen, give_way
+from climate.manager.claims import Seen, requeue
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import requirements_of
-from climate.manager.runtime import Runtime
 
 # No report is lost, so this is for what nobody reports.
 _LOOK_AGAIN = timedelta(minutes=1)
@@ -57,7 +57,7 @@ def unless_waiting(runtime: Runtime, session: Session, seen: Seen, now: datetime
         return seen
     missing = unready(runtime, session, lease.id)
     if missing:
-        give_way(session, claim, run_at=min(now + _LOOK_AGAIN, lease.window.end))
+        requeue(session, claim, run_at=min(now + _LOOK_AGAIN, lease.window.end))
         if lease.start.delayed_at is None:
             starts.delay(session, lease.id, now)
             _tell(session, "lease.start_delayed", lease, missing, now)
@@ -90,7 +90,7 @@ def note_ready(runtime: Runtime, session: Session, lease_id: str, now: datetime)
     """Note that a host of a lease, locked, is ready; if it was the last, have the start be due."""
     if not unready(runtime, session, lease_id):
         starts.set_ready(session, lease_id, now)
-        events.hurry(session, lease_id, [START], now)
+        events.run_now(session, lease_id, [START], now)
 
 
 def note_start(runtime: Runtime, session: Session, lease: Lease) -> None:

@@ -18,7 +18,7 @@ from climate.db import leases
 from climate.db import trusts as stored_trusts
 from climate.db.notifications import outbox
 from climate.manager import trusts
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 from climate.plugins.openstack.trusts import DeadTrust
 
 LOG = logging.getLogger(__name__)

@@ -14,19 +14,19 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from climate.core.backoff import pause_before
 from climate.core.errors import Conflict, Forbidden
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import EventStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import PATIENCE, RELENTLESS, REVOKE
-from climate.db import events, farewells, leases
+from climate.db import events, leases
 from climate.db import trusts as stored_trusts
 from climate.db.engine import ids
 from climate.db.notifications import outbox
 from climate.manager.claims import Claim, close
-from climate.manager.failures import pause_before
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import Asked
-from climate.manager.runtime import Runtime
 from climate.plugins.base import Asker, Difference
 from climate.plugins.openstack.trusts import Trusts
 
@@ -86,7 +86,7 @@ def restore(session: Session, lease: Lease, now: datetime) -> Lease:
     restored = replace(lease, trust_lost=None, updated_at=now)
     leases.update(session, restored)
     outbox.write(session, RESTORED, blazar_wire.payload(restored), now)
-    events.hurry(session, lease.id, RELENTLESS, now)
+    events.run_now(session, lease.id, RELENTLESS, now)
     return restored
 
 
@@ -99,7 +99,7 @@ def leave(session: Session, lease: Lease, now: datetime) -> None:
 
 def drop(session: Session, trust_id: str, now: datetime) -> None:
     """Have a manager revoke a trust."""
-    farewells.insert(session, ids.new_id(), REVOKE, {"trust_id": trust_id}, now)
+    events.insert_finalizer(session, ids.new_id(), REVOKE, {"trust_id": trust_id}, now)
 
 
 def orphans(runtime: Runtime) -> Iterator[Difference]:
@@ -110,7 +110,7 @@ def orphans(runtime: Runtime) -> Iterator[Difference]:
     old = runtime.clock.now() - runtime.settings.hold_timeout - PATIENCE
     with runtime.database.read() as session:
         known = stored_trusts.all_ids(session)
-        leaving = {payload["trust_id"] for payload in farewells.find_all(session, REVOKE)}
+        leaving = {payload["trust_id"] for payload in events.find_finalizers(session, REVOKE)}
     for trust in found:
         whose = f"user {trust.user_id} in project {trust.project_id}"
         if trust.id in leaving:

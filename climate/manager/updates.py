@@ -36,16 +36,16 @@ from climate.db.notifications import outbox
 from climate.enforcement import Enforcer
 from climate.manager import children, composition, limits, starting, trusts
 from climate.manager.admission import Shortage
-from climate.manager.announcements import resources_of
 from climate.manager.composition import ReservationChange
 from climate.manager.drafts import Owner, new_event
 from climate.manager.leases import Precondition
 from climate.manager.limits import Guard
+from climate.manager.notifications.lease_messages import resources_of
+from climate.manager.process.runtime import Runtime
 from climate.manager.reallocation import reallocate
 from climate.manager.refusal import explained
 from climate.manager.requests import ReservationRequest
 from climate.manager.rescheduling import reschedule
-from climate.manager.runtime import Runtime
 from climate.observability.metrics import counted
 
 # How often an enforcement service is asked about a change, if others change what it would be.
@@ -179,7 +179,7 @@ def _change(runtime: Runtime, session: Session, wish: _Wish, now: datetime) -> L
     if change.start_when is not None:
         starting.check_possible(runtime, after)
     if lease.start.delayed_at is not None:  # it may wait for what it does not need any more
-        events.hurry(session, lease.id, [START], now)
+        events.run_now(session, lease.id, [START], now)
     outbox.write(session, "lease.update", blazar_wire.payload(after), now)
     return after
 

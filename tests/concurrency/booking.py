@@ -19,8 +19,8 @@ from climate.db.resources.allocations import Grabbed
 from climate.manager import leases, updates
 from climate.manager.composition import ReservationChange
 from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import ReservationRequest
-from climate.manager.runtime import Runtime
 from climate.manager.updates import LeaseChange
 from tests.concurrency.crowd import at_work, wait_for_all
 

@@ -12,7 +12,7 @@ from climate.clock import ManualClock
 from climate.core.lease.model import Lease
 from climate.db.engine.database import Database
 from climate.manager import leases
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 from climate.manager.search import Search
 from tests.concurrency.booking import noted
 from tests.concurrency.crowd import wait_for_all

@@ -10,10 +10,9 @@ import sqlalchemy as sa
 from climate.core.lease.lifecycle import OPEN_EVENT
 from climate.core.lease.schedule import END, START
 from climate.db.tables.leases import EventRow, LeaseRow
-from climate.manager import events
-from climate.manager.batch import Batch
 from climate.manager.claims import Claim
-from climate.manager.pace import Pace
+from climate.manager.events import runner as events
+from climate.manager.events.fair_share import Batch, BatchSizeEstimator
 from tests.concurrency.crowd import Crowd, at_work, wait_for_all
 from tests.process import eventually
 from tests.service import Story
@@ -118,9 +117,9 @@ def test_managers_share_what_is_due_and_every_host_changes_hands_in_order(
 def test_an_end_gives_way_to_a_start_that_was_claimed_at_the_same_moment(here: Story) -> None:
     lease = here.reserve(0, 60)
     claims = _claim_both(here, lease["id"])
-    events.run(here.runtime, Batch([claims[END]]), Pace())
+    events.run(here.runtime, Batch([claims[END]]), BatchSizeEstimator())
     assert _done(here) == []
-    events.run(here.runtime, Batch([claims[START]]), Pace())
+    events.run(here.runtime, Batch([claims[START]]), BatchSizeEstimator())
     assert here.lease(lease["id"])["status"] == "ACTIVE"
     here.at(60)
     assert here.lease(lease["id"])["status"] == "TERMINATED"
@@ -132,8 +131,8 @@ def test_a_repeated_start_gives_way_to_an_end_that_was_claimed_at_the_same_momen
 ) -> None:
     lease = here.reserve(0, 60)
     claims = _claim_both(here, lease["id"])
-    events.run(here.runtime, Batch([claims[START]]), Pace())
-    events.run(here.runtime, Batch([claims[END]]), Pace())
+    events.run(here.runtime, Batch([claims[START]]), BatchSizeEstimator())
+    events.run(here.runtime, Batch([claims[END]]), BatchSizeEstimator())
     here.at(60)
     assert here.lease(lease["id"])["status"] == "TERMINATED"
     assert _done(here) == []

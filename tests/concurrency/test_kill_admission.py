@@ -12,8 +12,8 @@ from climate.clock import ManualClock
 from climate.core.lease.model import Lease
 from climate.db.resources import allocations
 from climate.manager import leases
-from climate.manager.dispatcher import Dispatcher
-from climate.manager.runtime import Runtime
+from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.process.runtime import Runtime
 from tests import rows
 from tests.conftest import NOON
 from tests.engine import kinds

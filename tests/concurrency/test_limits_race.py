@@ -16,8 +16,8 @@ from climate.db.engine.database import Database
 from climate.db.limits import Party
 from climate.manager import leases, updates
 from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import ReservationRequest
-from climate.manager.runtime import Runtime
 from climate.manager.updates import LeaseChange
 from tests.concurrency import crowd as crowds
 from tests.concurrency.booking import Wish

@@ -7,8 +7,8 @@ from climate.core.lease.change import Change
 from climate.core.lease.model import Lease
 from climate.manager import leases, updates
 from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import ReservationRequest
-from climate.manager.runtime import Runtime
 from climate.manager.updates import LeaseChange, ReservationChange
 from tests.engine import kinds
 

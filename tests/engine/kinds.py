@@ -22,8 +22,8 @@ from climate.db.resources import capacity
 from climate.db.resources.capacity import Inventory
 from climate.db.tables.leases import ResourceProperty, ResourceRow
 from climate.db.wakeup import LocalWakeup
-from climate.manager.latest import Latest
-from climate.manager.runtime import Runtime
+from climate.manager.process.long_poll import LongPoll
+from climate.manager.process.runtime import Runtime
 from climate.plugins.base import Found, RequestSchema, ResourcePlugin
 from tests.conftest import NOON
 
@@ -162,7 +162,7 @@ def make_runtime(url: str, clock: Clock, *, cleaning: timedelta = timedelta()) -
         settings=settings,
         wakeup=LocalWakeup(),
         news=news,
-        latest=Latest(database, news, 1.0, 1),
+        latest=LongPoll(database, news, 1.0, 1),
     )
 
 

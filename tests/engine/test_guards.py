@@ -25,7 +25,7 @@ from climate.db.engine.database import Database
 from climate.db.resources import allocations
 from climate.db.resources.allocations import Grabbed
 from climate.manager import leases, reallocation
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 from climate.manager.search import Search
 from tests import rows, servers
 from tests.conftest import NOON

@@ -12,8 +12,8 @@ from climate.core.lease.model import Lease
 from climate.core.lease.schedule import UPDATE
 from climate.db.resources import resources
 from climate.manager import healing, leases
-from climate.manager.dispatcher import Dispatcher
-from climate.manager.runtime import Runtime
+from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.process.runtime import Runtime
 from tests import rows
 from tests.conftest import NOON
 from tests.engine import kinds

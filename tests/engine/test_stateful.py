@@ -38,10 +38,10 @@ from climate.core.window import Window
 from climate.db.resources import capacity, resources
 from climate.db.resources.capacity import Inventory
 from climate.manager import healing, leases, updates
-from climate.manager.dispatcher import Dispatcher
 from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import ReservationRequest
-from climate.manager.runtime import Runtime
 from climate.manager.updates import LeaseChange, ReservationChange
 from tests import rows
 from tests.conftest import NOON
@@ -334,8 +334,8 @@ class Engine(RuleBasedStateMachine):
         self.clock.advance(minutes * 60)
         if works:
             self.manager.run_due()
-            self.manager.keep()
-            self.manager.tidy()
+            self.manager.upkeep.renew()
+            self.manager.upkeep.tidy()
 
     @rule(failing=st.sets(st.integers(0, len(THINGS) - 1), max_size=2))
     def things_fail(self, failing: set[int]) -> None:

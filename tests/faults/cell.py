@@ -19,8 +19,8 @@ from climate.db.tables.leases import EventRow, LeaseRow
 from climate.db.tables.notifications import OutboxRow, RelayRow
 from climate.manager import leases
 from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import ReservationRequest
-from climate.manager.runtime import Runtime
 from tests.faults import pace, stage
 from tests.faults.evidence import Evidence
 from tests.faults.ground import Ground, OnServer, runtime

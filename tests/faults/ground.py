@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from climate import config, service
 from climate.db.tables.leases import Base, InventoryRow, PropertyRow, ResourceProperty, ResourceRow
 from climate.db.tables.notifications import RelayRow
-from climate.manager import resources
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
+from climate.manager.resources import registry as resources
 from tests import servers
 from tests.faults.private import DatabaseServer
 from tests.process import write_config

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from climate.manager.dispatcher import Dispatcher
-from climate.manager.runtime import Runtime
+from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.process.runtime import Runtime
 
 # Leases that are not counted, as statements are compiled with them, and such that are.
 _FIRST, _COUNTED = 2, 8

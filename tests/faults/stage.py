@@ -23,8 +23,8 @@ from typing import Any
 
 from climate.core.lease.schedule import BEFORE_START, START
 from climate.core.notifications.message import Notification
-from climate.manager import announcements
-from climate.manager.announcements import News
+from climate.manager.notifications import lease_messages as announcements
+from climate.manager.notifications.lease_messages import News
 from climate.notifications.emit import MessagingEmitter
 from climate.plugins.hosts.simulated import SimulatedCloud
 from climate.plugins.simulated_journal import SimulatedFailure

@@ -106,7 +106,7 @@ def test_what_was_taken_together_with_a_call_that_hangs_does_not_wait(
     hanging.hosts.add(name_of(story, stuck))
     story.clock.advance(3600)
     eventually(lambda: hanging.calls == 1, "a start hangs")
-    assert any(len(one.claims) > 1 for one in manager.dispatcher._running), "taken together"
+    assert any(len(one.claims) > 1 for one in manager.dispatcher.pool.running), "taken together"
     story.clock.advance(2)
     for lease in (before, behind):
         is_in(story, lease, "ACTIVE")
@@ -124,9 +124,9 @@ def test_a_call_that_takes_too_long_has_failed_and_does_nothing_more(
     story.clock.advance(3600)
     eventually(lambda: hanging.calls == 1, "the start hangs")
     story.clock.advance(20)  # less than a claim lasts: it is kept all along
-    manager.dispatcher.keep()
+    manager.dispatcher.upkeep.renew()
     story.clock.advance(11)
-    eventually(lambda: not manager.dispatcher._running, "the worker is free")
+    eventually(lambda: not manager.dispatcher.pool.running, "the worker is free")
     eventually(lambda: status_of(story, lease, START) == "UNDONE", "the attempt has failed")
     hanging.let_go.set()
     eventually(lambda: hanging.fenced == 1, "what was given up found itself fenced out")

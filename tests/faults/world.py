@@ -22,11 +22,12 @@ from climate.core.lease.lifecycle import OPEN_EVENT
 from climate.core.lease.model import Lease
 from climate.db.tables.leases import EventRow, LeaseRow
 from climate.db.tables.notifications import OutboxRow, RelayRow
-from climate.manager import leases, resources, updates
-from climate.manager.dispatcher import Dispatcher
+from climate.manager import leases, updates
 from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.process.runtime import Runtime
 from climate.manager.requests import ReservationRequest
-from climate.manager.runtime import Runtime
+from climate.manager.resources import registry as resources
 from climate.manager.updates import LeaseChange
 from tests.process import Program, eventually, running, write_config
 

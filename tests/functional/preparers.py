@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from climate.manager import inventory, preparing
-from climate.manager.lead_times import LeadTimes
+from climate.manager.provisioning import planner as preparing
+from climate.manager.provisioning.lead_times import LeadTimes
+from climate.manager.resources import inventory_sync as inventory
 from tests.service import Story
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from climate import cli
-from climate.manager.audit import audit, repair
+from climate.manager.audit.cloud import audit, repair
 from tests.functional.fragile import break_cloud
 from tests.process import write_config
 from tests.service import Story, host_reservation

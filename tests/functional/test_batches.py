@@ -7,10 +7,12 @@ from sqlalchemy.orm import Session
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import START
 from climate.db.tables.leases import EventRow, LeaseRow
-from climate.manager import beginning, events, outcomes
 from climate.manager import claims as claims_module
 from climate.manager.claims import Task
-from climate.manager.pace import Pace
+from climate.manager.events import begin as beginning
+from climate.manager.events import outcomes
+from climate.manager.events import runner as events
+from climate.manager.events.fair_share import BatchSizeEstimator
 from tests.service import Story
 
 
@@ -93,17 +95,17 @@ def test_one_whose_lease_is_locked_as_it_is_stored_keeps_no_other_locked(
     lock = sa.select(LeaseRow.id).where(LeaseRow.id == leases[1]).with_for_update()
     with story.runtime.database.engine.connect() as other:
 
-        def look_again(session: Session, tasks: list[Task]) -> object:
+        def relock_leases(session: Session, tasks: list[Task]) -> object:
             if len(tasks) == 1:
                 other.rollback()
             elif not tries:
                 other.execute(lock)
             tries.append(len(tasks))
-            found = claims_module.look_again(session, tasks)
+            found = claims_module.relock_leases(session, tasks)
             busy.append([claim.lease_id for claim in found[1]])
             return found
 
-        monkeypatch.setattr(events, "look_again", look_again)
+        monkeypatch.setattr(events, "relock_leases", relock_leases)
         story.at(58)
     assert (tries[:2], busy[:2]) == ([4, 1], [[leases[1]], []])
     assert statuses(story, leases) == ["ACTIVE"] * 4
@@ -143,14 +145,14 @@ def test_one_that_is_taken_over_as_it_is_stored_is_left_to_who_has_it(
     story = story_everywhere
     leases, taken = quick(story), []
 
-    def look_again(session: Session, tasks: list[Task]) -> object:
-        found = claims_module.look_again(session, tasks)
+    def relock_leases(session: Session, tasks: list[Task]) -> object:
+        found = claims_module.relock_leases(session, tasks)
         if not taken:
             taken.append(leases[1])
             take_over(story, leases[1])
         return found
 
-    monkeypatch.setattr(events, "look_again", look_again)
+    monkeypatch.setattr(events, "relock_leases", relock_leases)
     story.at(58)
     assert statuses(story, leases) == ["ACTIVE", "STARTING", "ACTIVE", "ACTIVE"]
     assert "lease.event.start_lease" not in story.told(leases[1])
@@ -172,12 +174,12 @@ def test_a_worker_whose_calls_turn_out_to_take_long_leaves_the_rest_to_others(
     monkeypatch.setattr(plugin, "start", start)
     story.clock.advance(58 * 60)
     [batch] = [one for one in story.dispatcher._claim() if one.types]
-    pace = Pace()
+    pace = BatchSizeEstimator()
     pace.note(batch.types, 0.001)
     events.run(story.runtime, batch, pace)
     assert len(started) == 2
     assert sorted(statuses(story, leases)) == ["ACTIVE", "ACTIVE", "STARTING", "STARTING"]
-    assert pace.fits(batch.types) == 1
+    assert pace.max_batch(batch.types) == 1
     story.run()
     assert statuses(story, leases) == ["ACTIVE"] * 4
     assert [attempts(story, lease) for lease in leases] == [1] * 4
@@ -195,11 +197,11 @@ def test_what_is_done_is_stored_though_the_rest_cannot_be_handed_back(
     def fail(*_: object) -> None:
         raise sa.exc.OperationalError("give way", {}, Exception("the database is away"))
 
-    monkeypatch.setattr(events, "hand_back", fail)
+    monkeypatch.setattr(events, "release", fail)
     story.clock.advance(58 * 60)
     [batch] = [one for one in story.dispatcher._claim() if one.types]
     with pytest.raises(sa.exc.OperationalError):
-        events.run(story.runtime, batch, Pace())
+        events.run(story.runtime, batch, BatchSizeEstimator())
     assert statuses(story, leases) == ["ACTIVE"] * 4
 
 
@@ -218,7 +220,7 @@ def test_a_worker_that_is_relieved_keeps_only_the_call_under_way(story: Story) -
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plugin, "start", start)
-        events.run(story.runtime, batch, Pace())
+        events.run(story.runtime, batch, BatchSizeEstimator())
     [(tasks, results)] = found
     done = {one.task.claim.lease_id for one in results}
     assert done | {one.claim.lease_id for one in tasks} == set(leases) - {leases[1]}

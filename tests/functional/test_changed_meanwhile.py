@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from climate.db import leases
 from climate.db.tables.leases import LeaseRow
-from climate.manager.dispatcher import Dispatcher
+from climate.manager.events.dispatcher import Dispatcher
 from tests.service import Story
 
 

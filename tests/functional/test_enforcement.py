@@ -564,6 +564,6 @@ def test_on_every_database_leases_are_held_changed_and_told(
         story.ok("DELETE", path)
         story.run()
         assert len(outside.asked_at(ON_END)) == 2
-        story.dispatcher.tidy()
+        story.dispatcher.upkeep.tidy()
         left = rows(story)
         assert (left["leases"], left["allocations"], left["events"]) == ([], [], [])

@@ -275,7 +275,7 @@ def old_and_new(story: Story, old: int, new: int) -> None:
     story.clock.advance(91 * 86400)
     write_many(story, new)
     story.relay.flush()
-    story.dispatcher.tidy()
+    story.dispatcher.upkeep.tidy()
 
 
 def test_what_was_published_long_ago_is_removed_and_who_missed_it_is_told(
@@ -298,7 +298,7 @@ def test_what_was_not_published_is_kept(story: Story) -> None:
     write_many(story, 3)
     story.relay.number()
     story.clock.advance(91 * 86400)
-    story.dispatcher.tidy()
+    story.dispatcher.upkeep.tidy()
     assert found(story, "") == [1, 2, 3]
 
 
@@ -316,7 +316,7 @@ def test_who_reads_while_it_is_removed_misses_nothing_unknowingly(
     write_many(story, 900)
     story.relay.flush()
     story.clock.advance(91 * 86400)
-    cleaner = threading.Thread(target=story.dispatcher.tidy)
+    cleaner = threading.Thread(target=story.dispatcher.upkeep.tidy)
     cleaner.start()
     seen = [0]
     while True:

@@ -12,7 +12,7 @@ from climate.core.errors import BackendUnavailable
 from climate.core.lease.model import Inventory
 from climate.db.resources import capacity
 from climate.db.tables.leases import ResourceRow
-from climate.manager import inventory
+from climate.manager.resources import inventory_sync as inventory
 from climate.plugins.base import Found
 from tests.conftest import MakeStory
 from tests.functional.fragile import break_cloud
@@ -427,7 +427,7 @@ def test_a_removal_that_the_cloud_refuses_can_be_repeated(
 def test_the_watch_looks_by_itself(make_story: MakeStory) -> None:
     story = make_story(manager__sync_interval=0.1)
     story.register(1)
-    watch = inventory.Watch(story.runtime)
+    watch = inventory.InventorySync(story.runtime)
     watch.start()
     story.cloud.fail_host("sim-1")
     done = threading.Event()

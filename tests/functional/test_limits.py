@@ -199,10 +199,10 @@ class TestHostHours:
         story.ok("DELETE", f"/v1/leases/{lease['id']}", token=ALICE)
         assert len(dump(story.runtime.database)["past_use"]) == 1
         story.clock.advance(23 * 3600)
-        story.dispatcher.tidy()
+        story.dispatcher.upkeep.tidy()
         assert len(dump(story.runtime.database)["past_use"]) == 1
         story.clock.advance(3600)
-        story.dispatcher.tidy()
+        story.dispatcher.upkeep.tidy()
         assert dump(story.runtime.database)["past_use"] == []
 
 
@@ -313,7 +313,7 @@ def test_every_database_counts_alike(database_url: str, tmp_path: Path) -> None:
         refused(story, HOUR, 3 * HOUR, hosts=3)
         ask(story, HOUR, 3 * HOUR, hosts=2)
         story.clock.advance(24 * 3600)
-        story.dispatcher.tidy()
+        story.dispatcher.upkeep.tidy()
         assert dump(story.runtime.database)["past_use"] == []
 
 

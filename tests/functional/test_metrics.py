@@ -7,8 +7,8 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from climate.db.engine.database import LostRace
-from climate.manager.backlog import show_backlog
-from climate.manager.runtime import Runtime
+from climate.manager.audit.backlog import show_backlog
+from climate.manager.process.runtime import Runtime
 from tests.conftest import MakeStory
 from tests.functional.fragile import break_cloud
 from tests.process import free_port, running, write_config

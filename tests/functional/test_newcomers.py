@@ -16,14 +16,14 @@ ALICE, EVE = "alice:alice-project:member", "eve:eve-project:member"
 @pytest.fixture
 def busy(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Story:
     """Return a service of one worker, which looks for a second at who waits."""
-    story, genuine = make_story(manager__workers="1"), line.waiting
+    story, genuine = make_story(manager__workers="1"), line.pending
     story.register(6)
 
     def laborious(*given: Any, **more: Any) -> Any:
         story.clock.advance(1)
         return genuine(*given, **more)
 
-    monkeypatch.setattr(line, "waiting", laborious)
+    monkeypatch.setattr(line, "pending", laborious)
     return story
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from climate.manager import leases
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 from climate.notifications.emit import MessagingEmitter
 from tests import broker, servers
 from tests.broker import configure, listening, notification, numbered, prepared, publishing, reserve

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from climate.core.notifications.message import Notification
 from climate.db.tables.notifications import OutboxRow, RelayRow
-from climate.manager.relay import Relay
+from climate.manager.notifications.relay import Relay
 from tests.conftest import MakeStory
 from tests.functional.emitters import Broken, FakeEmitter, broken_at, log, write, write_many
 from tests.process import eventually
@@ -159,9 +159,9 @@ def test_a_database_that_is_away_is_tried_again_soon_however_often_it_fails(
     make_story: MakeStory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Pauses that grow are for the broker: when the database is back, the world is told at once."""
-    monkeypatch.setattr("climate.manager.relay._PAUSE", 0.1)
+    monkeypatch.setattr("climate.manager.notifications.relay._PAUSE", 0.1)
     story = make_story(manager__poll_interval=0.1)
-    logger = logging.getLogger("climate.manager.relay")
+    logger = logging.getLogger("climate.manager.notifications.relay")
     monkeypatch.setattr(logger, "handlers", [caplog.handler])
     write(story, "lease", "first")
     failures = iter([Broken(), Broken(), *3 * [sa.exc.OperationalError("look", {}, Broken())]])

@@ -9,7 +9,7 @@ import pytest
 
 from climate.db.notifications import outbox
 from climate.manager import leases
-from climate.manager.runtime import Runtime
+from climate.manager.process.runtime import Runtime
 from tests import broker, servers
 from tests.broker import configure, prepared, reserve
 from tests.process import Program, eventually, write_config

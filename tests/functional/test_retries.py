@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from climate.manager.audit import audit
-from climate.manager.dispatcher import Dispatcher
-from climate.manager.events import run
-from climate.manager.pace import Pace
+from climate.manager.audit.cloud import audit
+from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.events.fair_share import BatchSizeEstimator
+from climate.manager.events.runner import run
 from climate.plugins.simulated_journal import SimulatedFailure
 from tests.conftest import MakeStory
 from tests.functional.fragile import break_cloud
@@ -135,7 +135,7 @@ def test_a_start_that_begins_too_late_hands_nothing_over(story: Story) -> None:
     story.clock.advance(60)
     (batch,) = story.dispatcher._claim()
     story.clock.advance(3600)
-    run(story.runtime, batch, Pace())
+    run(story.runtime, batch, BatchSizeEstimator())
     assert shown(story, lease)[2][START] == "ERROR"
     assert len(story.cloud.effects()) == effects
     story.run()

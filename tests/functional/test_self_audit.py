@@ -8,8 +8,8 @@ import sqlalchemy as sa
 
 from climate.db.tables.leases import AllocationRow, EventRow, InventoryRow, LeaseRow, ResourceRow
 from climate.db.tables.notifications import OutboxRow, RelayRow
-from climate.manager.audit import audit
-from climate.manager.self_audit import look_once, violations
+from climate.manager.audit.cloud import audit
+from climate.manager.audit.invariants import check_once, violations
 from tests import rows
 from tests.service import Story
 from tests.unit.db import guard
@@ -154,24 +154,24 @@ def gauges(story: Story) -> dict[str, float]:
 def test_what_breaks_is_told_once_and_once_when_it_holds_again(story_everywhere: Story) -> None:
     story = story_everywhere
     lease = story.reserve()
-    look_once(story.runtime)
+    check_once(story.runtime)
     assert told(story) == []
     assert set(gauges(story).values()) == {0}
 
     is_end = (EventRow.lease_id == lease["id"], EventRow.kind == "end_lease")
     sql(story, sa.update(EventRow).where(*is_end).values(status="DONE"))
-    look_once(story.runtime)
+    check_once(story.runtime)
     assert told(story) == [], "it was looked at a moment ago"
     for _ in range(3):
         story.clock.advance(60)
-        look_once(story.runtime)
+        check_once(story.runtime)
     assert told(story) == [("audit.invariant_broken", 2)]
     assert [number for number, value in gauges(story).items() if value] == ["2"]
 
     sql(story, sa.update(EventRow).where(*is_end).values(status="UNDONE"))
     for _ in range(3):
         story.clock.advance(60)
-        look_once(story.runtime)
+        check_once(story.runtime)
     assert told(story) == [("audit.invariant_broken", 2), ("audit.invariant_holds", 2)]
     assert set(gauges(story).values()) == {0}
     mine = story.call("GET", "/v2/notifications", token="alice:lab").get_json()

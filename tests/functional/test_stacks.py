@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from climate.manager import audit
+from climate.manager.audit import cloud as audit
 from climate.plugins.base import Asker
 from climate.plugins.stacks.cloud import Stack
 from climate.plugins.stacks.template import Source

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from climate.core.lease.model import Resource
 from climate.manager import starting
-from climate.manager.backlog import show_backlog
-from climate.manager.runtime import Runtime
+from climate.manager.audit.backlog import show_backlog
+from climate.manager.process.runtime import Runtime
 from tests.conftest import MakeStory
 from tests.functional.preparers import look, look_at_cloud, readiness, report, wanted
 from tests.service import Story, hosts
@@ -204,7 +204,7 @@ def test_it_waits_though_the_clock_is_set_back_when_its_start_was_claimed(story:
     claimed = story.dispatcher._claim()
     story.clock.step(-0.05)
     for batch in claimed:
-        story.dispatcher._do(batch)
+        story.dispatcher.pool.run(batch)
     assert status(story, made) == "PENDING"
     assert len(delays(story, made)) == 1
 

@@ -21,8 +21,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from climate.manager.dispatcher import Dispatcher
-from climate.manager.self_audit import violations
+from climate.manager.audit.invariants import violations
+from climate.manager.events.dispatcher import Dispatcher
 from climate.plugins.hosts.simulated import SimulatedCloud
 from climate.plugins.simulated_journal import SimulatedFailure
 from tests import rows
@@ -201,8 +201,8 @@ class Leases(RuleBasedStateMachine):
         for seconds, manager in steps:
             self.story.clock.advance(seconds)
             if manager == "works":
-                self.manager.keep()
-                self.manager.tidy()
+                self.manager.upkeep.renew()
+                self.manager.upkeep.tidy()
                 self.work()
             elif manager == "dies":
                 Dispatcher(self.story.runtime, f"manager-{next(self.names)}")._claim()
@@ -222,8 +222,8 @@ class Leases(RuleBasedStateMachine):
         until = max([self.story.clock.now(), *ends]) + timedelta(hours=2)
         while self.story.clock.now() < until:
             self.story.clock.advance(1800)
-            self.manager.keep()
-            self.manager.tidy()
+            self.manager.upkeep.renew()
+            self.manager.upkeep.tidy()
             self.work()
             self.all_is_well()
         assert {lease["status"] for lease in self.last["leases"]} <= {"TERMINATED"}
@@ -258,9 +258,9 @@ def test_a_lease_ends_although_the_manager_died_that_was_to_start_it(story: Stor
     """Found by the machine: its end came before anybody had begun to start it."""
     lease = story.reserve(0, 10)
     Dispatcher(story.runtime, "doomed")._claim()
-    story.dispatcher.keep()
+    story.dispatcher.upkeep.renew()
     story.clock.advance(3600)
-    story.dispatcher.keep()
+    story.dispatcher.upkeep.renew()
     story.run()
     assert story.lease(lease["id"])["status"] == "TERMINATED"
 

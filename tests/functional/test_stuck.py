@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from climate.manager import inventory
-from climate.manager.audit import audit, repair
+from climate.manager.audit.cloud import audit, repair
+from climate.manager.resources import inventory_sync as inventory
 from climate.plugins.base import NotYet
 from tests.conftest import MakeStory
 from tests.functional.fragile import break_cloud

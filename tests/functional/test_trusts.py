@@ -9,8 +9,8 @@ import pytest
 
 from climate.core.errors import BackendUnavailable, ClimateError, Conflict, Forbidden
 from climate.core.lease.model import Lease
-from climate.manager import audit as auditing
 from climate.manager import leases, trust_watch, updates
+from climate.manager.audit import cloud as auditing
 from climate.manager.composition import ReservationChange
 from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest

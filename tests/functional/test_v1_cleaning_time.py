@@ -109,7 +109,7 @@ def test_no_trace_is_left_of_a_deleted_lease_after_its_cleaning(cleaned: Story) 
     cleaned.ok("DELETE", f"/v1/leases/{lease['id']}")
     cleaned.run()
     cleaned.clock.advance(30 * 60)
-    cleaned.dispatcher.tidy()
+    cleaned.dispatcher.upkeep.tidy()
     with cleaned.runtime.database.read() as session:
         assert session.scalars(sa.select(AllocationRow)).all() == []
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from climate.manager import audit
+from climate.manager.audit import cloud as audit
 from tests.service import Story
 
 MakeStory = Callable[..., Story]

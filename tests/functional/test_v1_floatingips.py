@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from climate.manager import inventory
-from climate.manager.announcements import resources_of
-from climate.manager.audit import audit, repair
+from climate.manager.audit.cloud import audit, repair
+from climate.manager.notifications.lease_messages import resources_of
+from climate.manager.resources import inventory_sync as inventory
 from climate.plugins.networking.simulated import NETWORK, SimulatedFloatingips
 from tests import enforcement
 from tests.service import Story, host_reservation

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from climate.db.resources import allocations
-from climate.manager import audit, inventory, resources
+from climate.manager.audit import cloud as audit
+from climate.manager.resources import inventory_sync as inventory
+from climate.manager.resources import registry as resources
 from tests.service import Story, host_reservation
 
 MakeStory = Callable[..., Story]

@@ -259,12 +259,12 @@ def test_work_of_a_manager_that_died_is_taken_over(story_everywhere: Story) -> N
     lease = story.reserve(0, 60)
     assert len(story.dispatcher._claim()) == 1  # and no more is heard of it
     assert story.at(0) == 0
-    story.dispatcher.keep()
+    story.dispatcher.upkeep.renew()
     story.clock.advance(29)
-    story.dispatcher.keep()
+    story.dispatcher.upkeep.renew()
     assert story.run() == 0
     story.clock.advance(1)
-    story.dispatcher.keep()
+    story.dispatcher.upkeep.renew()
     assert story.run() >= 1
     assert status(story, lease) == "ACTIVE"
     assert len(effects(story, "add_host")) == 1

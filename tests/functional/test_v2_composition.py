@@ -5,11 +5,10 @@ from datetime import timedelta
 from typing import Any
 
 from climate.db import events
-from climate.manager.batch import Batch
 from climate.manager.claims import Claim
-from climate.manager.events import run
-from climate.manager.inventory import synchronise
-from climate.manager.pace import Pace
+from climate.manager.events.fair_share import Batch, BatchSizeEstimator
+from climate.manager.events.runner import run
+from climate.manager.resources.inventory_sync import synchronise
 from climate.plugins.hosts.simulated import SimulatedCloud
 from tests.functional.fragile import break_cloud
 from tests.functional.test_v1_instances import story
@@ -179,7 +178,7 @@ def test_what_is_removed_as_the_start_is_claimed_is_not_handed_over(story: Story
     patch(story, lease, remove_reservations=[lease["reservations"][0]["id"]])
     for event_id, lease_id, attempt in claimed:
         claim = Claim(event_id, lease_id, "manager-2", attempt)
-        run(story.runtime, Batch([claim]), Pace())
+        run(story.runtime, Batch([claim]), BatchSizeEstimator())
     assert statuses(story, lease) == ["deleted", "active"]
     assert [len(hosts) for hosts in pools(story).values()] == [1]
 

@@ -154,9 +154,9 @@ def test_managers_forget_keys_when_their_time_is_over(make_story: MakeStory) -> 
     body = story.asking(reservations=[])
     first = send(story, body)
     story.clock.advance(2 * 3600)
-    story.dispatcher.tidy()
+    story.dispatcher.upkeep.tidy()
     assert send(story, body).get_data() == first.get_data()
     story.clock.advance(1)
-    story.dispatcher.tidy()
+    story.dispatcher.upkeep.tidy()
     assert keys(story) == 0
     assert problem(send(story, body), 400)["code"] == "invalid_date"

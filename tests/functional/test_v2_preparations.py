@@ -9,7 +9,8 @@ import pytest
 
 from climate import service
 from climate.core.provisioning.lead_time import REMEMBERED
-from climate.manager import inventory, preparing
+from climate.manager.provisioning import planner as preparing
+from climate.manager.resources import inventory_sync as inventory
 from tests.conftest import MakeStory
 from tests.functional.preparers import look, look_at_cloud, readiness, report, wanted
 from tests.service import Story, hosts
@@ -412,7 +413,7 @@ def test_old_preparations_are_forgotten(story: Story) -> None:
     look(story)
     settings = story.runtime.settings.provisioning
     assert settings is not None
-    job = preparing.Preparing(story.runtime, settings)
+    job = preparing.Planner(story.runtime, settings)
     story.clock.advance((settings.kept - timedelta(hours=1)).total_seconds())
     job.forget()
     assert wanted(story, "state=over")

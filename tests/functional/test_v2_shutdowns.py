@@ -11,9 +11,11 @@ import sqlalchemy as sa
 from climate import service
 from climate.core.provisioning.shutdown import ShutdownState
 from climate.db import shutdowns as db
-from climate.manager import energy, inventory, preparing
-from climate.manager.energy import Saving
-from climate.manager.lead_times import LeadTimes
+from climate.manager.provisioning import planner as preparing
+from climate.manager.provisioning import power_saving as energy
+from climate.manager.provisioning.lead_times import LeadTimes
+from climate.manager.provisioning.power_saving import PowerSaver
+from climate.manager.resources import inventory_sync as inventory
 from tests.conftest import MakeStory
 from tests.service import Story, hosts
 
@@ -47,7 +49,7 @@ def look(story: Story) -> None:
     known = LeadTimes(settings)
     inventory.synchronise(story.runtime)
     preparing.look(story.runtime, settings, known)
-    Saving(story.runtime, settings, known).look()
+    PowerSaver(story.runtime, settings, known).run()
 
 
 def later(story: Story, minutes: float = IDLE) -> list[dict[str, Any]]:
@@ -134,10 +136,10 @@ def test_of_many_managers_at_once_each_host_goes_off_once_and_the_spare_stays(
 ) -> None:
     settings = story.runtime.settings.provisioning
     assert settings is not None
-    savings = [Saving(story.runtime, settings, LeadTimes(settings)) for _ in range(6)]
+    savings = [PowerSaver(story.runtime, settings, LeadTimes(settings)) for _ in range(6)]
     story.at(IDLE)
     with ThreadPoolExecutor(6) as crowd:
-        list(crowd.map(Saving.look, savings))
+        list(crowd.map(PowerSaver.run, savings))
     assert len(shutdowns(story)) == len({one["node"] for one in shutdowns(story)}) == 2
 
 
@@ -418,13 +420,13 @@ def test_where_no_host_is_to_go_off_nothing_is_looked_at(
     story = started(make_story, sqlite_url, 3, provisioning__power_off=False)
     settings = story.runtime.settings.provisioning
     assert settings is not None
-    saving = Saving(story.runtime, settings, LeadTimes(settings))
-    saving.look()
+    saving = PowerSaver(story.runtime, settings, LeadTimes(settings))
+    saving.run()
     sent: list[str] = []
     sa.event.listen(
         story.runtime.database.engine, "before_cursor_execute", lambda *given: sent.append(given[2])
     )
-    saving.look()
+    saving.run()
     assert sent == []
     assert later(story, 600) == []
 

@@ -146,7 +146,7 @@ def test_one_that_wants_what_is_not_kept_must_say_where_to_go_on(story_everywher
     write_many(story, 5)
     story.relay.flush()
     story.clock.advance(91 * 86400)
-    story.dispatcher.tidy()
+    story.dispatcher.upkeep.tidy()
     path = f"{PATH}/{late['id']}"
     assert story.problem(410, "PATCH", path, {"status": "active"})["oldest"] == 6
     assert story.problem(410, "POST", PATH, {"url": URL, "secret": SECRET, "after": 4})

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from climate.manager import inventory
-from climate.manager.audit import audit
+from climate.manager.audit.cloud import audit
+from climate.manager.resources import inventory_sync as inventory
 from climate.plugins.volumes.simulated import SimulatedVolumes
 from tests.service import Story
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from climate.manager.preparing import PREPARE
+from climate.manager.provisioning.planner import PREPARE
 from tests.conftest import MakeStory
 from tests.functional.preparers import look, report, wanted
 from tests.process import eventually

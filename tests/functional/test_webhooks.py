@@ -21,8 +21,8 @@ from climate.core.notifications.subscription import (
     SubscriptionStatus,
     WebhookRules,
 )
-from climate.manager.deliveries import Deliveries
-from climate.manager.relay import Relay
+from climate.manager.notifications.relay import Relay
+from climate.manager.notifications.webhook_delivery import WebhookDelivery
 from climate.notifications import webhooks
 from climate.notifications.emit import LogEmitter
 from tests import broker
@@ -60,9 +60,9 @@ def simple(make_story: MakeStory) -> Story:
     return make_story(**LOOPBACK, notifications__webhook_attempts=3)
 
 
-def deliveries(story: Story, owner: str = "manager-1") -> Deliveries:
+def deliveries(story: Story, owner: str = "manager-1") -> WebhookDelivery:
     poster = webhooks.for_config(story.conf, story.runtime.settings.webhooks)
-    return Deliveries(story.runtime, poster, owner)
+    return WebhookDelivery(story.runtime, poster, owner)
 
 
 def subscribe(story: Story, url: str, token: str | None = None, **fields: Any) -> dict[str, Any]:

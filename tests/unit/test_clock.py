@@ -11,8 +11,8 @@ from climate import clock as clocks
 from climate.clock import ManualClock, SampledClock, SystemClock
 from climate.db.engine.clock import present
 from climate.db.engine.database import Database
-from climate.manager import timer as timers
-from climate.manager.timer import Timer
+from climate.manager.process import timer as timers
+from climate.manager.process.timer import Timer
 from tests.conftest import NOON
 from tests.process import eventually
 

@@ -47,7 +47,7 @@ FORBIDDEN = {
 # What only these may import.
 RESERVED = {
     "oslo_messaging": "climate.notifications",
-    "apscheduler": "climate.manager.timer",
+    "apscheduler": "climate.manager.process.timer",
     "oslo_config.cfg.CONF": "climate.config",
     "climate.clock.SystemClock": "climate.status",
     "climate.service": ["climate.cli", "climate.simulation", "climate.status", "climate.wsgi"],
@@ -60,7 +60,7 @@ WALL_CLOCK = {
     "climate.clock": "is the one source of time",
     "climate.db.engine.clock": "takes the machine's time for SQLite's",
     "climate.db.engine.ids": "makes ids that begin with their time, by which nobody tells the time",
-    "climate.manager.timer": "notices that the scheduler's wall clock was set",
+    "climate.manager.process.timer": "notices that the scheduler's wall clock was set",
     "climate.provisioner.prepare": "is another process, and compares with what a cloud says",
     "climate.status": "tells how far the machine's clock is from the database's",
 }

@@ -5,7 +5,7 @@ from typing import Any
 from climate.api.call import Call
 from climate.api.v1.schemas import FloatingipCreate, number
 from climate.core.lease import blazar_wire
-from climate.manager import resources
+from climate.manager.resources import registry as resources
 
 FLOATINGIP = "virtual:floatingip"
 

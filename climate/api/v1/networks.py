@@ -6,7 +6,7 @@ from climate.api.call import Call
 from climate.api.v1.schemas import Capabilities, NetworkCreate, number
 from climate.core.lease import blazar_wire
 from climate.core.lease.model import Resource
-from climate.manager import resources
+from climate.manager.resources import registry as resources
 
 NETWORK = "virtual:network"
 # Keys of the object that are no extra capabilities.

@@ -1,7 +1,7 @@
-"""Subscriptions as a queue: which have something to be sent, who is at it, and how far it got.
+"""Subscriptions as a queue: which have something to be sent, their claims, and their results.
 
-A claim has an owner and an expiry. Whoever notes a result names the owner; if the row says
-otherwise, somebody else took over, or its owner changed it, and the result is dropped.
+A claim has an owner and an expiry. A result names the owner. If the row names another one, the
+claim was lost or the subscription was changed, and the result is dropped.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,16 +17,16 @@ from climate.db.tables.notifications import DeadLetterRow, SubscriptionRow
 
 
 def is_any(session: Session, now: datetime) -> bool:
-    """Tell whether anything may be claimed now."""
+    """Whether any subscription may be claimed now."""
     return session.scalar(_IS_ANY, {"now": now}) is not None
 
 
 def claim(
     session: Session, owner: str, now: datetime, until: datetime, free: tuple[int, int]
 ) -> list[tuple[str, bool]]:
-    """Claim what is due: up to ``free[0]`` in all, quick ones first, up to ``free[1]`` slow ones.
+    """Claim due subscriptions: up to ``free[0]``, quick ones first, up to ``free[1]`` slow ones.
 
-    Returns (id, whether it is slow), those first that waited longest.
+    Returns (id, whether it is slow), in the order of their due times.
     """
     found: list[tuple[str, bool]] = []
     for slow in (False, True):
@@ -71,15 +71,15 @@ def find_mine(
 
 
 def note(session: Session, subscription_id: str, owner: str, values: Mapping[str, Any]) -> bool:
-    """Store how a claim goes on (without an owner: that it ends); False if it is not ours."""
+    """Store values of a claimed subscription (owner None: release it); False if it is lost."""
     result = session.execute(
         sa.update(SubscriptionRow).where(*_mine([subscription_id], owner)).values(**values)
     )
     return bool(result.rowcount)  # type: ignore[attr-defined]
 
 
-def hand_back(session: Session, owner: str, ids: Collection[str]) -> None:
-    """Return what ``owner`` has claimed: it is stopping."""
+def release(session: Session, owner: str, ids: Collection[str]) -> None:
+    """Release the claims of ``owner``, which is stopping."""
     session.execute(
         sa.update(SubscriptionRow)
         .where(SubscriptionRow.id.in_(ids), SubscriptionRow.owner == owner)
@@ -95,7 +95,7 @@ def _mine(ids: Collection[str], owner: str) -> list[sa.ColumnElement[bool]]:
     ]
 
 
-# Made once: it is asked whenever anything was told.
+# Built once: it runs with each new notification.
 _IS_ANY = (
     sa.select(SubscriptionRow.id)
     .where(*_claimable(sa.bindparam("now", type_=SubscriptionRow.due_at.type)))

@@ -78,7 +78,7 @@ def claims(
 ) -> list[tuple[str, int]]:
     """Claim what is due ``now``; return (id, attempt) of each."""
     with database.read() as session:
-        ids = [one.event_id for one in line.waiting(session, at(now), 1000)]
+        ids = [one.event_id for one in line.pending(session, at(now), 1000)]
     found: list[tuple[str, int]] = []
     # As a manager does: what is blocked is passed over.
     while ids and len(found) < limit:

@@ -68,7 +68,7 @@ def test_claimers_at_work_together_get_every_event_once(database_url: str, limit
 
 def _is_due(database: Database) -> bool:
     with database.read() as session:
-        return bool(line.waiting(session, at(1), 1))
+        return bool(line.pending(session, at(1), 1))
 
 
 @pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
@@ -107,7 +107,7 @@ def seen(database: Database) -> dict[str, events.Held]:
 
 def reap(database: Database, stale: dict[str, events.Held]) -> int:
     """Take claims back; return how many."""
-    return database.write(lambda session: events.reap(session, stale))
+    return database.write(lambda session: events.reclaim(session, stale))
 
 
 def test_a_claim_that_has_expired_goes_to_the_next_with_a_new_attempt(database: Database) -> None:
@@ -182,7 +182,7 @@ def test_a_claim_that_was_reaped_is_not_ours_even_if_nobody_took_it(database: Da
 def test_a_moved_event_is_taken_from_whoever_is_at_it(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0)
-    database.write(lambda session: events.rearm(session, "a start", at(8), at(1)))
+    database.write(lambda session: events.reschedule(session, "a start", at(8), at(1)))
     assert not finish(database, "a start", 2)
     assert claim(database, 7) == []
     assert claims(database, 8) == [("a start", 2)]
@@ -193,7 +193,7 @@ def test_who_stops_hands_back_his_claims_and_only_his(database: Database) -> Non
         add_lease(database, name, 0, 10)
     mine = claim(database, 0, "stopping", limit=2)
     theirs = claim(database, 0, "staying", limit=1)
-    assert database.write(lambda session: events.hand_back(session, "stopping")) == 2
+    assert database.write(lambda session: events.release(session, "stopping")) == 2
     assert state(database, theirs[0]) == ("IN_PROGRESS", "staying", 1)
     assert claims(database, 0, "staying") == [(id_, 2) for id_ in mine]
 
@@ -202,14 +202,14 @@ def test_what_is_done_is_not_handed_back(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0)
     finish(database, "a start", 0)
-    assert database.write(lambda session: events.hand_back(session, "me")) == 0
+    assert database.write(lambda session: events.release(session, "me")) == 0
     assert state(database, "a start") == ("DONE", None, 1)
 
 
 def test_giving_way_leaves_an_event_as_it_was_before_the_claim(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0)
-    database.write(lambda session: events.give_way(session, "a start", "me", 1))
+    database.write(lambda session: events.requeue(session, "a start", "me", 1))
     assert state(database, "a start") == ("UNDONE", None, 0)
     assert claims(database, 0) == [("a start", 1)]
 
@@ -237,7 +237,7 @@ def test_what_somebody_is_at_or_has_done_is_not_dropped(database: Database) -> N
     assert finish(database, "a start", 1)
     assert claim(database, 1) == ["b start"]
     everything = ["a start", "a end", "b start", "b end"]
-    database.write(lambda session: events.drop(session, everything))
+    database.write(lambda session: events.cancel(session, everything))
     with database.read() as session:
         assert set(session.scalars(sa.select(EventRow.id))) == {"a start", "b start"}
 
@@ -246,11 +246,11 @@ def test_what_is_tried_again_is_hurried_and_what_is_not_due_is_not(database: Dat
     add_lease(database, "a", 1, 60)
     assert claim(database, 1) == ["a start"]
     fail(database, "a start", 1, again=9)
-    database.write(lambda session: events.hurry(session, "a", RELENTLESS, at(0.9)))
+    database.write(lambda session: events.run_now(session, "a", RELENTLESS, at(0.9)))
     assert claim(database, 0.95) == []
     assert claim(database, 1) == ["a start"]  # as that was due, if not yet where it was said
     fail(database, "a start", 1, again=9, attempt=2)
-    database.write(lambda session: events.hurry(session, "a", RELENTLESS, at(2)))
+    database.write(lambda session: events.run_now(session, "a", RELENTLESS, at(2)))
     assert claim(database, 2) == ["a start"]
     finish(database, "a start", 2, attempt=3)
     assert claim(database, 59.9) == []

@@ -13,7 +13,7 @@ from tests.unit.db.queue import add_hosts, add_lease, at
 def waiting(database: Database, limit: int, skip: int = 0) -> list[str]:
     """Return what waits at noon and 50 minutes."""
     with database.read() as session:
-        return [one.event_id for one in line.waiting(session, at(50), limit, skip)]
+        return [one.event_id for one in line.pending(session, at(50), limit, skip)]
 
 
 def become_stacks(database: Database, *leases: str) -> None:
@@ -49,7 +49,7 @@ def test_of_many_the_first_of_each_resource_type_come_first(crowd: Database) -> 
 def test_each_comes_with_its_project_and_its_types(crowd: Database) -> None:
     with crowd.read() as session:
         for limit in (6, 5):
-            found = {one.event_id: one.group for one in line.waiting(session, at(50), limit)}
+            found = {one.event_id: one.group for one in line.pending(session, at(50), limit)}
             assert found[HOSTS[0]] == ("project", frozenset({"physical:host"}))
             assert found["stack start"] == ("project", frozenset({"virtual:stack"}))
 
@@ -57,28 +57,28 @@ def test_each_comes_with_its_project_and_its_types(crowd: Database) -> None:
 def test_who_is_known_is_not_asked_about_again(crowd: Database) -> None:
     asked: list[str] = []
     with crowd.read() as session:
-        known = {one.event_id: one for one in line.waiting(session, at(50), 7)}
+        known = {one.event_id: one for one in line.pending(session, at(50), 7)}
         sa.event.listen(
             crowd.engine, "before_cursor_execute", lambda *given: asked.append(given[2])
         )
-        assert line.waiting(session, at(50), 7, known=known) == list(known.values())
+        assert line.pending(session, at(50), 7, known=known) == list(known.values())
     assert len(asked) == 1
 
 
 def test_newcomers_are_those_who_became_due_since_and_are_not_known(crowd: Database) -> None:
     with crowd.read() as session:
-        seen = line.newcomers(session, at(3), at(9), 7, {"host-4 start"})
+        seen = line.newly_due(session, at(3), at(9), 7, {"host-4 start"})
         assert [(one.event_id, one.project_id) for one in seen] == [("host-3 start", "project")]
-        seen = line.newcomers(session, at(3), at(10), 7, ())
+        seen = line.newly_due(session, at(3), at(10), 7, ())
         assert [one.event_id for one in seen] == [*HOSTS[3:], "stack start"]
         assert seen[2].types == frozenset({"virtual:stack"})
-        assert [one.event_id for one in line.newcomers(session, at(3), at(10), 2, ())] == HOSTS[3:]
+        assert [one.event_id for one in line.newly_due(session, at(3), at(10), 2, ())] == HOSTS[3:]
 
 
 def test_those_still_wait_whom_nobody_has_claimed(crowd: Database) -> None:
     crowd.write(lambda session: events.claim(session, "me", at(50), at(51), HOSTS[:2]))
     with crowd.read() as session:
-        assert line.still_waiting(session, HOSTS) == set(HOSTS[2:])
+        assert line.unclaimed(session, HOSTS) == set(HOSTS[2:])
 
 
 PAST = sa.text(

@@ -195,8 +195,8 @@ def _sent_for_a_lease(story: Story) -> list[str]:
         story.ok("PUT", f"/v1/leases/{lease['id']}", {"end_date": story.date(90)})
         story.at(90)
         story.ok("DELETE", f"/v1/leases/{lease['id']}")
-        story.dispatcher.keep()
-        story.dispatcher.tidy()
+        story.dispatcher.upkeep.renew()
+        story.dispatcher.upkeep.tidy()
     return found
 
 

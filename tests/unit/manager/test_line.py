@@ -2,16 +2,15 @@
 
 import random
 from collections.abc import Collection
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from climate.db import line as stored
-from climate.db.line import Waiting
-from climate.manager import line
-from climate.manager.line import Line
+from climate.db.line import PendingEvent
+from climate.manager.events import waiting_list as line
+from climate.manager.events.waiting_list import QueueView
 from tests.conftest import MakeStory
 from tests.service import Story
 
@@ -25,11 +24,11 @@ def looks(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(line, "_CROWD", 10)
 
     def look(count: int, seed: int) -> list[str]:
-        there = [Waiting(f"{n:02}", *MINE) for n in range(count)]
-        monkeypatch.setattr(stored, "waiting", lambda _s, _n, limit, skip, _k: there[skip:][:limit])
-        seen = Line(replace(make_story().runtime, rng=random.Random(seed)))  # noqa: S311 - repeatable
-        assert seen.look(0) is (count >= 10)
-        return [one.event_id for some in seen.waiting.values() for one in some]
+        there = [PendingEvent(f"{n:02}", *MINE) for n in range(count)]
+        monkeypatch.setattr(stored, "pending", lambda _s, _n, limit, skip, _k: there[skip:][:limit])
+        seen = QueueView(make_story().runtime.store, random.Random(seed))  # noqa: S311 - repeatable
+        assert seen.refresh(0) is (count >= 10)
+        return [one.event_id for some in seen.pending.values() for one in some]
 
     return look
 
@@ -48,13 +47,13 @@ def test_a_crowd_of_newcomers_is_begun_at_different_places_too(
     looks: Any, make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks(0, 0)
-    crowd = [Waiting(f"{n:02}", *MINE) for n in range(10)]
-    monkeypatch.setattr(stored, "newcomers", lambda *_: crowd)
+    crowd = [PendingEvent(f"{n:02}", *MINE) for n in range(10)]
+    monkeypatch.setattr(stored, "newly_due", lambda *_: crowd)
     first = set()
     for seed in range(4):
-        seen = Line(replace(make_story().runtime, rng=random.Random(seed)))  # noqa: S311 - repeatable
-        seen.look_for_newcomers()
-        first.add(next(iter(seen.waiting[MINE])).event_id)
+        seen = QueueView(make_story().runtime.store, random.Random(seed))  # noqa: S311 - repeatable
+        seen.add_newly_due()
+        first.add(next(iter(seen.pending[MINE])).event_id)
     assert len(first) > 1
 
 
@@ -68,48 +67,48 @@ def test_a_laborious_look_serves_a_while(
 ) -> None:
     story = make_story()
 
-    def waiting(*_: object) -> list[Waiting]:
+    def waiting(*_: object) -> list[PendingEvent]:
         story.clock.advance(took)
-        return [Waiting("one", *MINE)]
+        return [PendingEvent("one", *MINE)]
 
-    monkeypatch.setattr(stored, "waiting", waiting)
-    seen = Line(story.runtime)
-    seen.look(0)
-    assert seen.is_good is (serves > 0)
+    monkeypatch.setattr(stored, "pending", waiting)
+    seen = QueueView(story.runtime.store, story.runtime.rng)
+    seen.refresh(0)
+    assert seen.is_fresh is (serves > 0)
     story.clock.advance(serves)
-    assert not seen.is_good
+    assert not seen.is_fresh
 
 
 @pytest.fixture
-def seen(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Line:
+def seen(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> QueueView:
     """Return a line with one who waits, as a look that took a second saw it just now."""
     story = make_story()
 
-    def waiting(*_: object) -> list[Waiting]:
+    def waiting(*_: object) -> list[PendingEvent]:
         story.clock.advance(1)
-        return [Waiting("one", *MINE)]
+        return [PendingEvent("one", *MINE)]
 
-    monkeypatch.setattr(stored, "waiting", waiting)
-    made = Line(story.runtime)
-    made.look(0)
+    monkeypatch.setattr(stored, "pending", waiting)
+    made = QueueView(story.runtime.store, story.runtime.rng)
+    made.refresh(0)
     return made
 
 
 def test_who_comes_while_a_look_serves_joins_at_once(
-    seen: Line, monkeypatch: pytest.MonkeyPatch
+    seen: QueueView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
     others = ("another project", frozenset({"physical:host"}))
-    came = [[Waiting("two", *others)], [Waiting("three", *MINE)], []]
+    came = [[PendingEvent("two", *others)], [PendingEvent("three", *MINE)], []]
 
-    def newcomers(*given: Any) -> list[Waiting]:
+    def newly_due(*given: Any) -> list[PendingEvent]:
         asked.append((given[1], given[2], set(given[4])))
         return came.pop(0)
 
-    monkeypatch.setattr(stored, "newcomers", newcomers)
+    monkeypatch.setattr(stored, "newly_due", newly_due)
     for _ in range(3):
-        seen.look_for_newcomers()
-    assert {group: [one.event_id for one in some] for group, some in seen.waiting.items()} == {
+        seen.add_newly_due()
+    assert {group: [one.event_id for one in some] for group, some in seen.pending.items()} == {
         MINE: ["one", "three"],
         others: ["two"],
     }
@@ -124,23 +123,25 @@ def test_who_comes_while_a_look_serves_joins_at_once(
 
 
 def test_a_minute_is_not_looked_through_again_all_the_time_if_that_takes_long(
-    seen: Line, make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
+    seen: QueueView, make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, asked = make_story().clock, []
 
-    def newcomers(_session: object, since: datetime, now: datetime, *_: object) -> list[Waiting]:
+    def newly_due(
+        _session: object, since: datetime, now: datetime, *_: object
+    ) -> list[PendingEvent]:
         asked.append((now - since).total_seconds())
         clock.advance(0.1)
         return []
 
-    monkeypatch.setattr(stored, "newcomers", newcomers)
+    monkeypatch.setattr(stored, "newly_due", newly_due)
     for _ in range(3):
         clock.advance(1)
-        seen.look_for_newcomers()
+        seen.add_newly_due()
     # Two seconds after it took a tenth of one; what became due meanwhile is seen at once.
     assert asked == pytest.approx([62, 1.1, 61.1])
-    seen.look(0)
-    seen.look_for_newcomers()
+    seen.refresh(0)
+    seen.add_newly_due()
     assert asked[3:] == pytest.approx([61])
 
 
@@ -148,13 +149,13 @@ class Crowd:
     """Twenty who wait, of whom others claim all but ``left``; claims are of two at a time."""
 
     def __init__(self, story: Story, patch: pytest.MonkeyPatch) -> None:
-        self.there = [Waiting(f"{n:02}", *MINE) for n in range(20)]
+        self.there = [PendingEvent(f"{n:02}", *MINE) for n in range(20)]
         self.left = {one.event_id for one in self.there}
         self.asked: list[int] = []
-        patch.setattr(stored, "waiting", lambda *_: self.there)
-        patch.setattr(stored, "still_waiting", self._still_waiting)
-        self.seen = Line(replace(story.runtime, rng=random.Random(5)))  # noqa: S311 - repeatable
-        self.seen.look(0)
+        patch.setattr(stored, "pending", lambda *_: self.there)
+        patch.setattr(stored, "unclaimed", self._still_waiting)
+        self.seen = QueueView(story.runtime.store, random.Random(5))  # noqa: S311 - repeatable
+        self.seen.refresh(0)
 
     def _still_waiting(self, _session: object, ids: Collection[str]) -> set[str]:
         self.asked.append(len(ids))
@@ -162,15 +163,15 @@ class Crowd:
 
     @property
     def ids(self) -> list[str]:
-        return [one.event_id for some in self.seen.waiting.values() for one in some]
+        return [one.event_id for some in self.seen.pending.values() for one in some]
 
     def claim(self, *claimed: int) -> None:
         for count in claimed:
-            self.seen.go_on()
-            [some] = self.seen.waiting.values()
+            self.seen.avoid_others()
+            [some] = self.seen.pending.values()
             first = list(some)[:2]
-            self.seen.leave(first)
-            self.seen.note(2, [one.event_id for one in first[:count]])
+            self.seen.remove(first)
+            self.seen.note_claims(2, [one.event_id for one in first[:count]])
 
 
 @pytest.fixture
@@ -183,7 +184,7 @@ def test_a_manager_that_claims_in_vain_goes_on_where_others_have_not_been(crowd:
     crowd.claim(2, 0, 2, 1, 0, 0)
     assert crowd.asked == []  # only when it goes on
     crowd.left = {"13", "15", "18"}
-    crowd.seen.go_on()
+    crowd.seen.avoid_others()
     assert crowd.asked == [8]
     first = crowd.ids.index("13")
     assert first > 0
@@ -194,6 +195,6 @@ def test_those_who_are_blocked_are_asked_about_once(crowd: Crowd) -> None:
     crowd.claim(0, 0, 0, 0, 0, 0, 0)
     assert crowd.asked == [16]
     assert crowd.ids == [f"{n:02}" for n in range(14, 20)]  # in their order
-    crowd.seen.look(0)
+    crowd.seen.refresh(0)
     crowd.claim(0, 0, 0)
     assert crowd.asked == [16, 16]

@@ -1,18 +1,16 @@
 """Who gets a worker when more is due than workers are free."""
 
-from climate.db.line import Group, Waiting
-from climate.manager.batch import Batch
+from climate.db.line import Group, PendingEvent
 from climate.manager.claims import Claim, Task
-from climate.manager.pace import MOST, Pace
-from climate.manager.shares import Shares
+from climate.manager.events.fair_share import LARGEST_BATCH, Batch, BatchSizeEstimator, FairShare
 
 HOST, IP = "physical:host", "virtual:floatingip"
 
 
-def waiting(project: str, count: int, *types: str) -> dict[Group, list[Waiting]]:
+def waiting(project: str, count: int, *types: str) -> dict[Group, list[PendingEvent]]:
     """Return so many events of a project."""
     mine = frozenset(types)
-    found = [Waiting(f"{project} {types} {n}", project, mine) for n in range(count)]
+    found = [PendingEvent(f"{project} {types} {n}", project, mine) for n in range(count)]
     return {(project, mine): found}
 
 
@@ -22,13 +20,13 @@ def running(project: str, count: int, *types: str) -> list[Batch]:
     return [Batch([Claim(str(n), "lease", "me", 1, project, mine)]) for n in range(count)]
 
 
-def projects(chosen: list[list[Waiting]]) -> list[str | None]:
+def projects(chosen: list[list[PendingEvent]]) -> list[str | None]:
     """Return whose they are."""
     return [some[0].project_id for some in chosen]
 
 
 def test_no_project_gets_all_workers() -> None:
-    shares = Shares(8, [HOST], Pace())
+    shares = FairShare(8, [HOST], BatchSizeEstimator())
     assert len(shares.choose(waiting("a", 100, HOST), [], [])) == 6
     busy = running("a", 6, HOST)
     assert shares.choose(waiting("a", 100, HOST), busy, []) == []
@@ -36,7 +34,7 @@ def test_no_project_gets_all_workers() -> None:
 
 
 def test_projects_take_turns_however_many_one_of_them_has() -> None:
-    shares = Shares(4, [HOST], Pace())
+    shares = FairShare(4, [HOST], BatchSizeEstimator())
     many = waiting("a", 1000, HOST) | waiting("b", 2, HOST) | waiting("c", 2, HOST)
     assert projects(shares.choose(many, [], [])) == ["a", "b", "c"]
     one_free = running("x", 1, HOST) + running("y", 1, HOST)
@@ -47,7 +45,7 @@ def test_projects_take_turns_however_many_one_of_them_has() -> None:
 
 
 def test_a_type_that_hangs_leaves_workers_to_others_and_to_what_only_tells() -> None:
-    shares = Shares(8, [HOST, IP], Pace())
+    shares = FairShare(8, [HOST, IP], BatchSizeEstimator())
     chosen = [
         one for project in ("a", "b") for one in shares.choose(waiting(project, 4, HOST), [], [])
     ]
@@ -61,7 +59,7 @@ def test_a_type_that_hangs_leaves_workers_to_others_and_to_what_only_tells() -> 
 
 
 def test_what_was_given_up_and_still_runs_stays_few() -> None:
-    shares = Shares(4, [HOST, IP], Pace())
+    shares = FairShare(4, [HOST, IP], BatchSizeEstimator())
     left = running("a", 4, HOST)
     assert shares.choose(waiting("b", 9, HOST), [], left) == []
     assert len(shares.choose(waiting("b", 9, IP), [], left)) > 0
@@ -69,14 +67,14 @@ def test_what_was_given_up_and_still_runs_stays_few() -> None:
 
 
 def test_one_worker_does_all() -> None:
-    shares = Shares(1, [HOST, IP], Pace())
+    shares = FairShare(1, [HOST, IP], BatchSizeEstimator())
     for types in ((HOST,), (IP,), ()):
         assert len(shares.choose(waiting("a", 3, *types), [], [])) == 1
 
 
 def test_what_is_quick_is_taken_together_and_what_is_not_one_by_one() -> None:
-    pace = Pace()
-    shares = Shares(4, [HOST, IP], pace)
+    pace = BatchSizeEstimator()
+    shares = FairShare(4, [HOST, IP], pace)
 
     def sizes(*types: str) -> set[int]:
         return {len(some) for some in shares.choose(waiting("a", 1000, *types), [], [])}
@@ -84,28 +82,33 @@ def test_what_is_quick_is_taken_together_and_what_is_not_one_by_one() -> None:
     assert sizes(HOST) == {1}  # nobody knows
     pace.note(frozenset({HOST}), 0.0001)
     pace.note(frozenset({IP}), 3.0)
-    assert (sizes(HOST), sizes(IP), sizes(HOST, IP), sizes()) == ({MOST}, {1}, {1}, {MOST})
+    assert (sizes(HOST), sizes(IP), sizes(HOST, IP), sizes()) == (
+        {LARGEST_BATCH},
+        {1},
+        {1},
+        {LARGEST_BATCH},
+    )
     pace.note(frozenset({HOST}), 0.02)
     assert sizes(HOST) == {5}
     for _ in range(20):
         pace.note(frozenset({HOST}), 0.0001)
-    assert sizes(HOST) == {MOST}
+    assert sizes(HOST) == {LARGEST_BATCH}
 
 
 def test_what_holds_up_one_of_many_calls_makes_few_of_the_next() -> None:
-    pace = Pace()
+    pace = BatchSizeEstimator()
     pace.note(frozenset({HOST}), 0.02, 200)
     pace.note(frozenset({HOST}), 0.04, 200)  # the same, and twenty milliseconds for nothing
-    assert pace.fits(frozenset({HOST})) == MOST
+    assert pace.max_batch(frozenset({HOST})) == LARGEST_BATCH
 
 
 def test_what_is_quick_is_taken_together_whosever_it_is() -> None:
-    pace = Pace()
+    pace = BatchSizeEstimator()
     pace.note(frozenset({HOST}), 0.01)
     everybody = {
         group: some for n in range(25) for group, some in waiting(f"p{n}", 1 + n, HOST).items()
     }
-    shares = Shares(4, [HOST], pace)
+    shares = FairShare(4, [HOST], pace)
     first, second = shares.choose(everybody, [], [])
     assert [one.project_id for one in first] == [f"p{n}" for n in range(10)]
     assert second[0].project_id == "p1"  # p0 has no more
@@ -114,34 +117,36 @@ def test_what_is_quick_is_taken_together_whosever_it_is() -> None:
 
 
 def test_whoever_has_as_many_workers_as_may_be_has_no_part_in_what_is_taken_together() -> None:
-    pace = Pace()
+    pace = BatchSizeEstimator()
     pace.note(frozenset({IP}), 0.01)
     busy = running("a", 6, HOST)
-    shares = Shares(8, [HOST, IP], pace)
+    shares = FairShare(8, [HOST, IP], pace)
     both = waiting("a", 9, IP) | waiting("b", 9, IP)
     assert [set(projects([some])) for some in shares.choose(both, busy, [])] == [{"b"}]
 
 
 def test_what_hangs_keeps_nobody_back_whose_events_were_taken_with_it() -> None:
     """Its worker was relieved of them: it is one project's, and one call's."""
-    pace = Pace()
+    pace = BatchSizeEstimator()
     pace.note(frozenset({HOST}), 0.01)
     mine = [Claim(str(n), "lease", "me", 1, f"p{n}", frozenset({HOST})) for n in range(9)]
     hanging = [Batch(mine), Batch(mine)]
     everybody = waiting("p0", 9, HOST) | waiting("p1", 9, HOST)
-    assert Shares(8, [HOST], pace).choose(everybody, hanging, []) == []
+    assert FairShare(8, [HOST], pace).choose(everybody, hanging, []) == []
     for batch in hanging:
         tasks = [Task(claim, None) for claim in mine]  # type: ignore[arg-type]  # work of no matter
         batch.begin(tasks)
         batch.next()
         batch.relieve()
-    (first, *_) = Shares(2, [HOST], pace).choose(everybody, hanging[:1], [])
+    (first, *_) = FairShare(2, [HOST], pace).choose(everybody, hanging[:1], [])
     assert {one.project_id for one in first} == {"p1"}
-    (first, *_) = Shares(8, [HOST], pace).choose(everybody, hanging, [])
+    (first, *_) = FairShare(8, [HOST], pace).choose(everybody, hanging, [])
     assert {one.project_id for one in first} == {"p0", "p1"}
 
 
 def test_what_is_no_lease_s_is_never_taken_together() -> None:
-    revocations = [Waiting(str(n), None, frozenset()) for n in range(9)]
-    chosen = Shares(8, [HOST], Pace()).choose({(None, frozenset()): revocations}, [], [])
+    revocations = [PendingEvent(str(n), None, frozenset()) for n in range(9)]
+    chosen = FairShare(8, [HOST], BatchSizeEstimator()).choose(
+        {(None, frozenset()): revocations}, [], []
+    )
     assert {len(some) for some in chosen} == {1}

@@ -13,8 +13,8 @@ from datetime import datetime
 from climate.core.errors import NotificationsRemoved
 from climate.core.notifications.message import Notification, NotificationFilter
 from climate.db.engine.database import is_unavailable
-from climate.manager import notifications
-from climate.manager.runtime import Runtime
+from climate.manager.notifications import log as notifications
+from climate.manager.process.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from climate.api.v2.notifications import schemas
 from climate.core.errors import InvalidInput, NotFound
 from climate.core.notifications.subscription import Subscription, check_url
 from climate.core.page import SUBSCRIPTION_SORTS
-from climate.manager import subscriptions
-from climate.manager.subscriptions import Change, Owner
+from climate.manager.notifications import subscriptions
+from climate.manager.notifications.subscriptions import Change, Owner
 
 _FILTERS = ("event_types", "lease_id", "resource_type")
 

@@ -12,7 +12,7 @@ from climate.api.v2.http import queries, validation
 from climate.api.v2.notifications.event_stream import HEADERS, Stream
 from climate.core.errors import InvalidInput
 from climate.core.notifications.message import Notification, NotificationFilter
-from climate.manager import notifications
+from climate.manager.notifications import log as notifications
 
 # A stream ends after this time, so that climate checks the token again when the client reconnects.
 _LONGEST_STREAM = timedelta(minutes=15)

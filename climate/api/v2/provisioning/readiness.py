@@ -13,7 +13,8 @@ from climate.api.v2.leases import views as lease_views
 from climate.api.v2.resources import views as resource_views
 from climate.core.errors import InvalidDate
 from climate.core.provisioning.readiness import Period
-from climate.manager import energy, readiness
+from climate.manager import readiness
+from climate.manager.provisioning import power_saving as energy
 
 
 def of_lease(call: Call, lease_id: str) -> Answer:

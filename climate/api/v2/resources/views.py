@@ -11,7 +11,7 @@ from climate.core.errors import InvalidInput, InvalidQuery, NotFound
 from climate.core.matching import expression
 from climate.core.page import RESOURCE_SORTS, ResourceFilter
 from climate.manager import listing
-from climate.manager import resources as registry
+from climate.manager.resources import registry
 
 # The policy rules of v1 apply here, too.
 _IN_V1 = {

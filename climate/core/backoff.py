@@ -1,0 +1,21 @@
+"""Exponential backoff between the attempts of an event. Pure."""
+
+import random
+
+# Seconds: the longest of the growing pauses, and the mean of those that follow them.
+_LONGEST = 60.0
+# Attempts after that vary by this share, so that a cloud that was away does not get the retries of
+# many leases in the same second, every minute.
+_JITTER = 0.1
+# 2 ** 16 s is far beyond the longest pause. Attempts are not limited, powers of two should be.
+_LARGEST_EXPONENT = 16
+
+
+def pause_before(attempt: int, retries: int, rng: random.Random) -> float:
+    """Return the seconds between attempt ``attempt`` (from 1) and the next: 1, 2, 4 ... 60.
+
+    After ``retries`` the pause is 60 s with jitter.
+    """
+    if attempt > retries:
+        return _LONGEST * rng.uniform(1 - _JITTER, 1 + _JITTER)
+    return float(min(2 ** min(attempt - 1, _LARGEST_EXPONENT), _LONGEST))

@@ -1,0 +1,153 @@
+"""Audit of the cloud: find drift between leases and the cloud, and repair what is safe."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from sqlalchemy.orm import Session
+
+from climate.core.errors import NotFound
+from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
+from climate.core.lease.model import Lease
+from climate.core.lease.schedule import RELENTLESS, START, UPDATE, Planned
+from climate.db import events, leases
+from climate.db.resources import resources
+from climate.manager import trusts
+from climate.manager.audit.invariants import violations
+from climate.manager.drafts import new_event
+from climate.manager.notifications.lease_messages import resources_of
+from climate.manager.process.runtime import Runtime
+from climate.plugins.base import Difference, Expected, Holding
+
+
+def audit(runtime: Runtime) -> list[Difference]:
+    """Return the drift between leases and the cloud, and violations of invariants.
+
+    Raises what a plug-in raises.
+    """
+    found = [
+        difference
+        for resource_type, plugin in runtime.plugins.items()
+        for difference in plugin.audit(partial(_expected, runtime, resource_type))
+    ]
+    found += trusts.orphans(runtime)
+    with runtime.database.read() as session:
+        found += _failures(session)
+    found += [
+        Difference(f"invariant {number}: {what}") for number, what in violations(runtime.store)
+    ]
+    # Two resource types may report the same drift, as they use the same part of the cloud.
+    return list({difference.what: difference for difference in found}.values())
+
+
+def repair(runtime: Runtime, difference: Difference) -> bool:
+    """Repair one difference; False if that is not safe. Raises what a plug-in raises."""
+    if difference.lease_id is not None:
+        _retry(runtime, difference.lease_id)
+        return True
+    if difference.repair is None or _is_alive(runtime, difference.reservation_id):
+        return False
+    difference.repair()
+    return True
+
+
+def _expected(runtime: Runtime, resource_type: str) -> Expected:
+    with runtime.database.read() as session:
+        registered = resources.find_all(session, resource_type)
+        leases_ = leases.find_all(session, None)
+        present = [one for one in leases_ if _is_in_cloud(one)]
+        settled = [one for one in present if _is_settled(one)]
+        running = _holdings(session, settled, resource_type)
+        shared = _shared(session, present, resource_type)
+    changing = [r.id for one in present if one not in settled for r in one.reservations]
+    elsewhere = [
+        r.id for one in settled for r in one.reservations if r.resource_type != resource_type
+    ]
+    pending = [one for one in leases_ if one not in present and one.status is LeaseStatus.PENDING]
+    awaited = [r.id for one in pending for r in one.reservations]
+    return Expected(registered, running, changing, elsewhere, shared, awaited)
+
+
+def _failures(session: Session) -> Iterator[Difference]:
+    """Yield the events that failed or keep failing of leases that are not over, with the error.
+
+    Events that are retried for ever can be repaired: they are retried at once.
+    """
+    for lease in leases.find_all(session, None):
+        for event in lease.events:
+            over = lease.status is LeaseStatus.TERMINATED or event.status is EventStatus.DONE
+            if event.last_error and not over:
+                goes_on = event.kind in RELENTLESS and event.status in OPEN_EVENT
+                yield Difference(
+                    f"{event.kind} of lease {lease.id} failed: {event.last_error}",
+                    lease_id=lease.id if goes_on else None,
+                )
+
+
+def _is_in_cloud(lease: Lease) -> bool:
+    """Whether the cloud may have something of the lease."""
+    start = lease.event(START)
+    begun = start is not None and (start.attempt > 0 or start.status is not EventStatus.UNDONE)
+    untouched = lease.status is LeaseStatus.PENDING and not begun
+    return not untouched and lease.status is not LeaseStatus.TERMINATED
+
+
+def _is_alive(runtime: Runtime, reservation_id: str | None) -> bool:
+    """Whether a lease that is not over has the reservation."""
+    with runtime.database.read() as session:
+        return any(
+            reservation.id == reservation_id
+            for lease in leases.find_all(session, None)
+            if lease.status is not LeaseStatus.TERMINATED
+            for reservation in lease.reservations
+        )
+
+
+def _is_settled(lease: Lease) -> bool:
+    """Whether the lease runs and no update of it is open."""
+    return lease.status is LeaseStatus.ACTIVE and not any(
+        event.kind == UPDATE and event.status in OPEN_EVENT for event in lease.events
+    )
+
+
+def _holdings(session: Session, settled: Sequence[Lease], resource_type: str) -> list[Holding]:
+    reservations = [
+        (lease, reservation)
+        for lease in settled
+        for reservation in lease.reservations
+        if reservation.resource_type == resource_type
+        and reservation.status is ReservationStatus.ACTIVE
+    ]
+    held = resources_of(session, [reservation.id for _, reservation in reservations])
+    return [Holding(lease, mine, held[mine.id]) for lease, mine in reservations]
+
+
+def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> set[str]:
+    """Return the resources of this type that reservations of other types share."""
+    others = [r.id for one in present for r in one.reservations if r.resource_type != resource_type]
+    return {
+        one.external_id
+        for held in resources_of(session, others).values()
+        for one in held
+        if one.type == resource_type
+    }
+
+
+def _retry(runtime: Runtime, lease_id: str) -> None:
+    """Have a manager hand the resources of a running lease over again.
+
+    For other leases, a failed start or end is retried at once.
+    """
+    now = runtime.clock.now()
+
+    def work(session: Session) -> None:
+        try:
+            lease = leases.get(session, lease_id, lock=True)
+        except NotFound:
+            return
+        if _is_settled(lease):
+            leases.insert_events(session, [new_event(lease_id, Planned(UPDATE, now), now)])
+        else:
+            events.run_now(session, lease_id, RELENTLESS, now)
+
+    runtime.database.write(work)
+    runtime.wakeup.hint()

@@ -1,0 +1,121 @@
+"""Self-audit: check the invariants in the database, and notify on each change of state.
+
+A state is violated or restored; a check that finds the same state does not notify. One manager at a
+time checks an invariant, some slices per turn and the whole database per round. The findings of a
+round are kept; a round without findings restores the invariant.
+"""
+
+import logging
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import islice
+
+from sqlalchemy.orm import Session
+
+from climate.core.invariants import Verdict
+from climate.db import invariants
+from climate.db.invariants import LOOKS, Turn
+from climate.db.notifications import outbox
+from climate.manager.process.periodic_task import PeriodicTask
+from climate.manager.process.runtime import Runtime, Store
+
+LOG = logging.getLogger(__name__)
+
+BROKEN, HOLDS = "audit.invariant_broken", "audit.invariant_holds"
+# Slices per turn, so that a turn takes seconds; and findings that are kept and notified.
+_SLICES = 20
+_FINDINGS = 20
+
+
+def violations(store: Store) -> Iterator[tuple[int, str]]:
+    """Yield every violation with the number of its invariant: a whole round of each."""
+    for name, (number, _) in LOOKS.items():
+        for found, _ in slices(store, name, ""):
+            yield from ((number, what) for what in found)
+
+
+def slices(store: Store, name: str, position: str) -> Iterator[tuple[list[str], str | None]]:
+    """Check from ``position`` to the end of the round; yield findings and the next position."""
+    look = LOOKS[name][1]
+    following: str | None = position
+    while following is not None:
+        with store.database.snapshot() as session:
+            found, following = look(session, following, store.clock.now())
+        yield found, following
+
+
+def check_once(runtime: Runtime) -> None:
+    """Take the turns that no other manager has, and check."""
+    for name in LOOKS:
+        now = runtime.clock.now()
+        until = now + timedelta(seconds=runtime.settings.self_audit_interval)
+        with runtime.database.read() as session:
+            is_due = invariants.is_due(session, name, now)
+        take = partial(invariants.take_turn, name=name, now=now, until=until)
+        turn = runtime.database.write(take) if is_due else None
+        if turn is not None:
+            _check(runtime, turn)
+    show(runtime)
+
+
+def show(runtime: Runtime) -> None:
+    """Set the metrics to the stored state, whichever manager found it."""
+    with runtime.database.read() as session:
+        broken = invariants.broken(session)
+    numbers = {LOOKS[name][0] for name in broken if name in LOOKS}
+    for number in {number for number, _ in LOOKS.values()}:
+        runtime.metrics.invariant(number, broken=number in numbers)
+
+
+def _check(runtime: Runtime, turn: Turn) -> None:
+    looks = list(islice(slices(runtime.store, turn.name, turn.position), _SLICES))
+    position = looks[-1][1]
+    kept = [what for found, _ in looks for what in found][:_FINDINGS]
+    now = runtime.clock.now()
+    verdict = turn.verdict.after(kept, now, is_round_over=position is None)
+    news = runtime.database.write(partial(_store, turn, position or "", verdict, kept, now))
+    if news:
+        level = logging.ERROR if news == BROKEN else logging.WARNING
+        LOG.log(level, "%s %s (%s): %s", news, LOOKS[turn.name][0], turn.name, "; ".join(kept))
+    runtime.wakeup.hint()
+
+
+def _store(
+    turn: Turn, position: str, verdict: Verdict, kept: list[str], now: datetime, session: Session
+) -> str | None:
+    """Store the verdict; notify, and return the event type, if the state changed."""
+    before, since = turn.verdict.broken_since, verdict.broken_since
+    if not invariants.store(session, turn, position, verdict) or (before is None) == (
+        since is None
+    ):
+        return None
+    news = HOLDS if since is None else BROKEN
+    known = {"invariant": LOOKS[turn.name][0], "look": turn.name, "found": kept}
+    payload = {"lease_id": None, "project_id": "", **known, "broken_since": str(since or before)}
+    outbox.write(session, news, payload, now)
+    return news
+
+
+class SelfAudit:
+    """Checks the invariants at an interval until it is stopped."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        """Prepare; nothing runs before ``start``. An interval of 0 switches it off."""
+        interval = runtime.settings.self_audit_interval
+        check = partial(check_once, runtime)
+        self._task = (
+            PeriodicTask("self-audit", check, interval=interval, runs_at_start=False)
+            if interval
+            else None
+        )
+
+    def start(self) -> None:
+        """Begin, in a thread, one interval from now."""
+        if self._task is not None:
+            self._task.start()
+
+    def stop(self) -> None:
+        """Wait for the check under way."""
+        if self._task is not None:
+            self._task.stop()

@@ -1,0 +1,1 @@
+"""Events: claim what is due, run it through the plug-ins, store the outcome."""

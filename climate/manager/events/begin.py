@@ -1,0 +1,243 @@
+"""Begin events: decide under the leases' locks what becomes of claimed events, and store that.
+
+A lease may have changed since its event was planned, and even since it was claimed. So each lease
+is locked and read again. Events that only notify are finished here, in this one transaction.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from enum import Enum, auto
+
+from sqlalchemy.orm import Session
+
+from climate.core.lease import blazar_wire
+from climate.core.lease.lateness import Late, is_overtaken, late_events
+from climate.core.lease.lifecycle import LEASE, EventStatus, LeaseStatus, ReservationStatus, step
+from climate.core.lease.model import Event, Lease
+from climate.core.lease.schedule import (
+    ACTIONS,
+    BEFORE_END,
+    BEFORE_START,
+    END,
+    RELEASE,
+    START,
+    UPDATE,
+)
+from climate.core.start import StartWhen
+from climate.db import events, leases, progress
+from climate.db.engine.database import on_commit
+from climate.db.notifications import outbox
+from climate.manager import holds, starting
+from climate.manager.claims import Claim, Seen, Task, Work, close_all, lock_leases, requeue
+from climate.manager.notifications.lease_messages import News, announce, resources_of
+from climate.manager.process.runtime import Runtime
+
+_STARTABLE = {LeaseStatus.PENDING, LeaseStatus.STARTING, LeaseStatus.ERROR}
+# Leases whose users are notified that events are late: those that still start, run or end.
+_NOT_OVER = frozenset(
+    {LeaseStatus.PENDING, LeaseStatus.STARTING, LeaseStatus.ACTIVE, LeaseStatus.ERROR}
+)
+# Pause before the next attempt for a lease that another transaction has locked. Such transactions
+# usually last some milliseconds.
+_LOCKED_PAUSE = timedelta(milliseconds=50)
+
+
+class Decision(Enum):
+    """What becomes of a claimed event."""
+
+    EXECUTE = auto()
+    NOTIFY = auto()
+    RELEASE = auto()
+    DEFER = auto()
+    TOO_LATE = auto()
+    SKIP = auto()
+
+
+def begin(runtime: Runtime, session: Session, claims: Sequence[Claim]) -> list[Task]:
+    """Decide on each event; return those to execute, and finish those that need no plug-in."""
+    now = runtime.clock.now()
+    seen, unlocked = lock_leases(session, claims, wait=len(claims) == 1)
+    seen = [one for one in (_unless_waiting(runtime, session, one, now) for one in seen) if one]
+    decided: dict[Decision, list[Seen]] = defaultdict(list)
+    for one in seen:
+        decided[decide(one.lease, one.event, now)].append(one)
+    _notify_if_late(runtime.settings.late_after, session, seen, now)
+    _notify(session, decided[Decision.NOTIFY], now)
+    for claim in unlocked:
+        requeue(session, claim, run_at=now + _LOCKED_PAUSE)
+    for one in decided[Decision.DEFER]:
+        requeue(session, one.claim)
+    close_all(session, [one.claim for one in decided[Decision.TOO_LATE]], now, EventStatus.ERROR)
+    close_all(session, [one.claim for one in decided[Decision.SKIP]], now, EventStatus.DONE)
+    on_commit(session, lambda: _count(runtime, seen, decided[Decision.NOTIFY], now))
+    released = [
+        Task(one.claim, holds.begin_release(session, one.lease, one.event))
+        for one in decided[Decision.RELEASE]
+    ]
+    return released + _execute(runtime, session, decided[Decision.EXECUTE], now)
+
+
+def _unless_waiting(runtime: Runtime, session: Session, seen: Seen, now: datetime) -> Seen | None:
+    """Return the claim; None if it is a start that waits for hosts, which is requeued."""
+    if seen.event.kind != START or seen.lease.start.when is not StartWhen.READY:
+        return seen
+    return starting.unless_waiting(runtime, session, seen, now)
+
+
+def _count(runtime: Runtime, seen: Sequence[Seen], notified: Sequence[Seen], now: datetime) -> None:
+    for one in seen:
+        runtime.metrics.event(one.event.kind, "claimed")
+    for _, lease, event in notified:
+        if event.is_untried:
+            runtime.metrics.tried(event.kind, now - lease.due(event, now))
+        runtime.metrics.event(event.kind, "done")
+
+
+def _execute(runtime: Runtime, session: Session, seen: Sequence[Seen], now: datetime) -> list[Task]:
+    """Store that these events are being executed; return their work."""
+    if not seen:
+        return []
+    begun = {one.lease.id: _while_executing(one.lease, one.event, now) for one in seen}
+    progress.advance(session, [(one.lease, begun[one.lease.id]) for one in seen])
+    ending = [one.lease for one in seen if one.event.kind == END]
+    if unstarted := [lease.id for lease in ending if _is_to_start(lease)]:
+        events.abandon(session, unstarted, START, now)
+        for id_ in unstarted:  # these leases have other events now than were read
+            del begun[id_]
+    for lease in ending:
+        starting.note_end(runtime, session, lease, now)
+    live = {
+        one.lease.id: [
+            r.id for r in one.lease.reservations if r.status is not ReservationStatus.DELETED
+        ]
+        for one in seen
+    }
+    granted = resources_of(session, {id_ for ids in live.values() for id_ in ids})
+    return [
+        Task(
+            claim,
+            Work(event, lease, {id_: granted[id_] for id_ in live[lease.id]}, begun.get(lease.id)),
+        )
+        for claim, lease, event in seen
+    ]
+
+
+def _is_to_start(lease: Lease) -> bool:
+    return any(e.kind == START and e.status is EventStatus.UNDONE for e in lease.events)
+
+
+def _while_executing(lease: Lease, event: Event, now: datetime) -> Lease:
+    status = _status_while(lease, event)
+    return lease if status is lease.status else replace(lease, status=status, updated_at=now)
+
+
+def decide(lease: Lease, event: Event, now: datetime) -> Decision:
+    """Decide what becomes of a claimed event. Pure."""
+    if event.kind == RELEASE:
+        return Decision.RELEASE
+    if event.kind not in ACTIONS:
+        return Decision.NOTIFY
+    if _is_other_claimed(lease, event):
+        return Decision.DEFER
+    if _is_wanted(lease, event, now):
+        return Decision.EXECUTE
+    # A start that comes too late has failed; nothing is lost if another action is skipped.
+    return Decision.TOO_LATE if event.kind == START else Decision.SKIP
+
+
+def _is_other_claimed(lease: Lease, event: Event) -> bool:
+    """Whether another action of the lease is claimed, too.
+
+    The claim avoids that, except that two managers may claim at the instant at which an end becomes
+    due. This check runs under the lease's lock, so at most one of the two goes on.
+    """
+    return any(
+        other.status is EventStatus.IN_PROGRESS and other.kind in ACTIONS and other.id != event.id
+        for other in lease.events
+    )
+
+
+def _is_wanted(lease: Lease, event: Event, now: datetime) -> bool:
+    """Whether an action still makes sense in the lease's present state."""
+    if event.kind == START:
+        return lease.status in _STARTABLE and now < lease.window.end
+    if event.kind in {UPDATE, BEFORE_END}:
+        # The end would take back at once what an update hands over now.
+        in_time = event.kind == BEFORE_END or now < lease.window.end
+        return lease.status is LeaseStatus.ACTIVE and in_time
+    return lease.status is not LeaseStatus.TERMINATED
+
+
+def _status_while(lease: Lease, event: Event) -> LeaseStatus:
+    """Return the status of the lease while the action runs."""
+    if lease.status is LeaseStatus.DELETING:
+        return lease.status
+    if event.kind == START:
+        if lease.status is LeaseStatus.ERROR:  # a retry: it shows ERROR until it succeeds
+            return lease.status
+        return step(LEASE, lease.status, LeaseStatus.STARTING)
+    if event.kind == END:
+        present: LeaseStatus = lease.status
+        if present is LeaseStatus.PENDING:  # its start was never begun
+            present = step(LEASE, present, LeaseStatus.STARTING)
+        if present is LeaseStatus.STARTING:  # its start never succeeded
+            present = step(LEASE, present, LeaseStatus.ERROR)
+        return step(LEASE, present, LeaseStatus.TERMINATING)
+    return lease.status
+
+
+def _notify(session: Session, seen: Sequence[Seen], now: datetime) -> None:
+    """Finish events that only notify: reminders and users' own events."""
+    if not seen:
+        return
+    close_all(session, [one.claim for one in seen], now, EventStatus.DONE)
+    leases.count_up(session, {one.lease.id for one in seen})
+    announce(session, [news for one in seen for news in _news(one.lease, one.event, now)], now)
+
+
+def _news(lease: Lease, event: Event, now: datetime) -> Iterable[News]:
+    """Yield the notification of an event; none for a reminder that comes after the start."""
+    after = replace(lease, events=events_with_done(lease.events, event, now))
+    if event.kind != BEFORE_START:
+        yield News(event.kind, after)
+    elif (
+        lease.status is LeaseStatus.PENDING
+        and now < lease.window.start
+        and not is_overtaken(lease, event, now)
+    ):
+        starts_in = (lease.window.start - now).total_seconds()
+        yield News(event.kind, after, {"starts_in": starts_in})
+
+
+def events_with_done(events: Iterable[Event], event: Event, now: datetime) -> tuple[Event, ...]:
+    """Return ``events`` with ``event`` DONE."""
+    done = replace(event, status=EventStatus.DONE, owner=None, updated_at=now)
+    return tuple([done if one.id == event.id else one for one in events])
+
+
+def _notify_if_late(
+    late_after: timedelta, session: Session, seen: Sequence[Seen], now: datetime
+) -> None:
+    """Send one catch-up notification per locked lease that has late events.
+
+    The first late event of a lease sends it for all of them; later ones repeat nothing.
+    """
+    late: dict[str, tuple[Lease, tuple[Late, ...]]] = {}
+    for _, lease, event in seen:
+        if event.kind == RELEASE or now - event.promised_at <= late_after:
+            continue
+        found = late_events(lease, now, late_after)
+        sent_at = lease.caught_up_at
+        is_sent = sent_at is not None and sent_at >= event.promised_at + late_after
+        if event.id in {one.event.id for one in found} and not is_sent:
+            late.setdefault(lease.id, (lease, found))
+    if late:
+        progress.catch_up(session, late, now)
+        payloads = (
+            ("lease.catch_up", blazar_wire.payload(lease, {"late": [one.told() for one in found]}))
+            for lease, found in late.values()
+            if lease.status in _NOT_OVER
+        )
+        outbox.write_all(session, payloads, now)

@@ -1,0 +1,341 @@
+"""Dispatcher: claims due events and has a bounded number of workers run them.
+
+It queries for due events when the alarm of the next due time rings, when a hint says that an event
+was written, when a worker is done (which may unblock other events), and at each poll interval in
+case a hint was lost. Several managers may do so on one database; claims keep them apart.
+
+``QueueView`` holds what waits, ``FairShare`` chooses for the free workers, ``Dispatcher`` claims,
+``WorkerPool`` runs the claims in threads and abandons calls that take too long, ``Upkeep`` renews
+claims and removes old rows.
+"""
+
+import logging
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from climate.db import events, idempotency
+from climate.db.engine.database import is_unavailable
+from climate.db.limits import forget_past_use
+from climate.db.line import PendingEvent
+from climate.db.resources import allocations
+from climate.manager import farewells
+from climate.manager.claims import Claim, ClaimKeeper, Task
+from climate.manager.events import runner
+from climate.manager.events.fair_share import Batch, BatchSizeEstimator, FairShare, Result
+from climate.manager.events.outcomes import abandon
+from climate.manager.events.waiting_list import PAGE, QueueView
+from climate.manager.notifications import log
+from climate.manager.process.periodic_task import PeriodicTask
+from climate.manager.process.runtime import Runtime
+from climate.manager.process.timer import Timer
+from climate.observability import log_context
+from climate.plugins.fencing import Permit
+
+LOG = logging.getLogger(__name__)
+# Seconds between removals of old rows. Each removes small batches, so it runs often.
+_TIDY_INTERVAL = 10.0
+# Renewals per ``claim_timeout``: one may fail or be late, and the claim still holds.
+_RENEWALS = 3
+# A worker whose call takes longer (seconds) is relieved of its other events, which would be late.
+_SLOW_CALL = 1.0
+
+
+def owner_name() -> str:
+    """Return a name for this manager that is never used again."""
+    return f"{socket.gethostname()[:32]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+
+
+def _report(text: str, error: Exception) -> None:
+    """Log a failure: one line if the database is away, else a traceback."""
+    if is_unavailable(error):
+        LOG.warning("%s: %s", text, error)
+    else:
+        LOG.error(text, exc_info=error)
+
+
+class Dispatcher:
+    """Claims due events and hands them to workers until it is stopped."""
+
+    def __init__(self, runtime: Runtime, owner: str) -> None:
+        """Prepare; nothing runs before ``start``."""
+        self.last_tick: float | None = None
+        self._runtime = runtime
+        self._owner = owner
+        self._timer = Timer(runtime.clock)
+        self._keeper = ClaimKeeper(runtime.store, owner, runtime.settings.claim_timeout)
+        self._queue = QueueView(runtime.store, runtime.rng)
+        sizes = BatchSizeEstimator()
+        self._share = FairShare(runtime.settings.workers, runtime.plugins, sizes)
+        self._task = PeriodicTask(
+            "dispatcher", self._look, interval=runtime.settings.poll_interval, pause=0.0
+        )
+        self.pool = WorkerPool(runtime, sizes)
+        self.upkeep = Upkeep(runtime, self._keeper, self.pool, self._task.wake)
+
+    def start(self) -> None:
+        """Begin to claim and run events, in threads."""
+        settings = self._runtime.settings
+        self._runtime.wakeup.subscribe(self._task.wake)
+        renewal = settings.claim_timeout.total_seconds() / _RENEWALS
+        self._timer.every(renewal, self.upkeep.try_to_renew, "renew claims")
+        self._timer.every(_TIDY_INTERVAL, self.upkeep.try_to_tidy, "tidy")
+        self._timer.every(min(1.0, settings.call_timeout), self.pool.watch, "watch calls")
+        self._timer.start()
+        self._task.start()
+
+    def stop(self) -> None:
+        """Claim no more, let workers finish for ``shutdown_timeout``, and release their claims."""
+        self._task.stop()
+        self.pool.stop()
+        self._timer.stop()
+        write = self._runtime.database.write
+        released = write(lambda session: events.release(session, self._owner))
+        if released:
+            LOG.warning("stopped in the middle of %s event(s), handed back", released)
+
+    def run_due(self) -> int:
+        """Run all events that are due now in this thread; return how many ran.
+
+        For tests and simulations: the same claims and the same code without timer and threads.
+        """
+        count = 0
+        while batches := self._claim():
+            for batch in batches:
+                count += len(batch.claims)
+                self.pool.run(batch)
+        return count
+
+    def _look(self) -> None:
+        try:
+            self._tick()
+        except Exception as error:  # noqa: BLE001 - the next tick may succeed
+            _report("looking for due events failed, will look again", error)
+
+    def _tick(self) -> None:
+        """Claim due events while workers are free, and set the alarm for the next due time."""
+        now = self._runtime.clock.now()  # before the query: the alarm covers what is due after it
+        while not self._task.is_stopping and (batches := self._claim()):
+            for batch in batches:
+                self.pool.start(batch)
+            now = self._runtime.clock.now()
+        with self._runtime.database.read() as session:
+            upcoming = events.next_run(session, now)
+        self.last_tick = self._runtime.clock.elapsed()
+        horizon = now + timedelta(seconds=self._runtime.settings.poll_interval)
+        if upcoming is not None and upcoming < horizon:
+            self._timer.at(upcoming, self._task.wake)
+
+    def _claim(self) -> list[Batch]:
+        """Return claimed batches for the free workers; none if no worker is free."""
+        if len(self.pool.running) >= self._runtime.settings.workers:
+            return []
+        if self._queue.is_fresh:
+            self._queue.add_newly_due()
+            return self._claim_some()
+        skip, has_more = 0, True
+        while has_more:
+            has_more = self._queue.refresh(skip)
+            if batches := self._claim_some():
+                return batches
+            skip += PAGE
+        return []
+
+    def _claim_some(self) -> list[Batch]:
+        """Claim what fair share chooses from the queue view, until at least one claim succeeds."""
+        running, abandoned = self.pool.running, self.pool.abandoned
+        self._queue.avoid_others()
+        while chosen := self._share.choose(self._queue.pending, running, abandoned):
+            self._queue.remove([event for share in chosen for event in share])
+            batches = self._claim_chosen(chosen)
+            tried = sum(len(share) for share in chosen)
+            self._queue.note_claims(tried, [c.event_id for batch in batches for c in batch.claims])
+            if batches:
+                return batches
+            self._queue.avoid_others()
+        return []
+
+    def _claim_chosen(self, chosen: Sequence[Sequence[PendingEvent]]) -> list[Batch]:
+        """Claim the chosen events that are not blocked and that no other manager claimed."""
+        now, expires = self._runtime.clock.now(), self._keeper.expires()
+        stored = now + self._runtime.settings.claim_timeout
+        ids = [event.event_id for share in chosen for event in share]
+        rows = self._runtime.database.write(
+            lambda session: events.claim(session, self._owner, now, stored, ids)
+        )
+        claimed = {id_: (lease_id, attempt) for id_, lease_id, attempt in rows}
+
+        def claim(event: PendingEvent) -> Claim:
+            lease_id, attempt = claimed[event.event_id]
+            permit = Permit(self._runtime.clock.elapsed, expires)
+            known = (event.event_id, lease_id, self._owner, attempt, event.project_id, event.types)
+            return Claim(*known, permit)
+
+        claims = [
+            [claim(event) for event in share if event.event_id in claimed] for share in chosen
+        ]
+        return [Batch(share) for share in claims if share]
+
+
+class WorkerPool:
+    """Runs batches in threads, and deals with plug-in calls that take long.
+
+    A call that takes over a second gets the other events of its worker moved to another thread. A
+    call that takes longer than ``call_timeout`` is abandoned: the attempt has failed.
+    """
+
+    def __init__(self, runtime: Runtime, sizes: BatchSizeEstimator) -> None:
+        """Begin without workers; a thread is made for each batch."""
+        self._runtime = runtime
+        self._sizes = sizes
+        self._running: list[Batch] = []
+        self._abandoned: list[Batch] = []
+        self._changed = threading.Condition()
+
+    @property
+    def running(self) -> list[Batch]:
+        """The batches of all workers."""
+        with self._changed:
+            return list(self._running)
+
+    @property
+    def abandoned(self) -> list[Batch]:
+        """The batches whose call was abandoned and has not returned yet."""
+        with self._changed:
+            return list(self._abandoned)
+
+    @property
+    def claims(self) -> list[Claim]:
+        """The claims of all workers."""
+        return [claim for batch in self.running for claim in batch.claims]
+
+    def start(self, batch: Batch) -> None:
+        """Run a batch in a new thread; a daemon, so that a hung call cannot block our exit."""
+        with self._changed:
+            self._running.append(batch)
+        threading.Thread(target=self._work, args=(batch,), name="event", daemon=True).start()
+
+    def run(self, batch: Batch) -> None:
+        """Run a batch in this thread."""
+        claim = batch.claims[0]
+        if claim.lease_id is None:
+            with log_context.about(None, claim.event_id):
+                farewells.run(self._runtime, claim)
+        else:
+            runner.run(self._runtime, batch, self._sizes)
+
+    def stop(self) -> None:
+        """Wait up to ``shutdown_timeout`` for workers, then revoke their fencing tokens."""
+        patience = self._runtime.settings.shutdown_timeout
+        for thread in self._relieve(self._runtime.clock.elapsed()):
+            thread.join(patience)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._running, patience)
+            for batch in self._running:
+                for claim in batch.claims:
+                    claim.permit.revoke()
+
+    def watch(self) -> None:
+        """Relieve workers whose call is slow, and abandon calls that exceed ``call_timeout``."""
+        now = self._runtime.clock.elapsed()
+        self._relieve(now - _SLOW_CALL)
+        self._abandon(now - self._runtime.settings.call_timeout)
+
+    def _work(self, batch: Batch) -> None:
+        try:
+            self.run(batch)
+        except Exception as error:  # noqa: BLE001 - other workers go on
+            _report("events were not finished, their claims will expire", error)
+        finally:
+            with self._changed:
+                self._running = [other for other in self._running if other is not batch]
+                self._abandoned = [other for other in self._abandoned if other is not batch]
+                self._changed.notify_all()
+            self._runtime.wakeup.hint()
+
+    def _relieve(self, oldest: float) -> list[threading.Thread]:
+        """Move what waits behind calls from before ``oldest`` to new threads; return these."""
+        slow = [batch for batch in self.running if batch.call_since_before(oldest)]
+        moved = [(tasks, done) for tasks, done in map(Batch.relieve, slow) if tasks or done]
+        threads = [
+            threading.Thread(target=self._finish, args=rest, name="relief", daemon=True)
+            for rest in moved
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _finish(self, tasks: Sequence[Task], results: Sequence[Result]) -> None:
+        """Release the tasks that no plug-in was called for, and store the results."""
+        try:
+            runner.release(self._runtime, tasks)
+            runner.settle(self._runtime, results)
+        except Exception as error:  # noqa: BLE001 - other workers go on
+            _report("events were not finished, their claims will expire", error)
+        self._runtime.wakeup.hint()
+
+    def _abandon(self, oldest: float) -> None:
+        """Revoke the fencing tokens of calls from before ``oldest``, and store that they failed."""
+        with self._changed:
+            calls = [(batch, batch.call_since_before(oldest)) for batch in self._running]
+            late = [(batch, *call) for batch, call in calls if call is not None]
+            for batch, claim, _ in late:
+                claim.permit.revoke()
+                batch.abandon(claim)
+                self._running.remove(batch)
+                self._abandoned.append(batch)
+        for _, claim, call in late:
+            try:
+                abandon(self._runtime, claim, call)
+            except Exception as error:  # noqa: BLE001 - no manager renews its claim any more
+                _report(f"event {claim.event_id} was not given up, its claim will expire", error)
+        if late:
+            self._runtime.wakeup.hint()
+
+
+class Upkeep:
+    """What a manager does at intervals: renew its claims, reclaim others, remove old rows."""
+
+    def __init__(
+        self, runtime: Runtime, keeper: ClaimKeeper, pool: WorkerPool, wake: Callable[[], None]
+    ) -> None:
+        """Renew the claims of ``pool``; ``wake`` is called when events were reclaimed."""
+        self._runtime = runtime
+        self._keeper = keeper
+        self._pool = pool
+        self._wake = wake
+
+    def renew(self) -> None:
+        """Renew our claims; reclaim those whose owner stopped renewing."""
+        claims = {claim.event_id: claim for claim in self._pool.claims}
+        self._keeper.renew(claims)
+        if self._keeper.reclaim(claims):
+            self._wake()
+
+    def tidy(self) -> None:
+        """Remove rows that are not needed any more."""
+        now = self._runtime.clock.now()
+        write = self._runtime.database.write
+        write(lambda session: allocations.forget_cleaned(session, now))
+        answered = now - self._runtime.settings.idempotency_time
+        write(lambda session: idempotency.forget(session, answered))
+        log.forget_old(self._runtime)
+        if (rules := self._runtime.settings.limits).enabled:
+            write(lambda session: forget_past_use(session, now - rules.period))
+
+    def try_to_renew(self) -> None:
+        """Renew and reclaim; a failure is logged."""
+        try:
+            self.renew()
+        except Exception as error:  # noqa: BLE001 - the next renewal may succeed
+            _report("claims were not extended, will try again", error)
+
+    def try_to_tidy(self) -> None:
+        """Remove old rows; a failure is logged."""
+        try:
+            self.tidy()
+        except Exception as error:  # noqa: BLE001 - the next removal may succeed
+            _report("what is over was not forgotten, will try again", error)

@@ -1,0 +1,184 @@
+"""Outcomes of actions: the lease after a success (pure), and what is stored about a failure.
+
+A failed action is retried after growing pauses. When the first attempt and ``event_max_retries``
+retries have failed, the lease shows the failure and one notification reports it. An update or
+before-end is abandoned then. A start or end is retried about once a minute, with the lease in
+ERROR: the start until it succeeds or the lease ends, the end for ever. The event's row stores it:
+``status``, ``run_at``, ``attempt``, ``last_error``.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from climate.core.backoff import pause_before
+from climate.core.lease.lifecycle import (
+    LEASE,
+    RESERVATION,
+    EventStatus,
+    LeaseStatus,
+    ReservationStatus,
+    step,
+)
+from climate.core.lease.model import HANDED_OVER, LEAVING, SHARES, Event, Lease, Reservation
+from climate.core.lease.schedule import END, RELENTLESS, START, UPDATE
+from climate.db import leases
+from climate.db.engine.database import on_commit
+from climate.manager.claims import Call, Claim, Work, close, lease_of
+from climate.manager.notifications.lease_messages import News, announce
+from climate.manager.process.runtime import Runtime
+
+LOG = logging.getLogger(__name__)
+
+# Characters of the error that are stored. A plug-in's error may contain a whole response.
+_LONGEST_ERROR = 4000
+_LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """The plug-ins' details of each reservation, and the reasons why stacks were abandoned."""
+
+    details: Mapping[str, Mapping[str, Any]]
+    abandoned: Mapping[str, str]
+
+
+def after(
+    work: Work, lease: Lease, events: tuple[Event, ...], success: Success, now: datetime
+) -> Lease:
+    """Return a lease after the work, with its remaining ``events``. DELETING stays DELETING."""
+    kind, status, degraded = work.event.kind, lease.status, lease.degraded
+    reservations = tuple(_reservation(work, one, success, now) for one in lease.reservations)
+    if kind in {START, UPDATE}:
+        degraded = any(one.missing_resources for one in reservations)
+    if status is not LeaseStatus.DELETING:
+        status = step(LEASE, status, _LEASE_AFTER.get(kind, status))
+    start = replace(lease.start, started_at=now) if kind == START else lease.start
+    return replace(
+        lease,
+        status=status,
+        degraded=degraded,
+        reservations=reservations,
+        events=events,
+        start=start,
+        updated_at=now,
+    )
+
+
+def _reservation(
+    work: Work, reservation: Reservation, success: Success, now: datetime
+) -> Reservation:
+    if reservation.id in success.details:
+        fields = _handed_over(work, reservation, success.details[reservation.id])
+        wanted = _status_after(work, reservation)
+    elif reservation.id in success.abandoned:
+        # Its resources were taken back, but the stack still exists in the cloud.
+        fields = {"details": {**reservation.details, "error": success.abandoned[reservation.id]}}
+        wanted = ReservationStatus.ERROR
+    else:
+        return reservation
+    status = step(RESERVATION, reservation.status, wanted)
+    return replace(reservation, **fields, status=status, updated_at=now)
+
+
+def _handed_over(
+    work: Work, reservation: Reservation, details: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the fields to store: which resources were handed over, and whether some are missing.
+
+    A resource that was handed over before stays the user's, even if it is not reservable now. A
+    reservation that was removed meanwhile keeps its mark, so that it is taken back.
+    """
+    if work.event.kind not in {START, UPDATE} or work.is_leaving(reservation.id):
+        return {"details": dict(details)}
+    marks: dict[str, Any] = {LEAVING: True} if LEAVING in reservation.details else {}
+    before = set(reservation.details.get(HANDED_OVER, ()))
+    granted = work.resources[reservation.id]
+    present = [one.id for one in granted if one.reservable or one.id in before]
+    known = reservation.missing_resources and not all(one.reservable for one in granted)
+    shares = {
+        **reservation.details.get(SHARES, {}),
+        **{str(one.id): dict(one.amounts) for one in granted if one.amounts and one.reservable},
+    }
+    if shares:
+        marks[SHARES] = {id_: shares[id_] for id_ in map(str, present) if id_ in shares}
+    return {
+        "details": {**details, **marks, HANDED_OVER: present},
+        "missing_resources": known or len(present) < len(granted),
+    }
+
+
+def _status_after(work: Work, reservation: Reservation) -> ReservationStatus:
+    """Return the status of a reservation after an event that succeeded."""
+    kind = work.event.kind
+    if kind == END or work.is_leaving(reservation.id):
+        return ReservationStatus.DELETED
+    is_new = kind == UPDATE and reservation.status is ReservationStatus.PENDING
+    return ReservationStatus.ACTIVE if kind == START or is_new else reservation.status
+
+
+def fail(
+    runtime: Runtime, session: Session, claim: Claim, work: Work, failed: Mapping[str, str]
+) -> None:
+    """Store for which reservations the action failed and why, and when the next attempt is."""
+    now = runtime.clock.now()
+    lease = lease_of(session, claim)
+    if lease is None:
+        return
+    kind, retries = work.event.kind, runtime.settings.max_retries
+    unwanted = lease.status is LeaseStatus.DELETING and kind != END
+    exhausted = unwanted or claim.attempt > retries
+    is_last = unwanted or (exhausted and kind not in RELENTLESS)
+    status = EventStatus.ERROR if is_last else EventStatus.UNDONE
+    run_at = now + timedelta(seconds=pause_before(claim.attempt, retries, runtime.rng))
+    reasons = (f"reservation {id_}: {reason}" for id_, reason in failed.items())
+    error = "; ".join(reasons)[:_LONGEST_ERROR]
+    if not close(session, claim, now, status, last_error=error, run_at=run_at):
+        return
+    outcome = "failed" if is_last else "retried"
+    on_commit(session, lambda: runtime.metrics.event(kind, outcome))
+    if exhausted:
+        _show(session, lease, kind, failed, now)
+        if not _is_known(lease, claim, failed, retries):
+            news = News(kind, leases.get(session, lease.id), {"error": error})
+            announce(session, [news], now)
+
+
+def abandon(runtime: Runtime, claim: Claim, call: Call) -> None:
+    """Store that an attempt failed because its plug-in call exceeded ``call_timeout``.
+
+    The call may still run. It cannot change the cloud: its fencing token was revoked before.
+    """
+    seconds = runtime.settings.call_timeout
+    failed = {call.reservation_id: f"given up, as it was not done within {seconds:.0f} s"}
+    LOG.error("event %s of lease %s: %s", call.work.event.kind, claim.lease_id, failed)
+    runtime.database.write(lambda session: fail(runtime, session, claim, call.work, failed))
+
+
+def _is_known(lease: Lease, claim: Claim, failed: Mapping[str, str], retries: int) -> bool:
+    """Whether a notification already reported that the action fails.
+
+    Reservations are in ERROR since then. Before an end, the start may have put them in ERROR.
+    """
+    return claim.attempt > retries + 1 and any(
+        one.id in failed and one.status is ReservationStatus.ERROR for one in lease.reservations
+    )
+
+
+def _show(
+    session: Session, lease: Lease, kind: str, failed: Mapping[str, str], now: datetime
+) -> None:
+    """Show the failure: status ERROR for a start or end, ``degraded`` for an update."""
+    if kind == UPDATE:
+        leases.update(session, replace(lease, degraded=True, updated_at=now))
+    elif kind in RELENTLESS:
+        for reservation in lease.reservations:
+            if reservation.id in failed and reservation.status is not ReservationStatus.ERROR:
+                status = step(RESERVATION, reservation.status, ReservationStatus.ERROR)
+                leases.set_reservation(session, reservation.id, now, status=status.value)
+        if lease.status not in {LeaseStatus.DELETING, LeaseStatus.ERROR}:
+            leases.set_status(session, lease.id, step(LEASE, lease.status, LeaseStatus.ERROR), now)

@@ -1,0 +1,143 @@
+"""Queue view: the events that wait for a worker, as the last query saw them.
+
+The query takes the database long if very many events are due (100,000 on PostgreSQL: 1.3 s). So one
+result serves many claims. Meanwhile only newly due events are queried, so that a project with many
+events does not hide another project's few.
+"""
+
+import random
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
+
+from climate.db import line
+from climate.db.line import Group, PendingEvent
+from climate.db.order import BEGINNING
+from climate.manager.process.runtime import Store
+
+# Events per query. Beyond that, the database has to order all of them by turns, which takes 1 to
+# 1.6 s for 100,000 (docs/performance.md). Only a backlog of many hours is longer.
+PAGE = 100_000
+# From this length on, each manager begins at a different place. Managers that begin at the same
+# place try to claim the same events, and all but one find them taken.
+_CROWD = 10_000
+# A query that took longer than this (seconds) is reused. Shorter ones are simply run again.
+_SLOW_QUERY = 0.02
+# A slow query's result is reused for this many times the query's duration: so queries take at most
+# a twentieth of the time.
+_REUSE = 20.0
+# Upper bound (seconds) on reusing one result, so that released events reappear.
+_LONGEST_REUSE = 10.0
+_NEVER = float("-inf")
+# An event may be written after its due time: a lease that starts now has the start of the current
+# minute as its start date. So the last minute is queried again.
+_WRITTEN_LATE = timedelta(minutes=1)
+# This many batches in a row, of which less than half could be claimed, mean that other managers are
+# probably claiming the same events. One such batch is normal: a few events are always blocked.
+_FAILED_CLAIMS = 2
+# Other managers are the cause only if they claimed more than a tenth of this view. Otherwise the
+# events are blocked, and a different starting place would not help.
+_UNCLAIMED = 0.9
+
+
+class QueueView:
+    """Pending events in the order of their turns, by project and resource types."""
+
+    def __init__(self, store: Store, rng: random.Random) -> None:
+        """Begin empty, so that the first use queries the database."""
+        self._store, self._rng = store, rng
+        self._pending: dict[Group, dict[str, PendingEvent]] = {}
+        self._known: dict[str, PendingEvent] = {}
+        self._queried_at = BEGINNING
+        self._fresh_until, self._requery_minute_at = _NEVER, _NEVER
+        self._failed_claims, self._may_check = 0, False
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the last result may be reused: it was slow to get, and is not used up."""
+        return bool(self._pending) and self._store.clock.elapsed() < self._fresh_until
+
+    @property
+    def pending(self) -> Mapping[Group, Collection[PendingEvent]]:
+        """The events that were seen and not removed."""
+        return {group: events.values() for group, events in self._pending.items()}
+
+    def refresh(self, skip: int) -> bool:
+        """Query again, without the first ``skip`` events; return whether there may be more."""
+        began, now = self._store.clock.elapsed(), self._store.clock.now()
+        with self._store.database.read() as session:
+            events = line.pending(session, now, PAGE, skip, self._known)
+        self._known, self._queried_at = {event.event_id: event for event in events}, now
+        self._reset(self._spread(events))
+        self._fresh_until, self._requery_minute_at = self._reusable_until(began), _NEVER
+        return len(events) == PAGE
+
+    def add_newly_due(self) -> None:
+        """Add events that became due since the last query, and those written after their due time.
+
+        For the latter the last minute is queried again; less often if that query is slow.
+        """
+        began, now = self._store.clock.elapsed(), self._store.clock.now()
+        is_whole_minute = began >= self._requery_minute_at
+        since = self._queried_at - _WRITTEN_LATE if is_whole_minute else self._queried_at
+        with self._store.database.read() as session:
+            events = line.newly_due(session, since, now, PAGE, self._known)
+        self._known.update({event.event_id: event for event in events})
+        self._queried_at = now
+        self._add(self._spread(events))
+        if is_whole_minute:
+            self._requery_minute_at = self._reusable_until(began)
+
+    def remove(self, events: Collection[PendingEvent]) -> None:
+        """Leave events out until the next query: they were claimed, or have to wait."""
+        for event in events:
+            del self._pending[event.group][event.event_id]
+        for group in {event.group for event in events}:
+            if not self._pending[group]:
+                del self._pending[group]
+
+    def note_claims(self, tried: int, claimed: Collection[str]) -> None:
+        """Note how many events were tried, and the ids of those that were claimed.
+
+        A claimed event that is released counts as newly due.
+        """
+        self._failed_claims = self._failed_claims + 1 if len(claimed) < tried / 2 else 0
+        for id_ in claimed:
+            self._known.pop(id_, None)
+
+    def avoid_others(self) -> None:
+        """If claims keep failing because of other managers, drop their events and move elsewhere.
+
+        If claims fail because events are blocked, this is not checked again before the next query.
+        """
+        if not self._may_check or self._failed_claims < _FAILED_CLAIMS:
+            return
+        self._failed_claims, self._may_check = 0, False
+        seen = {id_: event for events in self._pending.values() for id_, event in events.items()}
+        with self._store.database.read() as session:
+            unclaimed = line.unclaimed(session, seen)
+        if len(unclaimed) < len(seen) * _UNCLAIMED:
+            left = [event for id_, event in seen.items() if id_ in unclaimed]
+            self._reset(_rotated(left, self._rng))
+
+    def _reusable_until(self, began: float) -> float:
+        """Return until when the result of a query is reused that began then and ends now."""
+        now = self._store.clock.elapsed()
+        took = now - began
+        return now + (min(_REUSE * took, _LONGEST_REUSE) if took > _SLOW_QUERY else 0.0)
+
+    def _spread(self, events: Sequence[PendingEvent]) -> Sequence[PendingEvent]:
+        return _rotated(events, self._rng) if len(events) >= _CROWD else events
+
+    def _reset(self, events: Iterable[PendingEvent]) -> None:
+        self._pending, self._failed_claims, self._may_check = {}, 0, True
+        self._add(events)
+
+    def _add(self, events: Iterable[PendingEvent]) -> None:
+        for event in events:
+            self._pending.setdefault(event.group, {})[event.event_id] = event
+
+
+def _rotated(events: Sequence[PendingEvent], rng: random.Random) -> Sequence[PendingEvent]:
+    """Return the events in their order, beginning at a random place."""
+    first = rng.randrange(len(events)) if events else 0
+    return [*events[first:], *events[:first]]

@@ -1,0 +1,91 @@
+"""Notifications about a lease or one of its nodes: their payloads, written to the outbox."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from climate.core.lease import blazar_wire
+from climate.core.lease.model import Granted, Lease
+from climate.core.lease.schedule import END, START
+from climate.core.settings import Provisioning
+from climate.db.notifications import outbox
+from climate.db.preparations import HOST
+from climate.db.resources import allocations, resources
+from climate.db.resources.allocations import Named
+from climate.manager.provisioning import lead_times
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """An event of ``kind`` took place; ``lease`` is the lease after it, ``extra`` more payload."""
+
+    kind: str
+    lease: Lease
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def announce(session: Session, news: Sequence[News], now: datetime) -> None:
+    """Write notifications in this order."""
+    if not news:
+        return
+    ids = {reservation.id for one in news for reservation in one.lease.reservations}
+    named = allocations.named(session, ids)
+    payloads = ((f"lease.event.{one.kind}", _payload(one, named)) for one in news)
+    outbox.write_all(session, payloads, now)
+
+
+def _payload(news: News, named: Mapping[str, Sequence[Named]]) -> dict[str, Any]:
+    """Return the payload: the lease, and the resources of its reservations by type."""
+    by_type: dict[str, list[dict[str, str]]] = {"hosts": []}
+    for reservation in news.lease.reservations:
+        for resource in named[reservation.id]:
+            shown = {
+                "reservation_id": reservation.id,
+                "id": str(resource.id),
+                "name": resource.external_id,
+            }
+            by_type.setdefault(f"{resources.noun(resource.type)}s", []).append(shown)
+    return blazar_wire.payload(news.lease, {**by_type, **news.extra})
+
+
+def notify_nodes(
+    session: Session, kind: str, payloads: Iterable[Mapping[str, str]], now: datetime
+) -> None:
+    """Write notifications about one node each. They belong to the operator, not to a project."""
+    written = ((f"node.{kind}", {**payload, "project_id": ""}) for payload in payloads)
+    outbox.write_all(session, written, now)
+
+
+def notify_nodes_of(
+    settings: Provisioning | None,
+    session: Session,
+    kind: str,
+    lease: Lease,
+    granted: Mapping[str, Sequence[Granted]],
+    now: datetime,
+) -> None:
+    """Notify each node of a lease of its start or end, if nodes have topics of their own."""
+    if settings is None or not settings.topics or kind not in {START, END}:
+        return
+    payloads = (
+        {"lease_id": lease.id, "node": lead_times.node(host), "reservation_id": reservation_id}
+        for reservation_id, resources_ in granted.items()
+        for host in resources_
+        if host.type == HOST
+    )
+    notify_nodes(session, kind, payloads, now)
+
+
+def resources_of(
+    session: Session, reservation_ids: Collection[str]
+) -> dict[str, tuple[Granted, ...]]:
+    """Return the resources of each reservation, by its id."""
+    held = allocations.held(session, reservation_ids)
+    found = resources.find_some(session, {id_ for ids in held.values() for id_ in ids})
+    return {
+        reservation_id: tuple(Granted.of(found[id_], one.amounts) for id_, one in mine.items())
+        for reservation_id, mine in held.items()
+    }

@@ -1,0 +1,84 @@
+"""The log of notifications: read from a cursor, wait for newer ones, remove old ones."""
+
+import time
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from climate.core.errors import NotificationsRemoved
+from climate.core.notifications.message import Found, NotificationFilter
+from climate.db.notifications import outbox, subscriptions
+from climate.manager.process.runtime import Runtime
+
+# Rows per transaction, so that none locks rows for long, and transactions per call.
+_BATCH = 500
+_BATCHES = 10
+
+
+def find_after(
+    runtime: Runtime, wanted: NotificationFilter, after: int | None, limit: int
+) -> Found:
+    """Return up to ``limit`` notifications after ``after`` (None: from the oldest).
+
+    Raises NotificationsRemoved if some after ``after`` were removed.
+    """
+    with runtime.database.read() as session:
+        found = outbox.find_after(session, wanted, after or 0, limit)
+        removed = outbox.removed_seq(session)
+    if after is not None and after < removed:
+        raise NotificationsRemoved(
+            f"Notifications up to {removed} are not kept any more, so some after {after} may be"
+            f" missing: go on with after={removed}, and look at the leases themselves",
+            {"oldest": removed + 1},
+        )
+    return found
+
+
+def wait_after(
+    runtime: Runtime, wanted: NotificationFilter, after: int | None, limit: int, seconds: float
+) -> Found:
+    """Wait up to ``seconds`` until ``find_after`` returns something, and return that.
+
+    Raises NotificationsRemoved, and TooManyFollowers if it would have to wait and may not.
+    """
+    found = find_after(runtime, wanted, after, limit)
+    if found.notifications or seconds <= 0:
+        return found
+    deadline = time.monotonic() + seconds
+    with runtime.latest.place():
+        while not found.notifications and runtime.latest.wait(
+            found.after, deadline - time.monotonic()
+        ):
+            found = find_after(runtime, wanted, found.after, limit)
+    return found
+
+
+def last_seq(runtime: Runtime) -> int:
+    """Return the last notification number."""
+    with runtime.database.read() as session:
+        return outbox.last_seq(session)
+
+
+def forget_old(runtime: Runtime) -> int:
+    """Remove old published notifications (``notifications_kept``); return in how many batches."""
+    kept = runtime.settings.notifications_kept
+    if kept is None:
+        return 0
+    before = runtime.clock.now() - kept
+    with runtime.database.read() as session:
+        if not outbox.is_old(session, before):
+            return 0
+
+    for removed in range(_BATCHES):
+        if runtime.database.write(lambda session: _remove(session, before)) is None:
+            return removed
+    return _BATCHES
+
+
+def _remove(session: Session, before: datetime) -> int | None:
+    """Remove a batch; return its last number, None if there was nothing."""
+    through = outbox.removable(session, before, _BATCH)
+    if through is not None:
+        subscriptions.catch_up(session, through)
+        outbox.remove(session, through)
+    return through

@@ -1,0 +1,160 @@
+"""Relay: numbers committed notifications and publishes them to the broker in order.
+
+Every relay numbers, so that long polling and webhooks do not wait for the broker. One relay at a
+time has the turn to publish. It sends one notification after the other and stores its position per
+batch. If the broker fails, it retries the same notification after a growing pause: nothing is lost
+and the order is kept. After a crash the last batch may be sent twice, with the same ``message_id``.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from climate.core.notifications.message import Notification, payload_when_sent
+from climate.db.engine.database import is_unavailable
+from climate.db.notifications import outbox
+from climate.manager.process.periodic_task import PeriodicTask
+from climate.manager.process.runtime import Runtime
+
+LOG = logging.getLogger(__name__)
+
+# Notifications per transaction: large enough that its cost is spread, small enough to be quick.
+_BATCH = 500
+# Seconds between attempts while the broker fails: the first and the longest pause.
+_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+
+
+class Emitter(Protocol):
+    """Publishes notifications."""
+
+    def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
+        """Publish one notification; return when the broker has stored it, raise if it has not."""
+
+    def close(self) -> None:
+        """Close connections; nothing is published after this."""
+
+
+class Relay:
+    """Numbers and publishes the outbox until it is stopped."""
+
+    def __init__(self, runtime: Runtime, emitter: Emitter, owner: str) -> None:
+        """Prepare; nothing runs before ``start``."""
+        self._runtime = runtime
+        self._emitter = emitter
+        self._owner = owner
+        self._turn_ends = runtime.clock.now()
+        self._pause, self._retry_at = _PAUSE, 0.0
+        poll = runtime.settings.poll_interval
+        self._numbering = PeriodicTask("numbers", self.number, interval=poll)
+        self._publishing = PeriodicTask("relay", self._publish_waiting, interval=poll)
+
+    def start(self) -> None:
+        """Begin to number and to publish, in a thread each: the broker may not answer for long."""
+        self._runtime.wakeup.subscribe(self._numbering.wake)
+        self._runtime.news.subscribe(self._publishing.wake)
+        self._numbering.start()
+        self._publishing.start()
+
+    def stop(self) -> None:
+        """Wait ``shutdown_timeout`` for the notification under way, and leave the turn."""
+        patience = self._runtime.settings.shutdown_timeout
+        self._numbering.stop(patience)
+        if self._publishing.stop(patience):
+            self._emitter.close()
+        self._runtime.database.write(lambda session: outbox.leave_turn(session, self._owner))
+
+    def number(self) -> int:
+        """Number new notifications and hint that there are some; return how many."""
+        total, given = 0, _BATCH if self._has_new() else 0
+        while given == _BATCH:
+            given = self._runtime.database.write(lambda session: outbox.number(session, _BATCH))
+            total += given
+        if total:
+            self._runtime.news.hint()
+        return total
+
+    def flush(self) -> int:
+        """Number and publish all notifications in this thread; return how many were published.
+
+        Raises what the emitter raises; those published before that are stored as published.
+        """
+        self.number()
+        published = 0
+        while batch := self._next_batch():
+            published += self._publish(batch)
+        return published
+
+    def _has_new(self) -> bool:
+        with self._runtime.database.read() as session:
+            return outbox.is_unnumbered(session)
+
+    def _publish_waiting(self) -> int:
+        """Publish unless the pause after a failure lasts; return how many were published."""
+        published = 0
+        if time.monotonic() < self._retry_at:
+            return published
+        try:
+            while batch := self._next_batch():
+                published += self._publish(batch)
+            self._pause = _PAUSE
+        except Exception as error:
+            if is_unavailable(error):  # the database failed, so the broker needs no pause
+                self._pause = _PAUSE
+            text = f"notifications wait in the outbox, next try in {self._pause} s"
+            if is_unavailable(error):
+                LOG.warning("%s: %s", text, error)
+            else:
+                LOG.exception(text)
+            self._retry_at = time.monotonic() + self._pause
+            self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+        return published
+
+    def _next_batch(self) -> list[Notification]:
+        """Return what to publish now; nothing while another relay has the turn."""
+        if self._publishing.is_stopping or not self._has_turn():
+            return []
+        with (
+            self._runtime.database.read() as session
+        ):  # after taking the turn: another relay published until then
+            return outbox.unpublished(session, _BATCH)
+
+    def _has_turn(self) -> bool:
+        """Whether this relay has the turn; take it if it is free and there is work."""
+        now = self._runtime.clock.now()
+        if now < self._turn_ends:
+            return True
+        with self._runtime.database.read() as session:
+            if not outbox.is_called_for(session, self._owner, now):
+                return False
+        until = now + self._runtime.settings.claim_timeout
+        is_ours = self._runtime.database.write(
+            lambda session: outbox.take_turn(session, self._owner, now, until)
+        )
+        if is_ours:
+            self._turn_ends = until
+        return is_ours
+
+    def _publish(self, batch: list[Notification]) -> int:
+        """Publish while the turn certainly lasts; return how many."""
+        done = 0
+        try:
+            for notification in batch:
+                now = self._runtime.clock.now()
+                if self._publishing.is_stopping or now >= self._turn_ends:
+                    break
+                self._emitter.publish(notification, payload_when_sent(notification, now))
+                done += 1
+        finally:
+            if done:
+                self._mark(batch[done - 1])
+        return done
+
+    def _mark(self, last: Notification) -> None:
+        """Store the position and extend the turn; the turn ends if another relay took it."""
+        now = self._runtime.clock.now()
+        until = now + self._runtime.settings.claim_timeout
+        is_ours = self._runtime.database.write(
+            lambda session: outbox.mark_published(session, self._owner, last, until)
+        )
+        self._turn_ends = until if is_ours else now

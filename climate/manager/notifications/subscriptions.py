@@ -1,0 +1,153 @@
+"""Use cases of subscriptions and their dead letters.
+
+A change takes effect with the next notification. It also ends the claim of the manager that
+delivers at the moment, so the result of that delivery cannot overwrite the change.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from climate.core.errors import Conflict, LimitExceeded, NotificationsRemoved
+from climate.core.notifications.message import NotificationFilter
+from climate.core.notifications.subscription import Subscription, SubscriptionStatus
+from climate.db.engine import ids
+from climate.db.notifications import outbox, subscriptions
+from climate.manager.process.runtime import Runtime, reading
+
+get = reading(subscriptions.get)
+find_all = reading(subscriptions.find_all)
+find_dead_letters = reading(subscriptions.find_dead_letters)
+count_dead_letters = reading(subscriptions.count_dead_letters)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change; None leaves a value as it is. ``wanted`` contains only the filters to change."""
+
+    url: str | None = None
+    secret: str | None = None
+    wanted: Mapping[str, Any]
+    status: SubscriptionStatus | None = None
+    after: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The owner of a subscription, and whether it covers all projects."""
+
+    project_id: str
+    user_id: str
+    all_projects: bool
+
+
+def create(runtime: Runtime, owner: Owner, url: str, secret: str, settings: Change) -> Subscription:
+    """Create a subscription to notifications after ``settings.after`` (None: new ones).
+
+    Raises LimitExceeded, NotificationsRemoved.
+    """
+    most = runtime.settings.webhooks.per_project
+    now = runtime.clock.now()
+
+    def work(session: Session) -> Subscription:
+        created = Subscription(
+            id=ids.new_id(),
+            project_id=owner.project_id,
+            user_id=owner.user_id,
+            url=url,
+            wanted=NotificationFilter(**settings.wanted),
+            all_projects=owner.all_projects,
+            status=SubscriptionStatus.ACTIVE,
+            reason=None,
+            done_seq=_start(session, settings.after),
+            attempts=0,
+            given_up=0,
+            slow=False,
+            delivered_at=None,
+            created_at=now,
+            updated_at=None,
+        )
+        if not subscriptions.insert(session, created, secret, most):
+            raise LimitExceeded(
+                f"Project {owner.project_id} already has {most} subscriptions, the maximum: remove"
+                " one first"
+            )
+        return created
+
+    return runtime.database.write(work)
+
+
+def update(runtime: Runtime, subscription_id: str, change: Change) -> Subscription:
+    """Change a subscription; raises NotFound, NotificationsRemoved."""
+    now = runtime.clock.now()
+
+    def work(session: Session) -> Subscription:
+        before = subscriptions.get(session, subscription_id, lock=True)
+        values = _values(session, before, change)
+        reset = {"attempts": 0, "given_up": 0, "reason": None, "due_at": now, "slow": False}
+        unclaimed = {"owner": None, "claimed_until": None}
+        subscriptions.update(session, subscription_id, now, **reset, **unclaimed, **values)
+        return subscriptions.get(session, subscription_id)
+
+    changed = runtime.database.write(work)
+    runtime.news.hint()
+    return changed
+
+
+def _values(session: Session, before: Subscription, change: Change) -> dict[str, Any]:
+    plain = {"url": change.url, "secret": change.secret, "after": change.after}
+    values: dict[str, Any] = {name: value for name, value in plain.items() if value is not None}
+    if change.after is not None:
+        values["done_seq"] = _start(session, values.pop("after"))
+    if change.wanted:
+        values["filters"] = subscriptions.filters(replace(before.wanted, **change.wanted))
+    if change.status is not None:
+        values["status"] = change.status.value
+    is_active = (change.status or before.status) is SubscriptionStatus.ACTIVE
+    if is_active and change.after is None:
+        _start(session, before.done_seq)
+    return values
+
+
+def _start(session: Session, after: int | None) -> int:
+    """Return the number after which delivery starts; raises NotificationsRemoved."""
+    if after is None:
+        return outbox.last_seq(session)
+    removed = outbox.removed_seq(session)
+    if after < removed:
+        raise NotificationsRemoved(
+            f"Notifications up to {removed} have been removed, so some after {after} cannot be"
+            f' delivered: continue with "after": {removed} or later',
+            {"oldest": removed + 1},
+        )
+    return after
+
+
+def delete(runtime: Runtime, subscription_id: str) -> None:
+    """Remove a subscription with its dead letters; a delivery in progress may still arrive."""
+    runtime.database.write(lambda session: subscriptions.delete(session, subscription_id))
+
+
+def redeliver(runtime: Runtime, subscription_id: str, seqs: Collection[int] | None) -> int:
+    """Mark dead letters (None: all) for one redelivery each; return how many.
+
+    Raises NotFound, and Conflict while the subscription is suspended.
+    """
+
+    def work(session: Session) -> int:
+        subscription = subscriptions.get(session, subscription_id, lock=True)
+        if subscription.status is not SubscriptionStatus.ACTIVE:
+            raise Conflict(
+                f"Subscription {subscription_id} is suspended, and delivers nothing: set its status"
+                ' to "active" first'
+            )
+        subscriptions.update(
+            session, subscription_id, runtime.clock.now(), due_at=subscription.created_at
+        )
+        return subscriptions.want_dead_letters(session, subscription_id, seqs)
+
+    count = runtime.database.write(work)
+    runtime.news.hint()
+    return count

@@ -1,0 +1,283 @@
+"""Webhook delivery: sends notifications to subscribers, each in order, none waiting for another.
+
+Several managers may do so; claims keep them apart, and a result counts only while its claim holds.
+A limited number of subscriptions is served at once. Those whose receiver was slow or failed get
+half of the places, so that they never delay the others. After a crash a notification may be sent
+twice, with the same id.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from sqlalchemy.orm import Session
+
+from climate.core.notifications.message import NotificationFilter, payload_when_sent
+from climate.core.notifications.subscription import (
+    DeadLetter,
+    Delivery,
+    Outcome,
+    Subscription,
+    SubscriptionStatus,
+    Verdict,
+    judge,
+    later,
+)
+from climate.db.engine.database import is_unavailable
+from climate.db.notifications import outbox, subscriptions, webhook_queue
+from climate.manager.process.periodic_task import PeriodicTask
+from climate.manager.process.runtime import Runtime
+
+LOG = logging.getLogger(__name__)
+
+# Seconds and notifications after which a place goes to the next subscription.
+_TURN = 2.0
+_MESSAGES = 50
+
+
+class Poster(Protocol):
+    """Sends a notification to its receiver."""
+
+    def post(self, delivery: Delivery, payload: Mapping[str, Any]) -> Outcome:
+        """Send it within the configured time-out; every failure is an outcome."""
+
+
+class WebhookDelivery:
+    """Claims subscriptions that have something to be sent, and serves them in threads."""
+
+    def __init__(self, runtime: Runtime, poster: Poster, owner: str) -> None:
+        """Prepare; nothing runs before ``start``."""
+        self._runtime = runtime
+        self._poster = poster
+        self._owner = owner
+        self._results = _Results(runtime, owner)
+        self._running: dict[str, bool] = {}
+        self._done = threading.Condition()
+        self._task = PeriodicTask(
+            "deliveries", self._start_due, interval=runtime.settings.poll_interval
+        )
+
+    def start(self) -> None:
+        """Begin to deliver, in threads."""
+        self._runtime.news.subscribe(self._task.wake)
+        self._task.start()
+
+    def stop(self) -> None:
+        """Wait ``shutdown_timeout`` for deliveries under way, and release the other claims."""
+        patience = self._runtime.settings.shutdown_timeout
+        self._task.stop(patience)
+        with self._done:
+            self._done.wait_for(lambda: not self._running, patience)
+            left = list(self._running)
+        self._runtime.database.write(
+            lambda session: webhook_queue.release(session, self._owner, left)
+        )
+
+    def run_due(self) -> int:
+        """Deliver all that is due now in this thread; return how many deliveries were tried."""
+        count = 0
+        while claimed := self._claim(1, 1):
+            for subscription_id, _ in claimed:
+                count += self._serve(subscription_id)
+        return count
+
+    def _start_due(self) -> int:
+        """Serve due subscriptions in a thread each, while places are free; return how many."""
+        with self._done:
+            running = list(self._running.values())
+        places = self._runtime.settings.webhooks.parallel
+        slow = max(1, places // 2) - running.count(True)
+        claimed = self._claim(places - len(running), slow)
+        for subscription_id, is_slow in claimed:
+            with self._done:
+                self._running[subscription_id] = is_slow
+            target = threading.Thread(
+                target=self._work, args=(subscription_id,), name="delivery", daemon=True
+            )
+            target.start()
+        return len(claimed)
+
+    def _claim(self, free: int, slow: int) -> list[tuple[str, bool]]:
+        """Claim up to ``free`` subscriptions, of which up to ``slow`` slow ones."""
+        now = self._runtime.clock.now()
+        with self._runtime.database.read() as session:
+            if free < 1 or not webhook_queue.is_any(session, now):
+                return []
+        until = self._results.claimed_until(now)
+        claimed = self._runtime.database.write(
+            lambda session: webhook_queue.claim(session, self._owner, now, until, (free, slow))
+        )
+        with self._done:
+            return [(id_, is_slow) for id_, is_slow in claimed if id_ not in self._running]
+
+    def _work(self, subscription_id: str) -> None:
+        try:
+            self._serve(subscription_id)
+        except Exception as error:
+            detail = None if is_unavailable(error) else error
+            text = "subscription %s: the claim will expire: %s"
+            LOG.warning(text, subscription_id, error, exc_info=detail)
+        finally:
+            with self._done:
+                self._running.pop(subscription_id, None)
+                self._done.notify_all()
+            self._task.wake()
+
+    def _serve(self, subscription_id: str) -> int:
+        """Deliver for one turn, then release the claim; return how many deliveries were tried."""
+        ends = time.monotonic() + _TURN
+        count = 0
+        while count < _MESSAGES and time.monotonic() < ends and not self._task.is_stopping:
+            delivery = self._next(subscription_id)
+            if delivery is None:
+                return count
+            payload = payload_when_sent(delivery.notification, delivery.at)
+            outcome = self._poster.post(delivery, payload)
+            count += 1
+            if not self._results.note(delivery, outcome):
+                return count
+        self._results.release(subscription_id, due_at=self._runtime.clock.now())
+        return count
+
+    def _next(self, subscription_id: str) -> Delivery | None:
+        """Return the next delivery; release the claim if there is none."""
+        with self._runtime.database.read() as session:
+            claimed = webhook_queue.find_mine(session, subscription_id, self._owner)
+            if claimed is None:
+                return None
+            subscription, secret = claimed
+            letter = subscriptions.next_dead_letter(session, subscription_id)
+            after = subscription.done_seq if letter is None else letter.seq - 1
+            wanted = subscription.wanted if letter is None else NotificationFilter()
+            part = outbox.find_after(session, wanted, after, 1)
+            removed = outbox.removed_seq(session)
+        if subscription.done_seq < removed:
+            reason = f"notifications up to {removed} were removed before it got them"
+            self._results.suspend(subscription, reason)
+            return None
+        if not part.notifications:
+            self._results.release(subscription_id, done_seq=part.after)
+            return None
+        return Delivery(
+            subscription=subscription,
+            secret=secret,
+            notification=part.notifications[0],
+            letter=letter,
+            at=self._runtime.clock.now(),
+        )
+
+
+class _Results:
+    """Stores the results of deliveries, fenced on the owner of the claim."""
+
+    def __init__(self, runtime: Runtime, owner: str) -> None:
+        self._runtime = runtime
+        self._owner = owner
+
+    def claimed_until(self, now: datetime) -> datetime:
+        """Return when a claim made now expires: later than any delivery takes."""
+        timeout = timedelta(seconds=2 * self._runtime.settings.webhooks.timeout)
+        return now + timeout + self._runtime.settings.claim_timeout
+
+    def note(self, delivery: Delivery, outcome: Outcome) -> bool:
+        """Store the outcome of a delivery; return whether the turn goes on."""
+        if outcome.reason is None:
+            return self._note_success(delivery, outcome)
+        subscription, rules = delivery.subscription, self._runtime.settings.webhooks
+        verdict = judge(subscription, outcome, rules, self._runtime.rng.random())
+        if delivery.letter is not None and verdict.suspend is None:
+            verdict = Verdict(pause=verdict.pause, give_up=True)
+        LOG.info("subscription %s: not delivered: %s", subscription.id, outcome.reason)
+        self._note_failure(delivery, outcome.reason, verdict)
+        return False
+
+    def suspend(self, subscription: Subscription, reason: str) -> None:
+        """Send nothing more until the owner of the subscription says where to go on."""
+        self._store(
+            subscription.id,
+            lambda session: self._notify_suspended(session, subscription, reason),
+            status=SubscriptionStatus.SUSPENDED.value,
+            reason=reason,
+            owner=None,
+            claimed_until=None,
+        )
+
+    def release(self, subscription_id: str, **values: Any) -> None:
+        """Release a claim, and store ``values`` with that."""
+        self._store(subscription_id, None, owner=None, claimed_until=None, **values)
+
+    def _note_success(self, delivery: Delivery, outcome: Outcome) -> bool:
+        now = self._runtime.clock.now()
+        id_, seq = delivery.subscription.id, delivery.notification.seq
+        values: dict[str, Any] = {"given_up": 0, "slow": outcome.slow, "delivered_at": now}
+        values |= {"claimed_until": self.claimed_until(now), "reason": None}
+        if delivery.letter is None:
+            values |= {"done_seq": seq, "attempts": 0}
+        return self._store(
+            id_, lambda session: subscriptions.remove_dead_letter(session, id_, seq), **values
+        )
+
+    def _note_failure(self, delivery: Delivery, reason: str, verdict: Verdict) -> None:
+        """Store when to retry, or a dead letter, or that the subscription is suspended."""
+        now = self._runtime.clock.now()
+        subscription, letter = delivery.subscription, delivery.letter
+        values: dict[str, Any] = {"slow": True, "due_at": later(now, verdict.pause)}
+        values |= {"reason": verdict.suspend or reason, "owner": None, "claimed_until": None}
+        if letter is None and verdict.give_up:
+            values |= {"done_seq": delivery.notification.seq, "attempts": 0}
+            values |= {"given_up": subscription.given_up + 1}
+        elif letter is None:
+            values |= {"attempts": subscription.attempts + 1}
+        if verdict.suspend is not None:
+            values |= {"status": SubscriptionStatus.SUSPENDED.value}
+        dead = DeadLetter(
+            subscription_id=subscription.id,
+            seq=delivery.notification.seq,
+            attempts=(letter or subscription).attempts + 1,
+            reason=reason,
+            wanted=False,
+            failed_at=now,
+        )
+
+        def work(session: Session) -> None:
+            if verdict.give_up or letter is not None:
+                subscriptions.add_dead_letter(session, dead)
+            if verdict.suspend is not None:
+                self._notify_suspended(session, subscription, verdict.suspend)
+
+        self._store(subscription.id, work, **values)
+
+    def _notify_suspended(self, session: Session, subscription: Subscription, reason: str) -> None:
+        """Write the notification to the owner of a subscription that it is suspended."""
+        LOG.warning(
+            "subscription %s of %s is suspended: %s",
+            subscription.id,
+            subscription.project_id,
+            reason,
+        )
+        payload = {
+            "subscription_id": subscription.id,
+            "project_id": subscription.project_id,
+            "user_id": subscription.user_id,
+            "reason": reason,
+        }
+        outbox.write(session, "subscription.suspended", payload, self._runtime.clock.now())
+
+    def _store(
+        self, subscription_id: str, more: Callable[[Session], object] | None, **values: Any
+    ) -> bool:
+        """Store ``values``, and ``more`` in the same transaction; False if the claim is lost."""
+
+        def work(session: Session) -> bool:
+            is_ours = webhook_queue.note(session, subscription_id, self._owner, values)
+            if is_ours and more is not None:
+                more(session)
+            return is_ours
+
+        is_ours = self._runtime.database.write(work)
+        if "status" in values:
+            self._runtime.wakeup.hint()
+        return is_ours

@@ -1,0 +1,1 @@
+"""The parts of a manager process: collaborators, timer, worker threads, long polling."""

@@ -1,0 +1,105 @@
+"""Long polling: requests wait for newer notifications; at most ``followers`` wait at once.
+
+A waiting request holds no database connection. One thread queries for all of them, at each hint
+and, as hints may be lost, every poll interval. It sleeps while no request waits.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from climate.core.errors import TooManyFollowers
+from climate.db.engine.database import Database
+from climate.db.notifications import outbox
+from climate.db.wakeup import Wakeup
+
+LOG = logging.getLogger(__name__)
+
+
+class LongPoll:
+    """The last notification number that this process knows, and the requests that wait for more."""
+
+    def __init__(self, database: Database, news: Wakeup, poll_interval: float, places: int) -> None:
+        """Allow ``places`` waiting requests; the thread starts with the first of them."""
+        self._database = database
+        self._news = news
+        self._poll_interval = poll_interval
+        self._places = places
+        self._changed = threading.Condition()
+        self._wake = threading.Event()
+        self._seq = 0
+        self._followers = 0
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the process is about to end, so that no request should wait."""
+        return self._is_closed
+
+    def take_place(self) -> Callable[[], None]:
+        """Take a place; return the function that leaves it, which may be called more than once.
+
+        Raises TooManyFollowers.
+        """
+        with self._changed:
+            if self._followers >= self._places:
+                raise TooManyFollowers(
+                    f"{self._places} others wait for something at this process, which is all"
+                    " that it has room for: try again later, or ask without waiting"
+                )
+            self._followers += 1
+        left = threading.Event()
+
+        def leave() -> None:
+            with self._changed:
+                if not left.is_set():
+                    left.set()
+                    self._followers -= 1
+
+        return leave
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold a place within the block; raises TooManyFollowers."""
+        leave = self.take_place()
+        try:
+            yield
+        finally:
+            leave()
+
+    def wait(self, seen: int, seconds: float) -> bool:
+        """Wait for a number greater than ``seen``; False if there is none within ``seconds``."""
+        with self._changed:
+            if self._thread is None and not self._is_closed:
+                self._news.subscribe(self._wake.set)
+                self._thread = threading.Thread(target=self._query, name="latest", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()  # the thread queries while requests wait
+            self._changed.wait_for(lambda: self._is_closed or self._seq > seen, seconds)
+            return self._seq > seen and not self._is_closed
+
+    def close(self) -> None:
+        """Make all waiting requests return at once."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(self._poll_interval)
+
+    def _query(self) -> None:
+        while not self._is_closed:
+            try:
+                with self._database.read() as session:
+                    seq = outbox.last_seq(session)
+            except Exception as error:  # noqa: BLE001 - the next query may succeed
+                LOG.warning("those who wait for notifications wait on: %s", error)
+                seq = 0
+            with self._changed:
+                self._seq = max(self._seq, seq)
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._is_closed or self._followers > 0)
+            self._wake.wait(self._poll_interval)
+            self._wake.clear()

@@ -1,0 +1,90 @@
+"""A thread that runs its steps at an interval, and earlier when it is woken."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from climate.db.engine.database import is_unavailable
+
+LOG = logging.getLogger(__name__)
+
+# Seconds between two runs. Under load, hints that come meanwhile are handled together.
+_PAUSE = 0.02
+# The same after a run that handled many items. The next few can wait a tenth of a second without
+# being noticed, and every run costs queries.
+_MANY, _LONG_PAUSE = 100, 0.1
+
+
+class PeriodicTask:
+    """Runs ``steps`` every ``interval`` seconds and at each wake-up until it is stopped.
+
+    A step that returns a number returns how many items it handled. A step that fails is logged,
+    does not keep the next step from running, and runs again the next time.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *steps: Callable[[], object],
+        interval: float,
+        pause: float = _PAUSE,
+        runs_at_start: bool = True,
+    ) -> None:
+        """Prepare; nothing runs before ``start``. ``pause``: least seconds between two runs."""
+        self._name = name
+        self._steps = steps
+        self._interval = interval
+        self._pause = pause
+        self._runs_at_start = runs_at_start
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the step under way should come to its end."""
+        return self._stopping.is_set()
+
+    def start(self) -> None:
+        """Begin, in a thread."""
+        if self._runs_at_start:
+            self._wake.set()
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Run the steps soon."""
+        self._wake.set()
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Run no more; wait ``timeout`` seconds (None: as long as it takes) for the step under way.
+
+        Return whether it is done.
+        """
+        self._stopping.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _loop(self) -> None:
+        pause = 0.0
+        due = time.monotonic() + self._interval
+        while not self._stopping.wait(pause):
+            self._wake.wait(max(0.0, due - time.monotonic()))
+            self._wake.clear()
+            due = time.monotonic() + self._interval
+            handled = 0
+            for step in self._steps:
+                if not self._stopping.is_set():
+                    handled += self._try(step)
+            pause = max(self._pause, _LONG_PAUSE) if handled >= _MANY else self._pause
+
+    def _try(self, step: Callable[[], object]) -> int:
+        try:
+            handled = step()
+        except Exception as error:
+            detail = None if is_unavailable(error) else error
+            LOG.warning("%s: will try again: %s", self._name, error, exc_info=detail)
+            return 0
+        return handled if isinstance(handled, int) else 0

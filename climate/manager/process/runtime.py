@@ -1,0 +1,130 @@
+"""The collaborators of the use cases, made once by ``climate.service``.
+
+A function takes the part that it uses: ``Store``, ``Catalog``, ``Signals`` or ``Settings``. It
+takes the whole ``Runtime`` only if it passes it on to functions that need several parts.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy.orm import Session
+
+from climate.clock import Clock
+from climate.core.errors import UnsupportedResourceType
+from climate.core.matching.selection import Preference, Selection
+from climate.core.settings import Settings
+from climate.db.engine.database import Database
+from climate.db.wakeup import Wakeup
+from climate.enforcement import Enforcer
+from climate.manager.process.long_poll import LongPoll
+from climate.observability.metrics import Metrics
+from climate.plugins.base import ResourcePlugin
+from climate.plugins.openstack.trusts import Trusts
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The database, and the clock that the times in it come from."""
+
+    database: Database
+    clock: Clock
+
+
+class Plugins(dict[str, ResourcePlugin]):
+    """The plug-ins by resource type; raises UnsupportedResourceType for any other type."""
+
+    def __missing__(self, resource_type: str) -> ResourcePlugin:
+        known = ", ".join(sorted(self))
+        raise UnsupportedResourceType(
+            f"The {resource_type} resource type is not supported (enabled: {known})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """What can be reserved: a plug-in per resource type, and how to choose among resources.
+
+    ``defined`` caches the names of extra properties by resource type. They are never removed, so
+    the cache needs no invalidation.
+    """
+
+    plugins: Plugins
+    selection: Selection
+    defined: dict[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """Hints between processes. A lost hint costs at most one poll interval.
+
+    ``wakeup``: an event was written. ``news``: notifications got numbers; ``latest`` passes that on
+    to requests that wait for them.
+    """
+
+    wakeup: Wakeup
+    news: Wakeup
+    latest: LongPoll
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """The collaborators of the use cases. ``rng`` only spreads parallel requests and retries.
+
+    Without an ``enforcer`` no enforcement service is called; without ``trusts`` no plug-in can act
+    as a user. ``store``, ``catalog`` and ``signals`` are made of the fields before them.
+    """
+
+    database: Database
+    clock: Clock
+    plugins: Mapping[str, ResourcePlugin]
+    settings: Settings
+    wakeup: Wakeup
+    news: Wakeup
+    latest: LongPoll
+    selection: Selection = field(default_factory=Selection)
+    enforcer: Enforcer | None = None
+    trusts: Trusts | None = None
+    rng: random.Random = field(default_factory=random.Random)
+    defined: dict[str, frozenset[str]] = field(default_factory=dict)
+    metrics: Metrics = field(default_factory=Metrics)
+    store: Store = field(init=False)
+    catalog: Catalog = field(init=False)
+    signals: Signals = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the parts."""
+        # The way to set fields of a frozen class while it is made.
+        object.__setattr__(self, "store", Store(self.database, self.clock))
+        catalog = Catalog(Plugins(self.plugins), self.selection, self.defined)
+        object.__setattr__(self, "catalog", catalog)
+        object.__setattr__(self, "signals", Signals(self.wakeup, self.news, self.latest))
+
+    def close(self) -> None:
+        """Close what was opened; nothing may be at work any more."""
+        self.latest.close()
+        self.news.close()
+        self.wakeup.close()
+        self.database.dispose()
+
+    def preference(self) -> Preference:
+        """Return what one request prefers."""
+        return Preference(self.rng.random(), self.selection)
+
+    def plugin(self, resource_type: str) -> ResourcePlugin:
+        """Return the plug-in for a type; raises UnsupportedResourceType."""
+        return self.catalog.plugins[resource_type]
+
+
+def reading(query: Callable[Concatenate[Session, P], T]) -> Callable[Concatenate[Runtime, P], T]:
+    """Make a use case of a database query: each call runs in its own read transaction."""
+
+    def use_case(runtime: Runtime, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with runtime.database.read() as session:
+            return query(session, *args, **kwargs)
+
+    return use_case

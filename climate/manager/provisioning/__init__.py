@@ -1,0 +1,1 @@
+"""Provisioning: plan which hosts are prepared, and switch off those that nobody needs."""

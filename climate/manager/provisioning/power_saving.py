@@ -1,0 +1,249 @@
+"""Power saving: switch off hosts that no lease needs, and switch spares on again.
+
+Each run compares the free hosts with the bookings. Every manager does this, and all steps are
+idempotent. A shutdown ends only when a preparation of its host exists or the host has power. So a
+lease never starts with a host that is off.
+"""
+
+import logging
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from functools import partial
+
+from sqlalchemy.orm import Session
+
+from climate.core.errors import ClimateError
+from climate.core.lease.model import Resource
+from climate.core.matching import query
+from climate.core.provisioning import energy as pure
+from climate.core.provisioning import shutdown
+from climate.core.provisioning.energy import FreeHost, Policy, Saved
+from climate.core.provisioning.readiness import Period
+from climate.core.provisioning.shutdown import Shutdown, ShutdownState
+from climate.core.settings import Provisioning
+from climate.db import shutdowns
+from climate.db.engine import ids
+from climate.db.preparations import HOST
+from climate.db.resources import allocations, resources
+from climate.manager.process.runtime import Runtime
+from climate.manager.provisioning import lead_times
+from climate.manager.provisioning.lead_times import LeadTimes
+
+LOG = logging.getLogger(__name__)
+
+# The cloud may notice this much later that a host is off.
+_SETTLING = timedelta(minutes=2)
+# Hosts are chosen this often per idle time, and at least once in this many seconds. To choose
+# them is costly, and a host that stays on for a twentieth longer does not matter.
+_RUNS_PER_IDLE_TIME, _LONGEST_PAUSE = 20, 60.0
+_NEEDED = "it is needed soon"
+_NOT_ANY_MORE = "hosts are not switched off any more"
+
+
+class PowerSaver:
+    """The power saving of one manager, run with each run of the planner."""
+
+    def __init__(self, runtime: Runtime, settings: Provisioning, known: LeadTimes) -> None:
+        """Prepare; nothing is read yet."""
+        self._runtime, self._settings, self._known = runtime, settings, known
+        self._choose_at: datetime | None = None
+        self._is_done = False
+
+    def run(self) -> None:
+        """Follow shutdowns; if power saving is on, choose hosts to switch off from time to time.
+
+        If it is off, remaining shutdowns are followed until they are over.
+        """
+        policy = self._settings.energy
+        if self._is_done or (policy is None and self._has_nothing_left()):
+            return
+        follow(self._runtime, None if policy else _NOT_ANY_MORE)
+        now = self._runtime.clock.now()
+        if policy is None or (self._choose_at is not None and now < self._choose_at):
+            return
+        self._choose_at = now + timedelta(
+            seconds=min(policy.idle_time / _RUNS_PER_IDLE_TIME, _LONGEST_PAUSE)
+        )
+        plan(self._runtime, self._settings, policy, self._known)
+
+    def _has_nothing_left(self) -> bool:
+        with self._runtime.database.read() as session:
+            self._is_done = not shutdowns.is_going_on(session)
+        return self._is_done
+
+
+def follow(runtime: Runtime, objection: str | None = None) -> int:
+    """Cancel shutdowns of hosts that are needed, and end finished ones; return how many ended.
+
+    With an ``objection``, every shutdown that no provisioner has begun is cancelled. A host is back
+    in service in the cloud before its shutdown ends; if the cloud fails, the next run tries again.
+    """
+    with runtime.database.read() as session:
+        now = runtime.clock.now()
+        stay = [
+            task
+            for task in shutdowns.unclaimed(session)
+            if objection or shutdowns.is_needed(session, task, now)
+        ]
+    for task in stay:
+        runtime.database.write(partial(_give_up, task, objection or _NEEDED))
+    with runtime.database.read() as session:
+        done = shutdowns.ended(session, _SETTLING)
+        hosts = resources.find_some(session, {task.resource_id for task in done})
+    return sum(
+        _end(runtime, task, hosts[task.resource_id]) for task in done if task.resource_id in hosts
+    )
+
+
+def _give_up(seen: Shutdown, reason: str, session: Session) -> None:
+    task = shutdowns.get(session, seen.id, lock=True)
+    if task.state is ShutdownState.WANTED:
+        shutdowns.store(session, shutdown.given_up(task, reason))
+
+
+def _end(runtime: Runtime, task: Shutdown, host: Resource) -> bool:
+    if not _is_roused(runtime, task, host):
+        return False
+    now = runtime.clock.now()
+    has_ended = runtime.database.write(lambda session: shutdowns.end(session, task, now))
+    if has_ended:
+        reason = task.reason or "it has a preparation, or has power"
+        LOG.info("the shutdown of %s is over: %s", task.node, reason)
+    return has_ended
+
+
+def _is_roused(runtime: Runtime, task: Shutdown, host: Resource) -> bool:
+    """Put a host back into service; return whether that succeeded."""
+    try:
+        runtime.plugin(HOST).rouse(host.external_id)
+    except ClimateError as error:
+        LOG.warning("the cloud has not enabled %s yet: %s", task.node, error.message)
+        return False
+    return True
+
+
+def plan(
+    runtime: Runtime, settings: Provisioning, policy: Policy, known: LeadTimes
+) -> list[Shutdown]:
+    """Request that unneeded hosts are switched off, and missing spares on.
+
+    Return the shutdowns that changed or are new.
+    """
+    now = runtime.clock.now()
+    runtime.database.write(
+        lambda session: shutdowns.note_idle(
+            session, [host.resource_id for host in shutdowns.idle(session, now)], now
+        )
+    )
+    with runtime.database.read() as session:
+        hosts, free = _free(session, settings, known, now)
+        chosen = pure.to_switch_off(free, policy, now)
+        waking = _to_wake(session, settings, free, policy, now)
+        asleep = resources.find_some(session, {task.resource_id for task in waking})
+    woken = [task for task in waking if _wake(runtime, task, asleep[task.resource_id])]
+    if not chosen:
+        return woken
+    seen = {min(hosts), *(host.id for host in chosen)}
+    created = runtime.database.write(partial(_want, runtime, settings, policy, known, seen))
+    for task in created:
+        LOG.info("%s is to be switched off: it is idle", task.node)
+    return [*woken, *created]
+
+
+def _free(
+    session: Session, settings: Provisioning, known: LeadTimes, now: datetime
+) -> tuple[dict[int, Resource], list[FreeHost]]:
+    """Return the hosts that are on and that no lease holds."""
+    idle = shutdowns.idle(session, now)
+    hosts = {
+        id_: host
+        for id_, host in resources.find_some(session, {host.resource_id for host in idle}).items()
+        if query.matches(settings.hosts, host.properties)
+    }
+    known.refresh(session, now)
+    free = [
+        FreeHost(
+            id=host.resource_id,
+            hardware=lead_times.hardware(hosts[host.resource_id]),
+            idle_since=host.idle_since or now,
+            next_start=host.next_start,
+            lead=known.lead(hosts[host.resource_id], len(hosts)).seconds,
+        )
+        for host in idle
+        if host.resource_id in hosts
+    ]
+    return hosts, free
+
+
+def _to_wake(
+    session: Session, settings: Provisioning, free: list[FreeHost], policy: Policy, now: datetime
+) -> list[Shutdown]:
+    resting = [task for task in shutdowns.resting(session) if policy.spare]
+    if not resting:
+        return []
+    longest = timedelta(seconds=settings.policy.longest)
+    coming = shutdowns.coming(session, now - longest)
+    missing = pure.to_wake(free, coming, resting, policy, now)
+    if not missing:
+        return []
+    unneeded = [task for task in resting if not shutdowns.is_needed(session, task, now)]
+    return pure.to_wake(free, coming, unneeded, policy, now)
+
+
+def _wake(runtime: Runtime, seen: Shutdown, host: Resource) -> bool:
+    """Request that a host is switched on as a spare; return whether it was off."""
+
+    def work(session: Session) -> bool:
+        task = shutdowns.get(session, seen.id, lock=True)
+        if task.state is not ShutdownState.OFF:
+            return False
+        shutdowns.store(session, shutdown.waking(task))
+        return True
+
+    return _is_roused(runtime, seen, host) and runtime.database.write(work)
+
+
+def _want(
+    runtime: Runtime,
+    settings: Provisioning,
+    policy: Policy,
+    known: LeadTimes,
+    seen: Collection[int],
+    session: Session,
+) -> list[Shutdown]:
+    """Store the shutdowns; locks on ``seen`` keep bookings and other managers out meanwhile.
+
+    ``seen`` are the chosen hosts and the first host of all. Locking that one serialises managers
+    that chose different hosts; else each might switch off what the other counts as its spares.
+    """
+    now = runtime.clock.now()
+    allocations.lock(session, seen, wait=True)
+    hosts, free = _free(session, settings, known, now)
+    chosen = (host for host in pure.to_switch_off(free, policy, now) if host.id in seen)
+    wanted = [_new(hosts[host.id], host, policy, now) for host in chosen]
+    shutdowns.want(session, wanted)
+    return wanted
+
+
+def _new(host: Resource, free: FreeHost, policy: Policy, now: datetime) -> Shutdown:
+    return Shutdown(
+        id=ids.new_id(),
+        resource_id=host.id,
+        node=lead_times.node(host),
+        hardware=free.hardware,
+        progress=ShutdownState.WANTED,
+        wanted_at=now,
+        ahead=pure.ahead(free, policy).total_seconds(),
+    )
+
+
+def forget(runtime: Runtime, before: datetime) -> None:
+    """Remove shutdowns that were over before then."""
+    runtime.database.write(lambda session: shutdowns.forget(session, before))
+
+
+def saved(runtime: Runtime, since: datetime, until: datetime, period: Period) -> list[Saved]:
+    """Return how long hosts were off, by class and period, as far back as that is kept."""
+    end = min(until, runtime.clock.now())
+    with runtime.database.read() as session:
+        return pure.saved(shutdowns.off_between(session, since, end), since, end, period)

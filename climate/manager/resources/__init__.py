@@ -1,0 +1,1 @@
+"""Resources: register, list and remove them, and follow the cloud's inventory."""

@@ -1,0 +1,92 @@
+"""The use cases that only hosts have: their extra properties, and who has them when."""
+
+from collections.abc import Mapping
+
+from sqlalchemy.orm import Session
+
+from climate.core.errors import Conflict, InvalidInput
+from climate.core.lease.model import Allocation, Resource
+from climate.core.matching import query as expressions
+from climate.db.resources import allocations, resources
+from climate.db.resources.resources import Property
+from climate.manager.process.runtime import Runtime
+
+HOST = "physical:host"
+
+
+def set_properties(runtime: Runtime, host_id: int, extra: Mapping[str, str]) -> Resource:
+    """Add or change extra properties of a host.
+
+    Raises NotFound, InvalidInput for a property of the cloud's, and Conflict for one that a
+    reservation of this host asked for.
+    """
+    now = runtime.clock.now()
+
+    def work(session: Session) -> Resource:
+        host = resources.get(session, HOST, host_id, lock=True)
+        native = (runtime.plugin(HOST).native_properties | host.native) & extra.keys()
+        if native:
+            raise InvalidInput(
+                f"{', '.join(sorted(native))}: told by the cloud, cannot be changed here"
+            )
+        changing = {name for name in extra if host.properties.get(name) != extra[name]}
+        used = {
+            name
+            for type_, params in allocations.params_on(session, host_id)
+            for name in expressions.names(runtime.plugin(type_).requirement(params).query)
+        }
+        if changing & used:
+            raise Conflict(
+                f"Extra capability {', '.join(sorted(changing & used))} is asked for by a"
+                f" reservation of host {host_id}"
+            )
+        resources.set_properties(session, host, extra, now)
+        return resources.get(session, HOST, host_id)
+
+    return runtime.database.write(work)
+
+
+def find_allocations(
+    runtime: Runtime,
+    *,
+    host_id: int | None = None,
+    lease_id: str | None = None,
+    reservation_id: str | None = None,
+) -> dict[int, list[Allocation]]:
+    """Return allocations by host, hosts without any included; raises NotFound for a host.
+
+    Of leases that are over only if a lease or reservation is named.
+    """
+    named = lease_id is not None or reservation_id is not None
+    with runtime.database.read() as session:
+        hosts = (
+            resources.find_all(session, HOST)
+            if host_id is None
+            else [resources.get(session, HOST, host_id)]
+        )
+        found = allocations.find_all(
+            session,
+            HOST,
+            ending_after=None if named else runtime.clock.now(),
+            resource_id=host_id,
+            lease_id=lease_id,
+            reservation_id=reservation_id,
+        )
+    by_host: dict[int, list[Allocation]] = {host.id: [] for host in hosts}
+    for allocation in found:
+        by_host.setdefault(allocation.resource_id, []).append(allocation)
+    return by_host
+
+
+def find_properties(runtime: Runtime) -> tuple[list[Property], dict[str, list[str]]]:
+    """Return the extra properties that hosts have, and the values in use of each."""
+    with runtime.database.read() as session:
+        return resources.definitions(session, HOST), resources.values(session, HOST)
+
+
+def set_property_private(runtime: Runtime, name: str, *, private: bool) -> Property:
+    """Hide a property from ordinary listings, or show it; raises NotFound."""
+    now = runtime.clock.now()
+    return runtime.database.write(
+        lambda session: resources.set_private(session, HOST, name, private=private, now=now)
+    )
