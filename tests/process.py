@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 import requests
 
-from climate import cli
+from climate import cli, programs  # noqa: F401 - programs is imported before the fork
 from tests.service import FORMAT, host_reservation
 from tests.will import Will
 
@@ -29,9 +29,7 @@ _TIMEOUT = 30.0
 
 # A process that has imported all, and forks: most of a start would be imports.
 FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload(
-    ["__main__", __name__, "climate.programs", "tests.concurrency.crowd"]
-)
+FORKSERVER.set_forkserver_preload(["__main__", __name__, "tests.concurrency.crowd"])
 
 T = TypeVar("T")
 
