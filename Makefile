@@ -5,7 +5,7 @@ VENV ?= .venv
 # What `make run` listens on and keeps its data in (empty: the default of climate-standalone).
 PORT ?= 1234
 DATABASE ?=
-# How many processes run tests at once; the tests of a file stay together (0: pytest's own).
+# Number of processes that run tests (0: pytest's own process).
 JOBS ?= 2
 # What the testbed keeps, what is added to its ports, where its catalog says that leases are to be
 # had, and whether it has Blazar too (empty: no); see CONTRIBUTING.md.
@@ -13,50 +13,78 @@ export OPENSTACK_DIR ?= .openstack
 export OPENSTACK_PORT_OFFSET ?= 0
 export OPENSTACK_RESERVATION_URL ?= http://127.0.0.1:1234/v1
 export OPENSTACK_BLAZAR ?=
-# More arguments for pytest (test, test-sqlite, test-faults and so on) or the benchmarks (bench).
+# More arguments for pytest (all test targets) or the benchmarks (bench).
 ARGS ?=
+
+# Where Python may not write bytecode, each process compiles everything again: 13 s of processor time
+# for each process of pytest.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := $(VENV)/bin
 TESTBED = $(PYTHON) -m tests.openstack.testbed
-PARALLEL := --numprocesses $(JOBS) --dist loadfile
-# An installation is repeated only when one of these has changed since.
+PARALLEL := --numprocesses $(JOBS) --dist worksteal
+# Tests that no other target runs with its own marker.
+ELSEWHERE := not faults and not openstack and not nightly
+# Each set of packages has a stamp; it is installed again when one of INPUTS has changed.
 INSTALLED := $(VENV)/.installed
+INSTALLED_TEST := $(VENV)/.installed-test
 INSTALLED_DEV := $(VENV)/.installed-dev
+EXTRAS_DEV := test,dev
 INPUTS := setup.cfg pyproject.toml constraints.txt
-EXTRAS := postgresql,mariadb,test
-EXTRAS_DEV := $(EXTRAS),dev
+UV := uv>=0.9,<1
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+PACKAGES := --constraint constraints.txt --editable
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev run test test-slow test-sqlite test-faults test-faults-short coverage lint format type check config \
-	openstack-up openstack-down openstack-wipe test-openstack bench constraints clean
+.PHONY: help install install-dev run test test-db test-system test-openstack test-faults \
+	test-faults-short test-nightly test-nightly-local test-nightly-faults test-nightly-openstack \
+	coverage lint format type check config openstack-up openstack-down openstack-wipe bench \
+	constraints clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) \
-		| awk -F'|' '{printf "%-18s%s\n", $$1, $$2}'
+		| awk -F'|' '{printf "%-21s%s\n", $$1, $$2}'
 
-install: $(INSTALLED) ## Install climate and all it needs into .venv
+install: $(INSTALLED) ## Install what `make run` needs into .venv
 
-install-dev: $(INSTALLED_DEV) ## Install the linters and the type checker too
+install-dev: $(INSTALLED_DEV) ## Install the test tools, the linters and the type checker too
 
 run: $(INSTALLED) ## Run the service on this machine (PORT=1234 DATABASE=sqlite:///FILE)
 	@exec $(BIN)/climate-standalone --port $(PORT) $(if $(DATABASE),--database '$(DATABASE)')
 
-test: $(INSTALLED) ## Run the tests on every database that is reachable (ARGS='-k lease')
-	$(BIN)/pytest $(PARALLEL) $(ARGS)
-
-test-slow: $(INSTALLED) ## Run the tests that take minutes
-	$(BIN)/pytest -m 'slow and not openstack and not faults' $(ARGS)
-
-test-sqlite: $(INSTALLED) ## Run the tests on SQLite only
+test: $(INSTALLED_TEST) ## Run the tests that need only Python (ARGS='-k lease')
 	CLIMATE_TEST_DATABASES=sqlite $(BIN)/pytest $(PARALLEL) $(ARGS)
 
-test-faults: $(INSTALLED) ## Run managers, databases and brokers into each fault at each moment
-	$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m faults tests/faults $(ARGS)
+test-db: $(INSTALLED_TEST) ## Run the tests on PostgreSQL and MariaDB, and the races
+	$(BIN)/pytest $(PARALLEL) -m 'db and not system and $(ELSEWHERE)' $(ARGS)
 
-test-faults-short: $(INSTALLED) ## Each fault at one moment, with few leases (5 minutes)
+test-system: $(INSTALLED_TEST) ## Run the tests of programs, brokers, stock clients and BMCs
+	$(BIN)/pytest $(PARALLEL) -m 'system and $(ELSEWHERE)' $(ARGS)
+
+test-faults: $(INSTALLED_TEST) ## Run managers, databases and brokers into each fault at each moment
+	$(BIN)/pytest $(PARALLEL) -m faults tests/faults $(ARGS)
+
+test-faults-short: $(INSTALLED_TEST) ## Run each fault at one moment, with few leases (5 minutes)
 	CLIMATE_TEST_FAULT_LEASES=12 CLIMATE_TEST_FAULT_RESULTS=.faults/short \
-		$(BIN)/pytest --numprocesses $(JOBS) --dist worksteal -m 'faults and not slow' tests/faults $(ARGS)
+		$(BIN)/pytest $(PARALLEL) -m 'faults and not nightly' tests/faults $(ARGS)
+
+test-openstack: $(INSTALLED_TEST) ## Run the tests on that OpenStack, or on the one that OS_* variables name
+	$(call on_openstack,openstack and not nightly)
+
+test-nightly: $(INSTALLED_TEST) ## Run all that takes minutes: races, programs, faults, OpenStack (hours)
+	@status=0; for kind in local faults openstack; do \
+		$(MAKE) --no-print-directory test-nightly-$$kind || status=1; \
+	done; exit $$status
+
+test-nightly-local: $(INSTALLED_TEST)
+	$(BIN)/pytest -m 'nightly and not faults and not openstack' $(ARGS)
+
+test-nightly-faults: $(INSTALLED_TEST)
+	$(BIN)/pytest $(PARALLEL) -m 'nightly and faults' tests/faults $(ARGS)
+
+test-nightly-openstack: $(INSTALLED_TEST)
+	$(call on_openstack,openstack and nightly)
 
 openstack-up: ## Start a real OpenStack on this machine (3 minutes, later less than one)
 	@$(TESTBED) up
@@ -66,13 +94,6 @@ openstack-down: ## Stop it; what it knows is kept
 
 openstack-wipe: ## Stop it and remove all that it knows; its packages are kept
 	@$(TESTBED) wipe
-
-test-openstack: $(INSTALLED) ## Run the tests on that OpenStack, or on the one that OS_* variables name
-	@set -e; \
-		if test -z "$$OS_AUTH_URL$$OS_CLOUD" && test -f $(OPENSTACK_DIR)/openrc; then \
-			. $(abspath $(OPENSTACK_DIR))/openrc; \
-		fi; \
-		set -x; $(BIN)/pytest -m 'openstack and not slow' tests/openstack $(ARGS)
 
 coverage: $(INSTALLED_DEV) ## Run the tests and show the lines that none of them reached
 	$(BIN)/coverage erase
@@ -97,7 +118,7 @@ config: $(INSTALLED) ## Write etc/climate/climate.conf.sample from the options i
 	PYTHONWARNINGS=ignore $(BIN)/oslo-config-generator \
 		--config-file etc/climate/config-generator.conf
 
-bench: $(INSTALLED) ## Run the benchmarks (ARGS="admission --clients 1,4": one, with its options)
+bench: $(INSTALLED_TEST) ## Run the benchmarks (ARGS="admission --clients 1,4": one, with its options)
 	$(BIN)/python -m benchmarks $(ARGS)
 
 constraints: ## Write constraints.txt anew from the ranges in setup.cfg (Python 3.11)
@@ -107,7 +128,7 @@ constraints: ## Write constraints.txt anew from the ranges in setup.cfg (Python 
 	@set -e; scratch=$$(mktemp -d); trap 'rm -rf "$$scratch"' EXIT; \
 		$(PYTHON) -m venv "$$scratch/venv"; \
 		"$$scratch/venv/bin/python" -m pip install --disable-pip-version-check \
-			--editable '.[$(EXTRAS_DEV)]' >"$$scratch/log" 2>&1 \
+			--editable '.[memcached,$(EXTRAS_DEV)]' >"$$scratch/log" 2>&1 \
 			|| { cat "$$scratch/log" >&2; exit 1; }; \
 		{ sed -n '/^#/p' constraints.txt; \
 			"$$scratch/venv/bin/python" -m pip freeze --exclude-editable; } >"$$scratch/new"; \
@@ -120,14 +141,19 @@ clean: ## Remove all that make has made, but no database and no OpenStack
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): $(INPUTS) | $(BIN)/python
-	@echo "Installing climate into $(VENV), which takes a minute at most; later runs skip this"
-	$(call pip_install,$(EXTRAS))
+	@echo "Installing climate into $(VENV), which takes some seconds; later runs skip this"
+	$(call install,.)
 	@touch $@
 
-$(INSTALLED_DEV): $(INSTALLED)
-	@echo "Installing the linters and the type checker into $(VENV)"
-	$(call pip_install,$(EXTRAS_DEV))
-	@touch $@
+$(INSTALLED_TEST): $(INPUTS) | $(BIN)/python
+	@echo "Installing climate and the test tools into $(VENV); later runs skip this"
+	$(call install,.[test])
+	@touch $(INSTALLED) $@
+
+$(INSTALLED_DEV): $(INPUTS) | $(BIN)/python
+	@echo "Installing climate, the test tools, the linters and the type checker into $(VENV)"
+	$(call install,.[$(EXTRAS_DEV)])
+	@touch $(INSTALLED) $(INSTALLED_TEST) $@
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { \
@@ -138,8 +164,19 @@ $(BIN)/python:
 			"Name a later one: make install PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-# pip keeps quiet unless it fails; then all it had to say is shown.
-define pip_install
-@$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt \
-	--editable '.[$(1)]' >$(VENV)/install.log 2>&1 || { cat $(VENV)/install.log >&2; exit 1; }
+# uv installs in a quarter of pip's time. pip installs uv, and replaces it where uv cannot be had.
+# The log is shown only if both fail.
+define install
+@{ $(BIN)/python -m uv --version || $(PIP) install '$(UV)'; } >$(VENV)/install.log 2>&1 || true
+@{ $(BIN)/python -m uv pip install --python $(BIN)/python $(PACKAGES) '$(1)' \
+	|| $(PIP) install $(PACKAGES) '$(1)'; } \
+	>>$(VENV)/install.log 2>&1 || { cat $(VENV)/install.log >&2; exit 1; }
+endef
+
+define on_openstack
+@set -e; \
+	if test -z "$$OS_AUTH_URL$$OS_CLOUD" && test -f $(OPENSTACK_DIR)/openrc; then \
+		. $(abspath $(OPENSTACK_DIR))/openrc; \
+	fi; \
+	set -x; $(BIN)/pytest -m '$(1)' tests/openstack $(ARGS)
 endef

@@ -139,15 +139,20 @@ def set_library_defaults() -> None:
 
 def new() -> cfg.ConfigOpts:
     """Return a configuration that knows our options, and holds their defaults."""
-    set_library_defaults()
     conf = cfg.ConfigOpts()
+    log.register_options(conf)
+    register(conf)
+    return conf
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register all options but those of oslo.log, which belong to the command line, in ``conf``."""
+    set_library_defaults()
     for group, options in (*GROUPS.items(), *library_options()):
         conf.register_opts(options, group=None if group == "DEFAULT" else group)
-    log.register_options(conf)
     conf.set_default(
         "instance_uuid_format", "[lease: %(uuid)s] "
     )  # see climate.observability.log_context
-    return conf
 
 
 def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None) -> None:

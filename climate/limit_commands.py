@@ -12,25 +12,6 @@ from climate.manager import limits
 from climate.manager.limits import Account
 from climate.manager.process.runtime import Runtime
 
-ACTIONS = ("show", "set", "unset")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the command is told."""
-    parser.add_argument(
-        "action", nargs="?", choices=ACTIONS, help="with limits: what to do (default: show)"
-    )
-    parser.add_argument("--project", metavar="ID", help="whose limits")
-    parser.add_argument("--user", metavar="ID", help="whose limits")
-    parser.add_argument(
-        "--limit",
-        action="append",
-        default=[],
-        metavar="NAME[=NUMBER]",
-        help=f"set: NAME=NUMBER, -1 for unlimited; unset: NAME, none for all; one of"
-        f" {', '.join(NAMES)} (repeatable)",
-    )
-
 
 def run(runtime: Runtime, given: argparse.Namespace) -> int:
     """Do what the command says; print what is in force then. Raises InvalidInput."""
@@ -39,7 +20,7 @@ def run(runtime: Runtime, given: argparse.Namespace) -> int:
         for scope, id_ in ((Scope.PROJECT, given.project), (Scope.USER, given.user))
         if id_ is not None
     ]
-    action = given.action or ACTIONS[0]
+    action = given.action or "show"
     if action != "show" and not parties:
         raise InvalidInput(f"limits {action} needs --project or --user")
     if action == "set" and not given.limit:

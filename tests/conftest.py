@@ -1,7 +1,8 @@
 """Fixtures for all tests: databases that are really there, a service on a clock that stands still.
 
-A test that uses ``database_url`` runs on SQLite, PostgreSQL and MariaDB. What is absent is
-skipped with a line that says which, unless CLIMATE_TEST_REQUIRE names it.
+A test that uses ``database_url`` runs on each database of CLIMATE_TEST_DATABASES; on PostgreSQL and
+MariaDB it has the marker ``db``. If a server is absent, the test is skipped with a line that names
+the server, or fails if CLIMATE_TEST_REQUIRE names it.
 """
 
 import datetime as dt
@@ -29,6 +30,23 @@ MakeStory = Callable[..., Story]
 NOON = dt.datetime(2030, 1, 15, 12, 0, 0, tzinfo=dt.UTC)
 
 
+FOLDER = Path(__file__).parent
+# Markers of all tests in a folder.
+MARKERS = {"race": pytest.mark.db, "system": pytest.mark.system}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need servers, before pytest selects by marker."""
+    for item in items:
+        callspec = getattr(item, "callspec", None)  # only parametrised tests have one
+        if callspec is not None and callspec.params.get("backend", "sqlite") != "sqlite":
+            item.add_marker(pytest.mark.db)
+        marker = MARKERS.get(item.path.relative_to(FOLDER).parts[0])
+        if marker is not None:
+            item.add_marker(marker)
+
+
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return an SQLite file that was migrated once; tests copy it."""
@@ -37,7 +55,7 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(params=servers.BACKENDS)
+@pytest.fixture(params=[one for one in servers.BACKENDS if one in servers.CHOSEN])
 def backend(request: pytest.FixtureRequest) -> str:
     """Name each database in turn; skip (or fail) if it is absent."""
     servers.need(request.param)

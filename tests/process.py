@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 import requests
 
-from climate import cli
+from climate import cli, programs  # noqa: F401 - programs is imported before the fork
 from tests.service import FORMAT, host_reservation
 from tests.will import Will
 

@@ -25,7 +25,7 @@ RABBITMQ = os.environ.get("CLIMATE_TEST_RABBITMQ_URL", "rabbit://guest:guest@127
 BACKENDS = ("sqlite", "postgresql", "mariadb")
 
 _ADMIN_URLS = {"postgresql": POSTGRESQL, "mariadb": MARIADB}
-_CHOSEN = os.environ.get("CLIMATE_TEST_DATABASES", ",".join(BACKENDS)).split(",")
+CHOSEN = os.environ.get("CLIMATE_TEST_DATABASES", ",".join(BACKENDS)).split(",")
 _REQUIRED = os.environ.get("CLIMATE_TEST_REQUIRE", "").split(",")
 # Tables in an order in which rows can be removed.
 # The relay has one row for ever, all others are emptied, those that refer to others first.
@@ -46,7 +46,7 @@ def need(server: str) -> None:
 
 def choose(backend: str) -> None:
     """Skip the test if this kind of database is not wanted."""
-    if backend not in _CHOSEN:
+    if backend not in CHOSEN:
         pytest.skip(f"{backend} is not among CLIMATE_TEST_DATABASES")
 
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from typing import Any
 
 from flask import Flask, request
@@ -180,6 +181,11 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
             raise Misconfigured(
                 f"[{TOKEN_CHECKER}] auth_type is not set, but [api] auth_strategy = keystone needs"
                 " a user who may check tokens"
+            )
+        if conf[TOKEN_CHECKER].memcached_servers and not find_spec("memcache"):
+            raise Misconfigured(
+                f"[{TOKEN_CHECKER}] memcached_servers needs python-memcached, which is absent:"
+                " install it, or install climate with the extra 'memcached'"
             )
         self._uri = conf[TOKEN_CHECKER].www_authenticate_uri or getattr(section, "auth_url", None)
 

@@ -84,7 +84,7 @@ def _done(story: Story) -> list[str]:
     return [effect["effect"] for effect in story.cloud.effects()]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_managers_share_what_is_due_and_every_host_changes_hands_in_order(
     crowd: Crowd, database_url: str, journal: str, here: Story
 ) -> None:

@@ -64,7 +64,7 @@ def test_overlapping_requests_for_few_hosts_never_share_one(
     assert set(outcomes) == {ADMITTED, REFUSED}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_locks_alone_keep_bookings_apart(crowd: Crowd, unguarded: Database) -> None:
     add_hosts(unguarded, HOSTS)
     url = unguarded.engine.url.render_as_string(hide_password=False)
@@ -73,7 +73,7 @@ def test_locks_alone_keep_bookings_apart(crowd: Crowd, unguarded: Database) -> N
     assert _leases(unguarded) == outcomes[ADMITTED] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_guard_alone_keeps_bookings_apart(crowd: Crowd, database: Database) -> None:
     add_hosts(database, HOSTS)
     outcomes = _book(crowd, database, protected=False)
@@ -90,7 +90,7 @@ def test_without_both_hosts_are_booked_twice(crowd: Crowd, unguarded: Database) 
     pytest.fail("no overlap was seen, so this stress proves nothing")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_leases_that_are_changed_and_deleted_meanwhile_never_share_a_host(
     crowd: Crowd, database_url: str, database: Database
 ) -> None:

@@ -106,7 +106,7 @@ def test_hosts_with_the_same_new_capability_can_be_registered_at_once(
     assert found == [{"property": "gpu"}]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_no_lease_gets_a_host_that_is_removed_meanwhile(
     crowd: Crowd, database_url: str, here: Story
 ) -> None:
@@ -146,7 +146,7 @@ def test_a_host_that_changed_while_it_was_looked_for_is_looked_at_again(
     assert answer.status_code == 409, answer.get_data(as_text=True)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_no_lease_gets_a_host_that_stops_matching_meanwhile(
     crowd: Crowd, database_url: str, here: Story
 ) -> None:
@@ -162,7 +162,7 @@ def test_no_lease_gets_a_host_that_stops_matching_meanwhile(
             here.ok("DELETE", f"{LEASES}/{lease['id']}")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_changes_and_the_removal_of_one_lease_at_once_are_all_answered_properly(
     crowd: Crowd, database_url: str, here: Story
 ) -> None:
@@ -176,7 +176,7 @@ def test_changes_and_the_removal_of_one_lease_at_once_are_all_answered_properly(
     assert len(here.reserve(60, 400, reservations=[host_reservation(3, 3)])) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_managers_and_users_at_the_same_leases_do_not_trip_each_other_up(
     crowd: Crowd, database_url: str, here: Story, tmp_path: Path
 ) -> None:

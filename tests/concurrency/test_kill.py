@@ -28,7 +28,7 @@ def test_a_start_whose_manager_is_killed_is_finished_by_another(world: World) ->
     assert world.told(lease, START) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_start_whose_manager_is_killed_is_finished_when_it_is_back(world: World) -> None:
     [manager] = world.start_managers(1)
     lease = world.reserve()
@@ -41,7 +41,7 @@ def test_a_start_whose_manager_is_killed_is_finished_when_it_is_back(world: Worl
     assert world.told(lease, START) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_end_whose_manager_is_killed_is_finished_by_another(world: World) -> None:
     lease = world.reserve()
     world.run_due()
@@ -55,7 +55,7 @@ def test_an_end_whose_manager_is_killed_is_finished_by_another(world: World) -> 
     assert world.told(lease, END) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_manager_that_is_asked_to_stop_finishes_the_start_that_it_is_at(
     database_url: str, tmp_path: Path, programs: ExitStack
 ) -> None:
@@ -69,7 +69,7 @@ def test_a_manager_that_is_asked_to_stop_finishes_the_start_that_it_is_at(
     assert world.told(lease, START) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_manager_that_may_not_finish_hands_its_work_to_another_at_once(
     database_url: str, tmp_path: Path, programs: ExitStack
 ) -> None:
@@ -86,7 +86,7 @@ def test_a_manager_that_may_not_finish_hands_its_work_to_another_at_once(
     assert world.told(lease, START) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_manager_that_wakes_up_too_late_changes_nothing(world: World) -> None:
     managers = world.start_managers(2)
     lease = world.reserve()

@@ -81,7 +81,7 @@ def _is_killed_at(number: int, url: str, what: Callable[[Runtime], object]) -> b
     return there
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("before", "what"),

@@ -41,7 +41,7 @@ def _outcomes(answers: list[Outcomes]) -> Outcomes:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_leases_of_all_kinds_that_are_changed_and_deleted_meanwhile_never_conflict(
     crowd: Crowd, database_url: str, database: Database
 ) -> None:
@@ -54,7 +54,7 @@ def test_leases_of_all_kinds_that_are_changed_and_deleted_meanwhile_never_confli
     assert set(outcomes) == {ADMITTED, REFUSED, "changed", "deleted"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_locks_and_second_looks_alone_keep_all_kinds_apart(
     crowd: Crowd, unguarded_url: str
 ) -> None:
@@ -76,7 +76,7 @@ def test_all_want_a_share_in_the_same_window_and_none_is_left_over(
 
 
 # On SQLite who writes has the database, and looks only once he has it.
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
 def test_without_a_second_look_a_pool_is_overdrawn(
     crowd: Crowd, database_url: str, database: Database

@@ -24,7 +24,7 @@ from tests.process import (
     write_config,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 ROOT = Path(climate.__file__).parents[1]
 VERSIONS = "climate/db/migrations/versions"

@@ -231,14 +231,14 @@ def test_nothing_is_taken_twice(database_url: str, where: str) -> None:
 
 
 @pytest.mark.parametrize("where", [BEFORE_LOCK, BEFORE_WRITE])
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_admission_keeps_all_apart_where_the_schema_forbids_nothing(
     open_url: str, where: str
 ) -> None:
     assert seen(open_url, "nothing", where) == set()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_without_locks_all_is_taken_twice_but_what_the_schema_forbids(
     database_url: str, open_url: str, backend: str
 ) -> None:
@@ -251,7 +251,7 @@ def test_without_locks_all_is_taken_twice_but_what_the_schema_forbids(
     assert seen(database_url, "locks", BEFORE_WRITE) - maybe == (names(*NEW) | changes) - whole
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_without_a_second_look_at_who_is_there_whole_hosts_are_taken_twice(
     database_url: str, open_url: str, backend: str
 ) -> None:
@@ -263,7 +263,7 @@ def test_without_a_second_look_at_who_is_there_whole_hosts_are_taken_twice(
     assert seen(database_url, "still there", BEFORE_LOCK) == left
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_without_a_second_look_at_what_is_left_shares_are_taken_twice(
     database_url: str, backend: str
 ) -> None:

@@ -389,7 +389,7 @@ class Engine(RuleBasedStateMachine):
         assert violations(self.last, self.now, CLEANING) == []
 
 
-SLOW = pytest.mark.slow
+SLOW = pytest.mark.nightly
 
 
 @pytest.mark.timeout(900)

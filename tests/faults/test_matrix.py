@@ -34,7 +34,7 @@ def cells() -> Iterator[object]:
         for backend in fault.databases:
             for moment in Moment:
                 name = f"{backend}-{fault.name}-{moment}"
-                marks = () if name in _SHORT else (pytest.mark.slow,)
+                marks = () if name in _SHORT else (pytest.mark.nightly,)
                 yield pytest.param(backend, fault, moment, id=name, marks=marks)
 
 

@@ -13,7 +13,7 @@ from tests.process import eventually
 LEASES = 30
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_managers_come_and_go_and_every_lease_lives_its_life_once(
     database_url: str, tmp_path: Path, programs: ExitStack
 ) -> None:

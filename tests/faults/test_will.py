@@ -29,7 +29,7 @@ def be_killed(name: str, home: Path) -> None:
 
 
 @pytest.mark.faults
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", list(SERVERS))
 def test_nothing_outlives_tests_that_are_killed(name: str, tmp_path: Path) -> None:

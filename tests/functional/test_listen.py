@@ -110,7 +110,7 @@ def created(service: Service, lease_id: str) -> int:
     return next((one["seq"] for one in found if one["lease_id"] == lease_id), 0)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_listener_waits_for_the_service_and_survives_its_restart(tmp_path: Path) -> None:
     port = free_port()
     with following(tmp_path, f"http://127.0.0.1:{port}") as program:
@@ -132,7 +132,7 @@ def test_a_listener_ends_when_told(service: Service, tmp_path: Path, number: int
         ends(program, number)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_listener_ends_when_told_although_the_service_is_away(
     tmp_path: Path, number: int
@@ -167,7 +167,7 @@ def test_a_listener_knows_a_bad_url(tmp_path: Path, url: str) -> None:
     assert program.last_words.startswith(f"climate-listen: {url.rstrip('/')}")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_listener_ends_when_nobody_reads_any_more(service: Service, tmp_path: Path) -> None:
     announce(service)
     command = [BIN / "climate-listen", "--url", service.url]

@@ -21,7 +21,7 @@ def month(seed: int, **environment: str) -> dict[str, Any]:
     return dict(json.loads(found.stdout))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_month_has_the_same_outcome_for_the_same_seed() -> None:
     one = month(3, PYTHONHASHSEED="1", TZ="UTC")

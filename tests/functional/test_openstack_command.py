@@ -15,7 +15,7 @@ pytest.importorskip("blazarclient", reason="python-blazarclient is not installed
 pytest.importorskip("openstackclient", reason="python-openstackclient is not installed")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_openstack_command_lists_hosts(service: Service, tmp_path: Path) -> None:
     command = [BIN / "openstack", "--os-auth-type", "none", "--os-endpoint", f"{service.url}/v1"]
     answer = subprocess.run(

@@ -133,7 +133,7 @@ def fall_due_now(database: Path, lease_id: str) -> None:
     connection.close()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_request_under_way_is_answered_before_the_process_ends(tmp_path: Path) -> None:
     conf = write_config(tmp_path / "slow.conf", simulated__delay=0.3)
     with standalone(tmp_path, f"--config-file={conf}") as (service, program):
@@ -152,7 +152,7 @@ def test_a_request_under_way_is_answered_before_the_process_ends(tmp_path: Path)
     assert answers == [204]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_work_under_way_is_finished_before_the_process_ends(tmp_path: Path) -> None:
     conf = write_config(tmp_path / "slow.conf", simulated__delay=0.3)
     with standalone(tmp_path, f"--config-file={conf}") as (service, program):
@@ -190,7 +190,7 @@ def event(database: Path, lease_id: str, kind: str) -> tuple[str, str | None]:
     return tuple(found)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_processes_on_one_file_do_everything_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/c.sqlite"
     services = [Service(free_port()), Service(free_port())]

@@ -39,7 +39,7 @@ def make_and_delete(runtime: Runtime, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "backend", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+    "backend", ["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)], indirect=True
 )
 def test_the_life_of_a_lease_is_heard_in_order(database_url: str, topic: str) -> None:
     conf = configure(database_url, topic, servers.RABBITMQ)
@@ -57,7 +57,7 @@ def test_the_life_of_a_lease_is_heard_in_order(database_url: str, topic: str) ->
     assert states == ["PENDING", "PENDING", "PENDING", "ACTIVE", "ACTIVE", "TERMINATED"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 def test_a_lease_two_minutes_ahead_is_announced_started_and_ended(
     sqlite_url: str, topic: str
@@ -174,7 +174,7 @@ def test_a_message_that_was_not_confirmed_is_sent_again_with_the_same_id(
 # A broker that is away must not hold us up.
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_broker_that_accepts_and_is_silent_is_given_up(
     sqlite_url: str, topic: str, way: Proxy
 ) -> None:
@@ -186,7 +186,7 @@ def test_a_broker_that_accepts_and_is_silent_is_given_up(
     emitter.close()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_broker_that_falls_silent_is_given_up(sqlite_url: str, topic: str, way: Proxy) -> None:
     url = broker.through(way.port, heartbeat_timeout_threshold=2)
     emitter = MessagingEmitter(configure(sqlite_url, topic, url), url)
@@ -230,7 +230,7 @@ def test_a_manager_stops_although_the_broker_is_away(
     assert told == ["lease.create", "lease.delete"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_manager_process_ends_when_told_although_the_broker_is_silent(
     sqlite_url: str, topic: str, way: Proxy, tmp_path: Path
 ) -> None:

@@ -27,7 +27,7 @@ def runtime(database_url: str, topic: str) -> Iterator[Runtime]:
 
 
 @pytest.mark.parametrize(
-    "backend", ["postgresql", pytest.param("mariadb", marks=pytest.mark.slow)], indirect=True
+    "backend", ["postgresql", pytest.param("mariadb", marks=pytest.mark.nightly)], indirect=True
 )
 def test_relays_that_are_killed_lose_nothing_and_keep_the_order(
     runtime: Runtime, database_url: str, topic: str, tmp_path: Path

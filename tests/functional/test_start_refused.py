@@ -119,7 +119,7 @@ def test_without_authentication_only_this_machine_is_served(
     assert "serve_unauthenticated_to_the_network" in said
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_port_in_use_is_named_before_any_work_is_done(tmp_path: Path) -> None:
     database = tmp_path / "new.sqlite"
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -230,7 +230,7 @@ class Leases(RuleBasedStateMachine):
         assert self.cloud._state.pools == {}
 
 
-@pytest.mark.parametrize("examples", [4, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [4, pytest.param(60, marks=pytest.mark.nightly)])
 def test_whatever_happens_no_invariant_breaks(
     make_story: MakeStory, monkeypatch: pytest.MonkeyPatch, examples: int
 ) -> None:

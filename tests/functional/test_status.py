@@ -1,6 +1,7 @@
 """climate-status upgrade check: what is wrong before anything is started."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +92,8 @@ def test_a_configuration_that_one_would_regret(
 def test_a_clock_that_is_wrong(
     told: Any, sqlite_url: str, monkeypatch: pytest.MonkeyPatch, ahead: float, code: int
 ) -> None:
-    real = status.time.time
-    monkeypatch.setattr(status.time, "time", lambda: real() + ahead)
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + ahead)
     got, found = told(database__connection=sqlite_url)
     assert (got, found["Clock"][0]) == (code, code)
 

@@ -12,7 +12,7 @@ LEASES = 8
 
 
 @pytest.mark.parametrize(
-    "backend", ["postgresql", pytest.param("mariadb", marks=pytest.mark.slow)], indirect=True
+    "backend", ["postgresql", pytest.param("mariadb", marks=pytest.mark.nightly)], indirect=True
 )
 def test_managers_that_are_killed_lose_no_delivery(database_url: str, tmp_path: Path) -> None:
     conf = write_config(

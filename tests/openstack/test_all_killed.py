@@ -26,7 +26,7 @@ from tests.openstack.nova_proxy import Answer, Change, Fate, NovaProxy, pass_on
 from tests.openstack.storage import Base, passing_type
 from tests.process import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 
 HOSTS = settings.HOSTS[:3]
 SERVICES = {

@@ -12,7 +12,7 @@ from tests.openstack.deployment import Deployment
 from tests.openstack.nova_proxy import NovaProxy
 from tests.openstack.test_killed import HOSTS, InstanceStory, tell_all
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")

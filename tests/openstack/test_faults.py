@@ -13,7 +13,7 @@ from tests.openstack.conftest import Deploy, MakeProject
 from tests.openstack.deployment import Deployment
 from tests.openstack.nova_proxy import Answer, Change, Fate, NovaProxy, refusal
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 HOSTS = settings.HOSTS[:2]
 ADD = "POST os-aggregates action add_host"

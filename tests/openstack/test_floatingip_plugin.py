@@ -21,7 +21,7 @@ from tests.openstack.accounts import Account
 from tests.openstack.addresses import SPARE, Public, passing_network
 from tests.process import write_config
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
 
 
 class FragileNeutron(Neutron):

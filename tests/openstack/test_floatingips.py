@@ -274,7 +274,7 @@ def unanswered(_: Change, forward: Callable[[], Answer]) -> Answer | None:
     return None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("trouble", [lambda *_: refusal(500), unanswered], ids=["500", "silence"])
 def test_a_lease_starts_and_ends_although_every_change_fails_once(
     trouble: Fate, make_climate: MakeClimate, public: Public, lab: Project, neutron: NovaProxy

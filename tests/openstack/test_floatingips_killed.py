@@ -15,7 +15,7 @@ from tests.openstack.deployment import Deployment
 from tests.openstack.nova_proxy import Answer, Change, Fate, NovaProxy, pass_on
 from tests.process import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

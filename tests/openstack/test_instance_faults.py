@@ -18,7 +18,7 @@ from tests.openstack.test_faults import (
     unanswered,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(240)]
 
 HOSTS = settings.HOSTS[:2]
 PLUGINS = "physical.host.plugin,virtual.instance.plugin"

@@ -31,7 +31,7 @@ from tests.openstack.accounts import Account
 from tests.process import write_config
 
 # Each is dozens of starts and ends, interrupted one step later each time.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 HOSTS = settings.HOSTS[:3]
 

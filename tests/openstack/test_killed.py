@@ -18,7 +18,7 @@ from tests.openstack.nova_proxy import Answer, Change, Fate, NovaProxy, pass_on
 from tests.process import eventually
 from tests.service import host_reservation
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 HOSTS = settings.HOSTS[:3]
 

@@ -22,7 +22,7 @@ from tests.openstack.accounts import Account
 from tests.openstack.test_floatingip_plugin import FragileNeutron
 from tests.process import write_config
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
 
 # Nobody else is there.
 NUMBERS = range(3901, 3905)

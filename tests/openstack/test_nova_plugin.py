@@ -26,7 +26,7 @@ from tests.openstack.accounts import Account
 from tests.process import write_config
 
 # Each is dozens of starts and ends, interrupted one step later each time.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 # Nobody else touches these; a real cloud names three of its own, empty ones.
 HOSTS = os.environ.get("CLIMATE_TEST_HOSTS", "fake01,fake02,fake03").split(",")

@@ -25,7 +25,7 @@ from tests.openstack.accounts import Account
 from tests.openstack.storage import Base, passing_type
 from tests.process import write_config
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 
 class FragileCinder(Cinder):

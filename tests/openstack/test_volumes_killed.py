@@ -16,7 +16,7 @@ from tests.openstack.nova_proxy import Answer, Change, Fate, NovaProxy, pass_on
 from tests.openstack.storage import Base, passing_type
 from tests.process import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")

@@ -146,7 +146,7 @@ def hints(request: pytest.FixtureRequest) -> dict[str, object]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 def test_of_two_provisioners_one_dies_and_every_host_is_on_once_and_ready_in_time(
     tmp_path: Path, hints: dict[str, object]

@@ -49,8 +49,12 @@ RESERVED = {
     "oslo_messaging": "climate.notifications",
     "apscheduler": "climate.manager.process.timer",
     "oslo_config.cfg.CONF": "climate.config",
-    "climate.clock.SystemClock": "climate.status",
-    "climate.service": ["climate.cli", "climate.simulation", "climate.status", "climate.wsgi"],
+    "climate.clock.SystemClock": "climate.upgrade_checks",
+    "climate.service": [
+        *(f"climate.{name}" for name in ("programs", "simulation", "upgrade_checks", "wsgi"))
+    ],
+    "climate.programs": "climate.cli",
+    "climate.upgrade_checks": "climate.status",
     "climate.cli": [],
     "climate.wsgi": [],
     "tests": [],
@@ -62,7 +66,7 @@ WALL_CLOCK = {
     "climate.db.engine.ids": "makes ids that begin with their time, by which nobody tells the time",
     "climate.manager.process.timer": "notices that the scheduler's wall clock was set",
     "climate.provisioner.prepare": "is another process, and compares with what a cloud says",
-    "climate.status": "tells how far the machine's clock is from the database's",
+    "climate.upgrade_checks": "tells how far the machine's clock is from the database's",
 }
 WALL_CLOCKS = {
     "datetime.now",

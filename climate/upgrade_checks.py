@@ -1,0 +1,193 @@
+"""The checks of ``climate-status``. They read the installation and change nothing."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import kombu
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_config.cfg import ConfigOpts
+from oslo_upgradecheck.upgradecheck import Code, Result
+
+from climate import config, service, serving
+from climate.api.auth import is_loopback
+from climate.clock import SystemClock
+from climate.config import Misconfigured
+from climate.db.engine import schema
+from climate.db.engine.advisory_lock import Turns
+from climate.db.engine.database import Database
+from climate.plugins.loader import BrokenPlugin, load_plugins
+from climate.plugins.selection_loader import load_selection
+
+# The sections that have options of ours only.
+OURS = set(config.GROUPS) - {"DEFAULT", "nova", config.SERVICE_USER}
+# Seconds: what managers forgive, and what makes them take each other's work.
+_SKEW_WARNS = 1.0
+_BROKER_TIMEOUT = 5.0
+
+Check = Callable[[ConfigOpts], Result]
+
+
+def check_database(conf: ConfigOpts) -> Result:
+    """The database answers and has this release's schema, or an earlier one of ours."""
+    database = service.make_database(conf)
+    try:
+        found = schema.current(database)
+        schema.check(database)
+    except schema.UnknownSchema as error:
+        return Result(Code.FAILURE, str(error))
+    except schema.SchemaMismatch as error:
+        return Result(Code.WARNING if found else Code.FAILURE, str(error))
+    except sa.exc.SQLAlchemyError as error:
+        return Result(Code.FAILURE, f"the database cannot be used: {error}")
+    finally:
+        database.dispose()
+    return Result(Code.SUCCESS, f"schema {found}")
+
+
+def check_clock(conf: ConfigOpts) -> Result:
+    """This machine's clock agrees with the database's, but for the time that an answer takes."""
+    database = service.make_database(conf)
+    try:
+        skew, took = _skew(database)
+    except sa.exc.SQLAlchemyError as error:
+        return Result(Code.FAILURE, f"the database does not say what time it is: {error}")
+    finally:
+        database.dispose()
+    off = max(0.0, abs(skew) - took)
+    if off < _SKEW_WARNS:
+        return Result(Code.SUCCESS)
+    text = f"this machine is {abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} the database"
+    code = Code.FAILURE if off >= conf.manager.claim_timeout else Code.WARNING
+    return Result(code, f"{text}: keep its clock in time (NTP)")
+
+
+def _skew(database: Database) -> tuple[float, float]:
+    """Return by how many seconds we are ahead, and how long the answer took."""
+    with database.read() as session:
+        session.execute(sa.select(1))  # so that connecting is not counted
+        began = time.monotonic()
+        theirs = session.scalar(_TIME[database.dialect])
+        took = time.monotonic() - began
+    return time.time() - took / 2 - float(theirs or 0), took
+
+
+_TIME = {
+    "sqlite": sa.text("SELECT (julianday('now') - 2440587.5) * 86400.0"),
+    "postgresql": sa.text("SELECT extract(epoch FROM clock_timestamp())"),
+    "mysql": sa.text("SELECT UNIX_TIMESTAMP(NOW(6))"),
+}
+
+
+def check_plugins(conf: ConfigOpts) -> Result:
+    """Plugins, filters and weighers can be loaded; clouds are not asked."""
+    database = service.make_database(conf)
+    try:
+        load_plugins(conf, conf.manager.plugins, Turns(database).take, SystemClock())
+        load_selection(conf)
+    except (BrokenPlugin, cfg.Error) as error:
+        return Result(Code.FAILURE, str(error))
+    finally:
+        database.dispose()
+    return Result(Code.SUCCESS, ", ".join(conf.manager.plugins))
+
+
+def check_broker(conf: ConfigOpts) -> Result:
+    """The broker, if there is to be one, lets us in."""
+    url = conf.notifications.transport_url
+    if not url:
+        return Result(Code.SUCCESS, "no broker is configured")
+    scheme, _, rest = url.partition("://")
+    if scheme not in {"rabbit", "amqp", "amqps"}:
+        return Result(Code.WARNING, f"a broker of the kind {scheme} is not tried")
+    first = rest.split(",")[0] if "@" in rest.rpartition(",")[2] else rest
+    connection = kombu.Connection(f"amqp://{first}", connect_timeout=_BROKER_TIMEOUT)
+    try:
+        connection.connect()
+    except Exception as error:  # noqa: BLE001 - whatever the library raises, we are not let in
+        return Result(Code.FAILURE, f"the broker cannot be used: {error}")
+    finally:
+        connection.release()
+    return Result(Code.SUCCESS)
+
+
+def check_configuration(conf: ConfigOpts) -> Result:
+    """What is set is known, and is not what one would regret."""
+    config.check_values(conf)
+    failures, warnings = _impossible(conf), [*_unknown(conf), *_dangerous(conf)]
+    code = Code.FAILURE if failures else Code.WARNING if warnings else Code.SUCCESS
+    return Result(code, "; ".join([*failures, *warnings]) or None)
+
+
+def _impossible(conf: ConfigOpts) -> list[str]:
+    try:
+        serving.check_address(conf)
+    except Misconfigured as error:
+        return [str(error)]
+    return []
+
+
+def _unknown(conf: ConfigOpts) -> Iterator[str]:
+    """Say what is set in the files and means nothing: misspelt, moved or gone."""
+    for path in conf.config_file or []:
+        sections: dict[str, Any] = {}
+        cfg.ConfigParser(path, sections).parse()
+        for group, name in ((one, name) for one in OURS & set(sections) for name in sections[one]):
+            if name.replace("-", "_") not in conf[group]:
+                yield f"{path} sets [{group}] {name}, which is no option (any more)"
+
+
+def _dangerous(conf: ConfigOpts) -> list[str]:
+    manager, api = conf.manager, conf.api
+    is_server = service.database_url(conf).get_backend_name() != "sqlite"
+    simulated = conf["physical:host"].cloud == "simulated"
+    cases = [
+        (
+            api.auth_strategy == "noauth" and not is_loopback(conf.host),
+            "[api] auth_strategy = noauth: whoever reaches the API can do anything",
+        ),
+        (
+            is_server and simulated,
+            "[physical:host] cloud = simulated beside a database server: no real host is leased",
+        ),
+        (
+            is_server and simulated and not conf.simulated.journal,
+            "[simulated] journal is not set: each process has a cloud of its own",
+        ),
+        (
+            manager.poll_interval >= manager.claim_timeout,
+            "[manager] poll_interval is not below claim_timeout: what a dead manager held waits",
+        ),
+        (
+            not manager.self_audit_interval,
+            "[manager] self_audit_interval = 0: nobody checks the invariants",
+        ),
+        (
+            api.metrics and not is_loopback(conf.host),
+            "[api] metrics = true: keep /metrics from the outside in the proxy",
+        ),
+    ]
+    return [text for is_so, text in cases if is_so]
+
+
+CHECKS: list[tuple[str, Check]] = [
+    ("Configuration", check_configuration),
+    ("Database and schema", check_database),
+    ("Clock", check_clock),
+    ("Plugins", check_plugins),
+    ("Broker", check_broker),
+]
+
+
+def for_config(conf: ConfigOpts) -> tuple[tuple[str, Callable[..., Result]], ...]:
+    """Return the checks of the installation that ``conf`` describes, as oslo.upgradecheck calls."""
+    return tuple((name, lambda _, check=check: _run(check, conf)) for name, check in CHECKS)
+
+
+def _run(check: Check, conf: ConfigOpts) -> Result:
+    """Return the result of a check; if the configuration prevents it, that is a failure."""
+    try:
+        return check(conf)
+    except (Misconfigured, cfg.Error) as error:
+        return Result(Code.FAILURE, str(error))

@@ -1,0 +1,46 @@
+"""The programs answer ``--help`` without importing what only their work needs."""
+
+import subprocess
+import sys
+from importlib import metadata
+
+PROGRAMS = {
+    script.name: script.value
+    for script in metadata.distribution("climate").entry_points.select(group="console_scripts")
+}
+HEAVY = {
+    "alembic",
+    "eventlet",
+    "flask",
+    "keystoneauth1",
+    "keystonemiddleware",
+    "oslo_messaging",
+    "requests",
+    "sqlalchemy",
+}
+# Load the entry point, run it with --help, and print the names of all modules to standard error.
+HELP = """
+import sys
+from importlib.metadata import EntryPoint
+try:
+    EntryPoint("", sys.argv[1], "").load()(["--help"])
+finally:
+    sys.stderr.write(" ".join(sys.modules))
+"""
+
+
+def test_help_imports_no_heavy_module() -> None:
+    started = {
+        name: subprocess.Popen(
+            [sys.executable, "-c", HELP, entry],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name, entry in PROGRAMS.items()
+    }
+    answers = {name: process.communicate() for name, process in started.items()}
+    assert "climate-standalone" in answers
+    assert [name for name, (help_, _) in answers.items() if not help_.startswith("usage: ")] == []
+    heavy = {name: HEAVY & set(modules.split()) for name, (_, modules) in answers.items()}
+    assert {name: found for name, found in heavy.items() if found} == {}

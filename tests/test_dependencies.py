@@ -1,0 +1,66 @@
+"""setup.cfg requires the packages that climate imports, and no others."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import climate
+from climate import config
+from climate.api import auth
+from climate.config import Misconfigured
+from tests.keystone import Keystone
+from tests.process import write_config
+
+# Imported packages that another requirement always brings, and whose versions it decides.
+BROUGHT = {"kombu": "oslo.messaging", "werkzeug": "Flask"}
+
+
+def required() -> set[str]:
+    """Return the names of the packages that climate requires without any extra."""
+    given = map(Requirement, metadata.requires("climate") or [])
+    return {canonicalize_name(one.name) for one in given if one.marker is None}
+
+
+def imported() -> Iterator[str]:
+    """Yield the top-level module of each import in climate, wherever in a file it is."""
+    for path in Path(climate.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                yield from (alias.name.partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                yield node.module.partition(".")[0]
+
+
+def test_climate_requires_what_it_imports_and_nothing_else() -> None:
+    modules = set(imported()) - {"climate"} - sys.stdlib_module_names
+    packages = metadata.packages_distributions()
+    assert set(BROUGHT) <= modules
+    wanted = {
+        canonicalize_name(name)
+        for module in modules - set(BROUGHT)
+        for name in packages.get(module, [module])
+    }
+    assert {canonicalize_name(name) for name in BROUGHT.values()} <= required()
+    assert required() ^ wanted == set()
+
+
+def test_memcached_servers_without_python_memcached_prevent_the_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "memcache", None)
+    options = {**Keystone().options, "memcached_servers": "127.0.0.1:11211"}
+    path = write_config(
+        tmp_path / "climate.conf",
+        **{f"keystone_authtoken__{name}": value for name, value in options.items()},
+    )
+    conf = config.new()
+    config.load(conf, "test", [f"--config-file={path}"])
+    with pytest.raises(Misconfigured, match="memcached_servers needs python-memcached"):
+        auth.guard(Flask("test"), conf, ())
