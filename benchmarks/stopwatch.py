@@ -22,7 +22,7 @@ from climate.db import leases
 from climate.db.outbox_tables import OutboxRow
 from climate.db.rows import insert
 from climate.db.tables import LeaseRow
-from climate.manager.leases import new_event
+from climate.manager.leases.create import new_event
 from climate.manager.runtime import Runtime
 from climate.plugins.base import Found, RequestSchema, ResourcePlugin
 

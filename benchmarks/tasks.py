@@ -19,9 +19,9 @@ from climate import config, service
 from climate.core.errors import Contention, NotEnoughResources
 from climate.core.window import Window
 from climate.db.engine import Database
-from climate.manager import leases
-from climate.manager.drafts import LeaseRequest, Owner
-from climate.manager.requests import ReservationRequest
+from climate.manager.admission.requirements import ReservationRequest
+from climate.manager.leases import create as leases
+from climate.manager.leases.drafts import LeaseRequest, Owner
 from climate.manager.runtime import Runtime
 
 INSTANCE = "virtual:instance"

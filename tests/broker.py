@@ -16,9 +16,10 @@ from sqlalchemy.engine import make_url
 from climate import config, service
 from climate.core.lease import Lease
 from climate.core.notification import Notification, NotificationFilter
-from climate.manager import leases, notifications, resources
-from climate.manager.drafts import LeaseRequest, Owner
-from climate.manager.requests import ReservationRequest
+from climate.manager import notifications, resources
+from climate.manager.admission.requirements import ReservationRequest
+from climate.manager.leases import create as leases
+from climate.manager.leases.drafts import LeaseRequest, Owner
 from climate.manager.runtime import Runtime
 from climate.notifications import listen
 from climate.notifications.emit import MessagingEmitter

@@ -10,9 +10,9 @@ from climate.core.lease import Lease
 from climate.core.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
 from climate.core.schedule import RELENTLESS, START, UPDATE, Planned
 from climate.db import events, leases, resources
-from climate.manager import trusts
 from climate.manager.announcements import resources_of
-from climate.manager.drafts import new_event
+from climate.manager.leases import trusts
+from climate.manager.leases.drafts import new_event
 from climate.manager.runtime import Runtime
 from climate.manager.self_audit import violations
 from climate.plugins.base import Difference, Expected, Holding

@@ -17,9 +17,10 @@ from climate.core.lifecycle import LEASE, EventStatus, LeaseStatus, ReservationS
 from climate.core.schedule import ACTIONS, BEFORE_END, END, RELEASE, START, UPDATE
 from climate.db import events, progress
 from climate.db.engine import on_commit
-from climate.manager import holds, starting
 from climate.manager.announcements import resources_of
 from climate.manager.claims import Claim, Seen, Task, Work, close_all, give_way, look
+from climate.manager.leases import holds
+from climate.manager.leases import ready_start as starting
 from climate.manager.runtime import Runtime
 from climate.manager.telling import tell, tell_if_late
 

@@ -21,12 +21,13 @@ from climate.db import allocations, events, idempotency
 from climate.db.engine import is_unavailable
 from climate.db.limits import forget_past_use
 from climate.db.line import Waiting
-from climate.manager import farewells, notifications
+from climate.manager import notifications
 from climate.manager.batch import Batch, Result
 from climate.manager.claims import Claim, Task
 from climate.manager.events import hand_back, run, settle
 from climate.manager.failures import give_up
 from climate.manager.keeping import Keeper
+from climate.manager.leases import finalizers as farewells
 from climate.manager.line import PAGE, Line
 from climate.manager.pace import Pace
 from climate.manager.runtime import Runtime

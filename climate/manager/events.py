@@ -21,15 +21,17 @@ from climate.core.schedule import END, OWN_KINDS, PATIENCE, RELEASE, START
 from climate.db import allocations, events, leases, progress
 from climate.db.engine import is_unavailable, on_commit
 from climate.db.limits import keep_past_use
-from climate.manager import acting, holds, outcomes, starting
+from climate.manager import acting, outcomes
 from climate.manager.announcements import News, announce, tell_nodes_of
 from climate.manager.batch import Batch, Result
 from climate.manager.beginning import begin
 from climate.manager.calling import call_all
 from climate.manager.claims import Claim, Seen, Task, Work, close_all, give_way, look_again
 from climate.manager.failures import fail
-from climate.manager.farewells import note_end
-from climate.manager.leases import remove
+from climate.manager.leases import holds
+from climate.manager.leases import ready_start as starting
+from climate.manager.leases.create import remove
+from climate.manager.leases.finalizers import note_end
 from climate.manager.outcomes import Done
 from climate.manager.pace import Pace
 from climate.manager.runtime import Runtime

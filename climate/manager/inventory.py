@@ -27,10 +27,11 @@ from climate.core.schedule import PATIENCE
 from climate.db import capacity, events, resources
 from climate.db.engine import is_unavailable
 from climate.db.preparations import HOST
-from climate.manager import healing, readiness
+from climate.manager import readiness
+from climate.manager.leases import healing
+from climate.manager.leases.trust_watch import TrustWatch
 from climate.manager.runtime import Runtime
 from climate.manager.timer import Timer
-from climate.manager.trust_watch import TrustWatch
 from climate.plugins.base import Found, ResourcePlugin
 
 LOG = logging.getLogger(__name__)

@@ -20,8 +20,9 @@ from climate.core.page import Page, Part, PreparationFilter
 from climate.core.preparation import Preparation, PreparationState
 from climate.db import leases, preparations, preparing, readiness, shutdowns
 from climate.db.engine import on_commit
-from climate.manager import notifications, starting
+from climate.manager import notifications
 from climate.manager.announcements import tell_nodes
+from climate.manager.leases import ready_start as starting
 from climate.manager.preparing import PREPARE, payload
 from climate.manager.runtime import Runtime
 

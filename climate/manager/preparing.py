@@ -24,10 +24,11 @@ from climate.core.settings import Provisioning
 from climate.db import allocations, leases, preparations, readiness, resources, starts
 from climate.db.engine import is_unavailable
 from climate.db.preparations import Booking
-from climate.manager import energy, healing, lead_times
+from climate.manager import energy, lead_times
 from climate.manager.announcements import tell_nodes
 from climate.manager.energy import Saving
 from climate.manager.lead_times import LeadTimes
+from climate.manager.leases import healing
 from climate.manager.runtime import Runtime
 from climate.manager.timer import Timer
 

@@ -15,9 +15,10 @@ from climate.core.preparation import PreparationState
 from climate.core.readiness import HostKnown, Period, Seen, Share, Shown
 from climate.db import preparations, readiness, resources
 from climate.db.preparations import HOST
-from climate.manager import preparing, starting
+from climate.manager import preparing
 from climate.manager.announcements import tell_nodes
 from climate.manager.lead_times import LeadTimes, hardware
+from climate.manager.leases import ready_start as starting
 from climate.manager.runtime import Runtime
 
 # The cloud may notice so much later that a host is up.

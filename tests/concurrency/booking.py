@@ -15,12 +15,13 @@ from climate.core.errors import ClimateError
 from climate.core.lease import Lease
 from climate.db import allocations, engine
 from climate.db.allocations import Grabbed
-from climate.manager import leases, updates
-from climate.manager.composition import ReservationChange
-from climate.manager.drafts import LeaseRequest, Owner
-from climate.manager.requests import ReservationRequest
+from climate.manager.admission.requirements import ReservationRequest
+from climate.manager.leases import create as leases
+from climate.manager.leases import update as updates
+from climate.manager.leases.drafts import LeaseRequest, Owner
+from climate.manager.leases.reservation_changes import ReservationChange
+from climate.manager.leases.update import LeaseChange
 from climate.manager.runtime import Runtime
-from climate.manager.updates import LeaseChange
 from tests.concurrency.crowd import at_work, wait_for_all
 
 OWNER = Owner(user_id="user", project_id="project")

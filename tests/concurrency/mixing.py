@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 from climate.clock import ManualClock
 from climate.core.lease import Lease
 from climate.db.engine import Database
-from climate.manager import leases
+from climate.manager.admission.candidates import Search
+from climate.manager.leases import create as leases
 from climate.manager.runtime import Runtime
-from climate.manager.search import Search
 from tests.concurrency.booking import noted
 from tests.concurrency.crowd import wait_for_all
 from tests.conftest import NOON

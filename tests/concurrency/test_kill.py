@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from climate.core.schedule import END, START
-from climate.manager import leases
+from climate.manager.leases import create as leases
 from tests.faults.world import HOSTS, NEVER, SOON, World
 
 

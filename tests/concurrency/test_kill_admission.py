@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from climate.clock import ManualClock
 from climate.core.lease import Lease
 from climate.db import allocations
-from climate.manager import leases
 from climate.manager.dispatcher import Dispatcher
+from climate.manager.leases import create as leases
 from climate.manager.runtime import Runtime
 from tests import rows
 from tests.conftest import NOON

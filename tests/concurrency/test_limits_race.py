@@ -14,11 +14,12 @@ from climate.core.limits import Scope
 from climate.db import limits as rows
 from climate.db.engine import Database
 from climate.db.limits import Party
-from climate.manager import leases, updates
-from climate.manager.drafts import LeaseRequest, Owner
-from climate.manager.requests import ReservationRequest
+from climate.manager.admission.requirements import ReservationRequest
+from climate.manager.leases import create as leases
+from climate.manager.leases import update as updates
+from climate.manager.leases.drafts import LeaseRequest, Owner
+from climate.manager.leases.update import LeaseChange
 from climate.manager.runtime import Runtime
-from climate.manager.updates import LeaseChange
 from tests.concurrency import crowd as crowds
 from tests.concurrency.booking import Wish
 from tests.concurrency.crowd import Crowd, at_work, wait_for_all

@@ -5,11 +5,12 @@ from typing import Any
 
 from climate.core.change import Change
 from climate.core.lease import Lease
-from climate.manager import leases, updates
-from climate.manager.drafts import LeaseRequest, Owner
-from climate.manager.requests import ReservationRequest
+from climate.manager.admission.requirements import ReservationRequest
+from climate.manager.leases import create as leases
+from climate.manager.leases import update as updates
+from climate.manager.leases.drafts import LeaseRequest, Owner
+from climate.manager.leases.update import LeaseChange, ReservationChange
 from climate.manager.runtime import Runtime
-from climate.manager.updates import LeaseChange, ReservationChange
 from tests.engine import kinds
 
 OWNER = Owner(user_id="user", project_id="project")

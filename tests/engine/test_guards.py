@@ -23,9 +23,10 @@ from climate.core.errors import ClimateError
 from climate.db import allocations, engine
 from climate.db.allocations import Grabbed
 from climate.db.engine import Database
-from climate.manager import leases, reallocation
+from climate.manager.admission import reallocation
+from climate.manager.admission.candidates import Search
+from climate.manager.leases import create as leases
 from climate.manager.runtime import Runtime
-from climate.manager.search import Search
 from tests import rows, servers
 from tests.conftest import NOON
 from tests.engine import kinds

@@ -11,8 +11,9 @@ from climate.core.errors import NotEnoughResources
 from climate.core.lease import Lease
 from climate.core.schedule import UPDATE
 from climate.db import resources
-from climate.manager import healing, leases
 from climate.manager.dispatcher import Dispatcher
+from climate.manager.leases import create as leases
+from climate.manager.leases import healing
 from climate.manager.runtime import Runtime
 from tests import rows
 from tests.conftest import NOON

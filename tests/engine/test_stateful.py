@@ -37,12 +37,14 @@ from climate.core.requirement import Layout
 from climate.core.window import Window
 from climate.db import capacity, resources
 from climate.db.capacity import Inventory
-from climate.manager import healing, leases, updates
+from climate.manager.admission.requirements import ReservationRequest
 from climate.manager.dispatcher import Dispatcher
-from climate.manager.drafts import LeaseRequest, Owner
-from climate.manager.requests import ReservationRequest
+from climate.manager.leases import create as leases
+from climate.manager.leases import healing
+from climate.manager.leases import update as updates
+from climate.manager.leases.drafts import LeaseRequest, Owner
+from climate.manager.leases.update import LeaseChange, ReservationChange
 from climate.manager.runtime import Runtime
-from climate.manager.updates import LeaseChange, ReservationChange
 from tests import rows
 from tests.conftest import NOON
 from tests.engine import kinds, model

@@ -17,9 +17,9 @@ from climate.core.lifecycle import OPEN_EVENT
 from climate.core.schedule import BEFORE_START
 from climate.db.outbox_tables import OutboxRow, RelayRow
 from climate.db.tables import EventRow, LeaseRow
-from climate.manager import leases
-from climate.manager.drafts import LeaseRequest, Owner
-from climate.manager.requests import ReservationRequest
+from climate.manager.admission.requirements import ReservationRequest
+from climate.manager.leases import create as leases
+from climate.manager.leases.drafts import LeaseRequest, Owner
 from climate.manager.runtime import Runtime
 from tests.faults import pace, stage
 from tests.faults.evidence import Evidence

@@ -22,12 +22,14 @@ from climate.core.lease import Lease
 from climate.core.lifecycle import OPEN_EVENT
 from climate.db.outbox_tables import OutboxRow, RelayRow
 from climate.db.tables import EventRow, LeaseRow
-from climate.manager import leases, resources, updates
+from climate.manager import resources
+from climate.manager.admission.requirements import ReservationRequest
 from climate.manager.dispatcher import Dispatcher
-from climate.manager.drafts import LeaseRequest, Owner
-from climate.manager.requests import ReservationRequest
+from climate.manager.leases import create as leases
+from climate.manager.leases import update as updates
+from climate.manager.leases.drafts import LeaseRequest, Owner
+from climate.manager.leases.update import LeaseChange
 from climate.manager.runtime import Runtime
-from climate.manager.updates import LeaseChange
 from tests.process import Program, eventually, running, write_config
 
 HOSTS = [f"sim-{number}" for number in range(1, 6)]

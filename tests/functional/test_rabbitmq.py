@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from climate.manager import leases
+from climate.manager.leases import create as leases
 from climate.manager.runtime import Runtime
 from climate.notifications.emit import MessagingEmitter
 from tests import broker, servers

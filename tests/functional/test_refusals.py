@@ -6,9 +6,10 @@ import pytest
 import sqlalchemy as sa
 
 from climate.core.errors import NotEnoughResources
-from climate.manager import leases, updates
-from climate.manager.drafts import LeaseRequest, Owner
-from climate.manager.requests import ReservationRequest
+from climate.manager.admission.requirements import ReservationRequest
+from climate.manager.leases import create as leases
+from climate.manager.leases import update as updates
+from climate.manager.leases.drafts import LeaseRequest, Owner
 from tests.service import Story, host_reservation, hosts
 
 ME = "me:mine:member"

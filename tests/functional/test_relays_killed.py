@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from climate.db import outbox
-from climate.manager import leases
+from climate.manager.leases import create as leases
 from climate.manager.runtime import Runtime
 from tests import broker, servers
 from tests.broker import configure, prepared, reserve

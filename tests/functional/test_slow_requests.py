@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from climate.manager import leases, updates
+from climate.manager.leases import create as leases
+from climate.manager.leases import update as updates
 from tests.service import Story
 
 ASKED = "2030-01-15T12:00:59Z"

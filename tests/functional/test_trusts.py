@@ -10,12 +10,14 @@ import pytest
 from climate.core.errors import BackendUnavailable, ClimateError, Conflict, Forbidden
 from climate.core.lease import Lease
 from climate.manager import audit as auditing
-from climate.manager import leases, trust_watch, updates
-from climate.manager.composition import ReservationChange
-from climate.manager.drafts import LeaseRequest, Owner
-from climate.manager.requests import ReservationRequest
-from climate.manager.trust_watch import TrustWatch
-from climate.manager.updates import LeaseChange
+from climate.manager.admission.requirements import ReservationRequest
+from climate.manager.leases import create as leases
+from climate.manager.leases import trust_watch
+from climate.manager.leases import update as updates
+from climate.manager.leases.drafts import LeaseRequest, Owner
+from climate.manager.leases.reservation_changes import ReservationChange
+from climate.manager.leases.trust_watch import TrustWatch
+from climate.manager.leases.update import LeaseChange
 from climate.plugins.trusts import Trust
 from tests.rows import dump
 from tests.service import Story

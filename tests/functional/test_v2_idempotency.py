@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from werkzeug.test import TestResponse
 
 from climate.db.tables import IdempotencyKeyRow
-from climate.manager import leases
+from climate.manager.leases import create as leases
 from tests.conftest import MakeStory
 from tests.service import Story, hosts, problem
 

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 from climate.core.errors import ClimateError
-from climate.manager import leases
+from climate.manager.leases import create as leases
 from tests.service import Story, hosts, problem
 
 LEASES = "/v2/leases"

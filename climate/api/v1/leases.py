@@ -19,11 +19,12 @@ from climate.core.change import Change
 from climate.core.errors import NotFound
 from climate.core.lease import Lease
 from climate.core.window import minute_of
-from climate.manager import leases, updates
-from climate.manager.composition import ReservationChange
-from climate.manager.drafts import LeaseRequest
-from climate.manager.requests import ReservationRequest, looked_up
-from climate.manager.updates import LeaseChange
+from climate.manager.admission.requirements import ReservationRequest, looked_up
+from climate.manager.leases import create as leases
+from climate.manager.leases import update as updates
+from climate.manager.leases.drafts import LeaseRequest
+from climate.manager.leases.reservation_changes import ReservationChange
+from climate.manager.leases.update import LeaseChange
 
 
 def index(call: Call) -> tuple[Any, int]:

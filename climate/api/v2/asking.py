@@ -11,7 +11,7 @@ from climate.api.v2 import reading, schemas
 from climate.api.v2.fields import NOW
 from climate.api.v2.reading import Place
 from climate.core.errors import UnsupportedResourceType
-from climate.manager.requests import ReservationRequest, looked_up
+from climate.manager.admission.requirements import ReservationRequest, looked_up
 
 Part = tuple[Schema, Mapping[str, Any], Place]
 

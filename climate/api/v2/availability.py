@@ -10,8 +10,8 @@ from climate.api.v2.fields import NOW
 from climate.core.errors import InvalidInput, InvalidQuery, UnsupportedResourceType
 from climate.core.quoting import check_storable
 from climate.core.window import Window
-from climate.manager import availability
-from climate.manager.requests import ReservationRequest, looked_up
+from climate.manager.admission import availability
+from climate.manager.admission.requirements import ReservationRequest, looked_up
 
 # More would be a large answer that nobody reads: steps begin and end with bookings.
 _MOST_STEPS = 10_000

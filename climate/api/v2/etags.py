@@ -10,7 +10,7 @@ from flask import request
 from climate.api.v2 import schemas
 from climate.core.errors import PreconditionFailed
 from climate.core.lease import Lease
-from climate.manager.leases import Precondition
+from climate.manager.leases.create import Precondition
 
 
 def etag(body: Mapping[str, Any]) -> str:

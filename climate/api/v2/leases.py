@@ -17,10 +17,13 @@ from climate.core.lease import Lease
 from climate.core.once import AlreadyAnswered, Once
 from climate.core.page import LEASE_SORTS, LeaseFilter
 from climate.core.window import later
-from climate.manager import leases, listing, soonest, updates
-from climate.manager.composition import ReservationChange, check_own
-from climate.manager.drafts import LeaseRequest
-from climate.manager.updates import LeaseChange
+from climate.manager import listing
+from climate.manager.leases import create as leases
+from climate.manager.leases import soonest
+from climate.manager.leases import update as updates
+from climate.manager.leases.drafts import LeaseRequest
+from climate.manager.leases.reservation_changes import ReservationChange, check_own
+from climate.manager.leases.update import LeaseChange
 
 _LONGEST_KEY = 255
 _WINDOW = ("starts_before", "starts_after", "ends_before", "ends_after")

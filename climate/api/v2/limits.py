@@ -4,7 +4,7 @@ from typing import Any
 
 from climate.api.call import Answer, Call
 from climate.api.v2 import capacity_schemas
-from climate.manager import limits
+from climate.manager.admission import limits
 
 
 def show(call: Call) -> Answer:

@@ -21,8 +21,8 @@ from climate.core.lease import LEAVING, PART, Lease, Reservation
 from climate.core.lifecycle import ReservationStatus
 from climate.core.requirement import Requirement
 from climate.db import leases
-from climate.manager.leases import has_begun
-from climate.manager.requests import ReservationRequest, arranging, new_reservation
+from climate.manager.admission.requirements import ReservationRequest, arranging, new_reservation
+from climate.manager.leases.create import has_begun
 from climate.manager.runtime import Runtime
 from climate.plugins.base import ResourcePlugin
 

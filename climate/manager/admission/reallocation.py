@@ -21,10 +21,10 @@ from climate.core.window import Window
 from climate.db import allocations, capacity
 from climate.db.allocations import Held
 from climate.db.engine import LostRace, is_patient
-from climate.manager.admission import InUse, Shortage, admit, allocation_rows, rows
-from climate.manager.requests import check_properties, requirements_of, taken_window
+from climate.manager.admission.admission import InUse, Shortage, admit, allocation_rows, rows
+from climate.manager.admission.candidates import Search, Wanted
+from climate.manager.admission.requirements import check_properties, requirements_of, taken_window
 from climate.manager.runtime import Runtime
-from climate.manager.search import Search, Wanted
 
 
 def reallocate(

@@ -21,10 +21,10 @@ from climate.core.lifecycle import EventStatus
 from climate.core.schedule import REVOKE, TELL_END
 from climate.db import events, farewells
 from climate.enforcement import Busy
-from climate.manager import trusts
 from climate.manager.announcements import resources_of
 from climate.manager.claims import Claim, close, give_way
 from climate.manager.failures import pause_before
+from climate.manager.leases import trusts
 from climate.manager.runtime import Runtime
 
 LOG = logging.getLogger(__name__)

@@ -23,8 +23,8 @@ from climate.core.start import StartWhen
 from climate.db import events, outbox, preparations, preparing, resources, starts
 from climate.db.engine import on_commit
 from climate.db.preparations import HOST
+from climate.manager.admission.requirements import requirements_of
 from climate.manager.claims import Seen, give_way
-from climate.manager.requests import requirements_of
 from climate.manager.runtime import Runtime
 
 # No report is lost, so this is for what nobody reports.

@@ -27,19 +27,20 @@ from climate.core.settings import Settings
 from climate.db import allocations, events, idempotency, leases, outbox
 from climate.db.limits import keep_past_use
 from climate.db.rows import Rows, insert
-from climate.manager import holds, limits
-from climate.manager.admission import Shortage, admit, rows
-from climate.manager.drafts import LeaseRequest, Owner, draft, new_event
-from climate.manager.farewells import note_end
-from climate.manager.refusal import explained
-from climate.manager.requests import (
+from climate.manager.admission import limits
+from climate.manager.admission.admission import Shortage, admit, rows
+from climate.manager.admission.candidates import Wanted
+from climate.manager.admission.refusal import explained
+from climate.manager.admission.requirements import (
     arranging,
     check_properties,
     requirements_of,
     taken_window,
 )
+from climate.manager.leases import holds
+from climate.manager.leases.drafts import LeaseRequest, Owner, draft, new_event
+from climate.manager.leases.finalizers import note_end
 from climate.manager.runtime import Runtime
-from climate.manager.search import Wanted
 from climate.metrics import counted
 
 # Raises a refusal if the lease, locked by then, is not what the caller takes it for.

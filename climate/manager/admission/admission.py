@@ -23,7 +23,7 @@ from climate.core.selection import Preference
 from climate.core.window import Window
 from climate.db import allocations
 from climate.db.engine import LostRace, is_patient
-from climate.manager.search import Search, Wanted
+from climate.manager.admission.candidates import Search, Wanted
 
 
 def admit(

@@ -24,12 +24,12 @@ from climate.core.requirement import Requirement
 from climate.core.window import Window, minute_of
 from climate.db import calendar as bookings
 from climate.db.calendar import Blocker
-from climate.manager.admission import Shortage, would_take
-from climate.manager.availability import Sought, matching, offers
-from climate.manager.limits import Leeway
-from climate.manager.requests import taken_window
+from climate.manager.admission.admission import Shortage, would_take
+from climate.manager.admission.availability import Sought, matching, offers
+from climate.manager.admission.candidates import Wanted
+from climate.manager.admission.limits import Leeway
+from climate.manager.admission.requirements import taken_window
 from climate.manager.runtime import Runtime
-from climate.manager.search import Wanted
 
 # Resources that are looked at (or twice as many as are needed), and how far ahead.
 _SAMPLE = 50

@@ -9,7 +9,7 @@ from climate.core.lease import Event, Lease
 from climate.core.lifecycle import OPEN_EVENT, EventStatus
 from climate.core.schedule import BEFORE_END, BEFORE_START, END, START, UPDATE, Planned, plan
 from climate.db import events, leases, outbox
-from climate.manager.drafts import new_event
+from climate.manager.leases.drafts import new_event
 
 
 def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> None:

@@ -11,8 +11,8 @@ from climate.core.schedule import BEFORE_END, BEFORE_START, Anchor, Notice, Plan
 from climate.core.settings import Settings
 from climate.core.start import Start, StartWhen
 from climate.core.window import Window, minute_of
-from climate.manager import starting
-from climate.manager.requests import ReservationRequest, new_reservations
+from climate.manager.admission.requirements import ReservationRequest, new_reservations
+from climate.manager.leases import ready_start as starting
 from climate.manager.runtime import Runtime
 from climate.plugins.base import Asker
 

@@ -33,17 +33,20 @@ from climate.core.start import StartWhen
 from climate.db import events, leases, outbox
 from climate.db.engine import LostRace
 from climate.enforcement import Enforcer
-from climate.manager import children, composition, limits, starting, trusts
-from climate.manager.admission import Shortage
+from climate.manager.admission import limits
+from climate.manager.admission.admission import Shortage
+from climate.manager.admission.limits import Guard
+from climate.manager.admission.reallocation import reallocate
+from climate.manager.admission.refusal import explained
+from climate.manager.admission.requirements import ReservationRequest
 from climate.manager.announcements import resources_of
-from climate.manager.composition import ReservationChange
-from climate.manager.drafts import Owner, new_event
-from climate.manager.leases import Precondition
-from climate.manager.limits import Guard
-from climate.manager.reallocation import reallocate
-from climate.manager.refusal import explained
-from climate.manager.requests import ReservationRequest
-from climate.manager.rescheduling import reschedule
+from climate.manager.leases import children, trusts
+from climate.manager.leases import ready_start as starting
+from climate.manager.leases import reservation_changes as composition
+from climate.manager.leases.create import Precondition
+from climate.manager.leases.drafts import Owner, new_event
+from climate.manager.leases.event_plan import reschedule
+from climate.manager.leases.reservation_changes import ReservationChange
 from climate.manager.runtime import Runtime
 from climate.metrics import counted
 

@@ -11,9 +11,19 @@ from typing import Any
 
 from climate.core.errors import Forbidden
 from climate.core.lease import PART, Lease, Reservation
-from climate.manager.composition import Planned, ReservationChange, check_fixed, new_id
-from climate.manager.leases import has_begun
-from climate.manager.requests import ReservationRequest, looked_up, new_reservation, part_of
+from climate.manager.admission.requirements import (
+    ReservationRequest,
+    looked_up,
+    new_reservation,
+    part_of,
+)
+from climate.manager.leases.create import has_begun
+from climate.manager.leases.reservation_changes import (
+    Planned,
+    ReservationChange,
+    check_fixed,
+    new_id,
+)
 from climate.manager.runtime import Runtime
 from climate.plugins.base import Asker
 

@@ -30,12 +30,12 @@ from climate.core.once import Once
 from climate.db import allocations, events, idempotency, leases, outbox
 from climate.db import trusts as stored_trusts
 from climate.enforcement import Enforcer
-from climate.manager import trusts
+from climate.manager.admission.requirements import arranging
 from climate.manager.announcements import resources_of
 from climate.manager.claims import Claim, Work, close, lease_of
 from climate.manager.failures import pause_before
-from climate.manager.farewells import note_end
-from climate.manager.requests import arranging
+from climate.manager.leases import trusts
+from climate.manager.leases.finalizers import note_end
 from climate.manager.runtime import Runtime
 from climate.plugins.base import Asker
 

@@ -22,9 +22,9 @@ from climate.core.lifecycle import EventStatus
 from climate.core.schedule import PATIENCE, RELENTLESS, REVOKE
 from climate.db import events, farewells, leases, outbox
 from climate.db import trusts as stored_trusts
+from climate.manager.admission.requirements import Asked
 from climate.manager.claims import Claim, close
 from climate.manager.failures import pause_before
-from climate.manager.requests import Asked
 from climate.manager.runtime import Runtime
 from climate.plugins.base import Asker, Difference
 from climate.plugins.trusts import Trusts

@@ -29,11 +29,11 @@ from climate.core.schedule import UPDATE, Planned
 from climate.core.window import Window
 from climate.db import allocations, leases, outbox, resources
 from climate.db.allocations import Held
-from climate.manager.admission import admit, rows
-from climate.manager.drafts import new_event
-from climate.manager.requests import requirements_of, taken_window
+from climate.manager.admission.admission import admit, rows
+from climate.manager.admission.candidates import Wanted
+from climate.manager.admission.requirements import requirements_of, taken_window
+from climate.manager.leases.drafts import new_event
 from climate.manager.runtime import Runtime
-from climate.manager.search import Wanted
 
 LOG = logging.getLogger(__name__)
 

@@ -22,15 +22,15 @@ from climate.core.selection import Candidate, Preference, rank
 from climate.core.window import Window, later
 from climate.db import allocations, capacity, resources
 from climate.db import calendar as bookings
-from climate.manager.admission import would_take
-from climate.manager.requests import (
+from climate.manager.admission.admission import would_take
+from climate.manager.admission.candidates import Wanted
+from climate.manager.admission.requirements import (
     ReservationRequest,
     check_properties,
     needs_of,
     requirements_of,
 )
 from climate.manager.runtime import Runtime
-from climate.manager.search import Wanted
 
 # The longest span that is looked at.
 MAX_SPAN = timedelta(days=366)

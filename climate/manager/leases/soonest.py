@@ -7,8 +7,9 @@ from climate.core.errors import Contention, InvalidDate, NotEnoughResources
 from climate.core.lease import Lease
 from climate.core.once import Once
 from climate.core.window import Window
-from climate.manager import availability, leases
-from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.admission import availability
+from climate.manager.leases import create as leases
+from climate.manager.leases.drafts import LeaseRequest, Owner
 from climate.manager.runtime import Runtime
 
 # What was found may be gone when it is asked for; then the next is looked for.

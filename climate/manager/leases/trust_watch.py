@@ -16,7 +16,7 @@ from climate.core import wire
 from climate.core.errors import BackendUnavailable, NotFound
 from climate.db import leases, outbox
 from climate.db import trusts as stored_trusts
-from climate.manager import trusts
+from climate.manager.leases import trusts
 from climate.manager.runtime import Runtime
 from climate.plugins.trusts import DeadTrust
 
