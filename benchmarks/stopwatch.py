@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import sqlalchemy as sa
 
 from climate import config, ids, service
-from climate.core.lease import Granted, Lease, Reservation
+from climate.core.lease import Event, Granted, Lease, Reservation
 from climate.core.lifecycle import LeaseStatus, ReservationStatus
 from climate.core.query import Everything
 from climate.core.requirement import Requirement
@@ -22,7 +22,6 @@ from climate.db import leases
 from climate.db.outbox_tables import OutboxRow
 from climate.db.rows import insert
 from climate.db.tables import LeaseRow
-from climate.manager.leases.create import new_event
 from climate.manager.runtime import Runtime
 from climate.plugins.base import Found, RequestSchema, ResourcePlugin
 
@@ -148,7 +147,9 @@ def _lease(start: datetime, project_id: str) -> Lease:
         degraded=False,
         notices=(),
         reservations=(reservation,),
-        events=tuple(new_event(id_, event, start) for event in plan(window, (), start)),
+        events=tuple(
+            Event.planned(event, id_, ids.new_id(), start) for event in plan(window, (), start)
+        ),
         created_at=start,
         updated_at=None,
     )

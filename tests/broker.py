@@ -18,8 +18,7 @@ from climate.core.lease import Lease
 from climate.core.notification import Notification, NotificationFilter
 from climate.manager import notifications, resources
 from climate.manager.admission.requirements import ReservationRequest
-from climate.manager.leases import create as leases
-from climate.manager.leases.drafts import LeaseRequest, Owner
+from climate.manager.leases.create import LeaseRequest, Owner, create_lease
 from climate.manager.runtime import Runtime
 from climate.notifications import listen
 from climate.notifications.emit import MessagingEmitter
@@ -216,4 +215,4 @@ def reserve(
             ("before_start_lease", begin - dt.timedelta(seconds=lead)) for lead in leads
         ),
     )
-    return leases.create(runtime, Owner(user_id="alice", project_id="lab"), request)
+    return create_lease(runtime, Owner(user_id="alice", project_id="lab"), request)

@@ -15,7 +15,7 @@ from climate.api.policy import Policy
 from climate.core.errors import InvalidInput
 from climate.core.quoting import is_storable
 from climate.manager.dispatcher import Dispatcher
-from climate.manager.leases.drafts import Owner
+from climate.manager.leases.create import Owner
 from climate.manager.runtime import Runtime
 
 # A body (None: none, text: a page, an iterator: a stream of events), a status, and headers if

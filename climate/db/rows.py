@@ -7,8 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.db import json_text
 from climate.db.tables import Base
+from climate.db.types import encode_json
 
 #: Rows of one table, all with the same columns.
 Rows = tuple[type[Base], Sequence[Mapping[str, Any]]]
@@ -20,7 +20,7 @@ def insert(session: Session, *tables: Rows) -> None:
     connection = session.connection()
     if connection.dialect.name == "postgresql" and given:
         statement = _all_at_once(tuple((table, tuple(rows[0])) for table, rows in given))
-        texts = {f"rows_{n}": json_text.written(rows) for n, (_, rows) in enumerate(given)}
+        texts = {f"rows_{n}": encode_json(rows) for n, (_, rows) in enumerate(given)}
         connection.execute(statement, texts)
         return
     for table, rows in given:
@@ -33,7 +33,7 @@ def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]
         return
     connection = session.connection()
     if connection.dialect.name == "postgresql":
-        text = json_text.written(rows)
+        text = encode_json(rows)
         if "\\u0000" not in text:  # which plugins may say, and PostgreSQL takes out of no JSON
             connection.execute(_change_all(table, tuple(rows[0])), {"rows": text})
             return

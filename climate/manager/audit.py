@@ -8,11 +8,11 @@ from sqlalchemy.orm import Session
 from climate.core.errors import NotFound
 from climate.core.lease import Lease
 from climate.core.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
-from climate.core.schedule import RELENTLESS, START, UPDATE, Planned
+from climate.core.schedule import RELENTLESS, START, UPDATE
 from climate.db import events, leases, resources
 from climate.manager.announcements import resources_of
 from climate.manager.leases import trusts
-from climate.manager.leases.drafts import new_event
+from climate.manager.leases.event_plan import add_update_event
 from climate.manager.runtime import Runtime
 from climate.manager.self_audit import violations
 from climate.plugins.base import Difference, Expected, Holding
@@ -142,7 +142,7 @@ def _do_again(runtime: Runtime, lease_id: str) -> None:
         except NotFound:
             return
         if _is_settled(lease):
-            leases.insert_events(session, [new_event(lease_id, Planned(UPDATE, now), now)])
+            add_update_event(session, lease, now)
         else:
             events.hurry(session, lease_id, RELENTLESS, now)
 

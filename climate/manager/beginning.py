@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from climate.core.lease import Event, Lease
 from climate.core.lifecycle import LEASE, EventStatus, LeaseStatus, ReservationStatus, step
 from climate.core.schedule import ACTIONS, BEFORE_END, END, RELEASE, START, UPDATE
-from climate.db import events, progress
+from climate.db import events, leases
 from climate.db.engine import on_commit
 from climate.manager.announcements import resources_of
 from climate.manager.claims import Claim, Seen, Task, Work, close_all, give_way, look
@@ -79,7 +79,7 @@ def _act(runtime: Runtime, session: Session, seen: Sequence[Seen], now: datetime
     if not seen:
         return []
     begun = {one.lease.id: _at_work(one.lease, one.event, now) for one in seen}
-    progress.advance(session, [(one.lease, begun[one.lease.id]) for one in seen])
+    leases.advance(session, [(one.lease, begun[one.lease.id]) for one in seen])
     ending = [one.lease for one in seen if one.event.kind == END]
     if unstarted := [lease.id for lease in ending if _is_to_start(lease)]:
         events.give_up(session, unstarted, START, now)

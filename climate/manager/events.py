@@ -18,7 +18,7 @@ from climate import log_context
 from climate.core.lease import Lease
 from climate.core.lifecycle import EventStatus, LeaseStatus
 from climate.core.schedule import END, OWN_KINDS, PATIENCE, RELEASE, START
-from climate.db import allocations, events, leases, progress
+from climate.db import allocations, events, leases
 from climate.db.engine import is_unavailable, on_commit
 from climate.db.limits import keep_past_use
 from climate.manager import acting, outcomes
@@ -30,8 +30,8 @@ from climate.manager.claims import Claim, Seen, Task, Work, close_all, give_way,
 from climate.manager.failures import fail
 from climate.manager.leases import holds
 from climate.manager.leases import ready_start as starting
-from climate.manager.leases.create import remove
-from climate.manager.leases.finalizers import note_end
+from climate.manager.leases.delete import remove
+from climate.manager.leases.finalizers import schedule_finalizers
 from climate.manager.outcomes import Done
 from climate.manager.pace import Pace
 from climate.manager.runtime import Runtime
@@ -163,7 +163,7 @@ def _succeed(runtime: Runtime, session: Session, done: Sequence[_Done]) -> list[
     seen, unseen = look_again(session, [Task(one.claim, one.work) for one in done])
     close_all(session, [one.claim for one in seen], now, EventStatus.DONE)
     ended = [_Ended(one, *known[one.claim.event_id][1:], now) for one in seen]
-    progress.advance(session, [(one.before, one.after) for one in ended])
+    leases.advance(session, [(one.before, one.after) for one in ended])
     for one in ended:
         _let_go(runtime, session, one.before, one.left, now)
     events.drop(session, [id_ for one in ended for id_ in one.needless])
@@ -171,7 +171,7 @@ def _succeed(runtime: Runtime, session: Session, done: Sequence[_Done]) -> list[
         if one.kind == START:
             starting.note_start(runtime, session, one.before)
         if one.kind == END:
-            note_end(runtime, session, one.before, now)
+            schedule_finalizers(runtime, session, one.before, now)
     announce(session, [one.news for one in ended], now)
     for one in ended:
         _tell_nodes(runtime, session, one, now)

@@ -29,7 +29,7 @@ from climate.db.engine import is_unavailable
 from climate.db.preparations import HOST
 from climate.manager import readiness
 from climate.manager.leases import healing
-from climate.manager.leases.trust_watch import TrustWatch
+from climate.manager.leases.trusts import TrustWatch
 from climate.manager.runtime import Runtime
 from climate.manager.timer import Timer
 from climate.plugins.base import Found, ResourcePlugin

@@ -21,7 +21,7 @@ from climate.core.lead_time import Lead
 from climate.core.lease import Resource
 from climate.core.preparation import Preparation, PreparationState
 from climate.core.settings import Provisioning
-from climate.db import allocations, leases, preparations, readiness, resources, starts
+from climate.db import allocations, leases, preparations, readiness, resources
 from climate.db.engine import is_unavailable
 from climate.db.preparations import Booking
 from climate.manager import energy, lead_times
@@ -106,7 +106,7 @@ def _want(runtime: Runtime, lease_id: str, leads: Mapping[int, Lead], session: S
         if one.resource_id in hosts
     ]
     preparations.want(session, wanted)
-    starts.set_unready(session, lease_id)
+    leases.set_unready(session, lease_id)
     tell_nodes(session, PREPARE, map(payload, wanted), now)
 
 

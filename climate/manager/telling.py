@@ -11,7 +11,7 @@ from climate.core.lease import Event, Lease
 from climate.core.lifecycle import EventStatus, LeaseStatus
 from climate.core.misfire import Late, is_overtaken, late_events
 from climate.core.schedule import BEFORE_START
-from climate.db import leases, outbox, progress
+from climate.db import leases, outbox
 from climate.manager.announcements import News, announce
 from climate.manager.claims import Seen, close_all
 from climate.manager.runtime import Runtime
@@ -63,7 +63,7 @@ def tell_if_late(runtime: Runtime, session: Session, seen: Sequence[Seen], now: 
         if event.id in {one.event.id for one in found} and not is_said:
             late.setdefault(lease.id, (lease, found))
     if late:
-        progress.catch_up(session, late, now)
+        leases.catch_up(session, late, now)
         told = (
             ("lease.catch_up", wire.payload(lease, {"late": [one.told() for one in found]}))
             for lease, found in late.values()

@@ -6,10 +6,8 @@ from typing import Any
 from climate.core.change import Change
 from climate.core.lease import Lease
 from climate.manager.admission.requirements import ReservationRequest
-from climate.manager.leases import create as leases
-from climate.manager.leases import update as updates
-from climate.manager.leases.drafts import LeaseRequest, Owner
-from climate.manager.leases.update import LeaseChange, ReservationChange
+from climate.manager.leases.create import LeaseRequest, Owner, create_lease
+from climate.manager.leases.update import LeaseChange, ReservationChange, update_lease
 from climate.manager.runtime import Runtime
 from tests.engine import kinds
 
@@ -44,7 +42,7 @@ def ask(runtime: Runtime, *wants: Want, start: float = 1, hours: float = 1) -> L
     request = LeaseRequest(
         name="lease", start=begin, end=begin + hours * HOUR, reservations=tuple(asked)
     )
-    return leases.create(runtime, OWNER, request)
+    return create_lease(runtime, OWNER, request)
 
 
 def change(
@@ -64,4 +62,4 @@ def change(
     first = lease.reservations[0]
     anew = ReservationChange(id=first.id, resource_type=None, params={**first.params, **params})
     asked = LeaseChange(dates=dates, reservations=(anew,) if params else ())
-    return updates.update(runtime, lease.id, asked)
+    return update_lease(runtime, lease.id, asked)

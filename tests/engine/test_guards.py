@@ -23,9 +23,9 @@ from climate.core.errors import ClimateError
 from climate.db import allocations, engine
 from climate.db.allocations import Grabbed
 from climate.db.engine import Database
-from climate.manager.admission import reallocation
-from climate.manager.admission.candidates import Search
-from climate.manager.leases import create as leases
+from climate.manager.admission import admission, reallocation
+from climate.manager.leases import create
+from climate.manager.leases.read import find_all_leases
 from climate.manager.runtime import Runtime
 from tests import rows, servers
 from tests.conftest import NOON
@@ -51,7 +51,7 @@ class Clash:
 
 
 def _first(runtime: Runtime) -> Any:
-    return leases.find_all(runtime, None)[0]
+    return find_all_leases(runtime, None)[0]
 
 
 WHOLE = Clash("whole", lambda r: ask(r, hosts()), lambda r: ask(r, hosts()))
@@ -108,7 +108,7 @@ def rival_at(
         # PostgreSQL may find and lock in one statement: nobody could come in between.
         monkeypatch.setattr(allocations, "grab", _found_only)
     else:
-        for module in (leases, reallocation):
+        for module in (create, reallocation):
             monkeypatch.setattr(module, "admit", _then(module.admit, come))
     yield
     thread.join()
@@ -140,11 +140,11 @@ def without(removed: str, dialect: str, monkeypatch: pytest.MonkeyPatch) -> None
     elif removed == "locks":
         begin = lambda connection: connection.exec_driver_sql("BEGIN")  # noqa: E731
         monkeypatch.setattr(engine, "_sqlite_begin", begin)
-        monkeypatch.setattr(leases, "admit", _apart(leases.admit))
+        monkeypatch.setattr(create, "admit", _apart(create.admit))
     elif removed == "still there":
-        monkeypatch.setattr(Search, "is_still_there", lambda *_: True)
+        monkeypatch.setattr(admission, "is_still_free", lambda *_: True)
     elif removed == "leaves enough":
-        monkeypatch.setattr(Search, "leaves_enough", lambda *_: True)
+        monkeypatch.setattr(admission, "leaves_enough", lambda *_: True)
 
 
 def _apart(admit: Callable[..., Any]) -> Callable[..., Any]:

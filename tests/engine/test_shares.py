@@ -12,8 +12,8 @@ from climate.core.lease import Lease
 from climate.core.schedule import UPDATE
 from climate.db import resources
 from climate.manager.dispatcher import Dispatcher
-from climate.manager.leases import create as leases
 from climate.manager.leases import healing
+from climate.manager.leases.delete import delete_lease
 from climate.manager.runtime import Runtime
 from tests import rows
 from tests.conftest import NOON
@@ -89,7 +89,7 @@ def test_a_lease_that_got_more_of_a_host_for_one_that_failed_keeps_all_of_it(
     other = ask(runtime, instances(2, vcpus=7, layout="apart"), start=0)
     lease = ask(runtime, instances(1, 2, vcpus=1), start=0)
     assert units(runtime, lease) == [1, 1]
-    leases.delete(runtime, other.id)
+    delete_lease(runtime, other.id)
     Dispatcher(runtime, "manager").run_due()
     fail(runtime, ids_of(runtime, lease)[0])
     assert units(runtime, lease) == [2]

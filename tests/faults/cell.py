@@ -18,8 +18,7 @@ from climate.core.schedule import BEFORE_START
 from climate.db.outbox_tables import OutboxRow, RelayRow
 from climate.db.tables import EventRow, LeaseRow
 from climate.manager.admission.requirements import ReservationRequest
-from climate.manager.leases import create as leases
-from climate.manager.leases.drafts import LeaseRequest, Owner
+from climate.manager.leases.create import LeaseRequest, Owner, create_lease
 from climate.manager.runtime import Runtime
 from tests.faults import pace, stage
 from tests.faults.evidence import Evidence
@@ -154,7 +153,7 @@ class Cell:
             reservations=(ReservationRequest(resource_type="physical:host", params=_PARAMS),),
             user_events=tuple((BEFORE_START, one) for one in [at.get(Moment.HEADS_UP)] if one),
         )
-        return leases.create(self.runtime, Owner(user_id="alice", project_id="lab"), request).id
+        return create_lease(self.runtime, Owner(user_id="alice", project_id="lab"), request).id
 
     def _lease_from_now(self) -> None:
         now, hour = self.runtime.clock.now(), timedelta(hours=1)

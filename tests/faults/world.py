@@ -25,10 +25,9 @@ from climate.db.tables import EventRow, LeaseRow
 from climate.manager import resources
 from climate.manager.admission.requirements import ReservationRequest
 from climate.manager.dispatcher import Dispatcher
-from climate.manager.leases import create as leases
-from climate.manager.leases import update as updates
-from climate.manager.leases.drafts import LeaseRequest, Owner
-from climate.manager.leases.update import LeaseChange
+from climate.manager.leases.create import LeaseRequest, Owner, create_lease
+from climate.manager.leases.read import get_lease
+from climate.manager.leases.update import LeaseChange, update_lease
 from climate.manager.runtime import Runtime
 from tests.process import Program, eventually, running, write_config
 
@@ -105,7 +104,7 @@ class World:
             end=begin + timedelta(seconds=seconds),
             reservations=asked or (whole_hosts(len(HOSTS)),),
         )
-        return leases.create(self.runtime, Owner(user_id="user", project_id=project), request)
+        return create_lease(self.runtime, Owner(user_id="user", project_id=project), request)
 
     def run_due(self) -> None:
         """Do what is due in this process, as fast as can be."""
@@ -114,12 +113,12 @@ class World:
     def end(self, lease: Lease) -> None:
         """Have the lease end now."""
         change = LeaseChange(dates=Change(end=self.runtime.clock.now()))
-        updates.update(self.runtime, lease.id, change)
+        update_lease(self.runtime, lease.id, change)
 
     def until(self, lease: Lease, status: str) -> None:
         """Wait for a lease to have ``status``."""
         eventually(
-            lambda: leases.get(self.runtime, lease.id).status == status, f"the lease is {status}"
+            lambda: get_lease(self.runtime, lease.id).status == status, f"the lease is {status}"
         )
 
     def until_half(self, effect: str) -> None:

@@ -11,7 +11,7 @@ from climate.core.errors import InvalidInput
 from climate.core.limits import Limits, Scope
 from climate.db.limits import Party
 from climate.manager.admission import limits
-from climate.manager.leases.drafts import Owner
+from climate.manager.leases.create import Owner
 from tests.concurrency.crowd import at_work
 from tests.conftest import MakeStory
 from tests.rows import dump

@@ -11,7 +11,7 @@ from climate.core.errors import InvalidInput, InvalidQuery, UnsupportedResourceT
 from climate.core.quoting import check_storable
 from climate.core.window import Window
 from climate.manager.admission import availability
-from climate.manager.admission.requirements import ReservationRequest, looked_up
+from climate.manager.admission.requirements import ReservationRequest, look_up
 
 # More would be a large answer that nobody reads: steps begin and end with bookings.
 _MOST_STEPS = 10_000
@@ -53,7 +53,7 @@ def _request(call: Call, resource_type: str, text: str | None) -> ReservationReq
     part = asking.params(call, resource_type, {**plugin.unit, **_json(text)}, ())
     params = reading.load_parameter(*part)
     try:
-        return looked_up(call.runtime, resource_type, params, call.owner.asker)
+        return look_up(call.runtime, resource_type, params, call.owner.requester)
     except InvalidInput as error:
         raise reading.of_parameter(error, "params") from None
 

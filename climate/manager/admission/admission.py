@@ -1,15 +1,15 @@
-"""Admission: which resources a lease gets, decided and taken in one transaction.
+"""Admission: choose and lock the resources of a lease, in the transaction that stores it.
 
-Per requirement one statement finds candidates (rotated, so that parallel requests do not
-collide), for shares one more tells what is left of them, a pure function chooses, one statement
-locks what was chosen, and what was chosen is looked at again by statements that see what others
-have committed since (PostgreSQL finds and locks whole resources in one statement, which also tells
-which ones need that second look). The schema's guard is the last word. The number of statements
-depends on neither hosts nor bookings: where a handful of candidates does not do, more are looked
-at in two steps.
+For each requirement, one statement finds candidates, starting at a random place so that parallel
+requests do not collide. For shares, one more statement reads what is free on them. A pure function
+chooses, one statement locks the chosen resources, and further statements, which see what others
+committed since, check that they are still free. (PostgreSQL finds and locks whole resources in one
+statement, which also says which of them need the check.) The schema's guard is the last word. The
+number of statements depends on neither hosts nor bookings; where a handful of candidates does not
+suffice, more are fetched in two steps.
 
-"Too few" is answered from committed bookings alone: resources that somebody else merely has
-locked count as candidates, and losing them means LostRace, so the transaction is run again.
+A refusal counts committed bookings only. Resources that another transaction has locked count as
+candidates: losing them raises LostRace, so that the transaction runs again.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,170 +23,183 @@ from climate.core.selection import Preference
 from climate.core.window import Window
 from climate.db import allocations
 from climate.db.engine import LostRace, is_patient
-from climate.manager.admission.candidates import Search, Wanted
+from climate.manager.admission.candidates import (
+    CandidateSet,
+    Demand,
+    fetch_more,
+    find_candidates,
+    is_still_free,
+    leaves_enough,
+    most_units,
+    select,
+)
 
 
 def admit(
     session: Session,
-    wanted: Sequence[Wanted],
-    busy: Window,
+    demands: Sequence[Demand],
+    occupied: Window,
     preference: Preference,
     locked: Collection[int] = (),
 ) -> tuple[Units, ...]:
-    """Choose and lock resources for all of ``wanted`` over ``busy``, or for none.
+    """Choose and lock resources for all demands over the ``occupied`` window, or for none.
 
-    ``locked`` are ours already; then no other lock is waited for, as that would be out of order.
-    Returns the new units of each by resource id (``kept`` not included); nothing is stored yet.
-    Raises NotEnoughResources.
+    This transaction has ``locked`` already; then it waits for no other lock, as it would take
+    locks out of order. Returns the new units of each demand by resource id, without those it keeps;
+    stores nothing. Raises InsufficientResources.
     """
-    # Who waits for locks takes them in order, all at once.
+    # A transaction that waits for locks takes all of them at once, in their order.
     locking = not (locked or is_patient(session))
-    search = Search(session, wanted, busy, preference, locking=locking)
-    chosen = _lock_chosen(search, locked)
-    for want, units in zip(wanted, chosen, strict=True):
-        if units and not search.is_still_there(want, units):
+    known = find_candidates(session, demands, occupied, preference, locking=locking)
+    known, chosen = _lock_chosen(session, known, locked)
+    for demand, units in zip(demands, chosen, strict=True):
+        if units and not is_still_free(session, known, demand, units):
             raise LostRace
-    if not search.leaves_enough(chosen):
+    if not leaves_enough(session, known, chosen):
         raise LostRace
     return chosen
 
 
+def dry_run(
+    session: Session, demands: Sequence[Demand], occupied: Window, preference: Preference
+) -> tuple[Units, ...] | None:
+    """Return what ``admit`` would choose now, None if it would refuse. Locks nothing."""
+    known: CandidateSet | None = find_candidates(session, demands, occupied, preference)
+    while known is not None:
+        if (chosen := select(known)) is not None:
+            return chosen
+        known = fetch_more(session, known)
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """Resources that it must be, as they are in use.
+    """Resources that the reservation must keep because they are handed over.
 
-    ``wanted_over`` is what is wanted if they have to stay over another window, None if they cannot.
+    ``demands_over`` returns the demands if they have to stay over another window, None if they
+    cannot.
     """
 
     ids: Collection[int]
-    wanted_over: Callable[[Window], Sequence[Wanted] | None]
+    demands_over: Callable[[Window], Sequence[Demand] | None]
 
 
-class Shortage(NotEnoughResources):
-    """Too little of what ``wanted[index]`` asks for, or (None) only of all of it at once."""
+class InsufficientResources(NotEnoughResources):
+    """Too few resources for ``demands[index]``, or (None) only for all demands at once."""
 
     def __init__(
         self,
         message: str,
-        wanted: Sequence[Wanted],
+        demands: Sequence[Demand],
         index: int | None,
         details: Mapping[str, int],
         in_use: InUse | None = None,
     ) -> None:
-        """Keep what was wanted, for whoever explains the refusal."""
+        """Keep the demands, for the explanation of the refusal."""
         missing = details["asked"] - details["free"] if details else None
-        number = None if index is None else _number(wanted, index)
+        number = None if index is None else _number(demands, index)
         super().__init__(message, {"reservation": number, **details, "missing": missing})
-        self.wanted = wanted
+        self.demands = demands
         self.index = index
         self.in_use = in_use
 
 
-def _number(wanted: Sequence[Wanted], index: int) -> int:
-    """Return which reservation of the lease it is that ``wanted[index]`` is for."""
-    ids = list(dict.fromkeys(want.reservation_id for want in wanted))
-    return ids.index(wanted[index].reservation_id)
+def _number(demands: Sequence[Demand], index: int) -> int:
+    """Return the number of the reservation, within the lease, that ``demands[index]`` is for."""
+    ids = list(dict.fromkeys(demand.reservation_id for demand in demands))
+    return ids.index(demands[index].reservation_id)
 
 
-def would_take(
-    session: Session, wanted: Sequence[Wanted], busy: Window, preference: Preference
-) -> tuple[Units, ...] | None:
-    """Return what ``wanted`` would get now, None if not all of it can be had.
-
-    Nothing is locked, so it may be gone at once.
-    """
-    search = Search(session, wanted, busy, preference)
-    while (chosen := search.choose()) is None:
-        if not search.look():
-            return None
-    return chosen
-
-
-def _lock_chosen(search: Search, held: Collection[int]) -> tuple[Units, ...]:
-    """Choose and lock, falling back on others for those that are locked."""
-    patient = is_patient(search.session) and not held
-    locked = set(held) | search.locked
+def _lock_chosen(
+    session: Session, known: CandidateSet, held: Collection[int]
+) -> tuple[CandidateSet, tuple[Units, ...]]:
+    """Choose and lock; replace candidates that others have locked by other candidates."""
+    patient = is_patient(session) and not held
+    locked = set(held) | known.locked
     lost: set[int] = set()
     while True:
-        chosen = search.choose(lost)
-        if chosen is None and search.look():
+        chosen = select(known, lost)
+        if chosen is None and (more := fetch_more(session, known)):
+            known = more
             continue
         if chosen is None and lost and not locked and not patient:
-            # There are no others: nothing is gained by trying again rather than waiting, once (who
-            # waited for what was removed meanwhile has to look again).
+            # There are no other candidates. To run again gains nothing, so wait once for the locks.
+            # (A transaction that waited for a row that was deleted meanwhile has to look again.)
             patient, lost = True, set()
             continue
         if chosen is None and lost:
             raise LostRace
         if chosen is None:
-            raise _shortage(search)
+            raise _shortage(session, known)
         missing = {id_ for units in chosen for id_ in units} - locked
-        got = allocations.lock(search.session, missing, wait=patient) if missing else set()
+        got = allocations.lock(session, missing, wait=patient) if missing else set()
         locked |= got
         if got == missing:
             break
         lost |= missing - got
     short = any(
-        sum(units.values()) < want.maximum
-        for units, want in zip(chosen, search.wanted, strict=True)
+        sum(units.values()) < demand.maximum
+        for units, demand in zip(chosen, known.demands, strict=True)
     )
     if lost and short:
-        raise LostRace  # we have enough, but might get more once the others are done
-    return chosen
+        raise LostRace  # enough, but there may be more once the other transactions end
+    return known, chosen
 
 
-def _shortage(search: Search) -> Shortage:
-    """Say which requirement failed and how many matched and were free."""
-    busy = search.busy
-    for index, want in enumerate(search.wanted):
-        free = search.nearest(index)
-        if free < want.minimum:
-            requirement = want.requirement
-            matching = allocations.count(search.session, requirement)
-            there = free + sum(want.kept.values())
+def _shortage(session: Session, known: CandidateSet) -> InsufficientResources:
+    """Return the refusal: which requirement failed, and how many resources matched and are free."""
+    occupied = known.occupied
+    for index, demand in enumerate(known.demands):
+        available = most_units(known, index)
+        if available < demand.minimum:
+            requirement = demand.requirement
+            matching = allocations.count(session, requirement)
+            free = available + sum(demand.kept.values())
             noun = requirement.noun
-            return Shortage(
+            return InsufficientResources(
                 f"Not enough {noun if requirement.is_whole else 'units'} available:"
                 f" at least {requirement.minimum} asked for,"
                 f" {matching} {'match' if requirement.is_whole else f'{noun} match'}"
-                f" the requirements, {there} of them free from {busy.start:%Y-%m-%d %H:%M}"
-                f" to {busy.end:%Y-%m-%d %H:%M} UTC (cleaning time included)",
-                search.wanted,
+                f" the requirements, {free} of them free from {occupied.start:%Y-%m-%d %H:%M}"
+                f" to {occupied.end:%Y-%m-%d %H:%M} UTC (cleaning time included)",
+                known.demands,
                 index,
-                {"asked": requirement.minimum, "matching": matching, "free": there},
+                {"asked": requirement.minimum, "matching": matching, "free": free},
             )
-    return Shortage(
-        f"Not enough {search.wanted[0].requirement.noun} available: each reservation could be"
+    return InsufficientResources(
+        f"Not enough {known.demands[0].requirement.noun} available: each reservation could be"
         " served alone, but not all at once",
-        search.wanted,
+        known.demands,
         None,
         {},
     )
 
 
-def rows(wanted: Sequence[Wanted], taken: Sequence[Units], busy: Window) -> list[dict[str, object]]:
-    """Return the allocations to store for ``taken``: the units of each by resource id."""
+def rows(
+    demands: Sequence[Demand], taken: Sequence[Units], occupied: Window
+) -> list[dict[str, object]]:
+    """Return the allocations to store for ``taken``: the units of each demand by resource id."""
     return [
         row
-        for want, chosen in zip(wanted, taken, strict=True)
+        for demand, chosen in zip(demands, taken, strict=True)
         for resource_id, units in chosen.items()
-        for row in allocation_rows(want, resource_id, units, busy)
+        for row in allocation_rows(demand, resource_id, units, occupied)
     ]
 
 
 def allocation_rows(
-    want: Wanted, resource_id: int, units: int, busy: Window
+    demand: Demand, resource_id: int, units: int, occupied: Window
 ) -> list[dict[str, object]]:
     """Return the allocation of a whole resource, or those of each class of ``units`` shares."""
     row = {
         "resource_id": resource_id,
-        "reservation_id": want.reservation_id,
-        "start_at": busy.start,
-        "busy_until": busy.end,
+        "reservation_id": demand.reservation_id,
+        "start_at": occupied.start,
+        "busy_until": occupied.end,
         "resource_class": None,
         "amount": None,
     }
     return [
         {**row, "resource_class": name, "amount": amount * units}
-        for name, amount in want.requirement.amounts.items()
+        for name, amount in demand.requirement.amounts.items()
     ] or [row]

@@ -1,4 +1,4 @@
-"""What is asked for, as admission needs it: requirements, checked, and the span they are for."""
+"""Requirements: what a request needs from admission, checked, and for which time."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +13,7 @@ from climate.core import query as expressions
 from climate.core.errors import InvalidInput, InvalidQuery
 from climate.core.lease import PART, STACK, Reservation
 from climate.core.lifecycle import ReservationStatus
+from climate.core.query import Everything
 from climate.core.requirement import Requirement
 from climate.core.settings import Settings
 from climate.core.window import Window
@@ -23,9 +24,9 @@ from climate.plugins.base import Asker, Child
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationRequest:
-    """One thing asked for; ``params`` were checked by the plugin's schema.
+    """A request for one reservation; the plug-in's schema has checked ``params``.
 
-    What it consists of, if that is reserved by itself, are its ``children``.
+    ``children`` are the parts of a stack, each of which is a reservation of its own.
     """
 
     resource_type: str
@@ -33,38 +34,39 @@ class ReservationRequest:
     children: "tuple[ReservationRequest, ...]" = ()
 
 
-class Asked(Protocol):
-    """A reservation, made or asked for."""
+class Requested(Protocol):
+    """A reservation, or a request for one."""
 
     @property
     def resource_type(self) -> str:
-        """What kind of thing."""
+        """The type of its resources."""
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """Which and how many."""
+        """The parameters of the request."""
 
 
-def looked_up(
-    runtime: Runtime, resource_type: str, params: Mapping[str, Any], asker: Asker
+def look_up(
+    runtime: Runtime, resource_type: str, params: Mapping[str, Any], requester: Asker
 ) -> ReservationRequest:
-    """Return a request with what the cloud says about what it names. No transaction is open.
+    """Return a request completed with what the cloud says about the things it names.
 
-    Raises UnsupportedResourceType, InvalidInput, BackendUnavailable.
+    The caller has no transaction open. Raises UnsupportedResourceType, InvalidInput,
+    BackendUnavailable.
     """
     plugin = runtime.plugin(resource_type)
-    found = plugin.look_up(params, asker)
-    children = tuple(_child(runtime, one, asker) for one in plugin.children(found))
-    return ReservationRequest(resource_type=resource_type, params=found, children=children)
+    complete = plugin.look_up(params, requester)
+    children = tuple(_child(runtime, child, requester) for child in plugin.children(complete))
+    return ReservationRequest(resource_type=resource_type, params=complete, children=children)
 
 
-def _child(runtime: Runtime, child: Child, asker: Asker) -> ReservationRequest:
+def _child(runtime: Runtime, child: Child, requester: Asker) -> ReservationRequest:
     try:
         params = runtime.plugin(child.resource_type).schema().load(child.params)
     except ValidationError as error:
         raise InvalidInput(f"The {child.name} cannot be reserved: {error}") from None
-    asked = looked_up(runtime, child.resource_type, params, asker)
-    return replace(asked, params={**asked.params, PART: child.name})
+    request = look_up(runtime, child.resource_type, params, requester)
+    return replace(request, params={**request.params, PART: child.name})
 
 
 def new_reservations(
@@ -74,52 +76,57 @@ def new_reservations(
     new_id: Callable[[], str],
     now: datetime,
 ) -> tuple[Reservation, ...]:
-    """Return the reservations that were asked for, and after all of them their children."""
-    made = [new_reservation(runtime, lease_id, asked, new_id(), now) for asked in requests]
+    """Return a reservation for each request, and after all of them those of their children."""
+    made = [new_reservation(runtime, lease_id, request, new_id(), now) for request in requests]
     children = [
-        new_reservation(runtime, lease_id, part_of(one, child), new_id(), now)
-        for one, asked in zip(made, requests, strict=True)
-        for child in asked.children
+        new_reservation(runtime, lease_id, part_of(stack, child), new_id(), now)
+        for stack, request in zip(made, requests, strict=True)
+        for child in request.children
     ]
     return (*made, *children)
 
 
 def part_of(stack: Reservation, child: ReservationRequest) -> ReservationRequest:
-    """Return what is asked for as a part of a reservation."""
+    """Return the request for a child as a part of the stack's reservation."""
     return replace(child, params={**child.params, STACK: stack.id})
 
 
 def new_reservation(
-    runtime: Runtime, lease_id: str, asked: ReservationRequest, id_: str, now: datetime
+    runtime: Runtime, lease_id: str, request: ReservationRequest, id_: str, now: datetime
 ) -> Reservation:
-    """Return the reservation that was asked for; raises UnsupportedResourceType."""
+    """Return a reservation for the request; raises UnsupportedResourceType."""
     return Reservation(
         id=id_,
         lease_id=lease_id,
-        resource_type=asked.resource_type,
+        resource_type=request.resource_type,
         status=ReservationStatus.PENDING,
-        params=asked.params,
-        details=runtime.plugin(asked.resource_type).foretold(id_),
+        params=request.params,
+        details=runtime.plugin(request.resource_type).foretold(id_),
         created_at=now,
         updated_at=None,
     )
 
 
-def requirements_of(runtime: Runtime, asked: Asked) -> tuple[Requirement, ...]:
-    """Return what admission must find, one part or several; raises UnsupportedResourceType."""
-    return runtime.plugin(asked.resource_type).requirement(asked.params).parts
+def requirements_of(runtime: Runtime, reservation: Requested) -> tuple[Requirement, ...]:
+    """Return what admission must find, in one or more parts; raises UnsupportedResourceType."""
+    return runtime.plugin(reservation.resource_type).requirement(reservation.params).parts
 
 
 def needs_of(runtime: Runtime, requests: Iterable[ReservationRequest]) -> list[Requirement]:
-    """Return all that admission must find for requests and what they consist of."""
-    asked = chain.from_iterable((one, *one.children) for one in requests)
-    parts = chain.from_iterable(requirements_of(runtime, one) for one in asked)
+    """Return all that admission must find for requests and their children."""
+    everything = chain.from_iterable((request, *request.children) for request in requests)
+    parts = chain.from_iterable(requirements_of(runtime, request) for request in everything)
     return [part for part in parts if part.maximum]
 
 
-def arranging(runtime: Runtime, asked: Iterable[Asked]) -> bool:
-    """Tell whether any of these reservations has something in the cloud before its start."""
-    return any(runtime.plugin(one.resource_type).arranges for one in asked)
+def any_prepares(runtime: Runtime, reservations: Iterable[Requested]) -> bool:
+    """Return whether a plug-in prepares something in the cloud before the start of any of these."""
+    return any(runtime.plugin(one.resource_type).arranges for one in reservations)
+
+
+def any_acts_as_user(runtime: Runtime, reservations: Iterable[Requested]) -> bool:
+    """Return whether a plug-in acts as the lease's user for any of these: that takes a trust."""
+    return any(runtime.plugin(one.resource_type).acts_as_user(one.params) for one in reservations)
 
 
 def check_properties(
@@ -127,16 +134,17 @@ def check_properties(
 ) -> None:
     """Raise InvalidQuery if an expression names a property that no resource of its type has."""
     for index, requirement in enumerate(requirements):
-        if not (asked := expressions.names(requirement.query)):
+        if isinstance(requirement.query, Everything):
             continue
+        named = expressions.names(requirement.query)
         resource_type = requirement.resource_type
         known = runtime.plugin(resource_type).native_properties
         known |= runtime.defined.get(resource_type, frozenset())
-        if not asked <= known:
+        if not named <= known:
             defined = resources.property_names(session, resource_type)
             runtime.defined[resource_type] = frozenset(defined)
             known |= defined
-            known |= resources.names_in_use(session, resource_type, asked - known)
+            known |= resources.names_in_use(session, resource_type, named - known)
             try:
                 expressions.check_names(requirement.query, known)
             except InvalidQuery as error:
@@ -144,6 +152,6 @@ def check_properties(
                 raise InvalidQuery(f"{error.message}{where}") from None
 
 
-def taken_window(window: Window, now: datetime, settings: Settings) -> Window:
-    """Return the span resources are taken for: not the past, and with cleaning time."""
+def occupied_window(window: Window, now: datetime, settings: Settings) -> Window:
+    """Return the time that resources are occupied for: not the past, and with cleaning time."""
     return Window(max(window.start, now), window.end).busy(settings.cleaning_time)

@@ -1,8 +1,9 @@
-"""Changing a lease: all of it in one transaction, so a refused change changes nothing.
+"""Change a lease: one transaction, so that a refused change changes nothing.
 
-The lease's own bookings do not count against it: they are given up first, and a pending lease
-then keeps those of its resources that still fit. A running lease keeps all it has or the change
-is refused; what it gains is handed over by an ``update_lease`` event that is due at once.
+The lease's own bookings do not count against it: the transaction releases them first, and a pending
+lease then keeps those of its resources that still fit. A running lease keeps all its resources, or
+the change is refused; an ``update_lease`` event that is due at once hands over what it gains.
+Optional features are gates, as in ``create``.
 """
 
 import random
@@ -28,35 +29,40 @@ from climate.core.enforcement import lease_body
 from climate.core.errors import Forbidden, LeaseBusy
 from climate.core.lease import Lease
 from climate.core.lifecycle import LeaseStatus
-from climate.core.schedule import START, UPDATE, Planned
+from climate.core.schedule import START
 from climate.core.start import StartWhen
 from climate.db import events, leases, outbox
 from climate.db.engine import LostRace
 from climate.enforcement import Enforcer
-from climate.manager.admission import limits
-from climate.manager.admission.admission import Shortage
-from climate.manager.admission.limits import Guard
+from climate.manager.admission.admission import InsufficientResources
+from climate.manager.admission.gates import Gate
+from climate.manager.admission.limits import LimitGate
 from climate.manager.admission.reallocation import reallocate
-from climate.manager.admission.refusal import explained
-from climate.manager.admission.requirements import ReservationRequest
+from climate.manager.admission.refusal import explain
+from climate.manager.admission.requirements import ReservationRequest, any_acts_as_user
 from climate.manager.announcements import resources_of
-from climate.manager.leases import children, trusts
-from climate.manager.leases import ready_start as starting
-from climate.manager.leases import reservation_changes as composition
-from climate.manager.leases.create import Precondition
-from climate.manager.leases.drafts import Owner, new_event
-from climate.manager.leases.event_plan import reschedule
-from climate.manager.leases.reservation_changes import ReservationChange
+from climate.manager.leases import trusts
+from climate.manager.leases.create import Owner
+from climate.manager.leases.event_plan import add_update_event, reschedule
+from climate.manager.leases.read import check_expected
+from climate.manager.leases.ready_start import ReadyStartGate
+from climate.manager.leases.reservation_changes import (
+    ReservationChange,
+    ReservationChanges,
+    change_reservations,
+    complete,
+    requested,
+)
 from climate.manager.runtime import Runtime
 from climate.metrics import counted
 
-# How often an enforcement service is asked about a change, if others change what it would be.
+# How often an enforcement service is asked about a change whose outcome other requests change.
 _PROPOSALS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseChange:
-    """What is to change; None or nothing keeps what is."""
+    """A change of a lease; None or nothing keeps the present value."""
 
     name: str | None = None
     dates: Change = field(default_factory=Change)
@@ -67,18 +73,18 @@ class LeaseChange:
 
     @property
     def keeps_bookings(self) -> bool:
-        """Tell whether neither the dates nor what the lease reserves change."""
+        """Whether neither the dates nor the reservations change."""
         return self.dates == Change() and not self.composes
 
     @property
     def composes(self) -> bool:
-        """Tell whether what the lease reserves changes."""
+        """Whether the reservations change."""
         return bool(self.reservations or self.added or self.removed)
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a change comes to, and what an enforcement service is told about it."""
+    """The changed lease, and how an enforcement service sees the lease before and after."""
 
     lease: Lease
     current: Mapping[str, Any]
@@ -86,40 +92,40 @@ class _Outcome:
 
 
 class _Different(Exception):
-    """What would be stored is not what was asked about."""
+    """The change would store another outcome than the service has agreed to."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
-    """A change of a lease, who asks for it on what condition, and the trust made for it."""
+class _Request:
+    """A change of a lease, the requester's roles, the expected lease, and the trust made for it."""
 
     lease_id: str
     change: LeaseChange
     roles: Collection[str]
-    precondition: Precondition | None
+    expected: Lease | None
     trust_id: str | None
 
 
 @counted("update")
-def update(
+def update_lease(
     runtime: Runtime,
     lease_id: str,
     change: LeaseChange,
     owner: Owner | None = None,
-    precondition: Precondition | None = None,
+    expected: Lease | None = None,
 ) -> Lease:
-    """Change a lease and return it as it is then; ``owner`` is whoever asks.
+    """Change a lease and return it as it is then; ``owner`` is the requester.
 
     Raises NotFound, LeaseBusy, InvalidInput, Conflict, NotEnoughResources, LimitExceeded,
-    Contention, EnforcementDenied, EnforcementUnavailable, and what ``precondition`` and
-    ``trusts.make_for`` raise.
+    Contention, EnforcementDenied, EnforcementUnavailable, what ``trusts.make_for`` raises, and
+    LeaseChanged unless the lease is the ``expected`` one.
     """
     if owner is not None and change.reservations:
-        change = _looked_up(runtime, lease_id, change, owner)
+        change = _completed(runtime, lease_id, change, owner)
     trust_id = _trust_for(runtime, lease_id, change, owner) if owner else None
-    wish = _Wish(lease_id, change, owner.roles if owner else (), precondition, trust_id)
+    request = _Request(lease_id, change, owner.roles if owner else (), expected, trust_id)
     try:
-        return _made(runtime, wish)
+        return _write(runtime, request)
     except Exception:
         if trust_id is not None:
             now = runtime.clock.now()
@@ -129,79 +135,123 @@ def update(
         runtime.wakeup.hint()
 
 
-def _looked_up(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owner) -> LeaseChange:
-    """Return the change with what must be looked up for it. No transaction is open."""
+def _completed(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owner) -> LeaseChange:
+    """Return the change, completed with what the cloud says. No transaction is open."""
     with runtime.database.read() as session:
         lease = leases.get(session, lease_id)
-    planned = children.replanned(runtime, lease, change.reservations, owner.asker)
-    return replace(change, reservations=planned)
+    return replace(
+        change, reservations=complete(runtime, lease, change.reservations, owner.requester)
+    )
 
 
 def _trust_for(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owner) -> str | None:
-    """Return a new trust if the lease needs its first, or another for one that is lost."""
+    """Return a new trust if the lease needs its first one, or lost the one that it has."""
     with runtime.database.read() as session:
         lease = leases.get(session, lease_id)
     if lease.trust_id is None:
-        wished = composition.wished(runtime, lease, change.reservations)
-        if trusts.needed(runtime, (*wished, *change.added)):
-            return trusts.make_for(runtime, owner.asker, lease)
-    elif lease.trust_lost is not None and trusts.is_owner(owner.asker, lease):
+        reservations = (*requested(runtime, lease, change.reservations), *change.added)
+        if any_acts_as_user(runtime, reservations):
+            return trusts.make_for(runtime, owner.requester, lease)
+    elif lease.trust_lost is not None and trusts.is_owner(owner.requester, lease):
         with nullcontext() if change == LeaseChange() else suppress(Forbidden):
-            return trusts.make(runtime, owner.asker)
+            return trusts.make(runtime, owner.requester)
     return None
 
 
-def _made(runtime: Runtime, wish: _Wish) -> Lease:
-    if runtime.enforcer and runtime.enforcer.checks_update and not wish.change.keeps_bookings:
-        return _agreed(runtime, runtime.enforcer, wish)
+def _write(runtime: Runtime, request: _Request) -> Lease:
+    if runtime.enforcer and runtime.enforcer.checks_update and not request.change.keeps_bookings:
+        return _write_agreed(runtime, runtime.enforcer, request)
     now = runtime.clock.now()
-    return runtime.database.write(lambda session: _change(runtime, session, wish, now))
+    return runtime.database.write(lambda session: _change(runtime, session, request, now))
 
 
-def _change(runtime: Runtime, session: Session, wish: _Wish, now: datetime) -> Lease:
-    change = wish.change
-    lease = leases.get(session, wish.lease_id, lock=True)
-    if wish.precondition is not None:
-        wish.precondition(lease)
+def _change(runtime: Runtime, session: Session, request: _Request, now: datetime) -> Lease:
+    """Change the lease in this transaction, and return it."""
+    change = request.change
+    lease = leases.get(session, request.lease_id, lock=True)
+    check_expected(lease, request.expected)
     check_changeable(lease, only_name=change.keeps_bookings, wants_more=change.composes)
-    if wish.trust_id is not None:
-        lease = trusts.give(session, lease, wish.trust_id, now)
+    if request.trust_id is not None:
+        lease = trusts.give(session, lease, request.trust_id, now)
     elif change == LeaseChange():
         return lease
+    gates = _gates(runtime, request)
     start = changed_start(lease, change.start_when)
     renamed = replace(lease, name=change.name or lease.name, start=start, updated_at=now)
     if change.keeps_bookings:
         leases.update(session, renamed)
     else:
-        limit = limits.guard(session, runtime.settings.limits, lease, wish.roles)
-        _apply(runtime, session, renamed, change, now, limit)
+        _rebook(runtime, session, renamed, change, now, gates)
     after = leases.get(session, lease.id)
-    if after.trust_id is None and trusts.needed(runtime, after.reservations):
+    for gate in gates:
+        gate.after(session, after, now)
+    if after.trust_id is None and any_acts_as_user(runtime, after.reservations):
         raise LeaseBusy(f"Lease {lease.id} was changed by others meanwhile: try again")
-    if change.start_when is not None:
-        starting.check_possible(runtime, after)
-    if lease.start.delayed_at is not None:  # it may wait for what it does not need any more
+    if lease.start.delayed_at is not None:  # it may wait for hosts that it does not need any more
         events.hurry(session, lease.id, [START], now)
     outbox.write(session, "lease.update", wire.payload(after), now)
     return after
 
 
-def _agreed(runtime: Runtime, enforcer: Enforcer, wish: _Wish) -> Lease:
-    """Change a lease as an enforcement service agrees to, and no other way.
+def _gates(runtime: Runtime, request: _Request) -> list[Gate]:
+    """Return the gates of the optional features that are on for this change, in their order."""
+    gates: list[Gate] = []
+    if runtime.settings.limits.enabled and not request.change.keeps_bookings:
+        gates.append(LimitGate(runtime.settings.limits, request.roles))
+    if request.change.start_when is StartWhen.READY:
+        gates.append(ReadyStartGate(runtime))
+    return gates
 
-    The change is rehearsed and undone; the service is asked about the outcome, with no
-    transaction open; then the change is made with the same choices. If others have been there
-    meanwhile, so that the outcome is another, that is asked about, a few times at most. What the
-    lease has is never given up for this, what it would gain may be lost to others meanwhile.
+
+def _rebook(
+    runtime: Runtime,
+    session: Session,
+    lease: Lease,
+    change: LeaseChange,
+    now: datetime,
+    gates: Collection[Gate],
+) -> None:
+    """Store new dates and reservations of the lease, and the bookings and events for them."""
+    window = changed_window(lease, change.dates, now)
+    for gate in gates:
+        gate.before(session, replace(lease, window=window), now, lease)
+    if window.end <= now:  # it ends now: it keeps its resources until a manager takes them back
+        change = replace(change, reservations=(), added=())
+    notices = changed_notices(lease, change.dates, window)
+    reservations, leaving = lease.reservations, False
+    if change.composes:
+        changes = ReservationChanges(change.reservations, change.added, change.removed)
+        reservations, leaving = change_reservations(runtime, session, lease, changes, now)
+    try:
+        grown = reallocate(runtime, session, lease, reservations, window, now)
+    except InsufficientResources as shortage:
+        wanted = replace(lease, window=window, reservations=reservations)
+        raise explain(runtime, session, shortage, wanted, gates, lease) from None
+    after = moved(replace(lease, reservations=reservations), window, notices, now)
+    leases.update(session, after)
+    reschedule(session, lease, after, now)
+    unfinished = lease.degraded and bool(change.reservations)
+    unfinished |= any(one.planned for one in change.reservations)
+    if (grown or unfinished or leaving) and lease.status is LeaseStatus.ACTIVE:
+        add_update_event(session, lease, now)
+
+
+def _write_agreed(runtime: Runtime, enforcer: Enforcer, request: _Request) -> Lease:
+    """Change a lease in the way that an enforcement service has agreed to, and in no other.
+
+    A first transaction rehearses the change and rolls back. With no transaction open, the service
+    decides about the outcome. A second transaction makes the change with the same choices. If other
+    requests have changed the outcome meanwhile, the service is asked again, a few times at most.
+    The lease never gives up its resources for this; those that it would gain may be lost.
     """
     for _ in range(_PROPOSALS):
         now, seed = runtime.clock.now(), runtime.rng.random()
 
         def work(session: Session, now: datetime = now, seed: float = seed) -> _Outcome:
             same = replace(runtime, rng=random.Random(seed))  # noqa: S311 - not a secret
-            current = _told(session, leases.get(session, wish.lease_id, lock=True))
-            lease = _change(same, session, wish, now)
-            return _Outcome(lease, current, _told(session, lease))
+            current = _as_enforced(session, leases.get(session, request.lease_id, lock=True))
+            lease = _change(same, session, request, now)
+            return _Outcome(lease, current, _as_enforced(session, lease))
 
         proposed = runtime.database.rehearse(work)
         enforcer.check_update(proposed.current, proposed.new)
@@ -221,45 +271,6 @@ def _as_proposed(
     return made.lease
 
 
-def _told(session: Session, lease: Lease) -> dict[str, Any]:
-    """Return what an enforcement service is told about a lease as it is stored."""
+def _as_enforced(session: Session, lease: Lease) -> dict[str, Any]:
+    """Return the stored lease in the form that an enforcement service gets."""
     return lease_body(lease, resources_of(session, [one.id for one in lease.reservations]))
-
-
-def _apply(
-    runtime: Runtime,
-    session: Session,
-    lease: Lease,
-    change: LeaseChange,
-    now: datetime,
-    limit: Guard,
-) -> None:
-    window = changed_window(lease, change.dates, now)
-    limit.check_dates(lease, window, now)
-    if window.end <= now:  # what ends now keeps what it has until it is taken back
-        change = replace(change, reservations=(), added=())
-    used = limit.uses_of(session, lease)
-    notices = changed_notices(lease, change.dates, window)
-    reservations = composition.changed(runtime, lease, change.reservations)
-    parts = children.reconciled(runtime, lease, change.reservations, now)
-    reservations = (*parts.onto(reservations), *parts.new)
-    reservations += composition.added(runtime, lease, change.added, now)
-    composition.check_removed(lease, change.removed)
-    removed = children.with_parts(lease, {*change.removed, *parts.superfluous})
-    leaving = composition.remove(runtime, session, lease, removed, now)
-    reservations = tuple(one for one in reservations if one.id not in removed)
-    composition.store(session, lease, reservations, now)
-    try:
-        grown = reallocate(runtime, session, lease, reservations, window, now)
-    except Shortage as shortage:
-        wished = replace(lease, window=window, reservations=reservations)
-        leeway = limits.Leeway(limit=limit, before=lease, used=used)
-        raise explained(runtime, session, shortage, wished, leeway) from None
-    after = moved(replace(lease, reservations=reservations), window, notices, now)
-    leases.update(session, after)
-    limit.check_use(session, after, used)
-    reschedule(session, lease, after, now)
-    unfinished = lease.degraded and bool(change.reservations)
-    unfinished |= any(one.planned for one in change.reservations)
-    if (grown or unfinished or leaving) and lease.status is LeaseStatus.ACTIVE:
-        leases.insert_events(session, [new_event(lease.id, Planned(UPDATE, now), now)])
