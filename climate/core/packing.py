@@ -1,16 +1,20 @@
-"""Who gets how much of which resource when a lease's reservations are admitted together: pure.
+"""Packing: how much of which resource the reservations of a lease get together. Pure.
 
-Whole resources are assigned exactly (``climate.core.assignment``). Shares are packed first-fit,
-largest first and then in other orders, which for one reservation finds a packing whenever there
-is one; several that take different shares may be refused though a cleverer packing would fit, as
-finding that is bin packing. What is found never conflicts.
+Whole resources are assigned exactly: to assign demand by demand could give the only host with a GPU
+to a demand for any host. Augmenting paths (Kuhn, 1955) find an assignment whenever there is one.
+All units that can take the same path take it at once, so the work grows with the number of
+candidates and not with its square.
+
+Shares are packed first-fit, the largest first and then in other orders. For one reservation this
+finds a packing whenever there is one. Several reservations of different shares may be refused
+though a better packing exists, as finding that is bin packing. A packing never overbooks a
+resource.
 """
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from climate.core import assignment
 from climate.core.requirement import Layout
 
 # Orders of share demands that are tried; a lease rarely has more than three reservations. With
@@ -160,9 +164,9 @@ def _whole(
     closed: set[int] | frozenset[int] = frozenset(),
 ) -> tuple[Units, ...] | None:
     """Assign whole resources, none of ``closed`` and those of ``spared`` last."""
-    found = assignment.assign(
+    found = assign(
         [
-            assignment.Demand(
+            WholeDemand(
                 demand.minimum,
                 demand.maximum,
                 tuple(id_ for id_ in _last(demand, spared).candidates if id_ not in closed),
@@ -234,3 +238,99 @@ class _Packing:
         left = self._left[id_]
         for name, amount in demand.amounts.items():
             left[name] -= amount * count
+
+
+@dataclass(frozen=True, slots=True)
+class WholeDemand:
+    """``minimum``..``maximum`` of ``candidates`` (resource ids, the preferred ones first)."""
+
+    minimum: int
+    maximum: int
+    candidates: tuple[int, ...]
+
+
+def assign(demands: Sequence[WholeDemand]) -> tuple[tuple[int, ...], ...] | None:
+    """Return the resource ids for each demand, no id twice; None if a minimum cannot be met.
+
+    Every minimum is met before any demand gets more, and each then gets as many as are left up
+    to its maximum.
+    """
+    assignment = _Assignment(demands)
+    for index, demand in enumerate(demands):
+        if assignment.fill(index, demand.minimum) < demand.minimum:
+            return None
+    for index, demand in enumerate(demands):
+        assignment.fill(index, demand.maximum - demand.minimum)
+    return tuple(
+        tuple(id_ for id_ in demand.candidates if assignment.holder.get(id_) == index)
+        for index, demand in enumerate(demands)
+    )
+
+
+class _Assignment:
+    """An assignment in progress. An id that is held stays held, perhaps by another demand."""
+
+    def __init__(self, demands: Sequence[WholeDemand]) -> None:
+        self.holder: dict[int, int] = {}
+        self._demands = demands
+        self._fresh = [iter(demand.candidates) for demand in demands]
+        # Demands that can never reach a free id: they hold all of one another's candidates.
+        self._closed: set[int] = set()
+
+    def fill(self, index: int, wanted: int) -> int:
+        """Give demand ``index`` up to ``wanted`` more ids; return how many it got."""
+        got = 0
+        while got < wanted:
+            free = next((id_ for id_ in self._fresh[index] if id_ not in self.holder), None)
+            if free is None:
+                break
+            self.holder[free] = index
+            got += 1
+        while got < wanted and (moved := self._augment(index, wanted - got)):
+            got += moved
+        return got
+
+    def _augment(self, index: int, wanted: int) -> int:
+        """Give demand ``index`` up to ``wanted`` more by moving others to their alternatives.
+
+        Each taker on the path takes from the next, and the last one takes what is free.
+        """
+        path = self._path(index)
+        if not path:
+            return 0
+        movable = [
+            [id_ for id_ in self._demands[taker].candidates if self.holder.get(id_) == loser]
+            for taker, loser in path
+        ]
+        count = min(wanted, *(len(ids) for ids in movable))
+        for (taker, _), ids in zip(path, movable, strict=True):
+            self.holder.update(dict.fromkeys(ids[:count], taker))
+        return count
+
+    def _path(self, index: int) -> list[tuple[int, int | None]]:
+        """Return the shortest path of (taker, loser) from free ids (loser None) to ``index``.
+
+        Empty if there is none.
+        """
+        if index in self._closed:
+            return []
+        taker: dict[int | None, int] = {}
+        reached = [index]
+        for present in reached:
+            for id_ in self._demands[present].candidates:
+                loser = self.holder.get(id_)
+                if loser == index or loser in taker or loser in self._closed:
+                    continue
+                taker[loser] = present
+                if loser is None:
+                    return _chain(taker, index)
+                reached.append(loser)
+        self._closed.update(reached)
+        return []
+
+
+def _chain(taker: dict[int | None, int], index: int) -> list[tuple[int, int | None]]:
+    chain: list[tuple[int, int | None]] = [(taker[None], None)]
+    while (last := chain[-1][0]) != index:
+        chain.append((taker[last], last))
+    return chain

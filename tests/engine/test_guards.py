@@ -108,8 +108,9 @@ def rival_at(
         # PostgreSQL may find and lock in one statement: nobody could come in between.
         monkeypatch.setattr(allocations, "grab", _found_only)
     else:
-        for module in (create, reallocation):
-            monkeypatch.setattr(module, "admit", _then(module.admit, come))
+        monkeypatch.setattr(create, "admit", _then(create.admit, come))
+        # A lease that keeps what it has is not admitted again.
+        monkeypatch.setattr(reallocation, "_admit", _then(reallocation._admit, come))
     yield
     thread.join()
 
@@ -124,8 +125,8 @@ def _found_and_said_to_be_locked(*arguments: Any, locking: int, **options: Any) 
 
 
 def _then(admit: Callable[..., Any], come: Callable[[], None]) -> Callable[..., Any]:
-    def admit_late(*arguments: Any) -> Any:
-        taken = admit(*arguments)
+    def admit_late(*arguments: Any, **options: Any) -> Any:
+        taken = admit(*arguments, **options)
         come()
         return taken
 

@@ -149,9 +149,10 @@ def _trust_for(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owne
     with runtime.database.read() as session:
         lease = leases.get(session, lease_id)
     if lease.trust_id is None:
-        reservations = (*requested(runtime, lease, change.reservations), *change.added)
-        if any_acts_as_user(runtime, reservations):
-            return trusts.make_for(runtime, owner.requester, lease)
+        if change.composes:
+            reservations = (*requested(runtime, lease, change.reservations), *change.added)
+            if any_acts_as_user(runtime, reservations):
+                return trusts.make_for(runtime, owner.requester, lease)
     elif lease.trust_lost is not None and trusts.is_owner(owner.requester, lease):
         with nullcontext() if change == LeaseChange() else suppress(Forbidden):
             return trusts.make(runtime, owner.requester)
