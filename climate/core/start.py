@@ -1,4 +1,4 @@
-"""When a lease begins: what was asked for, and what came of it. Pure."""
+"""The start of a lease: what it waits for, and how far it has come. Pure."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -15,10 +15,10 @@ class StartWhen(StrEnum):
 
 @record(frozen=True, slots=True, kw_only=True)
 class Start:
-    """How a lease begins; each moment is None as long as it has not come.
+    """The start of a lease; each moment is None until it has come.
 
-    At ``ready_at`` the last of its hosts was ready, at ``delayed_at`` it was told that the start
-    has to wait for some, at ``started_at`` all was handed over.
+    At ``ready_at`` the last host was ready, at ``delayed_at`` a notification announced that the
+    start waits for hosts, at ``started_at`` everything was handed over.
     """
 
     when: StartWhen = StartWhen.SCHEDULED

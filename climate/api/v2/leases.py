@@ -36,14 +36,14 @@ _WINDOW = ("starts_before", "starts_after", "ends_before", "ends_after")
 
 def index(call: Call) -> Answer:
     """List leases of the project, or of all projects to those who may see them."""
-    asked = reading.query(queries.LEASE_QUERY)
-    page = paging.page(asked)
-    if asked["all_projects"]:
+    given = reading.query(queries.LEASE_QUERY)
+    page = paging.page(given)
+    if given["all_projects"]:
         call.require("leases:get_all")
     wanted = LeaseFilter(
-        project_id=None if asked["all_projects"] else call.caller.project_id,
-        statuses=tuple(asked["status"]),
-        **{name: asked.get(name) for name in ("name", "resource_type", *_WINDOW)},
+        project_id=None if given["all_projects"] else call.caller.project_id,
+        statuses=tuple(given["status"]),
+        **{name: given.get(name) for name in ("name", "resource_type", *_WINDOW)},
     )
     part = listing.find_leases(call.runtime, wanted, page)
     last = part.items[-1] if part.more else None
@@ -206,12 +206,12 @@ def _request(call: Call, data: Mapping[str, Any]) -> LeaseRequest:
 
 
 def _reservation_changes(
-    call: Call, lease: Lease, asked: list[dict[str, Any]]
+    call: Call, lease: Lease, given: list[dict[str, Any]]
 ) -> tuple[ReservationChange, ...]:
     """Return the changes, each checked together with the parameters that stay."""
     present = {reservation.id: reservation for reservation in lease.reservations}
     parts = []
-    for number, one in enumerate(asked):
+    for number, one in enumerate(given):
         before = present.get(one["id"])
         if before is None:
             refusal = InvalidInput(f"Lease {lease.id} has no reservation {one['id']}")
@@ -221,5 +221,5 @@ def _reservation_changes(
         parts.append(asking.params(call, before.resource_type, after, ("reservations", number)))
     reading.load_all(parts)
     return tuple(
-        ReservationChange(id=one["id"], resource_type=None, params=one["params"]) for one in asked
+        ReservationChange(id=one["id"], resource_type=None, params=one["params"]) for one in given
     )
