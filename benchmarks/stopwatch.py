@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from climate import config, service
 from climate.core.lease.lifecycle import LeaseStatus, ReservationStatus
-from climate.core.lease.model import Granted, Lease, Reservation
+from climate.core.lease.model import Event, Granted, Lease, Reservation
 from climate.core.lease.schedule import plan
 from climate.core.matching.query import Everything
 from climate.core.matching.requirement import Requirement
@@ -23,7 +23,6 @@ from climate.db.engine import ids
 from climate.db.tables.bulk import insert
 from climate.db.tables.leases import LeaseRow
 from climate.db.tables.notifications import OutboxRow
-from climate.manager.leases import new_event
 from climate.manager.process.runtime import Runtime
 from climate.plugins.base import Found, RequestSchema, ResourcePlugin
 
@@ -149,7 +148,9 @@ def _lease(start: datetime, project_id: str) -> Lease:
         degraded=False,
         notices=(),
         reservations=(reservation,),
-        events=tuple(new_event(id_, event, start) for event in plan(window, (), start)),
+        events=tuple(
+            Event.planned(event, id_, ids.new_id(), start) for event in plan(window, (), start)
+        ),
         created_at=start,
         updated_at=None,
     )

@@ -19,10 +19,9 @@ from climate import config, service
 from climate.core.errors import Contention, NotEnoughResources
 from climate.core.window import Window
 from climate.db.engine.database import Database
-from climate.manager import leases
-from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.admission.requirements import ReservationRequest
+from climate.manager.leases.create import LeaseRequest, Owner, create_lease
 from climate.manager.process.runtime import Runtime
-from climate.manager.requests import ReservationRequest
 
 INSTANCE = "virtual:instance"
 ROWS = sa.Table(
@@ -135,7 +134,7 @@ def _ask(runtime: Runtime, wish: Wish, outcome: Outcome) -> None:
         reservations=(ReservationRequest(resource_type=kind, params=params),),
     )
     try:
-        leases.create(runtime, Owner(user_id="user", project_id="project"), request)
+        create_lease(runtime, Owner(user_id="user", project_id="project"), request)
         outcome.admitted += 1
     except NotEnoughResources:
         outcome.refused += 1

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from climate.core.errors import InvalidInput
 from climate.core.limits import NAMES, UNLIMITED, Scope
 from climate.db.limits import Party
-from climate.manager import limits
-from climate.manager.limits import Account
+from climate.manager.admission import limits
+from climate.manager.admission.limits import Account
 from climate.manager.process.runtime import Runtime
 
 

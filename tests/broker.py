@@ -16,11 +16,10 @@ from sqlalchemy.engine import make_url
 from climate import config, service
 from climate.core.lease.model import Lease
 from climate.core.notifications.message import Notification, NotificationFilter
-from climate.manager import leases
-from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.admission.requirements import ReservationRequest
+from climate.manager.leases.create import LeaseRequest, Owner, create_lease
 from climate.manager.notifications import log as notifications
 from climate.manager.process.runtime import Runtime
-from climate.manager.requests import ReservationRequest
 from climate.manager.resources import registry as resources
 from climate.notifications import listen
 from climate.notifications.emit import MessagingEmitter
@@ -217,4 +216,4 @@ def reserve(
             ("before_start_lease", begin - dt.timedelta(seconds=lead)) for lead in leads
         ),
     )
-    return leases.create(runtime, Owner(user_id="alice", project_id="lab"), request)
+    return create_lease(runtime, Owner(user_id="alice", project_id="lab"), request)

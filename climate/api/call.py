@@ -14,8 +14,8 @@ from climate.api.auth import Caller, Identify
 from climate.api.policy import Policy
 from climate.core.errors import InvalidInput, NotFound
 from climate.core.matching.quoting import is_storable
-from climate.manager.drafts import Owner
 from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.leases.create import Owner
 from climate.manager.process.runtime import Runtime
 
 # A body (None: empty, str: HTML, an iterator: an event stream, else JSON), a status, and headers.

@@ -1,32 +1,26 @@
-"""A request that is to be carried out once, however often it is sent."""
+"""Idempotency keys: the service executes a request once, however often the client sends it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from climate.core.lease.model import Lease
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Once:
-    """The caller's name for a request (``key``), and what tells it from another request.
-
-    ``answer`` is what the caller is told about the lease, now and each time it asks again.
-    """
+class IdempotencyKey:
+    """The client's name for a request, and a fingerprint of the request's content."""
 
     project_id: str
     user_id: str
     key: str
     fingerprint: str
-    answer: Callable[[Lease], Mapping[str, Any]]
 
 
-class AlreadyAnswered(Exception):
-    """The request was carried out before: this is what was said then."""
+class AlreadyProcessed(Exception):
+    """An earlier request with the same key succeeded; ``answer`` is its answer."""
 
     code = "already_answered"
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
         """Keep the answer."""
-        super().__init__("the request was carried out before")
+        super().__init__("an earlier request with the same idempotency key succeeded")
         self.answer = answer

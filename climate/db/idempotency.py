@@ -1,10 +1,11 @@
-"""Which requests were carried out, and what was answered: kept until nobody asks again.
+"""Idempotency keys of requests, with the answers that were given.
 
-Only requests that made something are remembered. A refusal has changed nothing, and whoever
-sends the request again wants it decided anew: capacity may be free by then. While a lease is held
-its request is not decided yet; if that lease is released the request is as good as never sent.
+Only requests that created something are kept. A refused request has changed nothing, so a repeated
+one is decided again: capacity may be free by then. While a lease is held, its request has no answer
+yet; if that lease is released, the request counts as never sent.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -13,74 +14,79 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import IdempotencyKeyReused, RequestUnderWay
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.lease.model import Lease
-from climate.core.once import AlreadyAnswered, Once
+from climate.core.once import AlreadyProcessed, IdempotencyKey
 from climate.db.tables.leases import IdempotencyKeyRow, LeaseRow
 
 
-def look(session: Session, once: Once) -> bool:
-    """Return if the request is new; whether it was sent before and nothing came of it.
+def check(session: Session, key: IdempotencyKey) -> bool:
+    """Return if no request with this key succeeded; True if a released one left its row.
 
-    Raises AlreadyAnswered, RequestUnderWay, or IdempotencyKeyReused if its key stands for another
-    request.
+    Raises AlreadyProcessed, RequestUnderWay, or IdempotencyKeyReused if the key was used for a
+    request with other content.
     """
-    query = sa.select(IdempotencyKeyRow).where(*_mine(once))
+    query = sa.select(IdempotencyKeyRow).where(*_has_key(key))
     row = session.scalars(query.execution_options(populate_existing=True)).one_or_none()
     if row is None:
         return False
-    if row.fingerprint != once.fingerprint:
+    if row.fingerprint != key.fingerprint:
         raise IdempotencyKeyReused(
-            f"The Idempotency-Key {once.key} was used for another request: use a new key, or send"
+            f"The Idempotency-Key {key.key} was used for another request: use a new key, or send"
             " what you sent the first time"
         )
     if row.held_id is None:
-        raise AlreadyAnswered(row.answer)
+        raise AlreadyProcessed(row.answer)
     held = (LeaseRow.id == row.held_id, LeaseRow.status == LeaseStatus.CREATING.value)
     if session.scalar(sa.select(LeaseRow.id).where(*held)) is not None:
         raise RequestUnderWay(
-            f"The request with the Idempotency-Key {once.key} that was sent before is not decided"
+            f"The request with the Idempotency-Key {key.key} that was sent before is not decided"
             " yet: send it again shortly"
         )
     return True
 
 
-def claim(session: Session, once: Once, now: datetime, held_id: str | None = None) -> None:
-    """Take the key for this transaction; whoever comes second waits here for its end.
+def claim(session: Session, key: IdempotencyKey, answer: Mapping[str, Any], now: datetime) -> None:
+    """Store the key with the answer; a second transaction with the key waits for this one's end.
 
-    To be called before anything is looked at: the second shall get the first one's answer, not
-    be told that the first has left nothing. With ``held_id`` the request is not decided before
-    that lease is. Raises what ``look`` raises.
+    Call it before any other statement, so that the second request gets the first one's answer, and
+    not a refusal because the first took the last resource. Raises what ``check`` raises.
     """
-    if look(session, once):
-        session.execute(sa.delete(IdempotencyKeyRow).where(*_mine(once)))
-    row: dict[str, Any] = {
-        "project_id": once.project_id,
-        "user_id": once.user_id,
-        "key": once.key,
-        "fingerprint": once.fingerprint,
-        "answer": {},
-        "held_id": held_id,
-        "created_at": now,
-    }
-    # If the first has committed meanwhile, this key is taken: the transaction runs again and looks.
-    session.execute(sa.insert(IdempotencyKeyRow).values(**row))
+    _insert(session, key, now, answer=dict(answer), held_id=None)
 
 
-def remember(session: Session, once: Once, lease: Lease) -> None:
-    """Keep what is answered, in the transaction that makes the lease."""
-    answer = dict(once.answer(lease))
-    decided = {"answer": answer, "held_id": None}
-    session.execute(sa.update(IdempotencyKeyRow).where(*_mine(once)).values(**decided))
+def claim_undecided(session: Session, key: IdempotencyKey, held_id: str, now: datetime) -> None:
+    """Store the key as ``claim`` does, for a lease that is held: ``decide`` adds the answer."""
+    _insert(session, key, now, answer={}, held_id=held_id)
+
+
+def decide(session: Session, key: IdempotencyKey, answer: Mapping[str, Any]) -> None:
+    """Store the answer, in the transaction that confirms the held lease."""
+    values = {"answer": dict(answer), "held_id": None}
+    session.execute(sa.update(IdempotencyKeyRow).where(*_has_key(key)).values(**values))
 
 
 def forget(session: Session, before: datetime) -> None:
-    """Remove keys that were used before a moment."""
+    """Delete keys that were used before a moment."""
     session.execute(sa.delete(IdempotencyKeyRow).where(IdempotencyKeyRow.created_at < before))
 
 
-def _mine(once: Once) -> tuple[sa.ColumnElement[bool], ...]:
+def _insert(session: Session, key: IdempotencyKey, now: datetime, **decision: Any) -> None:
+    if check(session, key):
+        session.execute(sa.delete(IdempotencyKeyRow).where(*_has_key(key)))
+    row: dict[str, Any] = {
+        "project_id": key.project_id,
+        "user_id": key.user_id,
+        "key": key.key,
+        "fingerprint": key.fingerprint,
+        "created_at": now,
+        **decision,
+    }
+    # If another transaction inserted the key meanwhile, this one runs again and finds its answer.
+    session.execute(sa.insert(IdempotencyKeyRow).values(**row))
+
+
+def _has_key(key: IdempotencyKey) -> tuple[sa.ColumnElement[bool], ...]:
     return (
-        IdempotencyKeyRow.project_id == once.project_id,
-        IdempotencyKeyRow.user_id == once.user_id,
-        IdempotencyKeyRow.key == once.key,
+        IdempotencyKeyRow.project_id == key.project_id,
+        IdempotencyKeyRow.user_id == key.user_id,
+        IdempotencyKeyRow.key == key.key,
     )

@@ -1,6 +1,9 @@
-"""Leases with their reservations and events: found and stored."""
+"""Statements on leases with their reservations and events: finding and storing them.
 
-from collections.abc import Collection, Sequence
+Managers store the progress of many leases in one statement each (``advance``, ``catch_up``).
+"""
+
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,10 +14,11 @@ from climate.core.errors import NotFound
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Event, Lease, Reservation
 from climate.core.lease.schedule import rank
-from climate.db import starts
+from climate.core.start import Start
 from climate.db.engine.array_in import among
 from climate.db.lease_records import COLUMNS, complete
 from climate.db.tables.bulk import Rows, insert
+from climate.db.tables.bulk import update as update_rows
 from climate.db.tables.leases import (
     LEASES,
     AllocationRow,
@@ -27,7 +31,7 @@ from climate.db.tables.leases import (
 
 
 def rows(lease: Lease) -> tuple[Rows, Rows, Rows]:
-    """Return what is to be stored of a new lease, its reservations and its events."""
+    """Return the rows of a new lease, its reservations and its events."""
     return (
         (LeaseRow, [_lease_values(lease)]),
         _reservations(lease.reservations),
@@ -103,26 +107,26 @@ def get(session: Session, lease_id: str, *, lock: bool = False) -> Lease:
 
 
 def lock_one(session: Session, lease_id: str) -> None:
-    """Have nobody else change the lease, or begin its start, before this transaction ends.
+    """Lock the lease against other changes, and against its start, until this transaction ends.
 
-    That counts as a change.
+    Counts as a change: it increments the version.
     """
     count_up(session, [lease_id])
 
 
 def count_up(session: Session, lease_ids: Collection[str]) -> None:
-    """Count a change of leases: whoever is at work for them looks at all of them again."""
+    """Increment the version of leases: managers that work on them read them again."""
     session.execute(_COUNT_UP, {"lease_ids": list(lease_ids)})
 
 
 def find_some(
     session: Session, lease_ids: Collection[str], *, lock: bool = False, patient: bool = True
 ) -> dict[str, Lease]:
-    """Return those of the leases that are there, by id.
+    """Return those of the leases that exist, by id.
 
-    With ``lock``, in their order, nobody else changes them before this transaction ends; those that
-    somebody else has locked are left out unless we are ``patient``. It is for the progress of
-    events: it does not count as a change.
+    ``lock`` locks them in the order of their ids until this transaction ends; leases that another
+    transaction has locked are left out unless ``patient``. This lock is for the progress of events:
+    it does not count as a change.
     """
     found = session.execute(_LOOKS[lock, patient], {"lease_ids": list(lease_ids)})
     return {lease.id: lease for lease in complete(session, found.all())}
@@ -131,8 +135,8 @@ def find_some(
 def lock_unchanged(session: Session, known: Collection[Lease], *, patient: bool) -> set[str]:
     """Lock leases as ``find_some`` does; return the ids of those that are stored as ``known``.
 
-    Code of before schema 0019, which may be at work beside us, counts no version, but notes when it
-    changed what users may change.
+    Processes of a release before schema 0019 may run beside this one. They do not increment the
+    version, but they set ``updated_at`` when they change what users may change.
     """
     ids = [lease.id for lease in known]
     found = session.execute(_VERSIONS[patient], {"lease_ids": ids}).all()
@@ -143,7 +147,7 @@ def lock_unchanged(session: Session, known: Collection[Lease], *, patient: bool)
 def find_all(session: Session, project_id: str | None) -> list[Lease]:
     """Return the leases of a project (None: of all), by start time (three statements).
 
-    What is only held while somebody is asked about it is no lease yet.
+    Leases that are held (CREATING) are left out.
     """
     query = sa.select(*COLUMNS).order_by(LEASES.c.start_at, LEASES.c.id)
     query = query.where(LEASES.c.status != LeaseStatus.CREATING.value)
@@ -155,7 +159,7 @@ def find_all(session: Session, project_id: str | None) -> list[Lease]:
 def ailing(session: Session, now: datetime, until: datetime | None) -> list[str]:
     """Return the ids of leases that run or start before ``until`` and have failing resources.
 
-    Those that are marked degraded are among them, to be looked at again.
+    Leases that are marked degraded are included, as their resources may work again.
     """
     failing = (
         sa.select(AllocationRow.id)
@@ -172,8 +176,24 @@ def ailing(session: Session, now: datetime, until: datetime | None) -> list[str]
     return list(session.scalars(query.where(sa.or_(LeaseRow.degraded, failing))))
 
 
+def with_trusts(session: Session, until: datetime) -> list[tuple[str, str]]:
+    """Return (id, trust id) of the leases with a trust that run or start before ``until``."""
+    query = sa.select(LeaseRow.id, LeaseRow.trust_id).where(
+        LeaseRow.trust_id.is_not(None),
+        LeaseRow.start_at < until,
+        LeaseRow.status != LeaseStatus.CREATING.value,
+    )
+    return [(id_, trust_id) for id_, trust_id in session.execute(query) if trust_id]
+
+
+def all_trust_ids(session: Session) -> set[str]:
+    """Return the trusts of all leases, including those that are only held."""
+    query = sa.select(LeaseRow.trust_id).where(LeaseRow.trust_id.is_not(None))
+    return {trust_id for trust_id in session.scalars(query) if trust_id}
+
+
 def exists(session: Session, lease_id: str) -> bool:
-    """Tell whether the lease is (still) there."""
+    """Return whether the lease exists."""
     return session.scalar(sa.select(LeaseRow.id).where(LeaseRow.id == lease_id)) is not None
 
 
@@ -184,12 +204,76 @@ def update(session: Session, lease: Lease) -> None:
 
 
 def set_status(session: Session, lease_id: str, status: LeaseStatus, now: datetime) -> None:
-    """Store where the lease stands."""
+    """Store the status of the lease."""
     session.execute(
         sa.update(LeaseRow)
         .where(LeaseRow.id == lease_id)
         .values(status=status.value, updated_at=now)
     )
+
+
+def set_trust(session: Session, lease_id: str, trust_id: str | None) -> None:
+    """Store the trust by which managers act as the lease's user; it is not lost."""
+    _set(session, lease_id, trust_id=trust_id, trust_lost=None)
+
+
+def set_ready(session: Session, lease_id: str, now: datetime) -> None:
+    """Store that all hosts of a lease are ready, unless an earlier time is stored."""
+    _set(session, lease_id, LeaseRow.ready_at.is_(None), ready_at=now)
+
+
+def set_unready(session: Session, lease_id: str) -> None:
+    """Store that a lease which has not started has a host that is not ready."""
+    _set(session, lease_id, LeaseRow.started_at.is_(None), ready_at=None)
+
+
+def delay_start(session: Session, lease_id: str, now: datetime) -> None:
+    """Store that a notification announced the delay of the lease's start."""
+    _set(session, lease_id, start_delayed_at=now)
+
+
+def _set(
+    session: Session, lease_id: str, *conditions: sa.ColumnElement[bool], **fields: Any
+) -> None:
+    session.execute(
+        sa.update(LeaseRow).where(LeaseRow.id == lease_id, *conditions).values(**fields)
+    )
+
+
+def advance(session: Session, changes: Iterable[tuple[Lease, Lease]]) -> None:
+    """Store the progress of leases and their reservations, given as (before, after).
+
+    Progress is the status and flags of each, when it started, and the details of reservations.
+    A record that is the same object as before is not written.
+    """
+    alike: dict[tuple[str, bool, datetime | None, datetime | None], list[str]] = {}
+    reservations = []
+    for before, after in changes:
+        if after is not before:
+            known = (after.status.value, after.degraded, after.updated_at, after.start.started_at)
+            alike.setdefault(known, []).append(after.id)
+            pairs = zip(before.reservations, after.reservations, strict=True)
+            reservations += [_progress(new) for old, new in pairs if new is not old]
+    for (status, degraded, now, since), ids in alike.items():
+        values = {"new_status": status, "is_degraded": degraded, "now": now, "since": since}
+        session.execute(_ADVANCE, {"ids": ids, **values})
+    update_rows(session, ReservationRow, reservations)
+
+
+def _progress(reservation: Reservation) -> dict[str, Any]:
+    return {
+        "id": reservation.id,
+        "status": reservation.status.value,
+        "details": dict(reservation.details),
+        "missing_resources": reservation.missing_resources,
+        "updated_at": reservation.updated_at,
+    }
+
+
+def catch_up(session: Session, lease_ids: Collection[str], now: datetime) -> None:
+    """Store that a manager found events of leases late at ``now``."""
+    statement = sa.update(LEASES).where(among(LEASES.c.id, lease_ids))
+    session.execute(statement.values(caught_up_at=now))
 
 
 def set_reservation(session: Session, reservation_id: str, now: datetime, **fields: Any) -> None:
@@ -224,12 +308,31 @@ def _lease_values(lease: Lease) -> dict[str, Any]:
         "updated_at": lease.updated_at,
         "trust_id": lease.trust_id,
         "trust_lost": lease.trust_lost,
-        **starts.values(lease.start),
+        **_start_values(lease.start),
+    }
+
+
+def _start_values(start: Start) -> dict[str, Any]:
+    return {
+        "start_when": start.when.value,
+        "ready_at": start.ready_at,
+        "start_delayed_at": start.delayed_at,
+        "started_at": start.started_at,
     }
 
 
 _COUNT_UP = (
     sa.update(LEASES).where(among(LEASES.c.id, "lease_ids")).values(version=LEASES.c.version + 1)
+)
+_ADVANCE = (
+    sa.update(LEASES)
+    .where(among(LEASES.c.id, "ids"))
+    .values(
+        status=sa.bindparam("new_status"),
+        degraded=sa.bindparam("is_degraded"),
+        updated_at=sa.bindparam("now"),
+        started_at=sa.bindparam("since"),
+    )
 )
 _LOOK = sa.select(*COLUMNS).where(among(LEASES.c.id, "lease_ids")).order_by(LEASES.c.id)
 # As ``find_some`` says, by ``lock`` and ``patient``. PostgreSQL: rows that refer to what is locked

@@ -21,7 +21,7 @@ from climate.core.task import Report
 from climate.db import leases, preparations, shutdowns
 from climate.db.engine.database import on_commit
 from climate.db.provisioning import readiness
-from climate.manager import starting
+from climate.manager.leases import ready_start as starting
 from climate.manager.notifications import log
 from climate.manager.notifications.lease_messages import notify_nodes
 from climate.manager.process.runtime import Runtime, reading

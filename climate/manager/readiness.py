@@ -17,7 +17,7 @@ from climate.db import preparations
 from climate.db.preparations import HOST
 from climate.db.provisioning import readiness
 from climate.db.resources import resources
-from climate.manager import starting
+from climate.manager.leases import ready_start as starting
 from climate.manager.notifications.lease_messages import notify_nodes
 from climate.manager.process.runtime import Runtime
 from climate.manager.provisioning import planner

@@ -16,12 +16,13 @@ from climate.core.lease.model import Lease
 from climate.db.engine import database as engine_database
 from climate.db.resources import allocations
 from climate.db.resources.allocations import Grabbed
-from climate.manager import leases, updates
-from climate.manager.composition import ReservationChange
-from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.admission.requirements import ReservationRequest
+from climate.manager.leases import create
+from climate.manager.leases.create import LeaseRequest, Owner, create_lease
+from climate.manager.leases.delete import delete_lease
+from climate.manager.leases.reservation_changes import ReservationChange
+from climate.manager.leases.update import LeaseChange, update_lease
 from climate.manager.process.runtime import Runtime
-from climate.manager.requests import ReservationRequest
-from climate.manager.updates import LeaseChange
 from tests.concurrency.crowd import at_work, wait_for_all
 
 OWNER = Owner(user_id="user", project_id="project")
@@ -54,7 +55,7 @@ def ask(runtime: Runtime, wish: Wish) -> Lease:
         end=begin + timedelta(hours=wish.hours),
         reservations=(ReservationRequest(resource_type="physical:host", params=wish.params()),),
     )
-    return leases.create(runtime, OWNER, request)
+    return create_lease(runtime, OWNER, request)
 
 
 def change(runtime: Runtime, lease: Lease, wish: Wish) -> Lease:
@@ -64,7 +65,7 @@ def change(runtime: Runtime, lease: Lease, wish: Wish) -> Lease:
     reservation = ReservationChange(
         id=lease.reservations[0].id, resource_type=None, params=wish.params()
     )
-    return updates.update(runtime, lease.id, LeaseChange(dates=dates, reservations=(reservation,)))
+    return update_lease(runtime, lease.id, LeaseChange(dates=dates, reservations=(reservation,)))
 
 
 def random_wishes(number: int, count: int, first: int = 1) -> list[Wish]:
@@ -122,7 +123,7 @@ def book_and_change(number: int, url: str, count: int) -> Outcomes:
                     change(story.runtime, mine[-1], wish)
             elif mine:
                 with noted(outcomes, "deleted"):
-                    leases.delete(story.runtime, mine.pop().id)
+                    delete_lease(story.runtime, mine.pop().id)
     return outcomes
 
 
@@ -154,16 +155,16 @@ def _protection(*, is_there: bool) -> Iterator[None]:
     Nothing is locked, what was chosen is believed without a second look, and the choice is made
     outside the transaction that books it (on SQLite that transaction shuts others out).
     """
-    kept = allocations.lock, allocations.still_free, engine_database._sqlite_begin, leases.admit
+    kept = allocations.lock, allocations.still_free, engine_database._sqlite_begin, create.admit
     if not is_there:
         allocations.lock = lambda _session, ids, *, wait: set(ids)
         allocations.still_free = lambda _session, _requirement, _busy, among: set(among)
         engine_database._sqlite_begin = lambda connection: connection.exec_driver_sql("BEGIN")
-        leases.admit = _admit_apart(leases.admit)
+        create.admit = _admit_apart(create.admit)
     try:
         yield
     finally:
-        allocations.lock, allocations.still_free, engine_database._sqlite_begin, leases.admit = kept
+        allocations.lock, allocations.still_free, engine_database._sqlite_begin, create.admit = kept
 
 
 def _admit_apart(admit: Any) -> Any:

@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 from climate.clock import ManualClock
 from climate.core.lease.model import Lease
 from climate.db.engine.database import Database
-from climate.manager import leases
+from climate.manager.admission import admission
+from climate.manager.leases.delete import delete_lease
 from climate.manager.process.runtime import Runtime
-from climate.manager.search import Search
 from tests.concurrency.booking import noted
 from tests.concurrency.crowd import wait_for_all
 from tests.conftest import NOON
@@ -65,7 +65,7 @@ def _take(dice: random.Random, runtime: Runtime, mine: list[Lease], step: str) -
         low = dice.randint(1, 3)
         change(runtime, dice.choice(mine), min=low, max=low + dice.randint(0, 2))
     else:
-        leases.delete(runtime, mine.pop(dice.randrange(len(mine))).id)
+        delete_lease(runtime, mine.pop(dice.randrange(len(mine))).id)
 
 
 def _any(dice: random.Random) -> Want:
@@ -110,11 +110,11 @@ def _counting(outcomes: Outcomes) -> Iterator[None]:
 @contextmanager
 def _without(removed: str) -> Iterator[None]:
     """Take the second looks away, if they are ``removed``."""
-    kept = Search.is_still_there, Search.leaves_enough
+    kept = admission.is_still_free, admission.leaves_enough
     if removed:
-        Search.is_still_there = lambda *_: True  # type: ignore[method-assign,assignment]
-        Search.leaves_enough = lambda *_: True  # type: ignore[method-assign,assignment]
+        admission.is_still_free = lambda *_: True
+        admission.leaves_enough = lambda *_: True
     try:
         yield
     finally:
-        Search.is_still_there, Search.leaves_enough = kept  # type: ignore[method-assign]
+        admission.is_still_free, admission.leaves_enough = kept

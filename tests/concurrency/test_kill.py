@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from climate.core.lease.schedule import END, START
-from climate.manager import leases
+from climate.manager.leases.read import get_lease
 from tests.faults.world import HOSTS, NEVER, SOON, World
 
 
@@ -64,7 +64,7 @@ def test_a_manager_that_is_asked_to_stop_finishes_the_start_that_it_is_at(
     lease = world.reserve()
     world.until_half("add_host")
     assert manager.stop() == 0
-    assert leases.get(world.runtime, lease.id).status == "ACTIVE"
+    assert get_lease(world.runtime, lease.id).status == "ACTIVE"
     assert world.effects("add_host") == HOSTS
     assert world.told(lease, START) == 1
 

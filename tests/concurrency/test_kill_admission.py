@@ -11,8 +11,9 @@ import sqlalchemy as sa
 from climate.clock import ManualClock
 from climate.core.lease.model import Lease
 from climate.db.resources import allocations
-from climate.manager import leases
 from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.leases.delete import delete_lease
+from climate.manager.leases.read import find_all_leases
 from climate.manager.process.runtime import Runtime
 from tests import rows
 from tests.conftest import NOON
@@ -31,13 +32,13 @@ def _create(runtime: Runtime) -> object:
 
 
 def _update(runtime: Runtime) -> object:
-    [lease] = leases.find_all(runtime, None)
+    [lease] = find_all_leases(runtime, None)
     return change(runtime, lease, end=5, min=2, max=4, vcpus=2)
 
 
 def _delete(runtime: Runtime) -> object:
-    [lease] = leases.find_all(runtime, None)
-    leases.delete(runtime, lease.id)
+    [lease] = find_all_leases(runtime, None)
+    delete_lease(runtime, lease.id)
     return None
 
 

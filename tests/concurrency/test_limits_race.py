@@ -14,11 +14,10 @@ from climate.core.limits import Scope
 from climate.db import limits as rows
 from climate.db.engine.database import Database
 from climate.db.limits import Party
-from climate.manager import leases, updates
-from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.admission.requirements import ReservationRequest
+from climate.manager.leases.create import LeaseRequest, Owner, create_lease
+from climate.manager.leases.update import LeaseChange, update_lease
 from climate.manager.process.runtime import Runtime
-from climate.manager.requests import ReservationRequest
-from climate.manager.updates import LeaseChange
 from tests.concurrency import crowd as crowds
 from tests.concurrency.booking import Wish
 from tests.concurrency.crowd import Crowd, at_work, wait_for_all
@@ -38,7 +37,7 @@ def _ask(runtime: Runtime, owner: Owner, first: int) -> str:
     wanted = ReservationRequest(resource_type="physical:host", params=Wish().params())
     end = begin + timedelta(hours=1)
     request = LeaseRequest(name="lease", start=begin, end=end, reservations=(wanted,))
-    return leases.create(runtime, owner, request).id
+    return create_lease(runtime, owner, request).id
 
 
 def ask(number: int, url: str, limit: str, first: int, guarded: bool) -> Outcomes:
@@ -68,7 +67,7 @@ def ask_and_prolong(_number: int, url: str) -> Outcomes:
                 made = _ask(story.runtime, owner, hour)
                 outcomes["admitted"] += 1
                 end = story.clock.now() + timedelta(hours=hour + 2)
-                updates.update(story.runtime, made, LeaseChange(dates=Change(end=end)))
+                update_lease(story.runtime, made, LeaseChange(dates=Change(end=end)))
                 outcomes["prolonged"] += 1
             except (LimitExceeded, NotEnoughResources) as error:
                 outcomes[type(error).__name__] += 1

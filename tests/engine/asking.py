@@ -5,11 +5,10 @@ from typing import Any
 
 from climate.core.lease.change import Change
 from climate.core.lease.model import Lease
-from climate.manager import leases, updates
-from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.admission.requirements import ReservationRequest
+from climate.manager.leases.create import LeaseRequest, Owner, create_lease
+from climate.manager.leases.update import LeaseChange, ReservationChange, update_lease
 from climate.manager.process.runtime import Runtime
-from climate.manager.requests import ReservationRequest
-from climate.manager.updates import LeaseChange, ReservationChange
 from tests.engine import kinds
 
 OWNER = Owner(user_id="user", project_id="project")
@@ -43,7 +42,7 @@ def ask(runtime: Runtime, *wants: Want, start: float = 1, hours: float = 1) -> L
     request = LeaseRequest(
         name="lease", start=begin, end=begin + hours * HOUR, reservations=tuple(asked)
     )
-    return leases.create(runtime, OWNER, request)
+    return create_lease(runtime, OWNER, request)
 
 
 def change(
@@ -63,4 +62,4 @@ def change(
     first = lease.reservations[0]
     anew = ReservationChange(id=first.id, resource_type=None, params={**first.params, **params})
     asked = LeaseChange(dates=dates, reservations=(anew,) if params else ())
-    return updates.update(runtime, lease.id, asked)
+    return update_lease(runtime, lease.id, asked)

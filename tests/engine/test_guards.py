@@ -24,9 +24,10 @@ from climate.db.engine import database as engine_database
 from climate.db.engine.database import Database
 from climate.db.resources import allocations
 from climate.db.resources.allocations import Grabbed
-from climate.manager import leases, reallocation
+from climate.manager.admission import admission, reallocation
+from climate.manager.leases import create
+from climate.manager.leases.read import find_all_leases
 from climate.manager.process.runtime import Runtime
-from climate.manager.search import Search
 from tests import rows, servers
 from tests.conftest import NOON
 from tests.engine import kinds
@@ -51,7 +52,7 @@ class Clash:
 
 
 def _first(runtime: Runtime) -> Any:
-    return leases.find_all(runtime, None)[0]
+    return find_all_leases(runtime, None)[0]
 
 
 WHOLE = Clash("whole", lambda r: ask(r, hosts()), lambda r: ask(r, hosts()))
@@ -108,8 +109,9 @@ def rival_at(
         # PostgreSQL may find and lock in one statement: nobody could come in between.
         monkeypatch.setattr(allocations, "grab", _found_only)
     else:
-        for module in (leases, reallocation):
-            monkeypatch.setattr(module, "admit", _then(module.admit, come))
+        monkeypatch.setattr(create, "admit", _then(create.admit, come))
+        # A lease that keeps what it has is not admitted again.
+        monkeypatch.setattr(reallocation, "_admit", _then(reallocation._admit, come))
     yield
     thread.join()
 
@@ -124,8 +126,8 @@ def _found_and_said_to_be_locked(*arguments: Any, locking: int, **options: Any) 
 
 
 def _then(admit: Callable[..., Any], come: Callable[[], None]) -> Callable[..., Any]:
-    def admit_late(*arguments: Any) -> Any:
-        taken = admit(*arguments)
+    def admit_late(*arguments: Any, **options: Any) -> Any:
+        taken = admit(*arguments, **options)
         come()
         return taken
 
@@ -140,11 +142,11 @@ def without(removed: str, dialect: str, monkeypatch: pytest.MonkeyPatch) -> None
     elif removed == "locks":
         begin = lambda connection: connection.exec_driver_sql("BEGIN")  # noqa: E731
         monkeypatch.setattr(engine_database, "_sqlite_begin", begin)
-        monkeypatch.setattr(leases, "admit", _apart(leases.admit))
+        monkeypatch.setattr(create, "admit", _apart(create.admit))
     elif removed == "still there":
-        monkeypatch.setattr(Search, "is_still_there", lambda *_: True)
+        monkeypatch.setattr(admission, "is_still_free", lambda *_: True)
     elif removed == "leaves enough":
-        monkeypatch.setattr(Search, "leaves_enough", lambda *_: True)
+        monkeypatch.setattr(admission, "leaves_enough", lambda *_: True)
 
 
 def _apart(admit: Callable[..., Any]) -> Callable[..., Any]:

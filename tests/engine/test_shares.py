@@ -11,8 +11,9 @@ from climate.core.errors import NotEnoughResources
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import UPDATE
 from climate.db.resources import resources
-from climate.manager import healing, leases
 from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.leases import healing
+from climate.manager.leases.delete import delete_lease
 from climate.manager.process.runtime import Runtime
 from tests import rows
 from tests.conftest import NOON
@@ -88,7 +89,7 @@ def test_a_lease_that_got_more_of_a_host_for_one_that_failed_keeps_all_of_it(
     other = ask(runtime, instances(2, vcpus=7, layout="apart"), start=0)
     lease = ask(runtime, instances(1, 2, vcpus=1), start=0)
     assert units(runtime, lease) == [1, 1]
-    leases.delete(runtime, other.id)
+    delete_lease(runtime, other.id)
     Dispatcher(runtime, "manager").run_due()
     fail(runtime, ids_of(runtime, lease)[0])
     assert units(runtime, lease) == [2]

@@ -37,12 +37,14 @@ from climate.core.matching.requirement import Layout
 from climate.core.window import Window
 from climate.db.resources import capacity, resources
 from climate.db.resources.capacity import Inventory
-from climate.manager import healing, leases, updates
-from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.admission.requirements import ReservationRequest
 from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.leases import healing
+from climate.manager.leases.create import LeaseRequest, Owner, create_lease
+from climate.manager.leases.delete import delete_lease
+from climate.manager.leases.read import get_lease
+from climate.manager.leases.update import LeaseChange, ReservationChange, update_lease
 from climate.manager.process.runtime import Runtime
-from climate.manager.requests import ReservationRequest
-from climate.manager.updates import LeaseChange, ReservationChange
 from tests import rows
 from tests.conftest import NOON
 from tests.engine import kinds, model
@@ -148,7 +150,7 @@ class Engine(RuleBasedStateMachine):
         made = sorted(self.last["leases"], key=lambda lease: lease["name"])
         live = [lease for lease in made if lease["status"] != "TERMINATED"]
         chosen = live if live and number % 5 else made
-        return leases.get(self.runtime, str(chosen[number % len(chosen)]["id"]))
+        return get_lease(self.runtime, str(chosen[number % len(chosen)]["id"]))
 
     def state(self, window: Window, without: Sequence[str] = ()) -> State:
         """Return what is left from the window's start, or now, until cleaning is over."""
@@ -198,7 +200,7 @@ class Engine(RuleBasedStateMachine):
         state = self.state(Window(request.start, request.end))
         lease, error = None, None
         try:
-            lease = leases.create(self.runtime, OWNER, request)
+            lease = create_lease(self.runtime, OWNER, request)
         except ClimateError as refusal:
             error = refusal
         self.judge(error, asks, state)
@@ -245,7 +247,7 @@ class Engine(RuleBasedStateMachine):
         error = None
         expected = self.improper(lease, change)
         try:
-            updates.update(self.runtime, lease.id, change)
+            update_lease(self.runtime, lease.id, change)
         except ClimateError as refusal:
             error = refusal
         if expected is not None:
@@ -327,7 +329,7 @@ class Engine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.last["leases"]) > 1)
     @rule(number=st.integers(0, 20))
     def delete(self, number: int) -> None:
-        leases.delete(self.runtime, self.some_lease(number).id)
+        delete_lease(self.runtime, self.some_lease(number).id)
 
     @rule(minutes=st.sampled_from([0, 1, 5, 20, 60]), works=st.sampled_from([True, True, False]))
     def time_passes(self, minutes: int, works: bool) -> None:

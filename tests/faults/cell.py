@@ -17,10 +17,9 @@ from climate.core.lease.lifecycle import OPEN_EVENT
 from climate.core.lease.schedule import BEFORE_START
 from climate.db.tables.leases import EventRow, LeaseRow
 from climate.db.tables.notifications import OutboxRow, RelayRow
-from climate.manager import leases
-from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.admission.requirements import ReservationRequest
+from climate.manager.leases.create import LeaseRequest, Owner, create_lease
 from climate.manager.process.runtime import Runtime
-from climate.manager.requests import ReservationRequest
 from tests.faults import pace, stage
 from tests.faults.evidence import Evidence
 from tests.faults.ground import Ground, OnServer, runtime
@@ -154,7 +153,7 @@ class Cell:
             reservations=(ReservationRequest(resource_type="physical:host", params=_PARAMS),),
             user_events=tuple((BEFORE_START, one) for one in [at.get(Moment.HEADS_UP)] if one),
         )
-        return leases.create(self.runtime, Owner(user_id="alice", project_id="lab"), request).id
+        return create_lease(self.runtime, Owner(user_id="alice", project_id="lab"), request).id
 
     def _lease_from_now(self) -> None:
         now, hour = self.runtime.clock.now(), timedelta(hours=1)

@@ -9,7 +9,7 @@ import pytest
 
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import START
-from climate.manager.requests import ReservationRequest
+from climate.manager.admission.requirements import ReservationRequest
 from tests.faults.world import SOON, World, instances, whole_hosts
 from tests.process import eventually
 

@@ -22,13 +22,13 @@ from climate.core.lease.lifecycle import OPEN_EVENT
 from climate.core.lease.model import Lease
 from climate.db.tables.leases import EventRow, LeaseRow
 from climate.db.tables.notifications import OutboxRow, RelayRow
-from climate.manager import leases, updates
-from climate.manager.drafts import LeaseRequest, Owner
+from climate.manager.admission.requirements import ReservationRequest
 from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.leases.create import LeaseRequest, Owner, create_lease
+from climate.manager.leases.read import get_lease
+from climate.manager.leases.update import LeaseChange, update_lease
 from climate.manager.process.runtime import Runtime
-from climate.manager.requests import ReservationRequest
 from climate.manager.resources import registry as resources
-from climate.manager.updates import LeaseChange
 from tests.process import Program, eventually, running, write_config
 
 HOSTS = [f"sim-{number}" for number in range(1, 6)]
@@ -104,7 +104,7 @@ class World:
             end=begin + timedelta(seconds=seconds),
             reservations=asked or (whole_hosts(len(HOSTS)),),
         )
-        return leases.create(self.runtime, Owner(user_id="user", project_id=project), request)
+        return create_lease(self.runtime, Owner(user_id="user", project_id=project), request)
 
     def run_due(self) -> None:
         """Do what is due in this process, as fast as can be."""
@@ -113,12 +113,12 @@ class World:
     def end(self, lease: Lease) -> None:
         """Have the lease end now."""
         change = LeaseChange(dates=Change(end=self.runtime.clock.now()))
-        updates.update(self.runtime, lease.id, change)
+        update_lease(self.runtime, lease.id, change)
 
     def until(self, lease: Lease, status: str) -> None:
         """Wait for a lease to have ``status``."""
         eventually(
-            lambda: leases.get(self.runtime, lease.id).status == status, f"the lease is {status}"
+            lambda: get_lease(self.runtime, lease.id).status == status, f"the lease is {status}"
         )
 
     def until_half(self, effect: str) -> None:

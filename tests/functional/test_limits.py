@@ -10,8 +10,8 @@ import pytest
 from climate.core.errors import InvalidInput
 from climate.core.limits import Limits, Scope
 from climate.db.limits import Party
-from climate.manager import limits
-from climate.manager.drafts import Owner
+from climate.manager.admission import limits
+from climate.manager.leases.create import Owner
 from tests.concurrency.crowd import at_work
 from tests.conftest import MakeStory
 from tests.rows import dump

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from climate.manager import leases
+from climate.manager.leases.delete import delete_lease
 from climate.manager.process.runtime import Runtime
 from climate.notifications.emit import MessagingEmitter
 from tests import broker, servers
@@ -31,7 +31,7 @@ def make_and_delete(runtime: Runtime, count: int) -> list[str]:
     """Make leases and delete them again; return their ids."""
     made = [reserve(runtime, HOURS * (2 + number), 60) for number in range(count)]
     for lease in made:
-        leases.delete(runtime, lease.id)
+        delete_lease(runtime, lease.id)
     return [lease.id for lease in made]
 
 
@@ -161,7 +161,7 @@ def test_a_message_that_was_not_confirmed_is_sent_again_with_the_same_id(
         first = reserve(runtime, HOURS, 60)
         eventually(lambda: broker.depth(topic) == 1, "the connection is there")
         way.hush()
-        leases.delete(runtime, first.id)
+        delete_lease(runtime, first.id)
         eventually(lambda: broker.depth(topic) == 2, "the message is at the broker")
         way.cut()
         way.mend()
@@ -221,7 +221,7 @@ def test_a_manager_stops_although_the_broker_is_away(
         if trouble == "falls silent":
             eventually(lambda: broker.depth(topic) == 1, "the connection is there")
             way.hush()
-        leases.delete(runtime, first.id)
+        delete_lease(runtime, first.id)
         eventually(lambda: numbered(runtime) == 2, "the relay is at work")
     way.cut()
     with publishing(configure(sqlite_url, topic, servers.RABBITMQ)):

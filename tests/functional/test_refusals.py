@@ -6,9 +6,10 @@ import pytest
 import sqlalchemy as sa
 
 from climate.core.errors import NotEnoughResources
-from climate.manager import leases, updates
-from climate.manager.drafts import LeaseRequest, Owner
-from climate.manager.requests import ReservationRequest
+from climate.core.lease.change import Change
+from climate.manager.admission.requirements import ReservationRequest
+from climate.manager.leases.create import LeaseRequest, Owner, create_lease
+from climate.manager.leases.update import LeaseChange, update_lease
 from tests.service import Story, host_reservation, hosts
 
 ME = "me:mine:member"
@@ -39,7 +40,7 @@ def details_of(story: Story, start: float, end: float, asked: dict[str, Any]) ->
         ),
     )
     with pytest.raises(NotEnoughResources) as refusal:
-        leases.create(story.runtime, Owner(user_id="me", project_id="mine"), request)
+        create_lease(story.runtime, Owner(user_id="me", project_id="mine"), request)
     return refusal.value.details
 
 
@@ -145,9 +146,9 @@ def test_what_is_in_use_is_named_by_its_place(story: Story) -> None:
 
 def _prolong(story: Story, lease_id: str) -> dict[str, Any]:
     """Ask for a lease until half past three, which cannot be had; return what programs are told."""
-    change = updates.Change(end=story.clock.now().replace(hour=15, minute=30))
+    change = Change(end=story.clock.now().replace(hour=15, minute=30))
     with pytest.raises(NotEnoughResources) as refusal:
-        updates.update(story.runtime, lease_id, updates.LeaseChange(dates=change))
+        update_lease(story.runtime, lease_id, LeaseChange(dates=change))
     return refusal.value.details
 
 

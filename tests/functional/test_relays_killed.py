@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from climate.db.notifications import outbox
-from climate.manager import leases
+from climate.manager.leases.delete import delete_lease
 from climate.manager.process.runtime import Runtime
 from tests import broker, servers
 from tests.broker import configure, prepared, reserve
@@ -48,7 +48,7 @@ def test_relays_that_are_killed_lose_nothing_and_keep_the_order(
         for round_ in range(ROUNDS):
             made = [reserve(runtime, 3600.0 * (2 + n), 60) for n in range(LEASES)]
             for lease in made:
-                leases.delete(runtime, lease.id)
+                delete_lease(runtime, lease.id)
             eventually(lambda: broker.depth(topic) > 0, f"round {round_} is being published")
             victim = luck.randrange(MANAGERS)
             started[victim].kill()

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from climate.manager import leases, updates
+from climate.api.v1 import leases as v1_leases
+from climate.api.v2.leases import views as v2_leases
+from climate.manager.leases import create
 from tests.service import Story
 
 ASKED = "2030-01-15T12:00:59Z"
@@ -22,8 +24,14 @@ def slow(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
 
         return called
 
-    monkeypatch.setattr(leases, "create", later(leases.create))
-    monkeypatch.setattr(updates, "update", later(updates.update))
+    for module, name in (
+        (create, "create_lease"),
+        (v1_leases, "create_lease"),
+        (v2_leases, "create_lease"),
+        (v1_leases, "update_lease"),
+        (v2_leases, "update_lease"),
+    ):
+        monkeypatch.setattr(module, name, later(getattr(module, name)))
 
 
 def last_second(story: Story) -> None:

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy.orm import Session
 
 from climate.core.lease.model import Resource
-from climate.manager import starting
 from climate.manager.audit.backlog import show_backlog
+from climate.manager.leases import ready_start as starting
 from climate.manager.process.runtime import Runtime
 from tests.conftest import MakeStory
 from tests.functional.preparers import look, look_at_cloud, readiness, report, wanted

@@ -9,13 +9,14 @@ import pytest
 
 from climate.core.errors import BackendUnavailable, ClimateError, Conflict, Forbidden
 from climate.core.lease.model import Lease
-from climate.manager import leases, trust_watch, updates
+from climate.manager.admission.requirements import ReservationRequest
 from climate.manager.audit import cloud as auditing
-from climate.manager.composition import ReservationChange
-from climate.manager.drafts import LeaseRequest, Owner
-from climate.manager.requests import ReservationRequest
-from climate.manager.trust_watch import TrustWatch
-from climate.manager.updates import LeaseChange
+from climate.manager.leases.create import LeaseRequest, Owner, create_lease
+from climate.manager.leases.delete import delete_lease
+from climate.manager.leases.read import get_lease
+from climate.manager.leases.reservation_changes import ReservationChange
+from climate.manager.leases.trusts import TrustWatch, check_all
+from climate.manager.leases.update import LeaseChange, update_lease
 from climate.plugins.openstack.trusts import Trust
 from tests.rows import dump
 from tests.service import Story
@@ -61,7 +62,7 @@ def reserve(story: Story, *reservations: ReservationRequest, owner: Owner = ALIC
         end=start + dt.timedelta(hours=1),
         reservations=reservations or (asked(),),
     )
-    return leases.create(story.runtime, owner, request)
+    return create_lease(story.runtime, owner, request)
 
 
 def rows(story: Story) -> Any:
@@ -69,12 +70,12 @@ def rows(story: Story) -> Any:
 
 
 def trust_of(story: Story, lease: Lease) -> str | None:
-    return leases.get(story.runtime, lease.id).trust_id
+    return get_lease(story.runtime, lease.id).trust_id
 
 
 def test_a_lease_that_needs_one_has_a_trust_until_it_is_over(at: Story, keystone: Keystone) -> None:
     lease = reserve(at)
-    assert keystone.kept == {"trust-1": ALICE.asker}
+    assert keystone.kept == {"trust-1": ALICE.requester}
     assert trust_of(at, lease) == lease.trust_id == "trust-1"
     at.at(60)
     assert at.lease(lease.id)["status"] == "ACTIVE"
@@ -113,7 +114,7 @@ def test_a_trust_that_cannot_be_revoked_is_in_no_log(
     lease = reserve(at)
     away = "Unable to connect to http://keystone/v3/OS-TRUST/trusts/trust-1"
     keystone.failing["revoke"] = BackendUnavailable(away)
-    leases.delete(at.runtime, lease.id)
+    delete_lease(at.runtime, lease.id)
     at.run()
     assert "not revoked yet: Unable to connect" in caplog.text
     [event] = rows(at)["events"]
@@ -124,7 +125,7 @@ def test_a_lease_deleted_before_its_start_leaves_nothing(
     at: Story, keystone: Keystone, acting: Acting
 ) -> None:
     lease = reserve(at)
-    leases.delete(at.runtime, lease.id)
+    delete_lease(at.runtime, lease.id)
     at.run()
     assert (keystone.kept, acting.arranged) == ({}, {})
     assert rows(at)["leases"] == rows(at)["events"] == []
@@ -208,16 +209,16 @@ def test_so_it_is_on_every_database(story_everywhere: Story) -> None:
     at, keystone, acting = trusting(story_everywhere)
     lease = reserve(at)
     keystone.dead.add("trust-1")
-    trust_watch.look(at.runtime)
-    assert leases.get(at.runtime, lease.id).trust_lost
+    check_all(at.runtime)
+    assert get_lease(at.runtime, lease.id).trust_lost
     keystone.found.append(Trust("trust-1", "alice", "lab", at.clock.now() - dt.timedelta(days=1)))
     assert auditing.audit(at.runtime) == []
-    updates.update(at.runtime, lease.id, LeaseChange(), ALICE)
+    update_lease(at.runtime, lease.id, LeaseChange(), ALICE)
     [leaving] = auditing.audit(at.runtime)
     assert leaving.what.endswith("is not revoked yet")
     at.run()
     assert list(keystone.kept) == ["trust-2"]
-    leases.delete(at.runtime, lease.id)
+    delete_lease(at.runtime, lease.id)
     at.run()
     assert (keystone.kept, acting.arranged) == ({}, {})
     assert rows(at)["leases"] == rows(at)["events"] == []
@@ -227,7 +228,7 @@ class TestWatch:
     """What became of a trust is found before the start, and told once."""
 
     def look(self, story: Story) -> list[str]:
-        trust_watch.look(story.runtime)
+        check_all(story.runtime)
         return story.told(dump(story.runtime.database)["leases"][0]["id"])
 
     def test_a_trust_that_died_is_told_once_and_again_when_it_works(
@@ -257,7 +258,7 @@ class TestWatch:
         keystone.dead.add("trust-1")
         settings = replace(at.runtime.settings, trust_ahead=dt.timedelta(minutes=59))
         later = replace(at.runtime, settings=settings)
-        trust_watch.look(later)
+        check_all(later)
         assert self.look(at)[-1] == "lease.trust_lost"
 
     def test_it_is_not_looked_too_often(self, at: Story, keystone: Keystone) -> None:
@@ -277,9 +278,9 @@ class TestWatch:
         lease = reserve(at)
         keystone.dead.add("trust-1")
         self.look(at)
-        updates.update(at.runtime, lease.id, LeaseChange(name="bob's"), BOB)
+        update_lease(at.runtime, lease.id, LeaseChange(name="bob's"), BOB)
         assert at.lease(lease.id)["degraded"]
-        changed = updates.update(at.runtime, lease.id, change, ALICE)
+        changed = update_lease(at.runtime, lease.id, change, ALICE)
         assert (changed.trust_id, changed.ails) == ("trust-2", False)
         at.run()
         assert list(keystone.kept) == ["trust-2"]
@@ -292,9 +293,9 @@ class TestWatch:
         keystone.dead.add("trust-1")
         self.look(at)
         keystone.failing["make"] = Forbidden("delegated")
-        assert updates.update(at.runtime, lease.id, LeaseChange(name="new"), ALICE).name == "new"
+        assert update_lease(at.runtime, lease.id, LeaseChange(name="new"), ALICE).name == "new"
         with pytest.raises(Forbidden):
-            updates.update(at.runtime, lease.id, LeaseChange(), ALICE)
+            update_lease(at.runtime, lease.id, LeaseChange(), ALICE)
 
 
 class TestAudit:
@@ -304,7 +305,7 @@ class TestAudit:
         now = at.clock.now()
         reserve(at)
         for name, minutes in (("trust-1", 60), ("young", 5), ("old", 60)):
-            keystone.kept.setdefault(name, ALICE.asker)
+            keystone.kept.setdefault(name, ALICE.requester)
             made_at = now - dt.timedelta(minutes=minutes)
             keystone.found.append(Trust(name, "alice", "lab", made_at))
         [found] = auditing.audit(at.runtime)
@@ -318,7 +319,7 @@ class TestAudit:
         lease = reserve(at)
         keystone.found.append(Trust("trust-1", "alice", "lab", at.clock.now()))
         keystone.failing["revoke"] = GONE
-        leases.delete(at.runtime, lease.id)
+        delete_lease(at.runtime, lease.id)
         at.run()
         [found] = auditing.audit(at.runtime)
         assert found.what.endswith("is not revoked yet")
@@ -329,7 +330,7 @@ class TestChange:
     def change(self, story: Story, lease: Lease, owner: Owner = ALICE) -> Lease:
         params = {"before_end": "snapshot"}
         one = ReservationChange(id=lease.reservations[0].id, resource_type=None, params=params)
-        return updates.update(story.runtime, lease.id, LeaseChange(reservations=(one,)), owner)
+        return update_lease(story.runtime, lease.id, LeaseChange(reservations=(one,)), owner)
 
     def test_a_change_that_first_needs_a_trust_makes_it(
         self, at: Story, keystone: Keystone
@@ -353,7 +354,7 @@ class TestChange:
             params={"before_end": "snapshot", "min": 9, "max": 9},
         )
         with pytest.raises(Conflict):
-            updates.update(at.runtime, lease.id, LeaseChange(reservations=(one,)), ALICE)
+            update_lease(at.runtime, lease.id, LeaseChange(reservations=(one,)), ALICE)
         assert list(keystone.kept) == ["trust-1"]
         at.run()
         assert keystone.kept == {}
@@ -362,10 +363,10 @@ class TestChange:
     def test_what_must_be_arranged_is_not_added(self, at: Story) -> None:
         lease = reserve(at)
         with pytest.raises(Conflict, match="ask for another lease"):
-            updates.update(at.runtime, lease.id, LeaseChange(added=(asked(),)), ALICE)
+            update_lease(at.runtime, lease.id, LeaseChange(added=(asked(),)), ALICE)
 
     def test_what_was_arranged_is_not_removed_before_the_start(self, at: Story) -> None:
         lease = reserve(at, asked(), asked())
         gone = LeaseChange(removed=(lease.reservations[0].id,))
         with pytest.raises(Conflict, match="made in the cloud"):
-            updates.update(at.runtime, lease.id, gone, ALICE)
+            update_lease(at.runtime, lease.id, gone, ALICE)

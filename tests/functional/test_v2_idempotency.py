@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from werkzeug.test import TestResponse
 
 from climate.db.tables.leases import IdempotencyKeyRow
-from climate.manager import leases
+from climate.manager.leases import create
 from tests.conftest import MakeStory
 from tests.service import Story, hosts, problem
 
@@ -47,16 +47,16 @@ def test_the_same_request_has_the_same_answer(story_everywhere: Story) -> None:
 def test_a_repetition_that_comes_too_late_finds_what_was_made_meanwhile(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    body, genuine, answers = story.asking(0, 60), leases.draft, []
+    body, genuine, answers = story.asking(0, 60), create.draft, []
 
     def draft(*given: Any) -> Any:
-        monkeypatch.setattr(leases, "draft", genuine)
+        monkeypatch.setattr(create, "draft", genuine)
         story.clock.step(-60)
         answers.append(send(story, body))
         story.clock.step(60)
         return genuine(*given)
 
-    monkeypatch.setattr(leases, "draft", draft)
+    monkeypatch.setattr(create, "draft", draft)
     story.clock.advance(61)
     again = send(story, body)
     assert again.status_code == 201

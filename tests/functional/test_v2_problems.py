@@ -6,8 +6,9 @@ from urllib.parse import urlencode
 
 import pytest
 
+from climate.api.v1 import leases as v1_leases
+from climate.api.v2.leases import views as v2_leases
 from climate.core.errors import ClimateError
-from climate.manager import leases
 from tests.service import Story, hosts, problem
 
 LEASES = "/v2/leases"
@@ -186,7 +187,8 @@ def test_the_details_of_an_error_are_members_of_the_problem(
     def refuse(*_arguments: Any) -> None:
         raise Full("no", {"free": 3, "alternatives": [{"start": "later"}], "status": 200})
 
-    monkeypatch.setattr(leases, "create", refuse)
+    for views in (v1_leases, v2_leases):
+        monkeypatch.setattr(views, "create_lease", refuse)
     found = story.problem(409, "POST", LEASES, story.asking())
     assert (found["free"], found["alternatives"]) == (3, [{"start": "later"}])
     old = story.call("POST", "/v1/leases", story.lease_body())
@@ -197,7 +199,7 @@ def test_a_defect_of_ours_tells_nothing(story: Story, monkeypatch: pytest.Monkey
     def fail(*_arguments: Any) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(leases, "create", fail)
+    monkeypatch.setattr(v2_leases, "create_lease", fail)
     found = story.problem(500, "POST", LEASES, story.asking())
     assert found["code"] == "error"
     assert "secret" not in json.dumps(found)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from climate.manager import availability
-from climate.manager.availability import Offer
+from climate.manager.admission import availability
+from climate.manager.admission.availability import Offer
 from tests.service import Story, host_reservation
 
 HOSTS = {"resource_type": "physical:host", "params": {"min": 4, "max": 4}}

@@ -19,18 +19,19 @@ from climate.core.lease import blazar_wire
 from climate.core.lease.change import Change
 from climate.core.lease.model import Lease
 from climate.core.window import minute_of
-from climate.manager import leases, updates
-from climate.manager.composition import ReservationChange
-from climate.manager.drafts import LeaseRequest
-from climate.manager.requests import ReservationRequest, looked_up
-from climate.manager.updates import LeaseChange
+from climate.manager.admission.requirements import ReservationRequest, look_up
+from climate.manager.leases.create import LeaseRequest, create_lease
+from climate.manager.leases.delete import delete_lease
+from climate.manager.leases.read import find_all_leases, get_lease
+from climate.manager.leases.reservation_changes import ReservationChange
+from climate.manager.leases.update import LeaseChange, update_lease
 
 
 def index(call: Call) -> tuple[Any, int]:
     """List the project's leases; an admin sees all."""
     project_id = None if call.may("leases:get_all") else call.caller.project_id
-    found = leases.find_all(call.runtime, project_id)
-    return {"leases": [blazar_wire.lease_body(lease) for lease in found]}, 200
+    leases = find_all_leases(call.runtime, project_id)
+    return {"leases": [blazar_wire.lease_body(lease) for lease in leases]}, 200
 
 
 def create(call: Call) -> tuple[Any, int]:
@@ -47,7 +48,7 @@ def create(call: Call) -> tuple[Any, int]:
         ),
         user_events=tuple(data["events"]),
     )
-    return {"lease": blazar_wire.lease_body(leases.create(call.runtime, call.owner, request))}, 201
+    return {"lease": blazar_wire.lease_body(create_lease(call.runtime, call.owner, request))}, 201
 
 
 def show(call: Call, lease_id: str) -> tuple[Any, int]:
@@ -71,14 +72,14 @@ def update(call: Call, lease_id: str) -> tuple[Any, int]:
             _reservation_change(asked, number) for number, asked in enumerate(data["reservations"])
         ),
     )
-    changed = updates.update(call.runtime, lease_id, change, call.owner)
+    changed = update_lease(call.runtime, lease_id, change, call.owner)
     return {"lease": blazar_wire.lease_body(changed)}, 200
 
 
 def delete(call: Call, lease_id: str) -> tuple[Any, int]:
     """Remove a lease, ending it first if it has started."""
     call.require("leases:delete", _visible(call, lease_id).project_id)
-    leases.delete(call.runtime, lease_id, call.api.conf.api.delete_wait)
+    delete_lease(call.runtime, lease_id, call.api.conf.api.delete_wait)
     return None, 204
 
 
@@ -90,7 +91,7 @@ def plugins(call: Call) -> tuple[Any, int]:
 def _visible(call: Call, lease_id: str) -> Lease:
     """Return a lease; raises NotFound also if the caller may not see it."""
     absent = NotFound(f"Object with {{'lease_id': '{lease_id}'}} not found")
-    return call.visible(leases.get, lease_id, "leases:get", absent)
+    return call.visible(get_lease, lease_id, "leases:get", absent)
 
 
 def _moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
@@ -102,7 +103,7 @@ def _reservation(call: Call, asked: dict[str, Any], number: int) -> ReservationR
     """Have the plugin of its type check a reservation."""
     resource_type = _load(RESERVATION_TYPE, asked, number)["resource_type"]
     params = _load(_made(call.runtime.plugin(resource_type).schema), asked, number)
-    return looked_up(call.runtime, resource_type, params, call.owner.asker)
+    return look_up(call.runtime, resource_type, params, call.owner.requester)
 
 
 def _reservation_change(asked: dict[str, Any], number: int) -> ReservationChange:

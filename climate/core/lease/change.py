@@ -1,4 +1,4 @@
-"""What a change of a lease means for its window and notices: pure rules.
+"""Rules of a change of a lease: what it means for the window and the notices. Pure.
 
 A lease that has started keeps its start. An end at or before the present means "end now".
 """
@@ -9,7 +9,7 @@ from datetime import datetime
 from climate.core.errors import Conflict, InvalidDate, LeaseBusy
 from climate.core.lease.lifecycle import STABLE_LEASE, EventStatus, LeaseStatus
 from climate.core.lease.model import Lease
-from climate.core.lease.schedule import BEFORE_END, END, Anchor, Notice
+from climate.core.lease.schedule import BEFORE_END, END, Notice, before_end_notice
 from climate.core.start import Start, StartWhen
 from climate.core.window import Window, minute_of
 
@@ -18,7 +18,7 @@ from climate.core.window import Window, minute_of
 class Change:
     """New dates for a lease; None keeps the present one.
 
-    ``asked_at`` is when they were asked for, if not just now: the present then is not the past.
+    ``asked_at`` is when the request arrived (None: now): dates are judged at arrival.
     """
 
     start: datetime | None = None
@@ -30,7 +30,7 @@ class Change:
 def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False) -> None:
     """Raise LeaseBusy, Conflict or InvalidDate if the lease cannot be changed (in that way).
 
-    ``wants_more`` tells whether its reservations are to change.
+    ``wants_more`` says that its reservations are to change.
     """
     if lease.status not in STABLE_LEASE:
         raise LeaseBusy(
@@ -55,7 +55,7 @@ def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False)
 
 
 def has_started(lease: Lease, now: datetime) -> bool:
-    """Tell whether the start is behind us, be it done already or just due."""
+    """Return whether the start has passed, be it done or just due."""
     return lease.status is not LeaseStatus.PENDING or lease.window.start <= now
 
 
@@ -89,15 +89,12 @@ def changed_notices(lease: Lease, change: Change, window: Window) -> tuple[Notic
     """Return the lease's notices after ``change``: only an explicit before-end changes them."""
     if change.before_end is None:
         return lease.notices
-    if not window.start < change.before_end < window.end:
-        raise InvalidDate("before_end_date must be after the start and before the end of the lease")
-    offset = (change.before_end - window.end).total_seconds()
     others = tuple(notice for notice in lease.notices if notice.kind != BEFORE_END)
-    return (*others, Notice(BEFORE_END, Anchor.END, offset))
+    return (*others, before_end_notice(window, change.before_end))
 
 
 def changed_start(lease: Lease, when: StartWhen | None) -> Start:
-    """Return how the lease begins after a change of what its start waits for; raises Conflict."""
+    """Return the lease's start with what it waits for changed; raises Conflict."""
     if when is None or when is lease.start.when:
         return lease.start
     if lease.status is not LeaseStatus.PENDING:
@@ -112,8 +109,8 @@ def check_resource_type(present: str, wanted: str | None) -> None:
 
 
 def moved(lease: Lease, window: Window, notices: tuple[Notice, ...], now: datetime) -> Lease:
-    """Return the lease with new dates; with another start its hosts are got ready anew."""
-    begins = lease.start
+    """Return the lease with new dates; with another start its hosts must be prepared again."""
+    start = lease.start
     if window.start != lease.window.start:
-        begins = replace(begins, ready_at=None)
-    return replace(lease, window=window, notices=notices, start=begins, updated_at=now)
+        start = replace(start, ready_at=None)
+    return replace(lease, window=window, notices=notices, start=start, updated_at=now)

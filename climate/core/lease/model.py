@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus
-from climate.core.lease.schedule import BEFORE_END, END, START, Notice
+from climate.core.lease.schedule import BEFORE_END, END, START, Notice, Planned
 from climate.core.record import record
 from climate.core.start import Start
 from climate.core.window import Window
@@ -118,6 +118,21 @@ class Event:
     updated_at: datetime | None
     owner: str | None = None
 
+    @classmethod
+    def planned(cls, planned: Planned, lease_id: str, id_: str, now: datetime) -> Self:
+        """Return a new event of a lease, to be stored under this id."""
+        return cls(
+            id=id_,
+            lease_id=lease_id,
+            kind=planned.kind,
+            due_at=planned.due_at,
+            status=EventStatus.UNDONE,
+            attempt=0,
+            last_error=None,
+            created_at=now,
+            updated_at=None,
+        )
+
     @property
     def is_untried(self) -> bool:
         """Whether nobody has tried it yet, but for who is at it now.
@@ -200,6 +215,13 @@ class Lease:
     def ails(self) -> bool:
         """Whether some of its resources fail, or what must be done as its user would."""
         return self.degraded or self.trust_lost is not None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a plug-in may have changed the cloud for this lease."""
+        start = self.event(START)
+        untouched = start is not None and start.status is EventStatus.UNDONE and start.attempt == 0
+        return not (self.status is LeaseStatus.PENDING and untouched)
 
     def event(self, kind: str) -> Event | None:
         """Return the first event of ``kind``, or None."""

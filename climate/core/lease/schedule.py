@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from climate.core.errors import InvalidDate
 from climate.core.window import Window
 
 BEFORE_START = "before_start_lease"
@@ -59,6 +60,13 @@ class Planned:
 
     kind: str
     due_at: datetime
+
+
+def before_end_notice(window: Window, before_end: datetime) -> Notice:
+    """Return the notice for an explicit moment; raises InvalidDate if it is not in the window."""
+    if not window.start < before_end < window.end:
+        raise InvalidDate("before_end_date must be after the start and before the end of the lease")
+    return Notice(BEFORE_END, Anchor.END, (before_end - window.end).total_seconds())
 
 
 def rank(kind: str) -> int:

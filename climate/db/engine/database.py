@@ -28,7 +28,7 @@ from tenacity import (
 )
 
 from climate.core.errors import Contention
-from climate.db.engine import types as engine_types
+from climate.db.engine.types import decode_json, encode_json
 
 ATTEMPTS = 10
 # From this attempt on, a writer waits for locked rows in id order instead of skipping them.
@@ -76,8 +76,8 @@ class Database:
         """Prepare (but do not open) connections to ``url``, an SQLAlchemy URL."""
         self.engine = sa.create_engine(
             url,
-            json_serializer=engine_types.written,
-            json_deserializer=engine_types.read,
+            json_serializer=encode_json,
+            json_deserializer=decode_json,
             **_engine_options(sa.make_url(url), pool_size),
         )
         self._writer = self.engine.execution_options(climate_write=True)

@@ -31,6 +31,9 @@ HEAD = 64
 Head = sa.String(HEAD).with_variant(sa.String(HEAD, collation="C"), "postgresql")
 HEAD_OF_VALUE = sa.Computed(f"substr(value, 1, {HEAD})", persisted=True)
 
+_ENCODE = msgspec.json.Encoder().encode
+_DECODE = msgspec.json.Decoder().decode
+
 
 class code_points(FunctionElement[str]):  # noqa: N801 - reads like a function of SQLAlchemy's
     """A text to put in order by its code points, as all but PostgreSQL do, which is quicker."""
@@ -78,20 +81,16 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
 
 
-_ENCODE = msgspec.json.Encoder().encode
-_DECODE = msgspec.json.Decoder().decode
-
-
-def written(value: Any) -> str:  # noqa: ANN401 - whatever JSON can say
-    """Return the text of a value; raises TypeError for what has none."""
+def encode_json(value: Any) -> str:  # noqa: ANN401 - whatever JSON can say
+    """Return a value as JSON text; raises TypeError for what JSON cannot say."""
     try:
         return _ENCODE(value).decode()
     except (TypeError, ValueError):  # subclasses of str and numbers, half a surrogate pair
         return json.dumps(value, default=_plain)
 
 
-def read(text: str | bytes) -> Any:  # noqa: ANN401 - whatever it is
-    """Return what a text says."""
+def decode_json(text: str | bytes) -> Any:  # noqa: ANN401 - whatever it is
+    """Return the value of a JSON text."""
     try:
         return _DECODE(text)
     except msgspec.DecodeError:  # what only Python writes: NaN, 1e400, half a surrogate pair

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.db.engine import types as engine_types
+from climate.db.engine.types import encode_json
 from climate.db.tables.leases import Base
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def insert(session: Session, *tables: Rows) -> None:
     connection = session.connection()
     if connection.dialect.name == "postgresql" and given:
         statement = _all_at_once(tuple((table, tuple(rows[0])) for table, rows in given))
-        texts = {f"rows_{n}": engine_types.written(rows) for n, (_, rows) in enumerate(given)}
+        texts = {f"rows_{n}": encode_json(rows) for n, (_, rows) in enumerate(given)}
         connection.execute(statement, texts)
         return
     for table, rows in given:
@@ -45,7 +45,7 @@ def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]
         return
     connection = session.connection()
     if connection.dialect.name == "postgresql":
-        text = engine_types.written(rows)
+        text = encode_json(rows)
         if "\\u0000" not in text:  # plugins may return it, and PostgreSQL cannot read it from JSON
             connection.execute(_change_all(table, tuple(rows[0])), {"rows": text})
             return

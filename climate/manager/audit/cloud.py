@@ -8,12 +8,12 @@ from sqlalchemy.orm import Session
 from climate.core.errors import NotFound
 from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
 from climate.core.lease.model import Lease
-from climate.core.lease.schedule import RELENTLESS, START, UPDATE, Planned
+from climate.core.lease.schedule import RELENTLESS, START, UPDATE
 from climate.db import events, leases
 from climate.db.resources import resources
-from climate.manager import trusts
 from climate.manager.audit.invariants import violations
-from climate.manager.drafts import new_event
+from climate.manager.leases import trusts
+from climate.manager.leases.event_plan import add_update_event
 from climate.manager.notifications.lease_messages import resources_of
 from climate.manager.process.runtime import Runtime
 from climate.plugins.base import Difference, Expected, Holding
@@ -145,7 +145,7 @@ def _retry(runtime: Runtime, lease_id: str) -> None:
         except NotFound:
             return
         if _is_settled(lease):
-            leases.insert_events(session, [new_event(lease_id, Planned(UPDATE, now), now)])
+            add_update_event(session, lease, now)
         else:
             events.run_now(session, lease_id, RELENTLESS, now)
 

@@ -26,11 +26,12 @@ from climate.core.lease.schedule import (
     UPDATE,
 )
 from climate.core.start import StartWhen
-from climate.db import events, leases, progress
+from climate.db import events, leases
 from climate.db.engine.database import on_commit
 from climate.db.notifications import outbox
-from climate.manager import holds, starting
 from climate.manager.claims import Claim, Seen, Task, Work, close_all, lock_leases, requeue
+from climate.manager.leases import holds
+from climate.manager.leases import ready_start as starting
 from climate.manager.notifications.lease_messages import News, announce, resources_of
 from climate.manager.process.runtime import Runtime
 
@@ -100,7 +101,7 @@ def _execute(runtime: Runtime, session: Session, seen: Sequence[Seen], now: date
     if not seen:
         return []
     begun = {one.lease.id: _while_executing(one.lease, one.event, now) for one in seen}
-    progress.advance(session, [(one.lease, begun[one.lease.id]) for one in seen])
+    leases.advance(session, [(one.lease, begun[one.lease.id]) for one in seen])
     ending = [one.lease for one in seen if one.event.kind == END]
     if unstarted := [lease.id for lease in ending if _is_to_start(lease)]:
         events.abandon(session, unstarted, START, now)
@@ -234,7 +235,7 @@ def _notify_if_late(
         if event.id in {one.event.id for one in found} and not is_sent:
             late.setdefault(lease.id, (lease, found))
     if late:
-        progress.catch_up(session, late, now)
+        leases.catch_up(session, late, now)
         payloads = (
             ("lease.catch_up", blazar_wire.payload(lease, {"late": [one.told() for one in found]}))
             for lease, found in late.values()

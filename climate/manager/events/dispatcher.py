@@ -22,12 +22,12 @@ from climate.db.engine.database import is_unavailable
 from climate.db.limits import forget_past_use
 from climate.db.line import PendingEvent
 from climate.db.resources import allocations
-from climate.manager import farewells
 from climate.manager.claims import Claim, ClaimKeeper, Task
 from climate.manager.events import runner
 from climate.manager.events.fair_share import Batch, BatchSizeEstimator, FairShare, Result
 from climate.manager.events.outcomes import abandon
 from climate.manager.events.waiting_list import PAGE, QueueView
+from climate.manager.leases import finalizers as farewells
 from climate.manager.notifications import log
 from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime

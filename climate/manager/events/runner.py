@@ -20,18 +20,19 @@ from sqlalchemy.orm import Session
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import END, OWN_KINDS, PATIENCE, RELEASE, START
-from climate.db import events, leases, progress
+from climate.db import events, leases
 from climate.db.engine.database import is_unavailable, on_commit
 from climate.db.limits import keep_past_use
 from climate.db.resources import allocations
-from climate.manager import holds, starting
 from climate.manager.claims import Claim, Seen, Task, Work, close_all, relock_leases, requeue
 from climate.manager.events import outcomes, plugin_calls
 from climate.manager.events.begin import begin, events_with_done
 from climate.manager.events.fair_share import Batch, BatchSizeEstimator, Result
 from climate.manager.events.outcomes import Success, fail
-from climate.manager.farewells import note_end
-from climate.manager.leases import remove
+from climate.manager.leases import holds
+from climate.manager.leases import ready_start as starting
+from climate.manager.leases.delete import remove
+from climate.manager.leases.finalizers import schedule_finalizers
 from climate.manager.notifications.lease_messages import News, announce, notify_nodes_of
 from climate.manager.process.runtime import Runtime
 from climate.observability import log_context
@@ -167,7 +168,7 @@ def commit_success(
     seen, unlocked = relock_leases(session, [Task(one.claim, one.work) for one in succeeded])
     close_all(session, [one.claim for one in seen], now, EventStatus.DONE)
     completed = [Completed(one, *known[one.claim.event_id][1:], now) for one in seen]
-    progress.advance(session, [(one.before, one.after) for one in completed])
+    leases.advance(session, [(one.before, one.after) for one in completed])
     for one in completed:
         _detach(runtime, session, one.before, one.left, now)
     events.cancel(session, [id_ for one in completed for id_ in one.needless])
@@ -175,7 +176,7 @@ def commit_success(
         if one.kind == START and runtime.settings.provisioning is not None:
             starting.note_start(runtime, session, one.before)
         if one.kind == END:
-            note_end(runtime, session, one.before, now)
+            schedule_finalizers(runtime, session, one.before, now)
     announce(session, [one.news for one in completed], now)
     for one in completed:
         _notify_nodes(runtime, session, one, now)

@@ -19,12 +19,12 @@ from climate.core.matching import query
 from climate.core.provisioning.lead_time import Lead
 from climate.core.provisioning.preparation import Preparation, PreparationState
 from climate.core.settings import Provisioning
-from climate.db import leases, preparations, starts
+from climate.db import leases, preparations
 from climate.db.engine import ids
 from climate.db.preparations import Booking
 from climate.db.provisioning import readiness
 from climate.db.resources import allocations, resources
-from climate.manager import healing
+from climate.manager.leases import healing
 from climate.manager.notifications.lease_messages import notify_nodes
 from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
@@ -108,7 +108,7 @@ def _want(runtime: Runtime, lease_id: str, leads: Mapping[int, Lead], session: S
         if one.resource_id in hosts
     ]
     preparations.want(session, wanted)
-    starts.set_unready(session, lease_id)
+    leases.set_unready(session, lease_id)
     notify_nodes(session, PREPARE, map(payload, wanted), now)
 
 

@@ -24,10 +24,11 @@ from climate.core.provisioning.readiness import Seen
 from climate.db import events
 from climate.db.preparations import HOST
 from climate.db.resources import capacity, resources
-from climate.manager import healing, readiness
+from climate.manager import readiness
+from climate.manager.leases import healing
+from climate.manager.leases.trusts import TrustWatch
 from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
-from climate.manager.trust_watch import TrustWatch
 from climate.plugins.base import Found, ResourcePlugin
 
 LOG = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ how. Pools are named after the reservation. Every step looks before it acts.
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any, ClassVar, Protocol
 
 from marshmallow import ValidationError, fields, post_load, validate, validates_schema
@@ -15,7 +15,7 @@ from oslo_config.cfg import ConfigOpts
 from climate.core.errors import Conflict, InvalidQuery, NotFound
 from climate.core.lease.model import Lease, Reservation, Resource
 from climate.core.matching.extra_specs import RESOURCES, read
-from climate.core.matching.query import And, Compare, Operand, Query, both
+from climate.core.matching.query import And, Compare, Everything, Operand, Query, both
 from climate.core.matching.requirement import Requirement
 from climate.plugins.base import (
     Difference,
@@ -180,10 +180,9 @@ class HostPlugin(ResourcePlugin):
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
         """Hosts that match both expressions; either may ask about either kind of property."""
-        query = both(
-            _query(params["hypervisor_properties"]),
-            _query(params["resource_properties"]),
-        )
+        sources = (params["hypervisor_properties"], params["resource_properties"])
+        everything: Query = Everything()
+        query = reduce(both, (_query(source) for source in sources if source), everything)
         return Requirement(self.resource_type, params["min"], params["max"], query)
 
     def start(

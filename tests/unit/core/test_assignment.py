@@ -5,24 +5,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from climate.core.matching.packing import WholeDemand as Demand
-from climate.core.matching.packing import assign
+from climate.core.matching.packing import WholeDemand, assign
 
 Assignment = tuple[tuple[int, ...], ...]
 
 
-def demands_of(ids: Sequence[int]) -> st.SearchStrategy[list[Demand]]:
+def demands_of(ids: Sequence[int]) -> st.SearchStrategy[list[WholeDemand]]:
     """Up to three demands for some of the ids, each in an order of preference of its own."""
     some = st.lists(st.sampled_from(ids), unique=True, max_size=len(ids)).map(tuple)
     bounds = st.tuples(st.integers(0, 3), st.integers(0, 3)).map(sorted)
-    demand = st.builds(lambda pair, mine: Demand(*pair, mine), bounds, some)
+    demand = st.builds(lambda pair, mine: WholeDemand(*pair, mine), bounds, some)
     return st.lists(demand, max_size=3)
 
 
 few = demands_of(range(1, 6))
 
 
-def every_assignment(demands: Sequence[Demand]) -> Iterator[list[int]]:
+def every_assignment(demands: Sequence[WholeDemand]) -> Iterator[list[int]]:
     """Try all ways to give each id to one of the demands that want it, or to none.
 
     Yields how many ids each demand has got where that is within all bounds.
@@ -43,16 +42,16 @@ def total(found: Assignment) -> int:
 
 class TestOneDemand:
     def test_it_gets_the_preferred_ones(self) -> None:
-        assert assign([Demand(1, 2, (7, 3, 5))]) == ((7, 3),)
+        assert assign([WholeDemand(1, 2, (7, 3, 5))]) == ((7, 3),)
 
     def test_it_gets_what_there_is_if_that_is_enough(self) -> None:
-        assert assign([Demand(1, 5, (7, 3))]) == ((7, 3),)
+        assert assign([WholeDemand(1, 5, (7, 3))]) == ((7, 3),)
 
     def test_too_few_is_nothing_at_all(self) -> None:
-        assert assign([Demand(3, 5, (7, 3))]) is None
+        assert assign([WholeDemand(3, 5, (7, 3))]) is None
 
     def test_a_demand_for_nothing_is_met(self) -> None:
-        assert assign([Demand(0, 0, (7, 3))]) == ((),)
+        assert assign([WholeDemand(0, 0, (7, 3))]) == ((),)
 
 
 class TestSeveralDemands:
@@ -60,72 +59,84 @@ class TestSeveralDemands:
         assert assign([]) == ()
 
     def test_the_choosy_one_gets_the_only_one_that_suits_it(self) -> None:
-        assert assign([Demand(1, 1, (1, 2)), Demand(1, 1, (1,))]) == ((2,), (1,))
+        assert assign([WholeDemand(1, 1, (1, 2)), WholeDemand(1, 1, (1,))]) == ((2,), (1,))
 
     def test_others_move_along_a_chain_of_alternatives(self) -> None:
-        chain = [Demand(1, 1, (1, 2)), Demand(1, 1, (2, 3)), Demand(1, 1, (1,))]
+        chain = [WholeDemand(1, 1, (1, 2)), WholeDemand(1, 1, (2, 3)), WholeDemand(1, 1, (1,))]
         assert assign(chain) == ((2,), (3,), (1,))
 
     def test_the_one_with_alternatives_gives_way_again_and_again(self) -> None:
-        demands = [Demand(2, 2, (1, 2, 3, 4)), Demand(1, 1, (1,)), Demand(1, 1, (2,))]
+        demands = [
+            WholeDemand(2, 2, (1, 2, 3, 4)),
+            WholeDemand(1, 1, (1,)),
+            WholeDemand(1, 1, (2,)),
+        ]
         assert assign(demands) == ((3, 4), (1,), (2,))
 
     def test_every_minimum_comes_before_anybody_gets_more(self) -> None:
-        assert assign([Demand(1, 3, (1, 2, 3)), Demand(2, 2, (1, 2, 3))]) == ((1,), (2, 3))
+        assert assign([WholeDemand(1, 3, (1, 2, 3)), WholeDemand(2, 2, (1, 2, 3))]) == (
+            (1,),
+            (2, 3),
+        )
 
     def test_what_is_left_goes_to_the_first(self) -> None:
-        assert assign([Demand(1, 4, (1, 2, 3, 4)), Demand(1, 4, (1, 2, 3, 4))]) == (
+        assert assign([WholeDemand(1, 4, (1, 2, 3, 4)), WholeDemand(1, 4, (1, 2, 3, 4))]) == (
             (1, 3, 4),
             (2,),
         )
 
     def test_each_could_be_served_but_not_all_at_once(self) -> None:
-        assert assign([Demand(1, 1, (1, 2)), Demand(1, 1, (1, 2)), Demand(1, 1, (1, 2))]) is None
+        assert (
+            assign(
+                [WholeDemand(1, 1, (1, 2)), WholeDemand(1, 1, (1, 2)), WholeDemand(1, 1, (1, 2))]
+            )
+            is None
+        )
 
 
 @given(few)
 def test_there_is_an_assignment_exactly_if_a_search_through_all_finds_one(
-    demands: list[Demand],
+    demands: list[WholeDemand],
 ) -> None:
     exists = next(every_assignment(demands), None) is not None
     assert (assign(demands) is not None) == exists
 
 
 @given(few)
-def test_no_assignment_hands_out_more(demands: list[Demand]) -> None:
+def test_no_assignment_hands_out_more(demands: list[WholeDemand]) -> None:
     found = assign(demands)
     if found is not None:
         assert total(found) == max(sum(counts) for counts in every_assignment(demands))
 
 
 @given(few)
-def test_every_demand_gets_its_own_candidates_within_its_bounds(demands: list[Demand]) -> None:
+def test_every_demand_gets_its_own_candidates_within_its_bounds(demands: list[WholeDemand]) -> None:
     for demand, ids in zip(demands, assign(demands) or [], strict=False):
         assert demand.minimum <= len(ids) <= demand.maximum
         assert set(ids) <= set(demand.candidates)
 
 
 @given(few)
-def test_nothing_is_handed_out_twice(demands: list[Demand]) -> None:
+def test_nothing_is_handed_out_twice(demands: list[WholeDemand]) -> None:
     handed = [id_ for ids in assign(demands) or [] for id_ in ids]
     assert len(handed) == len(set(handed))
 
 
 @given(few)
-def test_what_a_demand_gets_is_in_its_order_of_preference(demands: list[Demand]) -> None:
+def test_what_a_demand_gets_is_in_its_order_of_preference(demands: list[WholeDemand]) -> None:
     for demand, ids in zip(demands, assign(demands) or [], strict=False):
         assert list(ids) == sorted(ids, key=demand.candidates.index)
 
 
 @given(demands_of(range(1, 6)).map(lambda found: found[:1]))
-def test_alone_a_demand_gets_the_best_of_its_candidates(demands: list[Demand]) -> None:
+def test_alone_a_demand_gets_the_best_of_its_candidates(demands: list[WholeDemand]) -> None:
     for demand, ids in zip(demands, assign(demands) or [], strict=False):
         assert ids == demand.candidates[: demand.maximum]
 
 
 @given(few)
-def test_one_more_candidate_never_makes_it_impossible(demands: list[Demand]) -> None:
-    more = [Demand(d.minimum, d.maximum, (*d.candidates, 99)) for d in demands]
+def test_one_more_candidate_never_makes_it_impossible(demands: list[WholeDemand]) -> None:
+    more = [WholeDemand(d.minimum, d.maximum, (*d.candidates, 99)) for d in demands]
     assert assign(demands) is None or assign(more) is not None
 
 
@@ -142,7 +153,7 @@ class Counted(tuple[int, ...]):
     __slots__ = ()
 
 
-def looks_at(size: int, demands: list[Demand], *, possible: bool) -> float:
+def looks_at(size: int, demands: list[WholeDemand], *, possible: bool) -> float:
     """How often each of ``size`` candidates is looked at to serve the demands."""
     Counted.looks = 0
     assert (assign(demands) is not None) == possible
@@ -157,39 +168,43 @@ THIRDS = [Counted(range(3_000 * n, 3_000 * (n + 2))) for n in range(3)]
 @pytest.mark.parametrize(
     ("demands", "possible"),
     [
-        pytest.param([Demand(10_000, 10_000, ANY)], True, id="all of them"),
-        pytest.param([Demand(10_001, 10_001, ANY)], False, id="one too many"),
-        pytest.param([Demand(5_000, 5_000, ANY), Demand(5_000, 5_000, ANY)], True, id="halves"),
+        pytest.param([WholeDemand(10_000, 10_000, ANY)], True, id="all of them"),
+        pytest.param([WholeDemand(10_001, 10_001, ANY)], False, id="one too many"),
         pytest.param(
-            [Demand(5_000, 5_000, ANY), Demand(5_000, 5_000, FIRST_HALF)],
+            [WholeDemand(5_000, 5_000, ANY), WholeDemand(5_000, 5_000, ANY)], True, id="halves"
+        ),
+        pytest.param(
+            [WholeDemand(5_000, 5_000, ANY), WholeDemand(5_000, 5_000, FIRST_HALF)],
             True,
             id="all of the first are moved for the second",
         ),
         pytest.param(
-            [Demand(1, 5_000, ANY), Demand(1, 5_000, FIRST_HALF)],
+            [WholeDemand(1, 5_000, ANY), WholeDemand(1, 5_000, FIRST_HALF)],
             True,
             id="what is beyond the minimum is moved as well",
         ),
         pytest.param(
-            [Demand(3_000, 3_000, third) for third in (*THIRDS, Counted(range(3_000)))],
+            [WholeDemand(3_000, 3_000, third) for third in (*THIRDS, Counted(range(3_000)))],
             True,
             id="all are moved along a chain",
         ),
-        pytest.param([Demand(100, 100, ANY) for _ in range(100)], True, id="many small ones"),
-        pytest.param([Demand(100, 101, ANY) for _ in range(100)], True, id="many that want more"),
+        pytest.param([WholeDemand(100, 100, ANY) for _ in range(100)], True, id="many small ones"),
         pytest.param(
-            [*(Demand(50, 51, FIRST_HALF) for _ in range(100)), Demand(1, 1, ANY)],
+            [WholeDemand(100, 101, ANY) for _ in range(100)], True, id="many that want more"
+        ),
+        pytest.param(
+            [*(WholeDemand(50, 51, FIRST_HALF) for _ in range(100)), WholeDemand(1, 1, ANY)],
             True,
             id="many that want more of what is not left",
         ),
     ],
 )
 def test_the_work_grows_with_the_candidates_and_not_with_their_square(
-    demands: list[Demand], possible: bool
+    demands: list[WholeDemand], possible: bool
 ) -> None:
     each = sum(len(demand.candidates) for demand in demands)
     assert looks_at(each, demands, possible=possible) < 20
 
 
 def test_the_looks_are_counted() -> None:
-    assert looks_at(10_000, [Demand(10_000, 10_000, ANY)], possible=True) >= 1
+    assert looks_at(10_000, [WholeDemand(10_000, 10_000, ANY)], possible=True) >= 1

@@ -12,8 +12,8 @@ from climate.api.v2.leases import reservations
 from climate.core.errors import InvalidInput, InvalidQuery, UnsupportedResourceType
 from climate.core.matching.quoting import check_storable
 from climate.core.window import Window
-from climate.manager import availability, limits
-from climate.manager.requests import ReservationRequest, looked_up
+from climate.manager.admission import availability, limits
+from climate.manager.admission.requirements import ReservationRequest, look_up
 
 # A step ends at each booking; a longer answer is of no use to a client.
 _MOST_STEPS = 10_000
@@ -67,7 +67,7 @@ def _request(call: Call, resource_type: str, text: str | None) -> ReservationReq
     part = reservations.params(call, resource_type, {**plugin.unit, **_json(text)}, ())
     params = validation.load_parameter(*part)
     try:
-        return looked_up(call.runtime, resource_type, params, call.owner.asker)
+        return look_up(call.runtime, resource_type, params, call.owner.requester)
     except InvalidInput as error:
         raise validation.of_parameter(error, "params") from None
 

@@ -1,4 +1,4 @@
-"""What is asked for, from a body: reservations checked by the plugins of their types, moments."""
+"""Requests for reservations, checked by the plug-ins of their types, and moments."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -12,7 +12,7 @@ from climate.api.v2.http.fields import NOW
 from climate.api.v2.http.validation import Place
 from climate.api.v2.leases import schemas
 from climate.core.errors import UnsupportedResourceType
-from climate.manager.requests import ReservationRequest, looked_up
+from climate.manager.admission.requirements import ReservationRequest, look_up
 
 Part = tuple[Schema, Mapping[str, Any], Place]
 
@@ -20,19 +20,19 @@ Part = tuple[Schema, Mapping[str, Any], Place]
 def requests(
     call: Call, asked: Sequence[Mapping[str, Any]], key: str = "reservations"
 ) -> tuple[ReservationRequest, ...]:
-    """Return the reservations asked for; raises InvalidInput for all that is wrong with them."""
+    """Return the requests for reservations; raises InvalidInput, which names all errors."""
     parts = [
         params(call, one["resource_type"], one["params"], (key, number))
         for number, one in enumerate(asked)
     ]
     return tuple(
-        looked_up(call.runtime, one["resource_type"], loaded, call.owner.asker)
+        look_up(call.runtime, one["resource_type"], loaded, call.owner.requester)
         for one, loaded in zip(asked, validation.load_all(parts), strict=True)
     )
 
 
 def params(call: Call, resource_type: str, params: Mapping[str, Any], at: Place) -> Part:
-    """Return what the plugin of a type has to check."""
+    """Return the parameters, and where they are, with the schema of the type's plug-in."""
     try:
         schema = schemas.params(call.runtime.plugin(resource_type).schema)
     except UnsupportedResourceType as error:

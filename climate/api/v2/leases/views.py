@@ -1,29 +1,37 @@
-"""``/v2/leases``."""
+"""``/v2/leases``, with ETags (conditional changes) and idempotency keys."""
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from flask import request
 
 from climate.api.call import Answer, Call
 from climate.api.v2.http import paging, queries, validation
 from climate.api.v2.http.fields import ASAP, NOW
-from climate.api.v2.leases import etags, reservations, schemas
+from climate.api.v2.leases import reservations, schemas
 from climate.api.v2.leases.reservations import moment
-from climate.core.errors import InvalidInput, NotFound
+from climate.core.errors import Contention, InvalidInput, NotFound, PreconditionFailed
 from climate.core.lease.change import Change
 from climate.core.lease.model import Lease
-from climate.core.once import AlreadyAnswered, Once
+from climate.core.once import AlreadyProcessed, IdempotencyKey
 from climate.core.page import LEASE_SORTS, LeaseFilter
 from climate.core.window import later
-from climate.manager import leases, listing, soonest, updates
-from climate.manager.composition import ReservationChange, check_own
-from climate.manager.drafts import LeaseRequest
-from climate.manager.updates import LeaseChange
+from climate.manager import listing
+from climate.manager.leases.create import LeaseRequest, create_earliest, create_lease
+from climate.manager.leases.delete import delete_lease
+from climate.manager.leases.idempotency import IdempotentRequest, replay
+from climate.manager.leases.read import LeaseChanged, get_lease
+from climate.manager.leases.reservation_changes import ReservationChange, check_no_part
+from climate.manager.leases.update import LeaseChange, update_lease
+
+T = TypeVar("T")
 
 _LONGEST_KEY = 255
+# How often a conditional change is tried if the lease changes in ways that no answer shows.
+_ATTEMPTS = 10
 _WINDOW = ("starts_before", "starts_after", "ends_before", "ends_after")
 
 
@@ -45,16 +53,16 @@ def index(call: Call) -> Answer:
 
 
 def create(call: Call) -> Answer:
-    """Make a lease, once for each Idempotency-Key."""
+    """Create a lease, once for each Idempotency-Key."""
     body = validation.body(call)
-    once = _once(call, body)
+    idempotent = _idempotent(call, body)
     try:
-        if once is not None:
-            # Before anything else: what could be asked for then may be refused now.
-            leases.recall(call.runtime, once)
-        return _created(_body(_make(call, body, once)))
-    except AlreadyAnswered as told:
-        return _created(told.answer)
+        if idempotent is not None:
+            # Before any check: a request that was valid then may be invalid now.
+            replay(call.runtime, idempotent.key)
+        return _created(_body(_create(call, body, idempotent)))
+    except AlreadyProcessed as processed:
+        return _created(processed.answer)
 
 
 def show(call: Call, lease_id: str) -> Answer:
@@ -80,22 +88,27 @@ def update(call: Call, lease_id: str) -> Answer:
         removed=tuple(data["remove_reservations"]),
         start_when=data.get("start_when"),
     )
-    return _shown(updates.update(call.runtime, lease_id, change, call.owner, etags.if_match()))
+    return _shown(
+        _if_match(
+            lease, lambda seen: update_lease(call.runtime, lease_id, change, call.owner, seen)
+        )
+    )
 
 
 def delete(call: Call, lease_id: str) -> Answer:
-    """Remove a lease; 202 if it is being ended first."""
+    """Delete a lease; 202 if a manager ends it first."""
     validation.no_query()
-    call.require("leases:delete", visible(call, lease_id).project_id)
+    lease = visible(call, lease_id)
+    call.require("leases:delete", lease.project_id)
     wait = call.api.conf.api.delete_wait
-    gone = leases.delete(call.runtime, lease_id, wait, etags.if_match())
-    return None, 204 if gone else 202
+    is_gone = _if_match(lease, lambda seen: delete_lease(call.runtime, lease_id, wait, seen))
+    return None, 204 if is_gone else 202
 
 
 def visible(call: Call, lease_id: str) -> Lease:
-    """Return the lease; one that the caller may not see does not exist for it."""
+    """Return the lease; raises NotFound also for one that the caller may not see."""
     try:
-        lease = leases.get(call.runtime, lease_id)
+        lease = get_lease(call.runtime, lease_id)
     except NotFound:
         lease = None
     if lease is None or not call.may("leases:get", lease.project_id):
@@ -110,16 +123,50 @@ def _body(lease: Lease) -> dict[str, Any]:
 
 def _shown(lease: Lease) -> Answer:
     body = _body(lease)
-    return body, 200, {"ETag": etags.etag(body)}
+    return body, 200, {"ETag": _etag(body)}
 
 
 def _created(body: Mapping[str, Any]) -> Answer:
     location = f"{request.root_path}{request.path}/{body['id']}"
-    return body, 201, {"ETag": etags.etag(body), "Location": location}
+    return body, 201, {"ETag": _etag(body), "Location": location}
 
 
-def _once(call: Call, body: Mapping[str, Any]) -> Once | None:
-    """Return which request this is, if the caller gave it a key; raises InvalidInput."""
+def _etag(body: Mapping[str, Any]) -> str:
+    """Return the entity tag of a representation: any difference in the body gives another tag."""
+    packed = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return f'"{_fingerprint(packed)[:32]}"'
+
+
+def _fingerprint(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
+    """Make a change if the lease has a tag of ``If-Match``; raises PreconditionFailed.
+
+    The tag is that of the lease as it was read. The change gets this lease, and raises LeaseChanged
+    if the stored one, which it locks, is another: so nothing is rendered while the lock is held. A
+    lease may also change in ways that answers do not show, such as the owner of a claimed event. It
+    has the same tag then, and the change is tried again.
+    """
+    if "If-Match" not in request.headers or request.if_match.star_tag:
+        return change(None)
+    for _ in range(_ATTEMPTS):
+        present = _etag(_body(lease))
+        if not request.if_match.contains(present.strip('"')):
+            raise PreconditionFailed(
+                f"Lease {lease.id} has changed since: look at it again, then decide",
+                {"etag": present},
+            )
+        try:
+            return change(lease)
+        except LeaseChanged as error:
+            lease = error.present
+    raise Contention(f"Managers change lease {lease.id} all the time: try again shortly")
+
+
+def _idempotent(call: Call, body: Mapping[str, Any]) -> IdempotentRequest | None:
+    """Return the identity of the request, if the client sent a key; raises InvalidInput."""
     key = request.headers.get("Idempotency-Key")
     if key is None:
         return None
@@ -127,22 +174,22 @@ def _once(call: Call, body: Mapping[str, Any]) -> Once | None:
         text = f"This must be 1 to {_LONGEST_KEY} printable ASCII characters, such as a UUID."
         errors = [{"header": "Idempotency-Key", "detail": text}]
         raise InvalidInput(f"Idempotency-Key: {text}", {"errors": errors})
-    return Once(
+    identity = IdempotencyKey(
         project_id=call.caller.project_id,
         user_id=call.caller.user_id,
         key=key,
-        fingerprint=etags.fingerprint(json.dumps(body, sort_keys=True)),
-        answer=_body,
+        fingerprint=_fingerprint(json.dumps(body, sort_keys=True)),
     )
+    return IdempotentRequest(key=identity, render=_body)
 
 
-def _make(call: Call, body: Mapping[str, Any], once: Once | None) -> Lease:
+def _create(call: Call, body: Mapping[str, Any], idempotent: IdempotentRequest | None) -> Lease:
     data = validation.load(schemas.LEASE_REQUEST, body)
     if data["start"] == ASAP:
-        asked = _request(call, {**data, "start": NOW, "end": data["end_by"]})
+        within = _request(call, {**data, "start": NOW, "end": data["end_by"]})
         length = timedelta(seconds=data["duration"])
-        return soonest.create(call.runtime, call.owner, asked, length, once)
-    return leases.create(call.runtime, call.owner, _request(call, data), once)
+        return create_earliest(call.runtime, call.owner, within, length, idempotent)
+    return create_lease(call.runtime, call.owner, _request(call, data), idempotent)
 
 
 def _request(call: Call, data: Mapping[str, Any]) -> LeaseRequest:
@@ -162,7 +209,7 @@ def _request(call: Call, data: Mapping[str, Any]) -> LeaseRequest:
 def _reservation_changes(
     call: Call, lease: Lease, asked: list[dict[str, Any]]
 ) -> tuple[ReservationChange, ...]:
-    """Return the changes, each checked with what stays as it is."""
+    """Return the changes, each checked together with the parameters that stay."""
     present = {reservation.id: reservation for reservation in lease.reservations}
     parts = []
     for number, one in enumerate(asked):
@@ -170,7 +217,7 @@ def _reservation_changes(
         if before is None:
             refusal = InvalidInput(f"Lease {lease.id} has no reservation {one['id']}")
             raise validation.placed(refusal, ("reservations", number, "id"))
-        check_own(before)
+        check_no_part(before)
         after = {**before.params, **one["params"]}
         parts.append(
             reservations.params(call, before.resource_type, after, ("reservations", number))

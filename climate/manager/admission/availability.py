@@ -1,8 +1,8 @@
-"""When could I have this? What is free over a span, and windows that would be admitted now.
+"""Availability: what is free over a span, and windows that would be admitted now.
 
-Nothing is locked or promised: an offer may be gone when it is asked for. Of a type with very many
-resources a sample is looked at, so that an answer costs about the same however many there are:
-what is offered would be admitted, but something sooner may exist.
+Nothing is locked or promised: another request may take an offered window first. Of a type with very
+many resources only a sample is searched, so that an answer always costs about the same: an offer
+would be admitted, but an earlier one may exist.
 """
 
 import math
@@ -22,15 +22,15 @@ from climate.core.matching.selection import Candidate, Preference, rank
 from climate.core.window import Window, later
 from climate.db.resources import allocations, capacity, resources
 from climate.db.resources import calendar as bookings
-from climate.manager.admission import would_take
-from climate.manager.process.runtime import Runtime
-from climate.manager.requests import (
+from climate.manager.admission.admission import dry_run
+from climate.manager.admission.candidates import Demand
+from climate.manager.admission.requirements import (
     ReservationRequest,
     check_properties,
     needs_of,
     requirements_of,
 )
-from climate.manager.search import Wanted
+from climate.manager.process.runtime import Runtime
 
 # The longest span that is looked at.
 MAX_SPAN = timedelta(days=366)
@@ -60,10 +60,11 @@ class Sought:
 
 
 def free_over(runtime: Runtime, request: ReservationRequest, span: Window) -> list[Step]:
-    """Return how much of what is asked for is free at each instant of ``span``.
+    """Return how much of the request is free at each instant of ``span``.
 
-    Counted in units of the request: hosts, instances. Each instant is looked at by itself: who
-    wants to stay must search. Raises InvalidDate, InvalidQuery, UnsupportedResourceType.
+    The unit is that of the request: hosts, instances. Each instant counts by itself; a lease over
+    several of them may not fit, for which there is ``search``. Raises InvalidDate, InvalidQuery,
+    UnsupportedResourceType.
     """
     _check(span)
     parts = requirements_of(runtime, request)
@@ -108,37 +109,37 @@ def search(
 def offers(
     runtime: Runtime, session: Session, sought: Sought, sample: int = SAMPLE
 ) -> Iterator[Offer]:
-    """Yield windows in which what is sought would be admitted now, soonest first."""
+    """Yield windows in which what is sought would be admitted now, the earliest first."""
     begin = _ceil(max(sought.within.start, runtime.clock.now()))
     preference = runtime.preference()
     ids = [
         matching(session, requirement, preference, limit=sample)
         for requirement in sought.requirements
     ]
-    wanted = [
-        Wanted(reservation_id=str(index), requirement=requirement)
+    demands = [
+        Demand(reservation_id=str(index), requirement=requirement)
         for index, requirement in enumerate(sought.requirements)
     ]
     cleaning = runtime.settings.cleaning_time
-    busy = sought.length + cleaning
+    occupied = sought.length + cleaning
     latest_before = None
     for part in _parts(begin, sought.within.end - sought.length):
-        for first, latest in _starts(session, sought.requirements, ids, busy, part):
+        for first, latest in _starts(session, sought.requirements, ids, occupied, part):
             start = _ceil(first)
             is_new = first != latest_before and start <= latest
             latest_before = latest
             window = Window(start, start + sought.length)
-            busy_now = window.busy(cleaning)
-            if is_new and would_take(session, wanted, busy_now, preference) is not None:
+            with_cleaning = window.busy(cleaning)
+            if is_new and dry_run(session, demands, with_cleaning, preference) is not None:
                 yield Offer(window, latest)
 
 
 def matching(
     session: Session, requirement: Requirement, preference: Preference, limit: int | None = None
 ) -> Sequence[int]:
-    """Return up to ``limit`` resources that match, but those that filters would not pass if free.
+    """Return up to ``limit`` resources that match, and that filters would pass if they are free.
 
-    Whoever finds a window must not count on what admission would leave out.
+    Admission would not choose the others, so they offer no window.
     """
     ids = allocations.matching(session, requirement, limit=limit, rotation=preference.rotation)
     if not preference.selection.filters:
@@ -158,20 +159,20 @@ def _starts(
     session: Session,
     requirements: Sequence[Requirement],
     ids: Sequence[Sequence[int]],
-    busy: timedelta,
+    occupied: timedelta,
     part: Starts,
 ) -> list[Starts]:
     """Return the starts in ``part`` that suit each requirement, were it alone.
 
     Of several they are single moments: there is more room when a booking ends, and only then.
     """
-    span = Window(part[0], later(part[1], busy))
+    span = Window(part[0], later(part[1], occupied))
     there = [
         bookings.timelines(session, requirement, some, span)
         for requirement, some in zip(requirements, ids, strict=True)
     ]
     found = (
-        calendar.starts(requirement, timelines, busy, part)
+        calendar.starts(requirement, timelines, occupied, part)
         for requirement, timelines in zip(requirements, there, strict=True)
     )
     suiting = reduce(calendar.both, found, [part])

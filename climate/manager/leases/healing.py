@@ -1,12 +1,12 @@
-"""Healing: a lease whose resources fail gets others, as many as there are.
+"""Healing: replace the resources of leases that fail, as far as others are free.
 
-One transaction per lease. Its other bookings stay; each failed resource is given up for a
-working one that fits, or kept and marked missing. Before its start a lease loses what cannot be
-booked now; a running one, with users' things on it, only what is lost. What works and was not
-handed over is handed over by an ``update_lease`` event that is due at once. Flags as in Blazar's
-API, but cleared when it is over: ``missing_resources`` while something fails without a
-replacement, ``degraded`` while that is so or something is not handed over or not taken back yet;
-``resources_changed`` stays, for it remains true.
+Each lease is one transaction. Its other bookings stay. A working resource that fits replaces each
+failed one; without a replacement the lease keeps it and marks it as missing. A lease that has not
+started gives up all resources that cannot be booked now; a running lease, which has users' data on
+them, only those that are lost. An ``update_lease`` event that is due at once hands over the
+replacements. The flags are those of Blazar's API, but healing clears them: ``missing_resources``
+while a resource fails without a replacement; ``degraded`` during that, and until everything is
+handed over and taken back. ``resources_changed`` stays set.
 """
 
 import logging
@@ -21,7 +21,7 @@ from climate.core.errors import ClimateError, NotFound
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus, ReservationStatus
 from climate.core.lease.model import HANDED_OVER, LEAVING, SHARES, Lease, Reservation
-from climate.core.lease.schedule import UPDATE, Planned
+from climate.core.lease.schedule import UPDATE
 from climate.core.matching.packing import first
 from climate.core.matching.query import matches
 from climate.core.matching.requirement import Requirement
@@ -30,11 +30,11 @@ from climate.db import leases
 from climate.db.notifications import outbox
 from climate.db.resources import allocations, resources
 from climate.db.resources.allocations import Held
-from climate.manager.admission import admit, rows
-from climate.manager.drafts import new_event
+from climate.manager.admission.admission import admit, rows
+from climate.manager.admission.candidates import Demand
+from climate.manager.admission.requirements import occupied_window, requirements_of
+from climate.manager.leases.event_plan import add_update_event
 from climate.manager.process.runtime import Runtime
-from climate.manager.requests import requirements_of, taken_window
-from climate.manager.search import Wanted
 from climate.observability import log_context
 
 LOG = logging.getLogger(__name__)
@@ -44,10 +44,10 @@ _HEALED = frozenset({LeaseStatus.PENDING, LeaseStatus.ACTIVE})
 
 
 def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
-    """Heal the leases that have, or have within the healing interval, resources that fail.
+    """Heal the leases that have, now or within the healing interval, resources that fail.
 
-    ``lost`` are the ids of resources that do not run any more. One lease that cannot be healed
-    keeps no other from it.
+    ``lost`` are the ids of resources that do not run any more. A lease that cannot be healed does
+    not stop the others from being healed.
     """
     now, ahead = runtime.clock.now(), runtime.settings.healing_interval
     with runtime.database.read() as session:
@@ -63,7 +63,7 @@ def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
 
 
 def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Session) -> None:
-    """Replace what fails of one lease, as far as possible, and flag the rest."""
+    """Replace the failing resources of one lease as far as possible, and flag the rest."""
     now = runtime.clock.now()
     try:
         lease = leases.get(session, lease_id, lock=True)
@@ -76,7 +76,7 @@ def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Sessio
     everything = {id_ for ids in held.values() for id_ in ids}
     working = resources.reservable(session, everything)
     pending = lease.status is LeaseStatus.PENDING
-    # What is known to be missing stays so until it works.
+    # A resource that is marked as missing stays so until it works.
     failing = {
         r.id: sorted(
             held[r.id].keys()
@@ -84,10 +84,10 @@ def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Sessio
         )
         for r in live
     }
-    busy = taken_window(lease.window, now, runtime.settings)
+    occupied = occupied_window(lease.window, now, runtime.settings)
     gained = {
         reservation.id: _replace(
-            runtime, session, reservation, held[reservation.id], failing[reservation.id], busy
+            runtime, session, reservation, held[reservation.id], failing[reservation.id], occupied
         )
         for reservation in live
         if failing[reservation.id]
@@ -101,21 +101,21 @@ def _replace(
     reservation: Reservation,
     held: Mapping[int, Held],
     failing: Sequence[int],
-    busy: Window,
+    occupied: Window,
 ) -> int:
-    """Give up failing resources for others; return how many there were.
+    """Replace failing resources by others; return how many were replaced.
 
-    A resource is given up when all that was taken of it is to be had elsewhere.
+    A resource is given up when other resources have room for all that was taken of it.
     """
     replaced: list[int] = []
     for requirement, ids in _shared_out(session, requirements_of(runtime, reservation), failing):
         short = {id_: requirement.units(held[id_].amounts) for id_ in ids}
-        wanted = Wanted(
+        demand = Demand(
             reservation_id=reservation.id,
             requirement=replace(requirement, minimum=0, maximum=sum(short.values())),
             beside=held.keys() - short.keys(),
         )
-        [found] = admit(session, [wanted], busy, runtime.preference())
+        [found] = admit(session, [demand], occupied, runtime.preference())
         given_up: list[int] = []
         for id_ in ids:
             if sum(short[one] for one in (*given_up, id_)) <= sum(found.values()):
@@ -123,7 +123,7 @@ def _replace(
         if given_up:
             taken = first(found, sum(short[id_] for id_ in given_up))
             allocations.give_up(session, reservation.id, given_up)
-            allocations.take(session, rows([wanted], [taken], busy))
+            allocations.take(session, rows([demand], [taken], occupied))
         replaced += given_up
     return len(replaced)
 
@@ -131,9 +131,9 @@ def _replace(
 def _shared_out(
     session: Session, parts: Sequence[Requirement], ids: Sequence[int]
 ) -> list[tuple[Requirement, list[int]]]:
-    """Return each part of what is required with those of its resources that are among ``ids``.
+    """Return each part of a requirement with those of ``ids`` that match it.
 
-    What matches no part (any more) is the last one's.
+    Resources that match no part (any more) belong to the last one.
     """
     known = resources.find_some(session, ids)
     shares: dict[int, list[int]] = {}
@@ -151,7 +151,7 @@ def _flag(
     gained: Mapping[str, int],
     now: datetime,
 ) -> None:
-    """Store what the lease is short of and what it got; tell if that is new."""
+    """Store the flags of the lease and its reservations; notify if that is a change."""
     running = lease.status is LeaseStatus.ACTIVE
     for reservation in live:
         missing = len(failing[reservation.id]) > gained.get(reservation.id, 0)
@@ -165,7 +165,7 @@ def _flag(
     behind = running and (leaving or _is_behind(session, live))
     waiting = any(event.kind == UPDATE and event.status in OPEN_EVENT for event in lease.events)
     if behind and not waiting:
-        leases.insert_events(session, [new_event(lease.id, Planned(UPDATE, now), now)])
+        add_update_event(session, lease, now)
     degraded = short or behind
     if any(gained.values()) or degraded != lease.degraded:
         leases.update(session, replace(lease, degraded=degraded, updated_at=now))
@@ -176,7 +176,7 @@ def _flag(
 
 
 def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
-    """Tell whether something that works was not handed over."""
+    """Return whether a working resource was not handed over."""
     held = allocations.held(session, [reservation.id for reservation in live])
     working = resources.reservable(session, {id_ for ids in held.values() for id_ in ids})
     return any(
@@ -187,13 +187,13 @@ def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
 
 
 def _has(reservation: Reservation, resource_id: int, held: Mapping[int, Held]) -> bool:
-    """Tell whether a resource was handed over, and as much of it as there is now."""
+    """Return whether a resource was handed over, with the amounts that it has now."""
     amounts = dict(held[resource_id].amounts)
     known = reservation.details.get(SHARES, {}).get(str(resource_id), amounts)
     return known == amounts and resource_id in _handed_over(reservation, held)
 
 
 def _handed_over(reservation: Reservation, held: Collection[int]) -> Collection[int]:
-    """Return what was handed over: all, of what was so before that was written down."""
+    """Return the resources handed over; all, if an older release did it and wrote no list."""
     pending = reservation.status is ReservationStatus.PENDING
     return reservation.details.get(HANDED_OVER, () if pending else held)  # type: ignore[no-any-return]

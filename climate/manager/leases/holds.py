@@ -1,11 +1,11 @@
-"""Leases that are held while somebody is asked about them, or something is made for them.
+"""Holds: leases that keep their capacity while an external service decides or the cloud is changed.
 
-A lease is admitted and stored as CREATING, so that its capacity cannot be lost; it is shown to
-nobody, started by nobody, and its only event is that it is due to be released. That commits. Then,
-with no transaction open, an enforcement service is asked, a trust is made, and plugins arrange what
-takes the asker's own token; and another transaction confirms the lease with the events it is to
-have, or releases it. Should whoever asks die in between, a manager releases the lease when its
-event is due. What was arranged is abandoned by managers alone, so that it is done at last.
+The first transaction admits the lease and stores it as CREATING: no API shows it, no manager starts
+it, and its only event is its own release. With no transaction open, the process then asks the
+enforcement service, makes a trust, and lets plug-ins prepare what takes the requester's token.
+Another transaction confirms the lease with its events, or releases it. If the process dies in
+between, a manager releases the lease when its event is due. Only managers discard what plug-ins
+prepared, so that a failure to do so is retried.
 """
 
 import logging
@@ -27,70 +27,83 @@ from climate.core.lease import blazar_wire
 from climate.core.lease.blazar_wire import enforcement_body
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.model import Event, Lease
-from climate.core.once import Once
+from climate.core.lease.schedule import RELEASE, Planned
 from climate.db import events, idempotency, leases
-from climate.db import trusts as stored_trusts
+from climate.db.engine.ids import new_id
 from climate.db.notifications import outbox
 from climate.db.resources import allocations
 from climate.enforcement import Enforcer
-from climate.manager import trusts
+from climate.manager.admission.gates import Gate
+from climate.manager.admission.requirements import any_acts_as_user, any_prepares
 from climate.manager.claims import Claim, Work, close, lease_of
-from climate.manager.farewells import note_end
+from climate.manager.leases import trusts
+from climate.manager.leases.finalizers import schedule_finalizers
+from climate.manager.leases.idempotency import IdempotentRequest
 from climate.manager.notifications.lease_messages import resources_of
 from climate.manager.process.runtime import Runtime
-from climate.manager.requests import arranging
 from climate.plugins.base import Asker
 
 LOG = logging.getLogger(__name__)
 
 
-def held(lease: Lease, release: Event) -> Lease:
-    """Return the lease as it is stored while somebody is asked about it."""
-    return replace(lease, status=LeaseStatus.CREATING, events=(release,))
+class HoldGate(Gate):
+    """Stores a new lease as held; settles it after the commit."""
+
+    def __init__(
+        self, runtime: Runtime, requester: Asker, idempotent: IdempotentRequest | None
+    ) -> None:
+        """Settle for this requester; the confirmation stores the answer of ``idempotent``."""
+        self._runtime = runtime
+        self._requester = requester
+        self._idempotent = idempotent
+
+    def stored(self, lease: Lease) -> Lease:
+        """Return the lease as CREATING, with its release as the only event."""
+        due_at = lease.created_at + self._runtime.settings.hold_timeout
+        release = Event.planned(Planned(RELEASE, due_at), lease.id, new_id(), lease.created_at)
+        return replace(lease, status=LeaseStatus.CREATING, events=(release,))
+
+    def settle(self, lease: Lease) -> Lease:
+        """Confirm the lease and return it, or have it released."""
+        return settle(self._runtime, lease, self._requester, self._idempotent)
 
 
-def shown(lease: Lease) -> Lease:
-    """Return a lease for everyone to see; raises NotFound for one that is only held so far."""
-    if lease.status is LeaseStatus.CREATING:
-        raise NotFound(f"Object with {{'lease_id': '{lease.id}'}} not found")
-    return lease
+def settle(
+    runtime: Runtime, lease: Lease, requester: Asker, idempotent: IdempotentRequest | None = None
+) -> Lease:
+    """Confirm a held lease and return it, or have it released.
 
-
-def is_needed(runtime: Runtime, lease: Lease) -> bool:
-    """Tell whether a new lease must be held until somebody was asked, or something was made."""
-    asks = runtime.enforcer is not None and runtime.enforcer.checks_create
-    return asks or _makes(runtime, lease)
-
-
-def _makes(runtime: Runtime, lease: Lease) -> bool:
-    return trusts.needed(runtime, lease.reservations) or arranging(runtime, lease.reservations)
-
-
-def settle(runtime: Runtime, lease: Lease, asker: Asker, once: Once | None = None) -> Lease:
-    """Make a lease that is held what it is to be, and return it so; or have it released.
-
-    ``once`` is the request, whose key was claimed with the lease. Raises InvalidDate,
-    EnforcementDenied, EnforcementUnavailable, and what trusts and plugins raise.
+    Raises InvalidDate, EnforcementDenied, EnforcementUnavailable, and what trusts and plug-ins
+    raise.
     """
     if runtime.enforcer is not None and runtime.enforcer.checks_create:
         _ask(runtime, runtime.enforcer, lease)
     try:
-        made = _in_time(runtime, _made(runtime, lease, asker) if _makes(runtime, lease) else lease)
+        made = _in_time(runtime, _prepared(runtime, lease, requester))
     except Exception:
         runtime.database.write(lambda session: _give_up(runtime, session, lease.id))
         runtime.wakeup.hint()
         raise
     now = runtime.clock.now()
-    # Its events are there from now on: nobody could be at them before.
+    # Its events exist from now on: no manager could claim them before.
     made = replace(made, events=tuple(replace(one, created_at=now) for one in made.events))
-    if not runtime.database.write(lambda session: _confirm(session, made, now, once)):
-        _abandon(runtime, made)  # whoever released it may not have seen it all
+    answer = None if idempotent is None else idempotent.render(made)
+
+    def work(session: Session) -> bool:
+        if not _confirm(session, made, now):
+            return False
+        if idempotent is not None and answer is not None:
+            idempotency.decide(session, idempotent.key, answer)
+        return True
+
+    if not runtime.database.write(work):
+        _discard(runtime, made)  # the manager that released the lease may not have seen all of it
         raise _late(runtime)
     return made
 
 
 def _ask(runtime: Runtime, enforcer: Enforcer, lease: Lease) -> None:
-    """Ask about a lease; one that is not granted is released."""
+    """Ask the service about a lease; release one that it does not grant."""
     with runtime.database.read() as session:
         taken = resources_of(session, [reservation.id for reservation in lease.reservations])
     try:
@@ -110,27 +123,29 @@ def _in_time(runtime: Runtime, lease: Lease) -> Lease:
     return lease
 
 
-def _made(runtime: Runtime, lease: Lease, asker: Asker) -> Lease:
-    """Make what the lease needs in the cloud, and return it with that."""
-    if trusts.needed(runtime, lease.reservations):
-        lease = replace(lease, trust_id=trusts.make(runtime, asker))
+def _prepared(runtime: Runtime, lease: Lease, requester: Asker) -> Lease:
+    """Make the lease's trust, let plug-ins prepare what they need, and return it with both."""
+    if any_acts_as_user(runtime, lease.reservations):
+        lease = replace(lease, trust_id=trusts.make(runtime, requester))
         if not runtime.database.write(lambda session: _keep_trust(runtime, session, lease)):
             raise _late(runtime)
+    if not any_prepares(runtime, lease.reservations):
+        return lease
     reservations = tuple(
-        replace(one, details={**one.details, **told})
+        replace(one, details={**one.details, **details})
         for one in lease.reservations
-        for told in [runtime.plugin(one.resource_type).arrange(lease, one, asker)]
+        for details in [runtime.plugin(one.resource_type).arrange(lease, one, requester)]
     )
     return replace(lease, reservations=reservations)
 
 
 def _keep_trust(runtime: Runtime, session: Session, lease: Lease) -> bool:
-    """Write the trust of a lease down at once, so that whoever releases it knows of it."""
+    """Store the trust of a lease at once, so that a manager that releases the lease revokes it."""
     assert lease.trust_id is not None  # noqa: S101 - it was just made
     if _held(session, lease.id) is None:
         trusts.drop(session, lease.trust_id, runtime.clock.now())
         return False
-    stored_trusts.store(session, lease.id, lease.trust_id)
+    leases.set_trust(session, lease.id, lease.trust_id)
     return True
 
 
@@ -144,8 +159,8 @@ def _late(runtime: Runtime) -> ClimateError:
     )
 
 
-def _confirm(session: Session, lease: Lease, now: datetime, once: Once | None) -> bool:
-    """Store the lease as it was asked for, unless somebody is about to release it, or did."""
+def _confirm(session: Session, lease: Lease, now: datetime) -> bool:
+    """Store the lease as it was requested; False if a manager releases it, or did."""
     present = _held(session, lease.id)
     if present is None or any(event.attempt for event in present.events):
         return False
@@ -156,28 +171,26 @@ def _confirm(session: Session, lease: Lease, now: datetime, once: Once | None) -
             leases.set_reservation(session, after.id, now, details=dict(after.details))
     leases.insert_events(session, lease.events)
     outbox.write(session, "lease.create", blazar_wire.payload(lease), now)
-    if once is not None:
-        idempotency.remember(session, once, lease)
     return True
 
 
 def _give_up(runtime: Runtime, session: Session, lease_id: str) -> None:
-    """Release a lease of which something could not be made; a manager undoes what was."""
+    """Release a lease whose preparation failed; a manager discards what was prepared."""
     lease = _held(session, lease_id)
     if lease is None:
         return
-    if not arranging(runtime, lease.reservations):
+    if not any_prepares(runtime, lease.reservations):
         _take_back(runtime, session, lease_id)
         return
     now = runtime.clock.now()
-    _let_go(session, lease)
+    _free(session, lease)
     for event in lease.events:
         if event.status is EventStatus.UNDONE:
             events.reschedule(session, event.id, now, now)
 
 
-def _let_go(session: Session, lease: Lease) -> None:
-    """Let others have at once what is held for nobody any more."""
+def _free(session: Session, lease: Lease) -> None:
+    """Let other leases have at once what a lease holds that will not be confirmed."""
     allocations.release(session, [reservation.id for reservation in lease.reservations])
 
 
@@ -187,15 +200,15 @@ def _release(session: Session, lease_id: str) -> None:
 
 
 def _take_back(runtime: Runtime, session: Session, lease_id: str) -> None:
-    """Release a lease, and tell so: the service may have agreed, and only its answer was lost."""
+    """Release a lease and report its end: the service may have agreed, and its answer was lost."""
     lease = _held(session, lease_id)
     if lease is not None:
-        note_end(runtime, session, lease, runtime.clock.now())
+        schedule_finalizers(runtime, session, lease, runtime.clock.now())
         leases.delete(session, lease_id)
 
 
 def _held(session: Session, lease_id: str) -> Lease | None:
-    """Lock and return a lease that is still held."""
+    """Lock and return a lease, None if it is not held any more."""
     try:
         lease = leases.get(session, lease_id, lock=True)
     except NotFound:
@@ -204,18 +217,18 @@ def _held(session: Session, lease_id: str) -> Lease | None:
 
 
 def begin_release(session: Session, lease: Lease, event: Event) -> Work:
-    """Return the work of releasing a lease, locked; others may have what it had at once."""
-    _let_go(session, lease)
+    """Free the resources of a lease, locked, at once; return the work of its release."""
+    _free(session, lease)
     return Work(event, lease, {})
 
 
 def expire(runtime: Runtime, claim: Claim, lease: Lease) -> None:
-    """Release a lease that is not to be; no transaction is open, the claim is ours."""
+    """Discard what was prepared for a lease, and delete it. No transaction is open."""
     now = runtime.clock.now()
     try:
-        _abandon(runtime, lease)
-    except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again
-        LOG.warning("what was made for lease %s is not undone yet: %s", lease.id, error)
+        _discard(runtime, lease)
+    except Exception as error:  # noqa: BLE001 - the event is retried after any failure
+        LOG.warning("what was prepared for lease %s is not discarded yet: %s", lease.id, error)
         pause = pause_before(claim.attempt, runtime.settings.max_retries, runtime.rng)
         again = {"last_error": str(error), "run_at": now + timedelta(seconds=pause)}
         runtime.database.write(lambda one: close(one, claim, now, EventStatus.UNDONE, **again))
@@ -223,7 +236,7 @@ def expire(runtime: Runtime, claim: Claim, lease: Lease) -> None:
         runtime.database.write(lambda session: _expire(runtime, session, claim))
 
 
-def _abandon(runtime: Runtime, lease: Lease) -> None:
+def _discard(runtime: Runtime, lease: Lease) -> None:
     for reservation in lease.reservations:
         runtime.plugin(reservation.resource_type).abandon(lease, reservation)
 

@@ -1,9 +1,9 @@
-"""Limits of projects and users, decided in the transaction of the admission itself.
+"""Limits of projects and users, checked in the transaction of the admission itself.
 
-Whoever counts holds a lock on a row of each party that is limited, the project's before the
-user's, and before any lock on a resource: of two requests of one project the second counts what
-the first has got. A party without limits is not locked, and nothing of it is counted; where
-limits are not enabled, or the asker is exempt, there is not even a statement.
+To count, a transaction locks a row of each limited party, the project's before the user's, and both
+before any resource: of two requests of one project, the second counts what the first got. A party
+without limits is neither locked nor counted. Where limits are off, there is no gate; for a
+requester who is exempt, the gate executes no statement.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,13 +23,14 @@ from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
 from climate.db import limits as rows
 from climate.db.limits import Overrides, Party
+from climate.manager.admission.gates import Gate
 from climate.manager.process.runtime import Runtime
 
 _MOST = 2**31 - 1
 
 
-class Owner(Protocol):
-    """Whoever asks, or a lease: what belongs to a project and to a user."""
+class Owned(Protocol):
+    """A requester or a lease: it belongs to a project and to a user."""
 
     @property
     def project_id(self) -> str:
@@ -42,7 +43,7 @@ class Owner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a party has: leases, the most hosts and vcpus from now on, the most host-hours."""
+    """The use of a party: leases, the most hosts and vcpus from now on, the most host-hours."""
 
     leases: int
     hosts: int
@@ -52,7 +53,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What a party may have, which of it are limits of its own, and what it has."""
+    """The limits of a party, those of them that are its own, and its use."""
 
     scope: Scope
     owner_id: str
@@ -63,23 +64,18 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """The limits that hold for one request, and the locks that keep what is counted as it is."""
+    """The limits that apply to one request; locks keep the counted use as it is."""
 
     period: timedelta = timedelta(0)
     limits: Mapping[Party, Limits] = field(default_factory=dict)
 
     def check_dates(self, lease: Lease | None, window: Window, now: datetime) -> None:
-        """Raise LimitExceeded for dates that a (new, if None) lease may not have."""
+        """Raise LimitExceeded for dates that the lease (None: a new one) may not have."""
         before = lease.window if lease else None
         started = lease is not None and has_started(lease, now)
         for party, limits in self.limits.items():
             excess = rules.excess_of_dates(limits, before, window, now, started=started)
             self._refuse(party, excess)
-
-    def check_new(self, session: Session, lease: Lease, now: datetime) -> None:
-        """Raise LimitExceeded if a lease that was just stored is too much."""
-        self.check_count(session, lease, now)
-        self.check_use(session, lease, [])
 
     def check_count(self, session: Session, lease: Lease, now: datetime) -> None:
         """Raise LimitExceeded if a new lease is one too many."""
@@ -89,7 +85,7 @@ class Guard:
                 self._refuse(party, rules.excess_of_leases(limits, others))
 
     def uses_of(self, session: Session, lease: Lease) -> list[Use]:
-        """Return what a lease uses before a change, if that matters."""
+        """Return what a lease uses before a change, if a limit counts it."""
         return rows.uses_of(session, lease.id) if self._counted else []
 
     def check_use(
@@ -99,16 +95,16 @@ class Guard:
         before: Sequence[Use],
         after: Sequence[Use] | None = None,
     ) -> None:
-        """Raise LimitExceeded if ``after`` (None: what is stored), not ``before``, is too much."""
+        """Raise LimitExceeded if ``after`` (None: as stored) exceeds a limit, not ``before``."""
         if not self._counted:
             return
         hours = any(limits.host_hours is not None for limits in self._counted.values())
         span = _around(lease.window, self.period if hours else timedelta(0))
-        found = rows.uses(session, list(self._counted), span.start, span.end, past_too=hours)
+        uses = rows.uses(session, list(self._counted), span.start, span.end, past_too=hours)
         if after is None:
-            after = [one.use for one in found if one.lease_id == lease.id]
+            after = [one.use for one in uses if one.lease_id == lease.id]
         for party, limits in self._counted.items():
-            others = [one.use for one in found if one.lease_id != lease.id and one.is_of(party)]
+            others = [one.use for one in uses if one.lease_id != lease.id and one.is_of(party)]
             excess = rules.excess_of_use(limits, self.period, others, before, after)
             self._refuse(party, excess)
 
@@ -122,8 +118,8 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leeway:
-    """What a lease may become that is new, or changes from ``before``, when it used ``used``."""
+class LimitHeadroom:
+    """How far a lease may grow: a new one, or one that changes from ``before`` and ``used``."""
 
     limit: Guard
     before: Lease | None = None
@@ -136,7 +132,7 @@ class Leeway:
         taken: Iterable[tuple[Requirement, Units]],
         now: datetime,
     ) -> bool:
-        """Tell whether ``lease``, of which nothing is stored, may have its dates and ``taken``."""
+        """Return whether ``lease``, whose bookings are not stored, may have its dates and units."""
         if not self.limit.limits:
             return True
         start = max(lease.window.start, now)
@@ -151,58 +147,92 @@ class Leeway:
         return True
 
 
-def guard(
-    session: Session, settings: Rules, lease: Lease, roles: Collection[str], *, lock: bool = True
-) -> Guard:
-    """Return what limits a lease that somebody with ``roles`` makes or changes, and lock it."""
+class LimitGate(Gate):
+    """Refuses a lease with which its project or user would exceed a limit."""
+
+    def __init__(self, rules: Rules, roles: Collection[str]) -> None:
+        """Apply the rules to a requester with these roles."""
+        self._rules = rules
+        self._roles = roles
+        self._headroom = LimitHeadroom(limit=Guard())
+
+    def before(
+        self, session: Session, lease: Lease, now: datetime, present: Lease | None = None
+    ) -> None:
+        """Lock the limits and check the dates."""
+        limit = guard(session, self._rules, lease, self._roles)
+        limit.check_dates(present, lease.window, now)
+        used = [] if present is None else limit.uses_of(session, present)
+        self._headroom = LimitHeadroom(limit=limit, before=present, used=used)
+
+    def after(self, session: Session, lease: Lease, now: datetime) -> None:
+        """Count what the project and the user have now."""
+        headroom = self._headroom
+        if headroom.before is None:
+            headroom.limit.check_count(session, lease, now)
+        headroom.limit.check_use(session, lease, headroom.used)
+
+    def allows(
+        self,
+        session: Session,
+        lease: Lease,
+        taken: Iterable[tuple[Requirement, Units]],
+        now: datetime,
+    ) -> bool:
+        """Return whether the limits leave room for the lease."""
+        return self._headroom.allows(session, lease, taken, now)
+
+
+def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str]) -> Guard:
+    """Lock and return the limits of a lease that a requester with ``roles`` creates or changes."""
     if not settings.apply_to(lease.project_id, lease.user_id, roles):
         return Guard()
     parties = _parties(lease)
     limited = _limited(settings, parties, rows.overrides(session, parties))
     counted = [party for party, limits in limited.items() if limits.counts]
-    if counted and lock:  # what was read before the lock may have changed
+    if counted:  # the limits may have changed between the first read and the lock
         others = {party: limits for party, limits in limited.items() if not limits.counts}
         limited = others | _limited(settings, counted, rows.lock(session, counted))
     return Guard(period=settings.period, limits=limited)
 
 
-def _parties(owner: Owner) -> list[Party]:
+def _parties(owner: Owned) -> list[Party]:
     return [Party(Scope.PROJECT, owner.project_id), Party(Scope.USER, owner.user_id)]
 
 
 def _limited(
     settings: Rules, parties: Sequence[Party], overrides: Overrides
 ) -> dict[Party, Limits]:
-    found = {
+    limited = {
         party: settings.defaults[party.scope].overridden(overrides.get(party, {}))
         for party in parties
     }
-    return {party: limits for party, limits in found.items() if not limits.is_none}
+    return {party: limits for party, limits in limited.items() if not limits.is_none}
 
 
 def _around(window: Window, period: timedelta) -> Window:
-    """Return all that windows of the period's length reach that overlap ``window``."""
+    """Return the span of all windows of the period's length that overlap ``window``."""
     return Window(window.start - period, window.busy(period).end)
 
 
-def show(runtime: Runtime, owner: Owner) -> list[Account]:
-    """Return what the owner's project and the user may have and have, in this order."""
+def show(runtime: Runtime, owner: Owned) -> list[Account]:
+    """Return limits and use of the owner's project and of the user, in this order."""
     parties = _parties(owner)
     with runtime.database.read() as session:
         return _accounts(runtime, session, rows.overrides(session, parties), parties)
 
 
 def show_party(runtime: Runtime, party: Party) -> Account:
-    """Return what a project or a user may have and has."""
+    """Return limits and use of a project or a user."""
     with runtime.database.read() as session:
         return _accounts(runtime, session, rows.overrides(session, [party]), [party])[0]
 
 
 def show_all(runtime: Runtime) -> list[Account]:
-    """Return the same for all who have limits of their own."""
+    """Return limits and use of all parties that have limits of their own."""
     with runtime.database.read() as session:
-        found = rows.all_overrides(session)
-        return _accounts(runtime, session, found, list(found))
+        overrides = rows.all_overrides(session)
+        return _accounts(runtime, session, overrides, list(overrides))
 
 
 def _accounts(
@@ -223,21 +253,21 @@ def _accounts(
 
 def _usage(runtime: Runtime, session: Session, party: Party) -> Usage:
     now, period = runtime.clock.now(), runtime.settings.limits.period
-    found = [one.use for one in rows.uses(session, [party], now - period, past_too=True)]
+    uses = [one.use for one in rows.uses(session, [party], now - period, past_too=True)]
     ahead = [
         Use(start=max(use.start, now), end=use.end, hosts=use.hosts, vcpus=use.vcpus)
-        for use in found
+        for use in uses
     ]
     return Usage(
         leases=rows.count_leases(session, party, now),
         hosts=int(rules.peak([], [], ahead, "hosts")[0]),
         vcpus=rules.peak([], [], ahead, "vcpus")[0],
-        host_hours=rules.most_hours(found, now, period),
+        host_hours=rules.most_hours(uses, now, period),
     )
 
 
 def set_own(runtime: Runtime, party: Party, values: Mapping[str, int]) -> None:
-    """Give a party limits of its own (-1: none), besides those it has. Raises InvalidInput."""
+    """Add limits (-1: unlimited) to a party's own ones. Raises InvalidInput."""
     _check_names(values)
     for name, value in values.items():
         if not -1 <= value <= _MOST:
@@ -246,7 +276,7 @@ def set_own(runtime: Runtime, party: Party, values: Mapping[str, int]) -> None:
 
 
 def unset_own(runtime: Runtime, party: Party, names: Collection[str] = ()) -> None:
-    """Give a party the default again, for these limits or for all. Raises InvalidInput."""
+    """Reset limits of a party, or all of them, to the defaults. Raises InvalidInput."""
     _check_names(names)
     gone = set(names or NAMES)
     _change(runtime, party, lambda now: {key: now[key] for key in now if key not in gone})

@@ -1,5 +1,6 @@
-"""The events of a lease whose dates have changed: those that it still needs, at their new times."""
+"""Event plan: the events that a lease needs after its dates have changed."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from sqlalchemy.orm import Session
@@ -9,12 +10,12 @@ from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus
 from climate.core.lease.model import Event, Lease
 from climate.core.lease.schedule import BEFORE_END, BEFORE_START, END, START, UPDATE, Planned, plan
 from climate.db import events, leases
+from climate.db.engine.ids import new_id
 from climate.db.notifications import outbox
-from climate.manager.drafts import new_event
 
 
 def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> None:
-    """Make the lease's open events those that its new dates and notices call for."""
+    """Move, remove and add events until the open ones are those of the new dates and notices."""
     planned = plan(after.window, after.notices, now)
     for event in planned:
         if event.kind in {START, END, BEFORE_END}:
@@ -22,7 +23,7 @@ def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> 
     present = {event.kind for event in planned} | {event.kind for event in before.events}
     kinds = present - {START, UPDATE, END, BEFORE_END}
     if before.window.start == after.window.start:
-        kinds.discard(BEFORE_START)  # nothing new to announce
+        kinds.discard(BEFORE_START)  # its subscribers know the start already
     stale = [
         event.id
         for event in before.events
@@ -32,22 +33,32 @@ def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> 
     ]
     events.remove(session, stale)
     fresh = [e for e in planned if e.kind in kinds and (e.kind == BEFORE_START or e.due_at > now)]
-    leases.insert_events(session, [new_event(after.id, event, now) for event in fresh])
+    _insert(session, after, fresh, now)
+
+
+def add_update_event(session: Session, lease: Lease, now: datetime) -> None:
+    """Add an ``update_lease`` event that is due at once: managers hand over what is new."""
+    _insert(session, lease, [Planned(UPDATE, now)], now)
+
+
+def _insert(session: Session, lease: Lease, planned: Iterable[Planned], now: datetime) -> None:
+    events_ = [Event.planned(event, lease.id, new_id(), now) for event in planned]
+    leases.insert_events(session, events_)
 
 
 def _move(
     session: Session, lease: Lease, present: Event | None, planned: Planned, now: datetime
 ) -> None:
-    """Move an event that every lease has once; a before-end that fired may be armed again."""
+    """Move an event that every lease has once; a before-end that was done may be due again."""
     if present is None:
-        leases.insert_events(session, [new_event(lease.id, planned, now)])
+        _insert(session, lease, [planned], now)
     elif present.due_at == planned.due_at:
         return
     elif present.status in OPEN_EVENT:
-        # A claim on it was not begun yet, or this lease would be busy: it is fenced out.
+        # The lease is not busy, so a claim on the event has not begun: this fences it out.
         events.reschedule(session, present.id, planned.due_at, now)
     elif planned.kind == BEFORE_END and planned.due_at > now:
-        # It happened (or failed for good) and will happen again: a new event, with all its tries.
+        # It was done, or failed for good, and is due again: a new event, with all its attempts.
         events.remove(session, [present.id])
-        leases.insert_events(session, [new_event(lease.id, planned, now)])
+        _insert(session, lease, [planned], now)
         outbox.write(session, "lease.event.before_end_lease.stop", blazar_wire.payload(lease), now)

@@ -1,9 +1,8 @@
-"""What is left to do when leases are over: their trusts are revoked, and it is told.
+"""Finalizers: tasks that outlive a lease (revoke its trust, report its end).
 
-It is told to an enforcement service, at best: no end ever waits for it. What is to be done is an
-event without a lease, written with the end itself, so that it is done though the lease was deleted.
-A manager runs it as any other; a service that is away is told again for a day, after growing
-pauses.
+The report goes to an enforcement service; no end ever waits for it. A finalizer is an event that
+has no lease. The transaction that ends the lease stores it, so it runs though the lease is deleted.
+Managers run it as any other event. They retry a report for a day, after growing pauses.
 """
 
 import logging
@@ -20,10 +19,10 @@ from climate.core.lease.lifecycle import EventStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import REVOKE, TELL_END
 from climate.db import events
-from climate.db.engine import ids
+from climate.db.engine.ids import new_id
 from climate.enforcement import Busy
-from climate.manager import trusts
 from climate.manager.claims import Claim, close, requeue
+from climate.manager.leases import trusts
 from climate.manager.notifications.lease_messages import resources_of
 from climate.manager.process.runtime import Runtime
 
@@ -33,30 +32,30 @@ _PATIENCE = timedelta(days=1)
 _WHEN_BUSY = timedelta(seconds=5)
 
 
-def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
-    """Write down what is to be done when a lease, locked, is over: revoke its trust, and tell."""
+def schedule_finalizers(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
+    """Store the finalizers of a lease, locked, that is over: revoke its trust, report its end."""
     trusts.leave(session, lease, now)
     if runtime.enforcer is None or not runtime.enforcer.hears_of_ends:
         return
-    held = resources_of(session, [reservation.id for reservation in lease.reservations])
-    events.insert_finalizer(session, ids.new_id(), TELL_END, enforcement_body(lease, held), now)
+    resources = resources_of(session, [reservation.id for reservation in lease.reservations])
+    events.insert_finalizer(session, new_id(), TELL_END, enforcement_body(lease, resources), now)
 
 
 def run(runtime: Runtime, claim: Claim) -> None:
-    """Do what a claimed event without a lease is about."""
+    """Run the finalizer of a claimed event without a lease."""
     with runtime.database.read() as session:
-        found = events.get_finalizer(session, claim.event_id)
-    if found is None:
+        finalizer = events.get_finalizer(session, claim.event_id)
+    if finalizer is None:
         return
-    kind, payload, since = found
+    kind, payload, since = finalizer
     if kind == REVOKE:
         trusts.revoke(runtime, claim, payload)
     else:
-        _tell(runtime, claim, payload, since)
+        _report_end(runtime, claim, payload, since)
 
 
-def _tell(runtime: Runtime, claim: Claim, body: Mapping[str, Any], since: datetime) -> None:
-    """Tell about an end, or see to it that it is tried again."""
+def _report_end(runtime: Runtime, claim: Claim, body: Mapping[str, Any], since: datetime) -> None:
+    """Report an end to the enforcement service, or requeue the event."""
     try:
         if runtime.enforcer is not None and runtime.enforcer.hears_of_ends:
             runtime.enforcer.on_end(body)
@@ -66,7 +65,7 @@ def _tell(runtime: Runtime, claim: Claim, body: Mapping[str, Any], since: dateti
     except EnforcementUnavailable as error:
         if runtime.clock.now() - since < _PATIENCE:
             reason = error.message
-            runtime.database.write(lambda session: _again(runtime, session, claim, reason))
+            runtime.database.write(lambda session: _retry(runtime, session, claim, reason))
             return
         LOG.error("the end of lease %s is not told: %s", body["id"], error.message)  # noqa: TRY400
         runtime.database.write(lambda session: _forget(session, claim))
@@ -74,7 +73,7 @@ def _tell(runtime: Runtime, claim: Claim, body: Mapping[str, Any], since: dateti
         runtime.database.write(lambda session: _forget(session, claim))
 
 
-def _again(runtime: Runtime, session: Session, claim: Claim, reason: str) -> None:
+def _retry(runtime: Runtime, session: Session, claim: Claim, reason: str) -> None:
     now = runtime.clock.now()
     pause = pause_before(claim.attempt, runtime.settings.max_retries, runtime.rng)
     run_at = now + timedelta(seconds=pause)

@@ -1,0 +1,1 @@
+"""Admission: which resources a lease gets, and why it is refused otherwise."""

@@ -1,0 +1,249 @@
+"""Reallocation: which resources a changed lease keeps, and which it gets instead.
+
+The transaction of the change first releases the lease's bookings, so that they do not count against
+it, and then books what the lease keeps or gains. If that fails, the transaction rolls back.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+
+from sqlalchemy.orm import Session
+
+from climate.core.lease.change import has_started
+from climate.core.lease.model import Lease, Reservation
+from climate.core.matching.packing import Units, first, laid_out, room
+from climate.core.matching.requirement import Requirement
+from climate.core.matching.selection import Preference
+from climate.core.window import Window
+from climate.db.engine.database import LostRace, is_patient
+from climate.db.resources import allocations, capacity
+from climate.db.resources.allocations import Held
+from climate.manager.admission.admission import (
+    InsufficientResources,
+    InUse,
+    admit,
+    allocation_rows,
+    rows,
+)
+from climate.manager.admission.candidates import Demand, find_candidates
+from climate.manager.admission.requirements import (
+    check_properties,
+    occupied_window,
+    requirements_of,
+)
+from climate.manager.process.runtime import Runtime
+
+
+def reallocate(
+    runtime: Runtime,
+    session: Session,
+    lease: Lease,
+    reservations: Sequence[Reservation],
+    window: Window,
+    now: datetime,
+) -> bool:
+    """Store the allocations of the changed lease; return whether it has more, or other shares.
+
+    A pending lease keeps the resources that still fit and gets others for the rest. A lease that
+    has started keeps all its resources. Raises InsufficientResources.
+    """
+    live = [reservation for reservation in reservations if reservation.stays]
+    if not live:
+        return False
+    requirements = {r.id: requirements_of(runtime, r) for r in live}
+    check_properties(session, runtime, [part for parts in requirements.values() for part in parts])
+    held = allocations.held(session, list(requirements))
+    preference = runtime.preference()
+    occupied = occupied_window(window, now, runtime.settings) if window.end > now else None
+    locked = _lock(session, requirements, held, occupied, preference)
+    if occupied is None:  # it ends now: a manager takes the resources back
+        occupied_until = window.busy(runtime.settings.cleaning_time).end
+        allocations.shorten(session, list(requirements), occupied_until)
+        return False
+    allocations.release(session, list(requirements))
+    before = {r.id: requirements_of(runtime, r)[0] for r in lease.reservations}
+    units = {
+        id_: {resource: before[id_].units(one.amounts) for resource, one in held[id_].items()}
+        for id_ in requirements
+    }
+    started = has_started(lease, now)
+    growing = _growing(lease, live, window, now)
+    demands = _demands(session, requirements, units, occupied, growing, started=started)
+    demands, taken = _admit(session, demands, occupied, preference, locked, started=started)
+    allocations.take(session, rows(demands, taken, occupied))
+    allocations.take(session, _kept_rows(demands, held, occupied, started=started))
+    resized = any(before[id_].amounts != requirements[id_][0].amounts for id_ in held if held[id_])
+    return resized or any(taken)
+
+
+def _admit(
+    session: Session,
+    demands: list[Demand],
+    occupied: Window,
+    preference: Preference,
+    locked: set[int],
+    *,
+    started: bool,
+) -> tuple[list[Demand], tuple[Units, ...]]:
+    """Admit the demands; a pending lease may get other resources, as it does not use any yet."""
+    if not any(demand.maximum for demand in demands):
+        return demands, tuple({} for _ in demands)  # it keeps what it has
+    try:
+        return demands, admit(session, demands, occupied, preference, locked)
+    except InsufficientResources:
+        if started or not any(demand.kept for demand in demands):
+            raise
+    others = [replace(demand, kept={}) for demand in demands]
+    return others, admit(session, others, occupied, preference, locked)
+
+
+def _lock(
+    session: Session,
+    requirements: Mapping[str, Sequence[Requirement]],
+    held: Mapping[str, Mapping[int, Held]],
+    occupied: Window | None,
+    preference: Preference,
+) -> set[int]:
+    """Lock the lease's resources, at least; return all that is locked now. Raises LostRace.
+
+    A transaction that holds a lock may not wait for another one, or two would deadlock. So it takes
+    all locks at once: a patient attempt also locks the candidates, and never waits again.
+    """
+    present = {id_ for ids in held.values() for id_ in ids}
+    ids = set(present)
+    patient = is_patient(session)
+    if patient and occupied is not None:
+        demands = [
+            Demand(reservation_id=id_, requirement=part)
+            for id_, parts in requirements.items()
+            for part in parts
+        ]
+        known = find_candidates(session, demands, occupied, preference)
+        ids.update(id_ for found in known.ids for id_ in found)
+    locked = allocations.lock(session, ids, wait=patient)
+    if not present <= locked:
+        raise LostRace
+    return locked
+
+
+def _growing(lease: Lease, live: Sequence[Reservation], window: Window, now: datetime) -> set[str]:
+    """Return the reservations to fill up to their maximum, as they changed or moved.
+
+    A lease that is shortened, or prolonged while it runs, gets no more than it has.
+    """
+    before = {reservation.id: reservation.params for reservation in lease.reservations}
+    moving = not has_started(lease, now) and not lease.window.contains(window)
+    return {r.id for r in live if moving or r.params != before.get(r.id)}
+
+
+def _demands(
+    session: Session,
+    requirements: Mapping[str, Sequence[Requirement]],
+    units: Mapping[str, Units],
+    occupied: Window,
+    growing: Collection[str],
+    *,
+    started: bool,
+) -> list[Demand]:
+    """Return what each reservation keeps, as it still fits, and what it needs besides.
+
+    Raises InsufficientResources if a lease that has started would lose any.
+    """
+    classes = {name for parts in requirements.values() for part in parts for name in part.amounts}
+    present = {id_ for has in units.values() for id_ in has}
+    left = capacity.free(session, present, classes, occupied) if classes else {}
+    demands = []
+    for id_, has in units.items():
+        parts = []
+        for needs in requirements[id_]:
+            # A running lease keeps a host that fails until another one replaces it.
+            fitting = allocations.still_free(session, needs, occupied, has, failing_too=started)
+            kept = _kept(needs, {one: count for one, count in has.items() if one in fitting}, left)
+            parts.append(Demand(reservation_id=id_, requirement=needs, kept=kept))
+        kept_all = sum(sum(demand.kept.values()) for demand in parts)
+        if started and kept_all < sum(has.values()):
+            in_use = InUse(has, partial(_demands_over, session, requirements, units, growing))
+            raise _still_in_use(requirements, id_, units, kept_all, in_use)
+        demands += [demand if id_ in growing else _no_more(demand) for demand in parts]
+    return demands
+
+
+def _kept(needs: Requirement, has: Units, left: dict[int, dict[str, int]]) -> Units:
+    """Return the units that can be kept, and subtract them from what is ``left``."""
+    if needs.is_whole:
+        return first(has, needs.maximum)
+    fitting = {id_: min(count, room(left[id_], needs.amounts)) for id_, count in has.items()}
+    some = {id_: count for id_, count in fitting.items() if count}
+    kept = first(laid_out(some, needs.layout), needs.maximum)
+    for id_, count in kept.items():
+        for name, amount in needs.amounts.items():
+            left[id_][name] -= amount * count
+    return kept
+
+
+def _no_more(demand: Demand) -> Demand:
+    """Return ``demand`` with its minimum, or with what it has, as its maximum."""
+    maximum = max(demand.requirement.minimum, sum(demand.kept.values()))
+    return replace(demand, requirement=replace(demand.requirement, maximum=maximum))
+
+
+def _demands_over(
+    session: Session,
+    requirements: Mapping[str, Sequence[Requirement]],
+    units: Mapping[str, Units],
+    growing: Collection[str],
+    occupied: Window,
+) -> list[Demand] | None:
+    """Return the demands over ``occupied``, None if the resources in use could not stay."""
+    try:
+        return _demands(session, requirements, units, occupied, growing, started=True)
+    except InsufficientResources:
+        return None
+
+
+def _still_in_use(
+    requirements: Mapping[str, Sequence[Requirement]],
+    id_: str,
+    units: Mapping[str, Units],
+    kept: int,
+    in_use: InUse,
+) -> InsufficientResources:
+    held = sum(units[id_].values())
+    needs = requirements[id_][-1]
+    all_ = replace(needs, minimum=held, maximum=held)
+    demands = [
+        Demand(reservation_id=one, requirement=part)
+        for one in units
+        for part in ([all_] if one == id_ else requirements[one])
+    ]
+    return InsufficientResources(
+        f"Not enough {needs.noun} available: reservation {id_} is in use with {held} {needs.noun},"
+        f" of which it could keep only {kept} (the others are booked by somebody else then,"
+        " do not match, or are more than max)",
+        demands,
+        [demand.reservation_id for demand in demands].index(id_),
+        {"asked": held, "matching": held, "free": kept},
+        in_use,
+    )
+
+
+def _kept_rows(
+    demands: Sequence[Demand],
+    held: Mapping[str, Mapping[int, Held]],
+    occupied: Window,
+    *,
+    started: bool,
+) -> list[dict[str, object]]:
+    """Return the allocations of the kept units; those of a started lease keep their start.
+
+    An allocation that would be empty, as the clock was set back, is left out.
+    """
+    kept = []
+    for demand in demands:
+        for id_, count in demand.kept.items():
+            since = held[demand.reservation_id][id_].since if started else occupied.start
+            if since < occupied.end:
+                kept += allocation_rows(demand, id_, count, Window(since, occupied.end))
+    return kept

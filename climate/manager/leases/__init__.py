@@ -1,0 +1,1 @@
+"""Leases: creating, reading, changing and deleting them, and what optional features add."""

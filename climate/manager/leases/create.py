@@ -1,0 +1,294 @@
+"""Create a lease: plan it, admit it, and store it with all that belongs to it.
+
+One transaction writes lease, reservations, allocations, events and the notification, or none of
+them. Optional features (idempotency keys, limits, starts that wait for hosts, holds) are gates.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from sqlalchemy.orm import Session
+
+from climate.core.errors import Contention, InvalidDate, NotEnoughResources
+from climate.core.lease import blazar_wire
+from climate.core.lease.lifecycle import LeaseStatus
+from climate.core.lease.model import Event, Lease
+from climate.core.lease.schedule import (
+    BEFORE_END,
+    BEFORE_START,
+    Anchor,
+    Notice,
+    before_end_notice,
+    plan,
+)
+from climate.core.settings import Settings
+from climate.core.start import Start, StartWhen
+from climate.core.window import Window, minute_of
+from climate.db import leases
+from climate.db.engine.ids import new_id
+from climate.db.notifications import outbox
+from climate.db.resources import allocations
+from climate.db.tables.bulk import insert
+from climate.manager.admission import availability
+from climate.manager.admission.admission import InsufficientResources, admit, rows
+from climate.manager.admission.candidates import Demand
+from climate.manager.admission.gates import Gate
+from climate.manager.admission.limits import LimitGate
+from climate.manager.admission.refusal import explain
+from climate.manager.admission.requirements import (
+    ReservationRequest,
+    any_acts_as_user,
+    any_prepares,
+    check_properties,
+    new_reservations,
+    occupied_window,
+    requirements_of,
+)
+from climate.manager.leases.holds import HoldGate
+from climate.manager.leases.idempotency import IdempotencyGate, IdempotentRequest, replay
+from climate.manager.leases.ready_start import ReadyStartGate
+from climate.manager.process.runtime import Runtime
+from climate.observability import log_context
+from climate.observability.metrics import counted
+from climate.plugins.base import Asker
+
+# Another request may take an offered window first; then the next one is searched.
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The requester: the user and the project of the token, and the user's roles there."""
+
+    user_id: str
+    project_id: str
+    roles: tuple[str, ...] = ()
+    token: str | None = field(default=None, repr=False)
+
+    @property
+    def requester(self) -> Asker:
+        """Return the same, as plug-ins know it."""
+        return Asker(self.project_id, self.user_id, self.token)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRequest:
+    """A request for a lease. ``before_end`` None means the configured default.
+
+    ``user_events`` are (kind, moment) pairs; reminders among them replace the configured ones.
+    ``asked_at`` is when the request arrived (None: now): dates are judged at arrival, not after
+    slow look-ups.
+    """
+
+    name: str
+    start: datetime
+    end: datetime
+    before_end: datetime | None = None
+    reservations: tuple[ReservationRequest, ...] = ()
+    user_events: tuple[tuple[str, datetime], ...] = field(default=())
+    start_when: StartWhen = StartWhen.SCHEDULED
+    asked_at: datetime | None = None
+
+
+@counted("create")
+def create_lease(
+    runtime: Runtime,
+    owner: Owner,
+    request: LeaseRequest,
+    idempotent: IdempotentRequest | None = None,
+) -> Lease:
+    """Admit a lease and return it; with ``idempotent``, at most once for its key.
+
+    Raises InvalidDate, InvalidQuery, UnsupportedResourceType, NotProvisioned, NotEnoughResources,
+    LimitExceeded, Contention, and what ``idempotency.replay`` and ``holds.settle`` raise.
+    """
+    now = runtime.clock.now()
+    lease = _planned(runtime, owner, request, now, idempotent)
+    log_context.about_lease(lease.id)
+    gates = _gates(runtime, owner, lease, idempotent)
+    stored = lease
+    for gate in gates:
+        stored = gate.stored(stored)
+
+    def work(session: Session) -> None:
+        for gate in gates:
+            gate.before(session, stored, now)
+        _admit(runtime, session, stored, now)
+        for gate in gates:
+            gate.after(session, stored, now)
+
+    try:
+        runtime.database.write(work)
+    except InsufficientResources as shortage:
+        with runtime.database.read() as session:
+            raise explain(runtime, session, shortage, lease, gates) from None
+    for gate in gates:
+        lease = gate.settle(lease)
+    runtime.wakeup.hint()
+    return lease
+
+
+def _planned(
+    runtime: Runtime,
+    owner: Owner,
+    request: LeaseRequest,
+    now: datetime,
+    idempotent: IdempotentRequest | None,
+) -> Lease:
+    try:
+        return draft(runtime, owner, request, now)
+    except InvalidDate:
+        if idempotent is not None:  # the first request with the key may have been in time
+            replay(runtime, idempotent.key)
+        raise
+
+
+def _gates(
+    runtime: Runtime, owner: Owner, lease: Lease, idempotent: IdempotentRequest | None
+) -> list[Gate]:
+    """Return the gates of the optional features that are on for this lease, in their order."""
+    gates: list[Gate] = []
+    if lease.start.when is StartWhen.READY:
+        gates.append(ReadyStartGate(runtime))
+    if idempotent is not None:
+        gates.append(IdempotencyGate(idempotent, lease))
+    if runtime.settings.limits.enabled:
+        gates.append(LimitGate(runtime.settings.limits, owner.roles))
+    if _must_hold(runtime, lease):
+        gates.append(HoldGate(runtime, owner.requester, idempotent))
+    return gates
+
+
+def _must_hold(runtime: Runtime, lease: Lease) -> bool:
+    """Return whether an external service must agree, or the cloud must be changed, first."""
+    if runtime.enforcer is not None and runtime.enforcer.checks_create:
+        return True
+    reservations = lease.reservations
+    return any_acts_as_user(runtime, reservations) or any_prepares(runtime, reservations)
+
+
+def _admit(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
+    """Choose and lock the lease's resources, and store the lease with them."""
+    demands = [
+        Demand(reservation_id=reservation.id, requirement=part)
+        for reservation in lease.reservations
+        for part in requirements_of(runtime, reservation)
+    ]
+    occupied = occupied_window(lease.window, now, runtime.settings)
+    check_properties(session, runtime, [demand.requirement for demand in demands])
+    taken = admit(session, demands, occupied, runtime.preference())
+    tables = [*leases.rows(lease), allocations.as_rows(rows(demands, taken, occupied))]
+    if lease.status is not LeaseStatus.CREATING:  # a held lease is announced when it is confirmed
+        tables.append(outbox.rows([("lease.create", blazar_wire.payload(lease))], now))
+    insert(session, *tables)
+
+
+def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) -> Lease:
+    """Return the requested lease, not admitted yet. Pure except for its new ids.
+
+    Raises InvalidDate, UnsupportedResourceType.
+    """
+    window = Window(request.start, request.end)
+    if window.start < minute_of(request.asked_at or now):
+        raise InvalidDate("Start date must be later than current date")
+    if window.end <= now:
+        raise InvalidDate("End date must be later than current and start date")
+    lease_id = new_id()
+    notices = _notices(request, window, runtime.settings)
+    return Lease(
+        id=lease_id,
+        name=request.name,
+        user_id=owner.user_id,
+        project_id=owner.project_id,
+        window=window,
+        status=LeaseStatus.PENDING,
+        degraded=False,
+        notices=notices,
+        reservations=new_reservations(runtime, lease_id, request.reservations, new_id, now),
+        events=tuple(
+            Event.planned(event, lease_id, new_id(), now) for event in plan(window, notices, now)
+        ),
+        created_at=now,
+        updated_at=None,
+        start=Start(when=request.start_when),
+    )
+
+
+def _notices(request: LeaseRequest, window: Window, settings: Settings) -> tuple[Notice, ...]:
+    """Return the request's own notices, and the configured ones of the kinds it does not have."""
+    notices = [_user_notice(kind, moment, window) for kind, moment in request.user_events]
+    if request.before_end is not None:
+        notices.append(before_end_notice(window, request.before_end))
+    if len({notice.offset for notice in notices if notice.kind == BEFORE_END}) > 1:
+        raise InvalidDate("a lease has one before_end_lease event, more than one date was given")
+    kinds = {notice.kind for notice in notices}
+    if BEFORE_START not in kinds:
+        leads: Sequence[float] = settings.before_start_leads
+        notices += [Notice(BEFORE_START, Anchor.START, -lead) for lead in leads]
+    if BEFORE_END not in kinds and settings.before_end_lead:
+        notices.append(Notice(BEFORE_END, Anchor.END, -settings.before_end_lead.total_seconds()))
+    return tuple(notices)
+
+
+def _user_notice(kind: str, moment: datetime, window: Window) -> Notice:
+    if kind == BEFORE_END:
+        return before_end_notice(window, moment)
+    if kind == BEFORE_START and moment >= window.start:
+        raise InvalidDate("a before_start_lease event must be before the start of the lease")
+    if moment > window.end:
+        raise InvalidDate(f"event {kind} must not be after the end of the lease")
+    return Notice(kind, Anchor.START, (moment - window.start).total_seconds())
+
+
+def create_earliest(
+    runtime: Runtime,
+    owner: Owner,
+    request: LeaseRequest,
+    length: timedelta,
+    idempotent: IdempotentRequest | None = None,
+) -> Lease:
+    """Admit a lease for ``length`` that starts as early as possible and ends by ``request.end``.
+
+    Raises what ``create_lease`` does.
+    """
+    if not request.reservations:
+        start = request.start
+        if length > request.end - start:
+            if idempotent is not None:  # the first request with the key may have been in time
+                replay(runtime, idempotent.key)
+            raise InvalidDate("The duration must fit between start and end")
+        return create_lease(runtime, owner, replace(request, end=start + length), idempotent)
+    for _ in range(_ATTEMPTS):
+        earliest = _earliest(runtime, request, length)
+        window = earliest or Window(request.start, request.start + length)
+        within = replace(request, start=window.start, end=window.end)
+        try:
+            return create_lease(runtime, owner, within, idempotent)
+        except NotEnoughResources as error:
+            if earliest is None:
+                if idempotent is not None:  # the first request may have taken the resources
+                    replay(runtime, idempotent.key)
+                raise _never(request, length, error) from None
+    raise Contention("What becomes free is taken by others at once: try again shortly")
+
+
+def _earliest(runtime: Runtime, request: LeaseRequest, length: timedelta) -> Window | None:
+    within = Window(request.start, request.end)
+    offers = availability.search(runtime, request.reservations, length, within, 1)
+    return next((offer.window for offer in offers), None)
+
+
+def _never(
+    request: LeaseRequest, length: timedelta, at_once: NotEnoughResources
+) -> NotEnoughResources:
+    """Return the refusal, explained by why the lease cannot start ``at_once``."""
+    return NotEnoughResources(
+        f"Not enough resources for {length} in a row between {_text(request.start)} and"
+        f" {_text(request.end)} UTC (cleaning time included). Now: {at_once.message}",
+        at_once.details,
+    )
+
+
+def _text(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,88 @@
+"""Delete a lease; a manager first ends one that has started."""
+
+import time
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from climate.core.lease import blazar_wire
+from climate.core.lease.lifecycle import EventStatus, LeaseStatus
+from climate.core.lease.model import Lease
+from climate.core.lease.schedule import END
+from climate.core.settings import Settings
+from climate.db import events, leases
+from climate.db.limits import keep_past_use
+from climate.db.notifications import outbox
+from climate.db.resources import allocations
+from climate.manager.admission.requirements import any_prepares
+from climate.manager.leases.finalizers import schedule_finalizers
+from climate.manager.leases.read import check_expected, visible
+from climate.manager.process.runtime import Runtime
+
+
+def delete_lease(
+    runtime: Runtime, lease_id: str, wait: float = 0.0, expected: Lease | None = None
+) -> bool:
+    """Delete a lease and return whether it is gone; a manager ends one that has started.
+
+    The lease is DELETING until then; this call waits up to ``wait`` seconds for its end. Raises
+    NotFound, and LeaseChanged unless the lease is the ``expected`` one.
+    """
+    now = runtime.clock.now()
+
+    def work(session: Session) -> bool:
+        lease = visible(leases.get(session, lease_id, lock=True))
+        check_expected(lease, expected)
+        if not lease.has_begun and not any_prepares(runtime, lease.reservations):
+            schedule_finalizers(runtime, session, lease, now)
+        elif lease.status is not LeaseStatus.TERMINATED:
+            _end_now(session, lease, now)
+            return False
+        remove(session, lease, now, runtime.settings)
+        return True
+
+    is_gone = runtime.database.write(work)
+    runtime.wakeup.hint()
+    return is_gone or _is_gone_within(runtime, lease_id, wait)
+
+
+def remove(session: Session, lease: Lease, now: datetime, settings: Settings) -> None:
+    """Delete the lease's rows, and notify. Resources that were used keep their cleaning time."""
+    ids = [reservation.id for reservation in lease.reservations]
+    if ids and lease.has_begun:
+        if settings.limits.enabled:
+            keep_past_use(session, lease, ids, now)
+        allocations.detach(session, ids, now + settings.cleaning_time)
+    gone = replace(lease, status=LeaseStatus.DELETING, updated_at=now)
+    leases.delete(session, lease.id)
+    outbox.write(session, "lease.delete", blazar_wire.payload(gone), now)
+
+
+def _end_now(session: Session, lease: Lease, now: datetime) -> None:
+    """Make the end due now and remove the other events; a manager does the rest."""
+    if lease.status is LeaseStatus.DELETING:
+        return
+    leases.set_status(session, lease.id, LeaseStatus.DELETING, now)
+    end = lease.event(END)
+    assert end is not None  # noqa: S101 - every lease has one (invariant 2)
+    if end.status is not EventStatus.IN_PROGRESS:
+        events.reschedule(session, end.id, now, now)
+    obsolete = [
+        event.id
+        for event in lease.events
+        if event.kind != END and event.status is EventStatus.UNDONE
+    ]
+    events.remove(session, obsolete)
+
+
+def _is_gone_within(runtime: Runtime, lease_id: str, wait: float) -> bool:
+    deadline = time.monotonic() + wait
+    pause = 0.02
+    while time.monotonic() < deadline:
+        time.sleep(pause)
+        with runtime.database.read() as session:
+            if not leases.exists(session, lease_id):
+                return True
+        pause = min(pause * 1.5, 0.2)
+    return False
