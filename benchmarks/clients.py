@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from climate import service
+from climate import bootstrap
 
 _FORKSERVER = multiprocessing.get_context("forkserver")
-_FORKSERVER.set_forkserver_preload(["__main__", "climate.service", "benchmarks.tasks"])
+_FORKSERVER.set_forkserver_preload(["__main__", "climate.bootstrap", "benchmarks.tasks"])
 _PATIENCE = 120.0
 
 
@@ -79,7 +79,7 @@ def run(task: Task, clients: int, limit: Limit, *arguments: Any) -> Outcome:
 def _live(pipe: Any, together: Any, limit: Limit, task: Task, *arguments: Any) -> None:  # noqa: ANN401
     steps = task(*arguments)
     outcome = next(steps)
-    service.settle()
+    bootstrap.settle()
     together.wait(_PATIENCE)
     cpu = time.process_time()
     begin = before = time.perf_counter()

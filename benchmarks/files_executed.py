@@ -18,8 +18,9 @@ from types import FrameType
 from typing import Any
 
 import climate
-from climate import config, service
+from climate import bootstrap
 from climate.clock import ManualClock
+from climate.config import registry as config_registry
 from climate.db.engine import schema
 from climate.manager.events.dispatcher import Dispatcher
 from climate.plugins.networking.simulated import NETWORK
@@ -57,9 +58,9 @@ def executed(step: Callable[[], object]) -> set[str]:
 def measure(folder: Path) -> dict[str, set[str]]:
     """Return the executed files of each step of ``GOALS``."""
     conf, clock = _conf(folder), ManualClock(datetime(2030, 1, 15, 12, tzinfo=UTC))
-    runtime = service.make_runtime(conf, clock)
+    runtime = bootstrap.make_runtime(conf, clock)
     schema.upgrade(runtime.database)
-    http = service.make_api(conf, runtime).test_client()
+    http = bootstrap.make_api(conf, runtime).test_client()
     dispatcher = Dispatcher(runtime, "manager")
 
     def send(method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -92,8 +93,8 @@ def measure(folder: Path) -> dict[str, set[str]]:
 
 
 def _conf(folder: Path) -> Any:  # noqa: ANN401 - oslo.config is untyped
-    conf = config.new()
-    config.load(conf, "benchmarks", [])
+    conf = config_registry.new()
+    config_registry.load(conf, "benchmarks", [])
     logging.getLogger("climate").setLevel(logging.ERROR)
     conf.set_override("connection", f"sqlite:///{folder}/climate.sqlite", group="database")
     conf.set_override("journal", str(folder / "cloud"), group="simulated")

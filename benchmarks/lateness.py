@@ -40,13 +40,13 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from benchmarks import stopwatch
-from climate import service
+from climate import bootstrap
 from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
 from climate.core.lease.schedule import START
 from climate.db.engine import schema
 from climate.db.engine.array_in import among
+from climate.db.events.ordering import IN_PROGRESS, due
 from climate.db.notifications import outbox
-from climate.db.order import IN_PROGRESS, due
 from climate.db.tables.leases import EVENTS, LEASES, RESERVATIONS, EventRow
 from climate.manager.events.dispatcher import Dispatcher, owner_name
 from climate.manager.events.fair_share import LARGEST_BATCH
@@ -160,7 +160,7 @@ class Bench:
 def _as_shipped(url: str, folder: Path, options: dict[str, Any]) -> None:
     """Be a manager until we are killed."""
     runtime = stopwatch.make_runtime(url, folder, **options)
-    service.settle()
+    bootstrap.settle()
     stopwatch.make_manager(runtime).start()
     _say_ready(folder)
     while True:

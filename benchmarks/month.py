@@ -28,11 +28,12 @@ from typing import Any, NamedTuple, TextIO
 
 from oslo_config.cfg import ConfigOpts
 
-from climate import config, service
+from climate import bootstrap
 from climate.clock import ManualClock
+from climate.config import registry as config_registry
 from climate.core.notifications.message import Notification
-from climate.db import events
 from climate.db.engine import ids, schema
+from climate.db.events import queue as event_queue
 from climate.manager.audit.invariants import check_once, violations
 from climate.manager.events.dispatcher import Dispatcher
 from climate.manager.notifications.relay import Relay
@@ -109,12 +110,12 @@ class Month:
     def __init__(self, conf: ConfigOpts, seed: int, journal: Journal) -> None:
         """Make the parts as ``climate-standalone`` does, without starting a thread."""
         self.clock = ManualClock(BEGIN)
-        self.runtime = service.make_runtime(conf, self.clock)
+        self.runtime = bootstrap.make_runtime(conf, self.clock)
         self.runtime.rng.seed(seed)
         schema.upgrade(self.runtime.database)
         self._dispatcher = Dispatcher(self.runtime, "manager")
         self._relay = Relay(self.runtime, self, "manager")
-        self._http = service.make_api(conf, self.runtime).test_client()
+        self._http = bootstrap.make_api(conf, self.runtime).test_client()
         self._journal = journal
         self._ids: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
@@ -146,7 +147,7 @@ class Month:
 
     def _next_event(self) -> datetime | None:
         with self.runtime.database.read() as session:
-            return events.next_run(session, self.clock.now())
+            return event_queue.next_run(session, self.clock.now())
 
     def _keep(self, at: datetime) -> None:
         """Do what managers do from time to time."""
@@ -228,8 +229,8 @@ def ids_by(rng: random.Random) -> Iterator[None]:
 
 def configuration(folder: str, hosts: int, seed: int) -> ConfigOpts:
     """Return what ``climate-standalone`` would go by, but for a cloud that fails at times."""
-    conf = config.new()
-    config.load(conf, "benchmarks.month", [])
+    conf = config_registry.new()
+    config_registry.load(conf, "benchmarks.month", [])
     logging.getLogger("climate").setLevel(logging.CRITICAL)
     for name, value, group in (
         ("connection", f"sqlite:///{folder}/month.sqlite", "database"),

@@ -16,7 +16,7 @@ from flask import Flask, jsonify, request
 from marshmallow import Schema, fields, validate
 
 from benchmarks.tasks import ROWS, make_conf
-from climate import service
+from climate import bootstrap
 from climate.db.engine.database import Database
 
 _SPAWN = multiprocessing.get_context("spawn")
@@ -50,7 +50,7 @@ def bare(url: str) -> Flask:
 def api(url: str) -> Flask:
     """Return the real thing."""
     conf = make_conf(url)
-    return service.make_api(conf, service.make_checked_runtime(conf))
+    return bootstrap.make_api(conf, bootstrap.make_checked_runtime(conf))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,6 @@ def serving(make: Any, url: str) -> Iterator[Server]:  # noqa: ANN401 - one of t
 def _serve(pipe: Any, make: Any, url: str) -> None:  # noqa: ANN401
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a queue is what is wanted
     server: Any = waitress.create_server(make(url), host="127.0.0.1", port=0, threads=8)
-    service.settle()
+    bootstrap.settle()
     pipe.send(server.effective_port)
     server.run()

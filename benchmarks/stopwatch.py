@@ -11,15 +11,16 @@ from typing import Any, ClassVar
 
 import sqlalchemy as sa
 
-from climate import config, service
+from climate import bootstrap
+from climate.config import registry as config_registry
 from climate.core.lease.lifecycle import LeaseStatus, ReservationStatus
 from climate.core.lease.model import Event, Granted, Lease, Reservation
 from climate.core.lease.schedule import plan
 from climate.core.matching.query import Everything
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
-from climate.db import leases
 from climate.db.engine import ids
+from climate.db.leases import leases
 from climate.db.tables.bulk import insert
 from climate.db.tables.leases import LeaseRow
 from climate.db.tables.notifications import OutboxRow
@@ -85,23 +86,23 @@ def make_runtime(
     url: str, folder: Path, claim_timeout: float = 30.0, *, looks: bool = False
 ) -> Runtime:
     """Return the collaborators of managers that have nothing but stopwatches."""
-    conf = config.new()
-    config.load(conf, "benchmarks.lateness", [])
+    conf = config_registry.new()
+    config_registry.load(conf, "benchmarks.lateness", [])
     logging.getLogger("climate").setLevel(logging.ERROR)
     conf.set_override("connection", url, group="database")
     conf.set_override("claim_timeout", claim_timeout, group="manager")
     watch = Stopwatch(folder, looks=looks)
-    made = replace(service.make_runtime(conf), plugins={watch.resource_type: watch})
+    made = replace(bootstrap.make_runtime(conf), plugins={watch.resource_type: watch})
     watch.runtime = made
     return made
 
 
-def make_manager(runtime: Runtime) -> service.Manager:
+def make_manager(runtime: Runtime) -> bootstrap.Manager:
     """Return a manager as shipped, which only logs notifications."""
-    conf = config.new()
-    config.load(conf, "benchmarks.lateness", [])
+    conf = config_registry.new()
+    config_registry.load(conf, "benchmarks.lateness", [])
     logging.getLogger("climate").setLevel(logging.ERROR)
-    return service.make_manager(conf, runtime)
+    return bootstrap.make_manager(conf, runtime)
 
 
 def add_leases(runtime: Runtime, starts: Sequence[datetime]) -> None:

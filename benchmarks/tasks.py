@@ -15,7 +15,8 @@ from sqlalchemy.orm import Session
 
 from benchmarks.calendar import HOST, UNIT, Calendar
 from benchmarks.clients import Outcome
-from climate import config, service
+from climate import bootstrap
+from climate.config import registry as config_registry
 from climate.core.errors import Contention, NotEnoughResources
 from climate.core.window import Window
 from climate.db.engine.database import Database
@@ -37,8 +38,8 @@ _HOT = '["=", "$hot", "yes"]'
 
 def make_conf(url: str) -> Any:  # noqa: ANN401 - oslo.config is untyped
     """Return a configuration with the simulated cloud and this database."""
-    conf = config.new()
-    config.load(conf, "benchmarks", [])
+    conf = config_registry.new()
+    config_registry.load(conf, "benchmarks", [])
     logging.getLogger("climate").setLevel(logging.ERROR)
     conf.set_override("connection", url, group="database")
     plugins = ["physical.host.plugin", "virtual.instance.plugin"]
@@ -48,7 +49,7 @@ def make_conf(url: str) -> Any:  # noqa: ANN401 - oslo.config is untyped
 
 def make_runtime(url: str) -> Runtime:
     """Return what an API process has."""
-    return service.make_runtime(make_conf(url))
+    return bootstrap.make_runtime(make_conf(url))
 
 
 def commit_rows(_number: int, url: str) -> Iterator[Outcome]:

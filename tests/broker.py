@@ -13,7 +13,8 @@ import kombu
 from oslo_config.cfg import ConfigOpts
 from sqlalchemy.engine import make_url
 
-from climate import config, service
+from climate import bootstrap
+from climate.config import registry as config_registry
 from climate.core.lease.model import Lease
 from climate.core.notifications.message import Notification, NotificationFilter
 from climate.manager.admission.requirements import ReservationRequest
@@ -134,8 +135,8 @@ def publish(topic: str, count: int) -> None:
 
 def configure(database_url: str, topic: str, transport_url: str, **options: object) -> ConfigOpts:
     """Return the configuration of a publishing service; options as group__option=value."""
-    conf = config.new()
-    config.load(conf, "test", [])
+    conf = config_registry.new()
+    config_registry.load(conf, "test", [])
     given: Mapping[str, object] = {
         "database__connection": database_url,
         "notifications__transport_url": transport_url,
@@ -154,7 +155,7 @@ def configure(database_url: str, topic: str, transport_url: str, **options: obje
 @contextmanager
 def prepared(conf: ConfigOpts) -> Iterator[Runtime]:
     """Open what use cases need, with one host registered."""
-    with service.open_runtime(conf) as runtime:
+    with bootstrap.open_runtime(conf) as runtime:
         if not resources.find_all(runtime, "physical:host"):
             resources.register(runtime, "physical:host", "sim-1")
         yield runtime
@@ -164,7 +165,7 @@ def prepared(conf: ConfigOpts) -> Iterator[Runtime]:
 def publishing(conf: ConfigOpts) -> Iterator[Runtime]:
     """Run a whole manager; leaving the block stops it, and fails if it does not stop."""
     with prepared(conf) as runtime:
-        manager = service.make_manager(conf, runtime)
+        manager = bootstrap.make_manager(conf, runtime)
         manager.start()
         try:
             yield runtime

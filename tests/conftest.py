@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from climate import config, service
+from climate import bootstrap
 from climate.clock import ManualClock
+from climate.config import registry as config_registry
 from climate.db.engine.database import Database
 from tests import servers
 from tests.service import Story
@@ -103,15 +104,15 @@ def clock() -> ManualClock:
 
 
 def _story(url: str, clock: ManualClock, tmp_path: Path, **options: object) -> Story:
-    conf = config.new()
-    config.load(conf, "test", [])
+    conf = config_registry.new()
+    config_registry.load(conf, "test", [])
     conf.set_override("connection", url, group="database")
     conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
     conf.set_override("delete_wait", 0.0, group="api")
     for name, value in options.items():
         group, _, option = name.partition("__")
         conf.set_override(option, value, group=None if group == "DEFAULT" else group)
-    runtime = service.make_runtime(conf, clock)
+    runtime = bootstrap.make_runtime(conf, clock)
     return Story(conf, runtime, clock)
 
 

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 import requests
 
-from climate import cli, programs  # noqa: F401 - programs is imported before the fork
+from climate.cmd import main, programs  # noqa: F401 - programs is imported before the fork
 from tests.service import FORMAT, host_reservation
 from tests.will import Will
 
@@ -120,7 +120,7 @@ def _become(
     sys.stderr = os.fdopen(2, "w", buffering=1)
     sys.argv = [str(BIN / name), *arguments]
     prepare()
-    command: Callable[[], int] = getattr(cli, name.removeprefix("climate-").replace("-", "_"))
+    command: Callable[[], int] = getattr(main, name.removeprefix("climate-").replace("-", "_"))
     sys.exit(command())
 
 

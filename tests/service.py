@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from oslo_config.cfg import ConfigOpts
 from werkzeug.test import TestResponse
 
-from climate import service
+from climate import bootstrap
 from climate.clock import ManualClock
 from climate.manager.events.dispatcher import Dispatcher
 from climate.manager.notifications.relay import Relay
@@ -35,7 +35,7 @@ class Story:
     def __post_init__(self) -> None:
         self.dispatcher = Dispatcher(self.runtime, "manager-1")
         self.relay = Relay(self.runtime, LogEmitter(), "manager-1")
-        self.http = service.make_api(self.conf, self.runtime).test_client()
+        self.http = bootstrap.make_api(self.conf, self.runtime).test_client()
 
     @property
     def cloud(self) -> SimulatedCloud:

@@ -12,9 +12,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import climate
-from climate import config
 from climate.api import auth
-from climate.config import Misconfigured
+from climate.config import registry as config_registry
+from climate.config.registry import Misconfigured
 from tests.keystone import Keystone
 from tests.process import write_config
 
@@ -60,7 +60,7 @@ def test_memcached_servers_without_python_memcached_prevent_the_start(
         tmp_path / "climate.conf",
         **{f"keystone_authtoken__{name}": value for name, value in options.items()},
     )
-    conf = config.new()
-    config.load(conf, "test", [f"--config-file={path}"])
+    conf = config_registry.new()
+    config_registry.load(conf, "test", [f"--config-file={path}"])
     with pytest.raises(Misconfigured, match="memcached_servers needs python-memcached"):
         auth.guard(Flask("test"), conf, ())

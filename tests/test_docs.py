@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from climate.api import app
-from climate.config import GROUPS
+from climate.config.registry import GROUPS
 from climate.core.errors import ClimateError
 from climate.core.lease import schedule
 

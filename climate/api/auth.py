@@ -23,7 +23,7 @@ from oslo_config.cfg import ConfigOpts
 from webob.exc import HTTPServiceUnavailable, HTTPUnauthorized
 from werkzeug import Request
 
-from climate.config import TOKEN_CHECKER, Misconfigured
+from climate.config.registry import TOKEN_CHECKER, Misconfigured
 from climate.core.errors import ClimateError, Forbidden, IdentityUnavailable, Unauthenticated
 
 _LONGEST = 255

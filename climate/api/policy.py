@@ -9,7 +9,7 @@ from oslo_config.cfg import ConfigOpts
 from oslo_policy import policy
 
 from climate.api.auth import Caller
-from climate.config import Misconfigured
+from climate.config.registry import Misconfigured
 from climate.core.errors import Forbidden
 
 _READER = "rule:project_reader_or_admin"

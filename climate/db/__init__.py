@@ -1,4 +1,5 @@
-"""What is stored and how: tables, and one module of statements per noun.
+"""The database: tables, migrations and statements, in one folder per noun.
 
-Functions here get a session and never commit; ``Database`` alone opens transactions.
+Functions receive a session and never commit; the manager opens transactions with
+``Database.write``. ``wakeup`` sends hints between processes.
 """

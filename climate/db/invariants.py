@@ -28,7 +28,7 @@ from climate.core.matching.calendar import Booking
 from climate.core.window import Window
 from climate.db.engine.array_in import among
 from climate.db.engine.types import MARIADB
-from climate.db.order import IN_PROGRESS, blocked, due
+from climate.db.events.ordering import IN_PROGRESS, blocked, due
 from climate.db.resources import capacity
 from climate.db.tables.leases import (
     EVENTS,

@@ -22,9 +22,10 @@ from climate.core.lease.lifecycle import EventStatus
 from climate.core.lease.model import LEAVING, Event, Granted, Lease, Reservation
 from climate.core.lease.schedule import END, START, UPDATE
 from climate.core.record import record
-from climate.db import events, leases
 from climate.db.engine.database import is_retried
-from climate.db.events import Held
+from climate.db.events import queue as event_queue
+from climate.db.events.queue import Held
+from climate.db.leases import leases
 from climate.manager.process.runtime import Store
 from climate.plugins import fencing
 from climate.plugins.fencing import Permit
@@ -180,7 +181,7 @@ def close_all(
     """Store the same outcome for many claims; raises LostRace if one of them is lost."""
     if claims:
         known = [(claim.event_id, claim.attempt) for claim in claims]
-        events.finish_all(session, claims[0].owner, known, now, status.value)
+        event_queue.finish_all(session, claims[0].owner, known, now, status.value)
 
 
 def close(
@@ -191,14 +192,14 @@ def close(
     **outcome: Any,
 ) -> bool:
     """Store a claim's outcome; False if the claim is lost."""
-    return events.finish(
+    return event_queue.finish(
         session, claim.event_id, claim.owner, claim.attempt, now, status=status.value, **outcome
     )
 
 
 def requeue(session: Session, claim: Claim, **again: datetime) -> None:
     """Release a claim without counting the attempt, optionally with a later ``run_at``."""
-    events.requeue(session, claim.event_id, claim.owner, claim.attempt, **again)
+    event_queue.requeue(session, claim.event_id, claim.owner, claim.attempt, **again)
 
 
 class ClaimKeeper:
@@ -222,7 +223,7 @@ class ClaimKeeper:
         expires = self.expires()
         stored = self._store.clock.now() + self._timeout
         renewed = self._store.database.write(
-            lambda session: events.extend(session, self._owner, list(claims), stored)
+            lambda session: event_queue.extend(session, self._owner, list(claims), stored)
         )
         for id_, claim in claims.items():
             if renewed.get(id_) == claim.attempt:
@@ -231,7 +232,7 @@ class ClaimKeeper:
     def reclaim(self, own: Collection[str]) -> int:
         """Free events that nobody renewed for a whole time-out, except ``own``; return how many."""
         with self._store.database.read() as session:
-            claimed = events.claimed(session)
+            claimed = event_queue.claimed(session)
         now = self._store.clock.elapsed()
         self._observed = {
             id_: (held, self._unchanged_since(id_, held, now))
@@ -242,7 +243,7 @@ class ClaimKeeper:
         expired = {id_: held for id_, (held, since) in self._observed.items() if since <= limit}
         if not expired:
             return 0
-        count = self._store.database.write(lambda session: events.reclaim(session, expired))
+        count = self._store.database.write(lambda session: event_queue.reclaim(session, expired))
         if count:
             LOG.warning("took over %s event(s) of managers that stopped answering", count)
         return count

@@ -1,7 +1,6 @@
-"""Telling the world: publishing over oslo.messaging, and listening to it.
+"""Transport of notifications: publish to oslo.messaging, listen, and send webhooks.
 
-oslo.messaging imports eventlet whenever oslo.service has it installed, which is always, and
-whichever backend is chosen. Nothing here uses it or is patched by it, so nobody need be warned.
+Only this folder imports oslo.messaging.
 """
 
 import warnings

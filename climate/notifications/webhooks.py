@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from oslo_config.cfg import ConfigOpts
 
-from climate.config import Misconfigured
+from climate.config.registry import Misconfigured
 from climate.core.errors import InvalidInput
 from climate.core.notifications.message import Notification
 from climate.core.notifications.subscription import (

@@ -1,0 +1,1 @@
+"""Metrics and the context of log lines."""

@@ -27,7 +27,7 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from climate.config import Misconfigured
+from climate.config.registry import Misconfigured
 from climate.core.lease.schedule import OWN_KINDS, START
 
 # When a counter was made, for each series once more: nobody asks.

@@ -1,4 +1,5 @@
-"""What acts on the cloud: one plugin per resource type, and the drivers they use.
+"""Resource types and their drivers: one folder per type with plug-in, real and simulated driver.
 
-Plugins never see the database; the manager hands them records and stores what they return.
+``base`` is the interface for plug-in authors. ``fencing`` stops a change of the cloud that comes
+after the claim was lost. ``loader`` finds plug-ins by their entry points.
 """

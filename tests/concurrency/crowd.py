@@ -7,8 +7,9 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from typing import Any, TypeVar
 
-from climate import config, service
+from climate import bootstrap
 from climate.clock import ManualClock
+from climate.config import registry as config_registry
 from tests.conftest import NOON
 from tests.process import FORKSERVER
 from tests.service import Story
@@ -84,13 +85,13 @@ def _live(number: int, connection: Connection, together: Barrier) -> None:
 @contextmanager
 def at_work(url: str, **options: object) -> Iterator[Story]:
     """Be a process of the service, at noon; options are given as group__option=value."""
-    conf = config.new()
-    config.load(conf, "test", [])
+    conf = config_registry.new()
+    config_registry.load(conf, "test", [])
     conf.set_override("connection", url, group="database")
     for name, value in options.items():
         group, _, option = name.partition("__")
         conf.set_override(option, value, group=group)
     clock = ManualClock(NOON)
-    story = Story(conf, service.make_runtime(conf, clock), clock)
+    story = Story(conf, bootstrap.make_runtime(conf, clock), clock)
     yield story
     story.close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import climate
-from climate import cli
+from climate.cmd import main
 from climate.db.engine import schema
 from tests import servers
 from tests.process import (
@@ -58,7 +58,7 @@ class OldCode:
         self._code, self._config = code, config
 
     def _start(self, program: str, *arguments: str, **streams: Any) -> "subprocess.Popen[str]":
-        script = f"import sys, climate.cli; sys.exit(climate.cli.{program}())"
+        script = f"import sys, climate.cmd.main; sys.exit(climate.cmd.main.{program}())"
         given = [*arguments, f"--config-file={self._config}"]
         home = self._config.parent
         env = {**environment(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(self._code)}
@@ -118,7 +118,7 @@ def test_old_and_new_code_share_the_new_schema(old: Path, backend: str, tmp_path
         kept = reserve(before)
         before.until_lease_is(kept, "ACTIVE")
 
-        assert cli.db_manage(["upgrade", f"--config-file={config}"]) == 0
+        assert main.db_manage(["upgrade", f"--config-file={config}"]) == 0
         live(before, before)  # the old code alone
         assert before.ok("GET", "/readyz")["status"] == "ready"
 

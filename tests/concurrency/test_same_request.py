@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from climate.db import idempotency
+from climate.db.leases import idempotency
 from tests.concurrency.crowd import SIZE, Crowd, at_work, wait_for_all
 from tests.service import Story, hosts
 

@@ -10,7 +10,7 @@ import pytest
 from marshmallow import ValidationError
 from oslo_config.cfg import ConfigOpts
 
-from climate import config
+from climate.config import registry as config_registry
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease.model import Reservation
 from climate.core.matching.query import matches
@@ -37,8 +37,8 @@ class FragileCloud(SimulatedCloud):
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> FloatingipPlugin:
-    conf: ConfigOpts = config.new()
-    config.load(conf, "test", [])
+    conf: ConfigOpts = config_registry.new()
+    config_registry.load(conf, "test", [])
     conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
     made = FloatingipPlugin(conf, contextlib.nullcontext)
     cloud(made).cloud = FragileCloud(conf)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from oslo_config.cfg import ConfigOpts
 
-from climate import config
+from climate.config import registry as config_registry
 from climate.core.errors import Conflict
 from climate.core.lease.model import Granted, Reservation
 from climate.plugins.base import Difference, Expected, Holding, ResourcePlugin
@@ -35,8 +35,8 @@ class FragileInstances(SimulatedInstances):
 
 @pytest.fixture
 def conf(tmp_path: Path) -> ConfigOpts:
-    made = config.new()
-    config.load(made, "test", [])
+    made = config_registry.new()
+    config_registry.load(made, "test", [])
     made.set_override("journal", str(tmp_path / "cloud"), group="simulated")
     return made
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 from marshmallow import ValidationError
 
-from climate import config
+from climate.config import registry as config_registry
 from climate.core.errors import Conflict, NotFound
 from climate.core.lease.model import Reservation
 from climate.core.matching.query import matches
@@ -25,8 +25,8 @@ FIRST = "vlan:sim:101"
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> NetworkPlugin:
-    conf = config.new()
-    config.load(conf, "test", [])
+    conf = config_registry.new()
+    config_registry.load(conf, "test", [])
     conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
     made = NetworkPlugin(conf, contextlib.nullcontext)
     cloud(made).cloud = FragileCloud(conf)

@@ -10,8 +10,8 @@ import pytest
 from marshmallow import ValidationError
 from oslo_config.cfg import ConfigOpts
 
-from climate import config
 from climate.clock import SystemClock
+from climate.config import registry as config_registry
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease.model import Granted, Inventory, Reservation, Resource
 from climate.core.matching.query import matches
@@ -39,8 +39,8 @@ class FragileCloud(SimulatedCloud):
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> VolumePlugin:
-    conf: ConfigOpts = config.new()
-    config.load(conf, "test", [])
+    conf: ConfigOpts = config_registry.new()
+    config_registry.load(conf, "test", [])
     conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
     made = VolumePlugin(conf, contextlib.nullcontext, SystemClock())
     cloud(made).world = FragileCloud(conf)

@@ -12,7 +12,8 @@ from typing import Self
 
 import sqlalchemy as sa
 
-from climate import config, service
+from climate import bootstrap
+from climate.config import registry as config_registry
 from climate.db.tables.leases import Base, InventoryRow, PropertyRow, ResourceProperty, ResourceRow
 from climate.db.tables.notifications import RelayRow
 from climate.manager.process.runtime import Runtime
@@ -30,9 +31,9 @@ _MIB = 1 << 20
 @contextmanager
 def runtime(conf: Path) -> Iterator[Runtime]:
     """Open what use cases need, as a configuration says."""
-    read = config.new()
-    config.load(read, "test", [f"--config-file={conf}"])
-    with service.open_runtime(read) as made:
+    read = config_registry.new()
+    config_registry.load(read, "test", [f"--config-file={conf}"])
+    with bootstrap.open_runtime(read) as made:
         yield made
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from climate.bootstrap import Manager, make_manager
 from climate.core.lease.model import Granted, Lease, Reservation
 from climate.core.lease.schedule import START
 from climate.plugins.fencing import Fenced
 from climate.plugins.hosts.plugin import HostPlugin
-from climate.service import Manager, make_manager
 from tests.conftest import MakeStory
 from tests.process import eventually
 from tests.service import Story

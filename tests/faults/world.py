@@ -16,7 +16,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from climate import config, service
+from climate import bootstrap
+from climate.config import registry as config_registry
 from climate.core.lease.change import Change
 from climate.core.lease.lifecycle import OPEN_EVENT
 from climate.core.lease.model import Lease
@@ -68,10 +69,10 @@ class World:
             "manager__poll_interval": 0.1,
         }
         write_config(self._config, **settings | options)
-        conf = config.new()
-        config.load(conf, "test", [f"--config-file={self._config}"])
+        conf = config_registry.new()
+        config_registry.load(conf, "test", [f"--config-file={self._config}"])
         conf.set_override("delay", 0.0, group="simulated")
-        self.runtime: Runtime = service.make_runtime(conf)
+        self.runtime: Runtime = bootstrap.make_runtime(conf)
         programs.callback(self.runtime.database.dispose)
         self.register(*HOSTS)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from climate import cli
+from climate.cmd import main
 from climate.manager.audit.cloud import audit, repair
 from tests.functional.fragile import break_cloud
 from tests.process import write_config
@@ -153,7 +153,7 @@ def command(story: Story, tmp_path: Path) -> Callable[..., int]:
         database__connection=story.conf.database.connection,
         simulated__journal=story.conf.simulated.journal,
     )
-    return lambda *arguments: cli.manage([*arguments, "--config-file", str(conf)])
+    return lambda *arguments: main.manage([*arguments, "--config-file", str(conf)])
 
 
 def test_the_command_prints_a_line_for_each_and_tells_by_its_exit_code(

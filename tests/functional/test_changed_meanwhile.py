@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.db import leases
+from climate.db.leases import leases
 from climate.db.tables.leases import LeaseRow
 from climate.manager.events.dispatcher import Dispatcher
 from tests.service import Story

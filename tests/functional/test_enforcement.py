@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from werkzeug.test import TestResponse
 
-from climate.config import Misconfigured
-from climate.enforcement import Enforcer
+from climate.config.registry import Misconfigured
+from climate.manager.enforcement import Enforcer
 from tests import enforcement
 from tests.concurrency.crowd import at_work
 from tests.conftest import MakeStory
@@ -472,7 +472,7 @@ class TestOnEnd:
     def test_a_service_that_is_away_blocks_no_end_and_is_told_later(
         self, story: Story, outside: EnforcementService, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("climate.enforcement._PAUSE", 0.0)
+        monkeypatch.setattr("climate.manager.enforcement._PAUSE", 0.0)
         lease = story.reserve(0, 60)
         story.at(1)
         outside.answers = [Answer(500), Answer(500)]
@@ -491,7 +491,7 @@ class TestOnEnd:
     def test_after_a_day_it_is_left_untold(
         self, story: Story, outside: EnforcementService, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("climate.enforcement._PAUSE", 0.0)
+        monkeypatch.setattr("climate.manager.enforcement._PAUSE", 0.0)
         lease = story.reserve()
         outside.answers = [Answer(500)] * 2
         story.ok("DELETE", f"/v1/leases/{lease['id']}")

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from climate.db import events
+from climate.db.events import queue as event_queue
 from tests.functional.fragile import break_cloud
 from tests.service import Story, host_reservation
 
@@ -46,7 +46,7 @@ def test_no_dates_change_while_snapshots_are_taken(story: Story) -> None:
     until = story.clock.now() + timedelta(seconds=30)
     due = [event["id"] for event in story.lease(lease["id"])["events"]]
     claimed = story.runtime.database.write(
-        lambda session: events.claim(session, "manager-2", story.clock.now(), until, due)
+        lambda session: event_queue.claim(session, "manager-2", story.clock.now(), until, due)
     )
     assert [one[1] for one in claimed] == [lease["id"]]
     assert status(story, lease, "before_end_lease") == "IN_PROGRESS"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from climate import service as parts
-from climate import serving
+from climate import bootstrap as parts
+from climate.api import http_server
+from climate.bootstrap import Manager
 from climate.db.engine import schema
-from climate.service import Manager
 from tests.clients import at, moment
 from tests.conftest import MakeStory
 from tests.process import Service, eventually, free_port
@@ -79,8 +79,8 @@ def not_ready(http: FlaskClient) -> dict[str, Any]:
 @pytest.mark.parametrize("host", ["localhost", "::1", "127.0.0.2"])
 def test_every_name_of_the_loopback_can_be_listened_on(host: str, make_story: MakeStory) -> None:
     story = make_story(DEFAULT__host=host, DEFAULT__port=free_port())
-    serving.check_address(story.conf)
-    with serving.bound(story.conf, story.http.application) as server:
+    http_server.check_address(story.conf)
+    with http_server.bound(story.conf, story.http.application) as server:
         assert server
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from werkzeug.test import TestResponse
 
-from climate import config, service
+from climate import bootstrap
 from climate.api import app
 from climate.clock import ManualClock
+from climate.config import registry as config_registry
 from tests.keystone import SERVICE_TOKEN, Keystone
 from tests.process import write_config
 from tests.service import Story
@@ -61,9 +62,9 @@ def story(keystone: Keystone, sqlite_url: str, clock: ManualClock, tmp_path: Pat
         keystone_authtoken__token_cache_time=-1,
         **{f"keystone_authtoken__{name}": value for name, value in keystone.options.items()},
     )
-    conf = config.new()
-    config.load(conf, "test", [f"--config-file={path}"])
-    made = Story(conf, service.make_runtime(conf, clock), clock)
+    conf = config_registry.new()
+    config_registry.load(conf, "test", [f"--config-file={path}"])
+    made = Story(conf, bootstrap.make_runtime(conf, clock), clock)
     yield made
     made.close()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from climate import cli
+from climate.cmd import main
 from tests.process import write_config
 from tests.service import Story
 
@@ -22,7 +22,7 @@ def command(story: Story, tmp_path: Path) -> Command:
         limits__enabled=True,
         limits__project_leases=7,
     )
-    return lambda *given: cli.manage(["limits", *given, "--config-file", str(path)])
+    return lambda *given: main.manage(["limits", *given, "--config-file", str(path)])
 
 
 def test_limits_are_set_shown_and_unset(
@@ -85,5 +85,5 @@ def test_it_says_so_if_nobody_will_enforce_them(
     url = story.runtime.database.engine.url.render_as_string()
     path = write_config(tmp_path / "climate.conf", database__connection=url)
     given = ["limits", "set", "--project", "lab", "--limit", "hosts=1"]
-    assert cli.manage([*given, "--config-file", str(path)]) == 0
+    assert main.manage([*given, "--config-file", str(path)]) == 0
     assert "not enforced" in capsys.readouterr().err

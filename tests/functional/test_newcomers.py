@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from climate.core.lease.model import Lease
-from climate.db import line
+from climate.db.events import waiting as event_waiting
 from climate.plugins.base import NotYet
 from tests.conftest import MakeStory
 from tests.service import Story
@@ -16,14 +16,14 @@ ALICE, EVE = "alice:alice-project:member", "eve:eve-project:member"
 @pytest.fixture
 def busy(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Story:
     """Return a service of one worker, which looks for a second at who waits."""
-    story, genuine = make_story(manager__workers="1"), line.pending
+    story, genuine = make_story(manager__workers="1"), event_waiting.pending
     story.register(6)
 
     def laborious(*given: Any, **more: Any) -> Any:
         story.clock.advance(1)
         return genuine(*given, **more)
 
-    monkeypatch.setattr(line, "pending", laborious)
+    monkeypatch.setattr(event_waiting, "pending", laborious)
     return story
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from climate import cli
+from climate.cmd import main
 from tests import servers
 from tests.process import (
     Service,
@@ -35,7 +35,7 @@ def conf(backend: str, tmp_path: Path) -> Path:
         simulated__journal=tmp_path / "cloud",
         manager__poll_interval=0.1,
     )
-    assert cli.db_manage(["upgrade", f"--config-file={path}"]) == 0
+    assert main.db_manage(["upgrade", f"--config-file={path}"]) == 0
     return path
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from climate import cli
+from climate.cmd import main
 from tests import servers
 from tests.process import Program, free_port, write_config
 
@@ -33,7 +33,7 @@ def empty_url(backend: str, tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/empty.sqlite" if backend == "sqlite" else servers.create(backend)
 
 
-@pytest.mark.parametrize("program", [cli.api, cli.manager])
+@pytest.mark.parametrize("program", [main.api, main.manager])
 def test_an_empty_database_must_be_upgraded_first(
     program: Program_, empty_url: str, tmp_path: Path, refusal: Callable[..., str]
 ) -> None:
@@ -43,7 +43,7 @@ def test_an_empty_database_must_be_upgraded_first(
     assert "run 'climate-db-manage upgrade'" in said
 
 
-@pytest.mark.parametrize("program", [cli.api, cli.manager])
+@pytest.mark.parametrize("program", [main.api, main.manager])
 def test_a_schema_of_another_release_is_not_touched(
     program: Program_, sqlite_url: str, tmp_path: Path, refusal: Callable[..., str]
 ) -> None:
@@ -61,12 +61,12 @@ def test_the_schema_is_upgraded_checked_and_removed(
     conf = write_config(tmp_path / "climate.conf", database__connection=empty_url)
 
     def manage(*arguments: str) -> str:
-        assert cli.db_manage([*arguments, "--config-file", str(conf)]) == 0
+        assert main.db_manage([*arguments, "--config-file", str(conf)]) == 0
         return capsys.readouterr().out.strip()
 
     assert manage("current") == "empty"
     assert "run 'climate-db-manage upgrade'" in refusal(
-        cli.db_manage, "check", "--config-file", conf
+        main.db_manage, "check", "--config-file", conf
     )
     revision = manage("upgrade")
     assert revision == manage("upgrade") == manage("current") == manage("check") != "empty"
@@ -75,15 +75,15 @@ def test_the_schema_is_upgraded_checked_and_removed(
 
 
 def test_a_downgrade_must_say_how_far(sqlite_url: str, refusal: Callable[..., str]) -> None:
-    said = refusal(cli.db_manage, "downgrade", "--database", sqlite_url)
+    said = refusal(main.db_manage, "downgrade", "--database", sqlite_url)
     assert "'base' removes everything" in said
 
 
 def test_an_unknown_revision_is_named(sqlite_url: str, refusal: Callable[..., str]) -> None:
-    assert "nonsense" in refusal(cli.db_manage, "upgrade", "nonsense", "--database", sqlite_url)
+    assert "nonsense" in refusal(main.db_manage, "upgrade", "nonsense", "--database", sqlite_url)
 
 
-@pytest.mark.parametrize("program", [cli.api, cli.manager, cli.standalone])
+@pytest.mark.parametrize("program", [main.api, main.manager, main.standalone])
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -110,7 +110,7 @@ def test_a_plugin_that_is_missing_stops_the_start(
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104 - refused
-@pytest.mark.parametrize("program", [cli.api, cli.standalone])
+@pytest.mark.parametrize("program", [main.api, main.standalone])
 def test_without_authentication_only_this_machine_is_served(
     program: Program_, host: str, refusal: Callable[..., str]
 ) -> None:
@@ -134,7 +134,7 @@ def test_a_port_in_use_is_named_before_any_work_is_done(tmp_path: Path) -> None:
     assert not database.exists()
 
 
-@pytest.mark.parametrize("program", [cli.standalone, cli.db_manage, cli.manager])
+@pytest.mark.parametrize("program", [main.standalone, main.db_manage, main.manager])
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
@@ -157,7 +157,7 @@ def test_a_wrong_database_is_named(
         tmp_path / "c.conf",
         database__connection=url.format(port=free_port(), tmp_path=tmp_path),
     )
-    command = ["upgrade"] if program is cli.db_manage else []
+    command = ["upgrade"] if program is main.db_manage else []
     said = refusal(program, *command, "--config-file", conf)
     assert said.startswith("climate-")
     assert reason in said
@@ -196,13 +196,13 @@ def test_a_wrong_option_is_named(
     refusal: Callable[..., str],
 ) -> None:
     conf = write_config(tmp_path / "c.conf", database__connection=sqlite_url, **options)
-    said = refusal(cli.standalone, "--config-file", conf)
+    said = refusal(main.standalone, "--config-file", conf)
     assert reason in said
     assert "secret" not in said
 
 
 def test_a_configuration_file_that_is_missing_is_named(refusal: Callable[..., str]) -> None:
-    assert "/no/such.conf" in refusal(cli.manager, "--config-file", "/no/such.conf")
+    assert "/no/such.conf" in refusal(main.manager, "--config-file", "/no/such.conf")
 
 
 def test_a_configuration_file_that_is_malformed_is_named(
@@ -210,12 +210,12 @@ def test_a_configuration_file_that_is_malformed_is_named(
 ) -> None:
     path = tmp_path / "c.conf"
     path.write_text("this is no option\n")
-    assert str(path) in refusal(cli.manager, "--config-file", path)
+    assert str(path) in refusal(main.manager, "--config-file", path)
 
 
 @pytest.mark.parametrize("port", ["70000", "-1", "http"])
 def test_a_port_that_is_none_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
-        cli.standalone(["--port", port])
+        main.standalone(["--port", port])
     assert stopped.value.code == 2
     assert port in capsys.readouterr().err

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from climate import status
+from climate.cmd import status
 from climate.db.engine import schema
 from climate.db.engine.database import Database
 from tests import servers

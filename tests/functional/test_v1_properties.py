@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from climate import service
+from climate import bootstrap
 from tests.service import Story
 
 PATH = "/v1/os-hosts/properties"
@@ -108,6 +108,6 @@ def test_who_may_list_but_not_hide_never_sees_private_ones(equipped: Story, tmp_
     policy = tmp_path / "policy.yaml"
     policy.write_text('"climate:oshosts:get_resource_properties": "role:reader or role:admin"\n')
     equipped.conf.set_override("policy_file", str(policy), group="oslo_policy")
-    equipped.http = service.make_api(equipped.conf, equipped.runtime).test_client()
+    equipped.http = bootstrap.make_api(equipped.conf, equipped.runtime).test_client()
     assert names(equipped, "?all=True", ADMIN) == ["color", "gpu", "rack"]
     assert names(equipped, "?all=True", READER) == ["color", "rack"]

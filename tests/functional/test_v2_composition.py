@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from climate.db import events
+from climate.db.events import queue as event_queue
 from climate.manager.claims import Claim
 from climate.manager.events.fair_share import Batch, BatchSizeEstimator
 from climate.manager.events.runner import run
@@ -173,7 +173,9 @@ def test_what_is_removed_as_the_start_is_claimed_is_not_handed_over(story: Story
     now = story.clock.now()
     due = [event["id"] for event in story.lease(lease["id"])["events"]]
     claimed = story.runtime.database.write(
-        lambda session: events.claim(session, "manager-2", now, now + timedelta(minutes=1), due)
+        lambda session: event_queue.claim(
+            session, "manager-2", now, now + timedelta(minutes=1), due
+        )
     )
     patch(story, lease, remove_reservations=[lease["reservations"][0]["id"]])
     for event_id, lease_id, attempt in claimed:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from climate import service
+from climate import bootstrap
 from climate.core.provisioning.lead_time import REMEMBERED
 from climate.manager.provisioning import planner as preparing
 from climate.manager.resources import inventory_sync as inventory
@@ -124,7 +124,7 @@ def test_of_many_at_once_one_gets_it(story: Story) -> None:
     path = f"/v2/preparations/{found[0]['id']}/report"
 
     # Not made in the threads: CPython 3.11 cannot compile routes in several of them at once.
-    clients = [service.make_api(story.conf, story.runtime).test_client() for _ in range(8)]
+    clients = [bootstrap.make_api(story.conf, story.runtime).test_client() for _ in range(8)]
 
     def claim(number: int) -> int:
         asked = {"state": "accepted", "owner": f"p{number}"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from climate import service
+from climate import bootstrap
 from tests.service import Story
 
 RESOURCES = "/v2/resources"
@@ -95,7 +95,7 @@ def test_who_may_not_in_v1_may_not_here(story: Story, tmp_path: Path) -> None:
     rules = tmp_path / "policy.yaml"
     rules.write_text('"climate:oshosts:post": "!"\n"climate:oshosts:delete": "!"\n')
     story.conf.set_override("policy_file", str(rules), group="oslo_policy")
-    story.http = service.make_api(story.conf, story.runtime).test_client()
+    story.http = bootstrap.make_api(story.conf, story.runtime).test_client()
     member = "jane:lab:member"
     detail(story, 403, "POST", RESOURCES, asked("virtual:volume", "gold"), token=member)
     detail(story, 403, "POST", RESOURCES, asked("physical:host", "sim-1"))

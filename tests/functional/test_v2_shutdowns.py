@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from climate import service
+from climate import bootstrap
 from climate.core.provisioning.shutdown import ShutdownState
-from climate.db import shutdowns as db
+from climate.db.provisioning import shutdowns as db
 from climate.manager.provisioning import planner as preparing
 from climate.manager.provisioning import power_saving as energy
 from climate.manager.provisioning.lead_times import LeadTimes
@@ -225,7 +225,7 @@ def test_whichever_comes_first_booking_or_shutdown_no_host_is_forgotten(
     story = started(make_story, database_url, 6)
     going = later(story)
     assert len(going) == 5
-    clients = [service.make_api(story.conf, story.runtime).test_client() for _ in range(8)]
+    clients = [bootstrap.make_api(story.conf, story.runtime).test_client() for _ in range(8)]
 
     def claim(number: int) -> None:
         one = going[number]

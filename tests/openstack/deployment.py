@@ -13,7 +13,8 @@ from blazarclient import client as blazar_client
 from openstack.connection import Connection
 from oslo_config.cfg import ConfigOpts
 
-from climate import cli, config
+from climate.cmd import main
+from climate.config import registry as config_registry
 from tests.clients import OpenStack
 from tests.openstack import settings, traces
 from tests.openstack.accounts import Account
@@ -56,8 +57,8 @@ class Deployment:
     @property
     def conf(self) -> ConfigOpts:
         """Return the configuration of its programs."""
-        made = config.new()
-        config.load(made, "test", [f"--config-file={self._conf}"])
+        made = config_registry.new()
+        config_registry.load(made, "test", [f"--config-file={self._conf}"])
         return made
 
     def start_manager(self) -> Program:
@@ -145,7 +146,7 @@ class Deployment:
         """Run climate-manage, and return the lines that it prints."""
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
-            cli.manage([*arguments, f"--config-file={self._conf}"])
+            main.manage([*arguments, f"--config-file={self._conf}"])
         return output.getvalue().splitlines()
 
     def trusts(self) -> list[str]:

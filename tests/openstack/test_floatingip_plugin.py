@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 from oslo_config.cfg import ConfigOpts
 
-from climate import config
+from climate.config import registry as config_registry
 from climate.core.lease.model import Reservation
 from climate.plugins.base import Expected, ResourcePlugin
 from climate.plugins.networking.addressing import Subnet
@@ -72,8 +72,8 @@ class TestFloatingipPluginOnNeutron(PluginContract):
     ) -> Iterator[FloatingipPlugin]:
         options = settings.options(administrator, "blazar")
         path = write_config(tmp_path / "climate.conf", **options)
-        conf = config.new()
-        config.load(conf, "test", ["--config-file", str(path)])
+        conf = config_registry.new()
+        config_registry.load(conf, "test", ["--config-file", str(path)])
         made = FloatingipPlugin(conf, contextlib.nullcontext)
         made.cloud, self.public = OurFloatingips(conf, public.id), public
         yield made

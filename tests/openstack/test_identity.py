@@ -10,7 +10,7 @@ from keystoneauth1 import session
 from keystoneauth1.identity import v3
 from openstack.connection import Connection
 
-from climate import config
+from climate.config import registry as config_registry
 from climate.plugins.openstack import session as openstack_session
 from tests.openstack.accounts import Account, Project
 from tests.openstack.conftest import MakeProject
@@ -269,8 +269,8 @@ def test_the_stock_client_makes_and_lists_leases(
 def test_our_own_user_reaches_the_services_of_the_catalog(lab: Project, tmp_path: Path) -> None:
     options = {f"service_user__{name}": value for name, value in credentials(lab.admin).items()}
     path = write_config(tmp_path / "c.conf", service_user__auth_type="password", **options)
-    conf = config.new()
-    config.load(conf, "test", [f"--config-file={path}"])
+    conf = config_registry.new()
+    config_registry.load(conf, "test", [f"--config-file={path}"])
     ours = openstack_session.make_session(conf)
     nova = openstack_session.adapter(conf, ours, "nova", "2.53")
     placement = openstack_session.adapter(conf, ours, "placement", "1.39")

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import pytest
 from oslo_config.cfg import ConfigOpts
 
-from climate import config
+from climate.config import registry as config_registry
 from climate.core.lease.model import Reservation
 from climate.plugins.base import Difference, Expected, Found, ResourcePlugin
 from climate.plugins.hosts.nova import NovaCloud, Occupied
@@ -80,8 +80,8 @@ def conf(administrator: Account, tmp_path: Path) -> ConfigOpts:
         "nova__server_delete_wait": "60",
     }
     path = write_config(tmp_path / "climate.conf", **options)
-    made = config.new()
-    config.load(made, "test", ["--config-file", str(path)])
+    made = config_registry.new()
+    config_registry.load(made, "test", ["--config-file", str(path)])
     return made
 
 

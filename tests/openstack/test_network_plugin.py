@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 from oslo_config.cfg import ConfigOpts
 
-from climate import config
+from climate.config import registry as config_registry
 from climate.core.errors import BackendUnavailable
 from climate.core.lease.model import Reservation
 from climate.plugins.base import ResourcePlugin
@@ -61,8 +61,8 @@ class TestNetworkPluginOnNeutron(PluginContract):
     def plugin(self, administrator: Account, tmp_path: Path) -> Iterator[NetworkPlugin]:
         options = settings.options(administrator, "blazar")
         path = write_config(tmp_path / "climate.conf", **options)
-        conf = config.new()
-        config.load(conf, "test", ["--config-file", str(path)])
+        conf = config_registry.new()
+        config_registry.load(conf, "test", ["--config-file", str(path)])
         made = NetworkPlugin(conf, contextlib.nullcontext)
         made.cloud = cloud = OurNetworks(conf)
         cloud.clear()

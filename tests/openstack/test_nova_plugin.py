@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 from oslo_config.cfg import ConfigOpts
 
-from climate import config
+from climate.config import registry as config_registry
 from climate.core.lease.model import Reservation
 from climate.plugins.base import Found, ResourcePlugin
 from climate.plugins.hosts.nova import NovaCloud
@@ -82,8 +82,8 @@ def conf(case: tuple[str, list[str]], administrator: Account, tmp_path: Path) ->
     # A plugin may ask for more time; here it gets it at once.
     options = {**settings.options(administrator, case[0]), "nova__server_delete_wait": "60"}
     path = write_config(tmp_path / "climate.conf", **options)
-    made = config.new()
-    config.load(made, "test", ["--config-file", str(path)])
+    made = config_registry.new()
+    config_registry.load(made, "test", ["--config-file", str(path)])
     return made
 
 

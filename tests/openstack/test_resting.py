@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from climate import config
+from climate.config import registry as config_registry
 from climate.core.errors import Conflict
 from climate.plugins.base import Found
 from climate.plugins.hosts.nova import NovaCloud
@@ -24,9 +24,9 @@ HOST = settings.HOSTS[-1]
 def nova(administrator: Account, tmp_path: Path) -> Iterator[NovaCloud]:
     """Return the cloud, of which one host is free and in service."""
     options = settings.options(administrator, "tenancy")
-    conf = config.new()
+    conf = config_registry.new()
     path = write_config(tmp_path / "climate.conf", **options)
-    config.load(conf, "test", ["--config-file", str(path)])
+    config_registry.load(conf, "test", ["--config-file", str(path)])
     made = NovaCloud(conf, contextlib.nullcontext)
     made.enroll(HOST)
     yield made

@@ -9,7 +9,7 @@ import pytest
 from openstack.connection import Connection
 from openstack.exceptions import BadRequestException
 
-from climate import config
+from climate.config import registry as config_registry
 from climate.core.errors import Conflict
 from climate.plugins.hosts.nova import NovaCloud
 from tests import servers
@@ -25,9 +25,9 @@ HOST = f"{SERVICE}/{NODE}"
 def nova(administrator: Account, tmp_path: Path) -> NovaCloud:
     """Return the cloud in mode tenancy; skip if it has no such node."""
     options = {**settings.options(administrator, "tenancy"), "nova__server_delete_wait": "60"}
-    made = config.new()
+    made = config_registry.new()
     path = write_config(tmp_path / "climate.conf", **options)
-    config.load(made, "test", ["--config-file", str(path)])
+    config_registry.load(made, "test", ["--config-file", str(path)])
     nova = NovaCloud(made, nullcontext)
     if HOST not in {found.external_id for found in nova.hosts()}:
         servers.absent("openstack", f"this cloud has no {HOST}")

@@ -10,8 +10,8 @@ from keystoneauth1 import session
 from keystoneauth1.identity import v3
 from oslo_config.cfg import ConfigOpts
 
-from climate import config
-from climate.config import Misconfigured
+from climate.config import registry as config_registry
+from climate.config.registry import Misconfigured
 from climate.core.errors import BackendUnavailable, Forbidden, Unauthenticated
 from climate.plugins.base import Asker
 from climate.plugins.instances.cloud import Boot
@@ -43,8 +43,8 @@ def conf_of(administrator: Account, home: Path, **options: str) -> ConfigOpts:
     given = {f"service_user__{name}": value for name, value in options.items()}
     path = home / "trusts.conf"
     write_config(path, **{**settings.options(administrator, "blazar"), **given})
-    conf = config.new()
-    config.load(conf, "test", [f"--config-file={path}"])
+    conf = config_registry.new()
+    config_registry.load(conf, "test", [f"--config-file={path}"])
     return conf
 
 

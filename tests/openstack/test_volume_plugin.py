@@ -11,8 +11,8 @@ import pytest
 from keystoneauth1.session import Session
 from oslo_config.cfg import ConfigOpts
 
-from climate import config
 from climate.clock import SystemClock
+from climate.config import registry as config_registry
 from climate.core.lease.model import Granted, Lease, Reservation
 from climate.plugins.base import NotYet, ResourcePlugin
 from climate.plugins.openstack import session as openstack_session
@@ -91,8 +91,8 @@ class TestVolumePluginOnCinder(PluginContract):
     @pytest.fixture
     def plugin(self, administrator: Account, base: Base, tmp_path: Path) -> Iterator[VolumePlugin]:
         path = write_config(tmp_path / "climate.conf", **settings.options(administrator, "blazar"))
-        conf = config.new()
-        config.load(conf, "test", ["--config-file", str(path)])
+        conf = config_registry.new()
+        config_registry.load(conf, "test", ["--config-file", str(path)])
         made = PatientPlugin(conf, contextlib.nullcontext, SystemClock())
         made.cloud, self.base = OurVolumes(conf, base, openstack_session.make_session(conf)), base
         self.__class__.example = {**self.example, "volume_type": base.name}

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg, generator
 
-from climate import config
+from climate.config import registry as config_registry
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "etc" / "climate" / "climate.conf.sample"
 OPTIONS = [
     pytest.param(group, option, id=f"{group}.{option.dest}")
-    for group, options in config.GROUPS.items()
+    for group, options in config_registry.GROUPS.items()
     for option in options
 ]
 NUMBERS = [one for one in OPTIONS if isinstance(one.values[1], cfg.IntOpt | cfg.FloatOpt)]
@@ -60,7 +60,7 @@ def test_every_time_has_a_unit(group: str, option: cfg.Opt) -> None:
 
 
 def test_lists_of_times_have_a_unit() -> None:
-    [leads] = [option for option in config.MANAGER if option.name == "before_start_leads"]
+    [leads] = [option for option in config_registry.MANAGER if option.name == "before_start_leads"]
     assert UNIT.search(leads.help)
 
 
@@ -86,10 +86,10 @@ def test_the_defaults_in_the_sample_are_the_defaults_in_the_code(tmp_path: Path)
     path = tmp_path / "climate.conf"
     shown = re.sub(r"^#(\w+ = (?!<None>).+)$", r"\1", ours(tmp_path), flags=re.MULTILINE)
     path.write_text(shown)
-    read, unset = config.new(), config.new()
-    config.load(read, "test", [f"--config-file={path}"])
-    config.load(unset, "test", [])
-    for group, options in config.GROUPS.items():
+    read, unset = config_registry.new(), config_registry.new()
+    config_registry.load(read, "test", [f"--config-file={path}"])
+    config_registry.load(unset, "test", [])
+    for group, options in config_registry.GROUPS.items():
         for option in options:
             values = [
                 getattr(conf if group == "DEFAULT" else conf[group], option.dest)
@@ -133,9 +133,9 @@ def test_the_sample_says_nothing_about_the_machine_it_was_made_on() -> None:
 def test_a_file_overrides_defaults(tmp_path: Path) -> None:
     path = tmp_path / "climate.conf"
     path.write_text("[manager]\nbefore_start_leads = 90,30\nminutes_before_end_lease = 0\n")
-    conf = config.new()
-    config.load(conf, "test", [f"--config-file={path}"])
-    settings = config.settings(conf)
+    conf = config_registry.new()
+    config_registry.load(conf, "test", [f"--config-file={path}"])
+    settings = config_registry.settings(conf)
     assert settings.before_start_leads == (90, 30)
     assert settings.before_end_lead is None
 
@@ -144,4 +144,4 @@ def test_a_value_that_cannot_be_is_refused_at_once(tmp_path: Path) -> None:
     path = tmp_path / "climate.conf"
     path.write_text("[simulated]\nfailure_rate = 2\n")
     with pytest.raises(cfg.ConfigFileValueError, match="failure_rate"):
-        config.load(config.new(), "test", [f"--config-file={path}"])
+        config_registry.load(config_registry.new(), "test", [f"--config-file={path}"])

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from climate import service
+from climate import bootstrap
 
 
 @pytest.fixture
 def settled() -> Iterator[None]:
     """Have this process settle, for a while."""
     before = gc.get_threshold()
-    service.settle()
+    bootstrap.settle()
     yield
     gc.unfreeze()
     gc.set_threshold(*before)

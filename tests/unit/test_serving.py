@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from climate import serving
+from climate.api import http_server
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def serve(failure: Exception, *, is_the_end: bool) -> None:
     def run() -> None:
         raise failure
 
-    http = threading.Thread(target=serving._run, args=(SimpleNamespace(run=run), stopping))
+    http = threading.Thread(target=http_server._run, args=(SimpleNamespace(run=run), stopping))
     http.start()
     http.join()
 

@@ -1,15 +1,14 @@
-"""Who may know whom, and how large things may grow: the rules that ARCHITECTURE.md states.
+"""The rules of ARCHITECTURE.md on imports, and the limits on the size of files and functions.
 
-Imports are read from the source, wherever in a file they stand.
+The tests parse the source, so they see imports wherever they stand in a file.
 """
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-
-import pytest
 
 import climate
 
@@ -18,55 +17,58 @@ MIGRATIONS = "climate.db.migrations.versions."
 
 LONGEST_FILE = 450
 LONGEST_FUNCTION = 40
-# What is longer, and why.
-LONG_FILES: dict[str, str] = {}
-LONG_FUNCTIONS: dict[str, str] = {}
+MOST_ENTRIES = 12
 
-# What no module of a package may import.
-FORBIDDEN = {
-    "climate.db": ["climate.api", "climate.manager", "climate.plugins", "climate.notifications"],
-    "climate.plugins": ["climate.db", "climate.api", "climate.manager", "climate.notifications"],
-    "climate.notifications": ["climate.db", "climate.api", "climate.manager", "climate.plugins"],
-    "climate.manager": ["climate.api", "climate.notifications"],
-    "climate.provisioning": [
-        *(f"climate.{name}" for name in ("api", "db", "manager", "notifications", "plugins")),
-        "climate.core",
-    ],
-    "climate.api": [
-        "climate.notifications",
-        *(f"climate.db.{noun}" for noun in ("allocations", "events", "leases", "outbox")),
-        *(f"climate.db.{noun}" for noun in ("property_filter", "resources", "tables")),
-        *(f"climate.db.{noun}" for noun in ("idempotency", "listing")),
-        *(
-            f"climate.db.{noun}"
-            for noun in ("preparation_tables", "preparations", "readiness", "tasks")
-        ),
-        "climate.db.shutdowns",
-    ],
+# The entries (modules and folders) of a folder, lowest layer first. An entry may import entries
+# of lower layers, and none of its own or of a higher layer.
+LAYERS: Mapping[str, tuple[frozenset[str], ...]] = {
+    "climate": (
+        frozenset({"core", "provisioner"}),
+        frozenset({"clock"}),
+        frozenset({"config"}),
+        frozenset({"observability"}),
+        frozenset({"db", "plugins", "notifications"}),
+        frozenset({"manager"}),
+        frozenset({"api"}),
+        frozenset({"bootstrap"}),
+        frozenset({"cmd"}),
+    ),
+    "climate.manager": (
+        frozenset({"enforcement"}),
+        frozenset({"process"}),
+        frozenset({"claims"}),
+        frozenset({"admission", "notifications"}),
+        frozenset({"leases"}),
+        frozenset({"provisioning"}),
+        frozenset({"resources", "events", "audit"}),
+    ),
+    "climate.plugins": (
+        frozenset({"base", "fencing"}),
+        frozenset({"loader", "filters", "simulated_journal"}),
+        frozenset({"openstack"}),
+        frozenset({"hosts"}),
+        frozenset({"instances", "networking"}),
+        frozenset({"volumes"}),
+        frozenset({"stacks"}),
+    ),
 }
-# What only these may import.
-RESERVED = {
-    "oslo_messaging": "climate.notifications",
-    "apscheduler": "climate.manager.process.timer",
-    "oslo_config.cfg.CONF": "climate.config",
-    "climate.clock.SystemClock": "climate.upgrade_checks",
-    "climate.service": [
-        *(f"climate.{name}" for name in ("programs", "simulation", "upgrade_checks", "wsgi"))
-    ],
-    "climate.programs": "climate.cli",
-    "climate.upgrade_checks": "climate.status",
-    "climate.cli": [],
-    "climate.wsgi": [],
-    "tests": [],
+# The only modules that may import a package or a name.
+RESERVED: Mapping[str, tuple[str, ...]] = {
+    "oslo_messaging": ("climate.notifications",),
+    "apscheduler": ("climate.manager.process.timer",),
+    "oslo_config.cfg.CONF": ("climate.config",),
+    "climate.clock.SystemClock": ("climate.cmd.upgrade_checks",),
+    "climate.bootstrap": ("climate.cmd",),
+    "tests": (),
 }
-# Who reads the machine's wall clock, and why: all others are given a clock.
+# Modules that read the machine's wall clock, and why. All others receive a clock.
 WALL_CLOCK = {
     "climate.clock": "is the one source of time",
-    "climate.db.engine.clock": "takes the machine's time for SQLite's",
-    "climate.db.engine.ids": "makes ids that begin with their time, by which nobody tells the time",
-    "climate.manager.process.timer": "notices that the scheduler's wall clock was set",
-    "climate.provisioner.prepare": "is another process, and compares with what a cloud says",
-    "climate.upgrade_checks": "tells how far the machine's clock is from the database's",
+    "climate.db.engine.clock": "uses the machine's time as SQLite's",
+    "climate.db.engine.ids": "creates ids that begin with a time, which no code reads back",
+    "climate.manager.process.timer": "detects that the wall clock was set",
+    "climate.provisioner.prepare": "is another process, and compares with times from the cloud",
+    "climate.cmd.upgrade_checks": "reports the difference between the clocks of machine and database",
 }
 WALL_CLOCKS = {
     "datetime.now",
@@ -83,37 +85,46 @@ VAGUE = {"utils", "util", "common", "helpers", "helper", "misc"}
 
 @cache
 def sources() -> dict[str, str]:
-    """Every module of climate by its dotted name."""
-    found = {}
+    """Return the source of every module of climate by its dotted name."""
+    texts = {}
     for path in sorted(ROOT.rglob("*.py")):
         parts = ("climate", *path.relative_to(ROOT).with_suffix("").parts)
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found[name] = path.read_text(encoding="utf-8")
-    return found
+        texts[name] = path.read_text(encoding="utf-8")
+    return texts
 
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    """The same, parsed."""
+    """Return the syntax tree of every module."""
     return {name: ast.parse(source, name) for name, source in sources().items()}
 
 
 def imports(tree: ast.AST) -> set[str]:
-    """All that is imported, dotted; ``from a import b`` is ``a.b``, be it a module or not."""
-    found = set()
+    """Return all imported names, dotted: ``from a import b`` is ``a.b``, be it a module or not."""
+    names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Attribute) and node.attr == "CONF":
-            found.add("oslo_config.cfg.CONF")
-    return found
+            names.add("oslo_config.cfg.CONF")
+    return names
+
+
+def imported_modules(module: str) -> set[str]:
+    """Return the modules of climate that a module imports, itself excluded."""
+    names = imports(modules()[module])
+    candidates = (wanted for name in names for wanted in (name, name.rpartition(".")[0]))
+    exact = {name for name in names if name in modules()}
+    parents = {name.rpartition(".")[0] for name in names - exact}
+    return {name for name in candidates if name in exact | parents & set(modules())} - {module}
 
 
 def attributes(tree: ast.AST) -> set[str]:
-    """What is taken from something, with the last word of that: ``datetime.now`` is one."""
+    """Return attributes with the last word of their owner: ``datetime.now`` is one."""
     return {
         f"{ast.unparse(node.value).rpartition('.')[2]}.{node.attr}"
         for node in ast.walk(tree)
@@ -126,7 +137,7 @@ def is_in(name: str, package: str) -> bool:
 
 
 def functions(tree: ast.AST, owner: str) -> Iterator[tuple[str, ast.FunctionDef]]:
-    """All functions and methods with their dotted names, inner ones included."""
+    """Yield all functions and methods with their dotted names, inner ones included."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             name = f"{owner}.{node.name}"
@@ -137,13 +148,8 @@ def functions(tree: ast.AST, owner: str) -> Iterator[tuple[str, ast.FunctionDef]
             yield from functions(node, owner)
 
 
-def all_functions() -> Iterator[tuple[str, ast.FunctionDef]]:
-    for module, tree in modules().items():
-        yield from functions(tree, module)
-
-
 def public(tree: ast.Module, module: str) -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:
-    """What others may use: public classes and functions, and the public methods of the former."""
+    """Yield the public classes and functions of a module, and the public methods of the former."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             yield f"{module}.{node.name}", node
@@ -152,51 +158,78 @@ def public(tree: ast.Module, module: str) -> Iterator[tuple[str, ast.FunctionDef
                     yield f"{module}.{node.name}.{inner.name}", inner
 
 
-class TestTheWalk:
-    """The rules below are worth what it sees."""
+def entries() -> dict[str, set[str]]:
+    """Return the modules and folders that each folder of climate has, migrations left out."""
+    content: dict[str, set[str]] = defaultdict(set)
+    for module in modules():
+        folder, _, entry = module.rpartition(".")
+        if folder and not is_in(f"{folder}.", MIGRATIONS):
+            content[folder].add(entry)
+    return content
 
-    def test_it_visits_every_package(self) -> None:
-        packages = {name.split(".")[1] for name in modules() if "." in name}
-        assert packages >= {"core", "db", "api", "manager", "plugins", "notifications"}
-        assert len(modules()) > 40
 
-    @pytest.mark.parametrize(
-        ("source", "seen"),
-        [
-            ("import a.b", "a.b"),
-            ("from a import b", "a.b"),
-            ("from a.b import c as d", "a.b.c"),
-            ("def f():\n    import a", "a"),
-            ("if TYPE_CHECKING:\n    from a import b", "a.b"),
-            ("from oslo_config.cfg import CONF", "oslo_config.cfg.CONF"),
-            ("from oslo_config import cfg\ncfg.CONF.host", "oslo_config.cfg.CONF"),
-            ("import oslo_config.cfg as c\nf(c.CONF)", "oslo_config.cfg.CONF"),
-        ],
-    )
-    def test_it_sees_imports_wherever_they_stand(self, source: str, seen: str) -> None:
-        assert seen in imports(ast.parse(source))
+@cache
+def arrows() -> dict[str, dict[tuple[str, str], set[str]]]:
+    """Return, by folder, which of its entries imports which other, with the modules concerned."""
+    found: dict[str, dict[tuple[str, str], set[str]]] = defaultdict(lambda: defaultdict(set))
+    for module in modules():
+        for imported in imported_modules(module):
+            source, target = module.split("."), imported.split(".")
+            depth = next(
+                (i for i, (a, b) in enumerate(zip(source, target, strict=False)) if a != b), None
+            )
+            if depth is not None:
+                pair = source[depth], target[depth]
+                found[".".join(source[:depth])][pair].add(f"{module} -> {imported}")
+    return found
 
-    @pytest.mark.parametrize(
-        "source", ["datetime.now(UTC)", "dt.datetime.now()", "a().datetime.now"]
-    )
-    def test_it_sees_what_is_taken_from_what(self, source: str) -> None:
-        assert "datetime.now" in attributes(ast.parse(source))
 
-    def test_it_finds_inner_functions_and_methods(self) -> None:
+def cycle(pairs: set[tuple[str, str]]) -> set[str]:
+    """Return the entries that are part of, or lead to, a cycle."""
+    targets: dict[str, set[str]] = defaultdict(set)
+    for source, target in pairs:
+        targets[source].add(target)
+    while leaves := {source for source, aims in targets.items() if not aims & set(targets)}:
+        targets = defaultdict(set, {s: a for s, a in targets.items() if s not in leaves})
+    return set(targets)
+
+
+class TestReader:
+    """The rules below depend on what these functions see."""
+
+    def test_sees_imports_wherever_they_stand(self) -> None:
+        samples = {
+            "import a.b": "a.b",
+            "from a import b": "a.b",
+            "from a.b import c as d": "a.b.c",
+            "def f():\n    import a": "a",
+            "if TYPE_CHECKING:\n    from a import b": "a.b",
+            "from oslo_config.cfg import CONF": "oslo_config.cfg.CONF",
+            "from oslo_config import cfg\ncfg.CONF.host": "oslo_config.cfg.CONF",
+            "import oslo_config.cfg as c\nf(c.CONF)": "oslo_config.cfg.CONF",
+        }
+        assert [s for s, seen in samples.items() if seen not in imports(ast.parse(s))] == []
+
+    def test_sees_attributes_with_their_owner(self) -> None:
+        samples = ["datetime.now(UTC)", "dt.datetime.now()", "a().datetime.now"]
+        assert all("datetime.now" in attributes(ast.parse(source)) for source in samples)
+
+    def test_finds_inner_functions_and_methods(self) -> None:
         source = "class A:\n  def b(self):\n    def c(): ...\nif x:\n  def d(): ..."
-        assert [name for name, _ in functions(ast.parse(source), "m")] == [
-            "m.A.b",
-            "m.A.b.c",
-            "m.d",
-        ]
+        names = [name for name, _ in functions(ast.parse(source), "m")]
+        assert names == ["m.A.b", "m.A.b.c", "m.d"]
 
-    def test_a_name_is_in_a_package_only_as_a_whole(self) -> None:
-        assert is_in("climate.db.leases", "climate.db")
-        assert not is_in("climate.dbx", "climate.db")
+    def test_finds_cycles(self) -> None:
+        assert cycle({("a", "b"), ("b", "c")}) == set()
+        assert cycle({("a", "b"), ("b", "c"), ("c", "b")}) == {"a", "b", "c"}
+
+    def test_visits_every_folder(self) -> None:
+        assert entries()["climate"] >= {"core", "db", "api", "manager", "plugins", "notifications"}
+        assert arrows()["climate"][("api", "manager")]
 
 
-class TestDependencies:
-    def test_the_core_knows_the_standard_library_and_itself_only(self) -> None:
+class TestImports:
+    def test_core_imports_only_the_standard_library_and_itself(self) -> None:
         foreign = {
             f"{module} -> {name}"
             for module, tree in modules().items()
@@ -206,85 +239,95 @@ class TestDependencies:
         }
         assert foreign == set()
 
-    @pytest.mark.parametrize("package", FORBIDDEN)
-    def test_dependencies_point_inwards(self, package: str) -> None:
-        outwards = {
+    def test_api_uses_no_statements_of_the_database(self) -> None:
+        statements = {
             f"{module} -> {name}"
-            for module, tree in modules().items()
-            if is_in(module, package)
-            for name in imports(tree)
-            if any(is_in(name, other) for other in FORBIDDEN[package])
+            for module in modules()
+            if is_in(module, "climate.api")
+            for name in imported_modules(module)
+            if is_in(name, "climate.db") and not is_in(name, "climate.db.engine")
         }
-        assert outwards == set()
+        assert statements == set()
 
-    @pytest.mark.parametrize("what", RESERVED)
-    def test_only_one_place_knows(self, what: str) -> None:
-        allowed = RESERVED[what]
-        places = [allowed] if isinstance(allowed, str) else allowed
+    def test_entries_of_a_folder_import_each_other_without_cycles(self) -> None:
+        cycles = {folder: cycle(set(pairs)) for folder, pairs in arrows().items()}
+        assert {folder: names for folder, names in cycles.items() if names} == {}
+
+    def test_imports_point_to_lower_layers(self) -> None:
+        upward = {
+            why
+            for folder, layers in LAYERS.items()
+            for level, layer in enumerate(layers)
+            for (source, target), whys in arrows()[folder].items()
+            if source in layer and not any(target in lower for lower in layers[:level])
+            for why in whys
+        }
+        assert upward == set()
+
+    def test_every_entry_has_a_layer(self) -> None:
+        missing = {
+            f"{folder}.{entry}"
+            for folder, layers in LAYERS.items()
+            for entry in entries()[folder].symmetric_difference(frozenset().union(*layers))
+        }
+        assert missing == set()
+
+    def test_reserved_packages_are_imported_only_where_allowed(self) -> None:
         others = {
-            module
+            f"{module} -> {what}"
+            for what, places in RESERVED.items()
             for module, tree in modules().items()
             if any(is_in(name, what) for name in imports(tree))
-            and not any(is_in(module, place) for place in places)
+            and not any(is_in(module, place) for place in (*places, what))
         }
         assert others == set()
 
-    def test_only_few_read_the_clock_on_the_wall(self) -> None:
-        reading = {
+    def test_only_listed_modules_read_the_wall_clock(self) -> None:
+        readers = {
             module
             for module, tree in modules().items()
             if WALL_CLOCKS & (attributes(tree) | imports(tree))
         }
-        assert reading == set(WALL_CLOCK)
-
-    def test_no_two_modules_need_each_other(self) -> None:
-        known = set(modules())
-        needs = {
-            module: {
-                wanted
-                for name in imports(tree)
-                for wanted in (name, name.rpartition(".")[0])
-                if wanted in known and wanted != module
-            }
-            for module, tree in modules().items()
-        }
-        while leaves := {module for module, wanted in needs.items() if not wanted & set(needs)}:
-            needs = {module: wanted for module, wanted in needs.items() if module not in leaves}
-        assert needs == {}
+        assert readers == set(WALL_CLOCK)
 
 
-class TestBudgets:
-    def test_no_file_is_longer_than_can_be_read_in_one_go(self) -> None:
+class TestSizes:
+    def test_folders_have_few_entries(self) -> None:
+        large = {folder: len(names) for folder, names in entries().items()}
+        assert {folder: n for folder, n in large.items() if n > MOST_ENTRIES} == {}
+
+    def test_files_are_short(self) -> None:
         long = {
-            module
+            module: len(source.splitlines())
             for module, source in sources().items()
             if not module.startswith(MIGRATIONS) and len(source.splitlines()) > LONGEST_FILE
         }
-        assert long == set(LONG_FILES)
+        assert long == {}
 
-    def test_no_function_is_longer_than_a_screen(self) -> None:
+    def test_functions_are_short(self) -> None:
         long = {
             name
-            for name, node in all_functions()
-            if not name.startswith(MIGRATIONS)
-            and (node.end_lineno or 0) - node.lineno + 1 > LONGEST_FUNCTION
+            for module, tree in modules().items()
+            if not module.startswith(MIGRATIONS)
+            for name, node in functions(tree, module)
+            if (node.end_lineno or 0) - node.lineno + 1 > LONGEST_FUNCTION
         }
-        assert long == set(LONG_FUNCTIONS)
+        assert long == set()
 
-    def test_nothing_is_asynchronous_and_so_escapes_the_walk(self) -> None:
-        found = {
+    def test_no_function_is_asynchronous_and_so_escapes_these_rules(self) -> None:
+        asynchronous = {
             module
             for module, tree in modules().items()
             if any(isinstance(node, ast.AsyncFunctionDef) for node in ast.walk(tree))
         }
-        assert found == set()
+        assert asynchronous == set()
 
-    def test_no_module_has_a_name_for_anything(self) -> None:
+    def test_no_module_has_a_vague_name(self) -> None:
         assert {name for name in modules() if set(name.split(".")) & VAGUE} == set()
 
 
 class TestDocstrings:
-    def test_every_module_says_which_rule_it_protects(self) -> None:
+    def test_every_module_has_one(self) -> None:
         silent = {
             module
             for module, tree in modules().items()
@@ -292,7 +335,15 @@ class TestDocstrings:
         }
         assert silent == set()
 
-    def test_everything_public_says_what_it_is_for(self) -> None:
+    def test_every_folder_says_what_it_contains(self) -> None:
+        silent = {
+            folder
+            for folder in entries()
+            if folder != "climate" and ast.get_docstring(modules()[folder]) is None
+        }
+        assert silent == set()
+
+    def test_everything_public_has_one(self) -> None:
         silent = {
             name
             for module, tree in modules().items()

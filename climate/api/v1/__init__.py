@@ -1,1 +1,1 @@
-"""Blazar's v1 contract, byte-careful: its clients must not notice a difference."""
+"""The v1 API, wire-compatible with Blazar: one module per noun, and their schemas."""

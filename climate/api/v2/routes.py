@@ -9,16 +9,16 @@ from marshmallow import Schema
 from climate.api import discovery
 from climate.api.call import Answer, Api
 from climate.api.route import Route
-from climate.api.v2 import preparation_schemas, tasks
 from climate.api.v2.capacity import availability
 from climate.api.v2.capacity import schemas as capacity_schemas
-from climate.api.v2.http import openapi, queries
+from climate.api.v2.http import openapi
 from climate.api.v2.leases import schemas
 from climate.api.v2.leases import views as lease_views
 from climate.api.v2.notifications import schemas as notification_schemas
 from climate.api.v2.notifications import subscriptions
 from climate.api.v2.notifications import views as notification_views
-from climate.api.v2.provisioning import readiness
+from climate.api.v2.provisioning import readiness, tasks
+from climate.api.v2.provisioning import schemas as provisioning_schemas
 from climate.api.v2.resources import schemas as resource_schemas
 from climate.api.v2.resources import views as resource_views
 from climate.core.errors import (
@@ -69,7 +69,7 @@ ROUTES = [
     Route("GET", "/v2/docs", page, answers={200: "text/html"}),
 
     Route("GET", "/v2/leases", lease_views.index, "leases:get",
-          query=queries.LeaseQuery, answers={200: schemas.LeasePage}),
+          query=schemas.LeaseQuery, answers={200: schemas.LeasePage}),
     Route("POST", "/v2/leases", lease_views.create, "leases:post",
           body=schemas.LeaseRequest, answers={201: schemas.Lease},
           request_headers=("Idempotency-Key",), response_headers=("ETag", "Location"),
@@ -86,31 +86,33 @@ ROUTES = [
           request_headers=("If-Match",), own_errors=(PreconditionFailed,)),
 
     Route("GET", "/v2/resources", resource_views.index, "resources:get",
-          query=queries.ResourceQuery, answers={200: schemas.ResourcePage}),
+          query=resource_schemas.ResourceQuery, answers={200: resource_schemas.ResourcePage}),
     Route("POST", "/v2/resources", resource_views.create, "resources:post",
-          body=resource_schemas.ResourceRequest, answers={201: schemas.Resource},
+          body=resource_schemas.ResourceRequest, answers={201: resource_schemas.Resource},
           response_headers=("Location",), own_errors=(NotFound, Conflict)),
     Route("GET", "/v2/resources/<resource_id>", resource_views.show, "resources:get",
-          answers={200: schemas.Resource}),
+          answers={200: resource_schemas.Resource}),
     Route("DELETE", "/v2/resources/<resource_id>", resource_views.delete, "resources:delete",
           answers={204: None}, own_errors=(InvalidInput, Conflict)),
 
     Route("GET", "/v2/availability", availability.show, "availability:get",
-          query=queries.AvailabilityQuery, answers={200: capacity_schemas.Availability}),
+          query=capacity_schemas.AvailabilityQuery, answers={200: capacity_schemas.Availability}),
     Route("POST", "/v2/availability/search", availability.search, "availability:get",
           body=capacity_schemas.WindowSearch, answers={200: capacity_schemas.Offers}),
     Route("GET", "/v2/limits", availability.show_limits, "limits:get",
           answers={200: capacity_schemas.Limits}),
 
     Route("GET", "/v2/notifications", notification_views.index, "notifications:get",
-          query=queries.NotificationQuery, answers={200: notification_schemas.NotificationPage},
+          query=notification_schemas.NotificationQuery,
+          answers={200: notification_schemas.NotificationPage},
           own_errors=(NotificationsRemoved, TooManyFollowers)),
     Route("GET", "/v2/notifications/stream", notification_views.stream, "notifications:get",
-          query=queries.FilterQuery, answers={200: "text/event-stream"},
+          query=notification_schemas.FilterQuery, answers={200: "text/event-stream"},
           request_headers=("Last-Event-ID",), own_errors=(NotificationsRemoved, TooManyFollowers)),
 
     Route("GET", "/v2/subscriptions", subscriptions.index, "subscriptions:get",
-          query=queries.SubscriptionQuery, answers={200: notification_schemas.SubscriptionPage}),
+          query=notification_schemas.SubscriptionQuery,
+          answers={200: notification_schemas.SubscriptionPage}),
     Route("POST", "/v2/subscriptions", subscriptions.create, "subscriptions:post",
           body=notification_schemas.SubscriptionRequest,
           answers={201: notification_schemas.Subscription},
@@ -123,37 +125,38 @@ ROUTES = [
     Route("DELETE", _SUBSCRIPTION, subscriptions.delete, "subscriptions:delete",
           answers={204: None}),
     Route("GET", _SUBSCRIPTION + "/dead-letters", subscriptions.dead_letters, "subscriptions:get",
-          query=queries.DeadLetterQuery, answers={200: notification_schemas.DeadLetterPage}),
+          query=notification_schemas.DeadLetterQuery,
+          answers={200: notification_schemas.DeadLetterPage}),
     Route("POST", _SUBSCRIPTION + "/redeliver", subscriptions.redeliver, "subscriptions:put",
           body=notification_schemas.Redelivery, answers={202: notification_schemas.Redelivering},
           own_errors=(Conflict,)),
 
     Route("GET", "/v2/preparations", tasks.list_preparations, "preparations:get",
-          query=preparation_schemas.PreparationQuery,
-          answers={200: preparation_schemas.PreparationPage}, own_errors=(TooManyFollowers,)),
+          query=provisioning_schemas.PreparationQuery,
+          answers={200: provisioning_schemas.PreparationPage}, own_errors=(TooManyFollowers,)),
     Route("GET", "/v2/preparations/<preparation_id>", tasks.show_preparation, "preparations:get",
-          answers={200: preparation_schemas.Preparation}),
+          answers={200: provisioning_schemas.Preparation}),
     Route("POST", "/v2/preparations/<preparation_id>/report", tasks.report_preparation,
-          "preparations:report", body=preparation_schemas.Report,
-          answers={200: preparation_schemas.Preparation}, own_errors=(Conflict,)),
+          "preparations:report", body=provisioning_schemas.Report,
+          answers={200: provisioning_schemas.Preparation}, own_errors=(Conflict,)),
     Route("GET", "/v2/shutdowns", tasks.list_shutdowns, "shutdowns:get",
-          query=preparation_schemas.ShutdownQuery,
-          answers={200: preparation_schemas.ShutdownPage}),
+          query=provisioning_schemas.ShutdownQuery,
+          answers={200: provisioning_schemas.ShutdownPage}),
     Route("GET", "/v2/shutdowns/<shutdown_id>", tasks.show_shutdown, "shutdowns:get",
-          answers={200: preparation_schemas.Shutdown}),
+          answers={200: provisioning_schemas.Shutdown}),
     Route("POST", "/v2/shutdowns/<shutdown_id>/report", tasks.report_shutdown, "shutdowns:report",
-          body=preparation_schemas.ShutdownReport, answers={200: preparation_schemas.Shutdown},
+          body=provisioning_schemas.ShutdownReport, answers={200: provisioning_schemas.Shutdown},
           own_errors=(Conflict,)),
 
     Route("GET", "/v2/readiness/energy", readiness.saved, "readiness:get",
-          query=preparation_schemas.SummaryQuery, answers={200: preparation_schemas.Energy}),
+          query=provisioning_schemas.SummaryQuery, answers={200: provisioning_schemas.Energy}),
     Route("GET", "/v2/readiness", readiness.summary, "readiness:get",
-          query=preparation_schemas.SummaryQuery, answers={200: preparation_schemas.Summary}),
+          query=provisioning_schemas.SummaryQuery, answers={200: provisioning_schemas.Summary}),
     Route("GET", "/v2/leases/<lease_id>/readiness", readiness.of_lease, "leases:get",
-          answers={200: preparation_schemas.LeaseReadiness}),
+          answers={200: provisioning_schemas.LeaseReadiness}),
     Route("GET", "/v2/resources/<resource_id>/readiness", readiness.of_host, "readiness:get",
-          answers={200: preparation_schemas.HostReadiness}),
+          answers={200: provisioning_schemas.HostReadiness}),
     Route("PATCH", "/v2/resources/<resource_id>/readiness", readiness.change_host, "readiness:put",
-          body=preparation_schemas.HostChange, answers={200: preparation_schemas.HostReadiness}),
+          body=provisioning_schemas.HostChange, answers={200: provisioning_schemas.HostReadiness}),
 ]
 # fmt: on

@@ -1,0 +1,1 @@
+"""A lease: its model, states, event schedule, changes and Blazar's forms of it."""

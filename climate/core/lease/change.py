@@ -8,9 +8,8 @@ from datetime import datetime
 
 from climate.core.errors import Conflict, InvalidDate, LeaseBusy
 from climate.core.lease.lifecycle import STABLE_LEASE, EventStatus, LeaseStatus
-from climate.core.lease.model import Lease
+from climate.core.lease.model import Lease, Start, StartWhen
 from climate.core.lease.schedule import BEFORE_END, END, Notice, before_end_notice
-from climate.core.start import Start, StartWhen
 from climate.core.window import Window, minute_of
 
 

@@ -9,13 +9,35 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Self
 
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 from climate.core.lease.schedule import BEFORE_END, END, START, Notice, Planned
 from climate.core.record import record
-from climate.core.start import Start
 from climate.core.window import Window
+
+
+class StartWhen(StrEnum):
+    """What a start waits for: its time alone, or also for its hosts to be ready."""
+
+    SCHEDULED = "scheduled"
+    READY = "ready"
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Start:
+    """How a lease begins; each moment is None as long as it has not come.
+
+    At ``ready_at`` the last of its hosts was ready, at ``delayed_at`` it was told that the start
+    has to wait for some, at ``started_at`` all was handed over.
+    """
+
+    when: StartWhen = StartWhen.SCHEDULED
+    ready_at: datetime | None = None
+    delayed_at: datetime | None = None
+    started_at: datetime | None = None
+
 
 # The key of a reservation's details under which are the ids of the resources handed over.
 HANDED_OVER = "handed_over"
@@ -248,3 +270,20 @@ class Lease:
             return event.updated_at
         due = self.due(event, now)
         return due if self.caught_up_at is None else max(due, self.caught_up_at)
+
+
+# The properties that name the hardware class of a host, and the longest name.
+_CLASS = ("hardware", "hypervisor_type")
+_LONGEST = 255
+
+
+def hardware(host: Resource) -> str:
+    """Return the class of a host: its property ``hardware``, or else its ``hypervisor_type``."""
+    values = (host.properties[name] for name in _CLASS if host.properties.get(name))
+    return next(values, "")[:_LONGEST]
+
+
+def node(host: Resource) -> str:
+    """Return the name of the node: ``node_name``, ``hypervisor_hostname``, or the external id."""
+    names = (host.properties.get(name) for name in ("node_name", "hypervisor_hostname"))
+    return next(filter(None, names), host.external_id)[:_LONGEST]

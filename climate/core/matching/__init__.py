@@ -1,0 +1,1 @@
+"""Which resources serve a reservation: property queries, packing, free windows, preferences."""

@@ -1,0 +1,1 @@
+"""A notification, and the rules of webhook delivery."""

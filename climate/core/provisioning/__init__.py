@@ -1,0 +1,1 @@
+"""When hosts are prepared and shut down, and how ready they are."""

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from climate.core.errors import PreparationClaimed, PreparationOver
-from climate.core.task import Task
+from climate.core.provisioning.task import Task
 
 
 class PreparationState(StrEnum):

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from climate.core.errors import InvalidTransition, ShutdownClaimed, ShutdownOver
-from climate.core.task import Task
+from climate.core.provisioning.task import Task
 
 
 class ShutdownState(StrEnum):

@@ -1,0 +1,1 @@
+"""Connections, transactions, retries, column types and the schema version."""

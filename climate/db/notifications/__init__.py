@@ -1,0 +1,1 @@
+"""Statements on the outbox, on subscriptions and on webhook deliveries."""

@@ -1,0 +1,1 @@
+"""Statements on preparations, shutdowns and the readiness of hosts."""

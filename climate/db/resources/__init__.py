@@ -1,0 +1,1 @@
+"""Statements on resources: which fit, which are free, and who has them."""

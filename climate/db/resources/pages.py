@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Lease, Resource
 from climate.core.page import LeaseFilter, Page, Part, ResourceFilter
-from climate.db import lease_records
+from climate.db.leases import records as lease_records
 from climate.db.resources import properties, resources
 from climate.db.tables.leases import LeaseRow, ReservationRow, ResourceRow
 

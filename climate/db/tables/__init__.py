@@ -1,0 +1,1 @@
+"""Table definitions, and inserts of rows of several tables in one statement."""

@@ -1,1 +1,1 @@
-"""Audits: leases against the cloud, invariants of the database, and the backlog as metrics."""
+"""Self-checks: the cloud against the leases, the invariants, and the backlog."""

@@ -12,9 +12,10 @@ from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
 from climate.core.provisioning.preparation import PreparationState
-from climate.db import events, preparations
 from climate.db.engine.database import Database
+from climate.db.events import queue as event_queue
 from climate.db.notifications import outbox
+from climate.db.provisioning import preparations
 from climate.manager.process.runtime import Runtime
 from climate.observability.metrics import Metrics, is_shared, label, state
 
@@ -33,7 +34,7 @@ class Backlog(Collector):
         now = self.runtime.clock.now()
         try:
             with self.runtime.database.read() as session:
-                due = events.count_due(session, now, MOST)
+                due = event_queue.count_due(session, now, MOST)
                 rows, oldest = outbox.lag(session, MOST)
                 prepared = preparations.counts(session, MOST) if self._is_provisioning else None
         except SQLAlchemyError:

@@ -9,7 +9,8 @@ from climate.core.errors import NotFound
 from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import RELENTLESS, START, UPDATE
-from climate.db import events, leases
+from climate.db.events import queue as event_queue
+from climate.db.leases import leases
 from climate.db.resources import resources
 from climate.manager.audit.invariants import violations
 from climate.manager.leases import trusts
@@ -147,7 +148,7 @@ def _retry(runtime: Runtime, lease_id: str) -> None:
         if _is_settled(lease):
             add_update_event(session, lease, now)
         else:
-            events.run_now(session, lease_id, RELENTLESS, now)
+            event_queue.run_now(session, lease_id, RELENTLESS, now)
 
     runtime.database.write(work)
     runtime.wakeup.hint()

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from climate.core.lease import blazar_wire
 from climate.core.lease.lateness import Late, is_overtaken, late_events
 from climate.core.lease.lifecycle import LEASE, EventStatus, LeaseStatus, ReservationStatus, step
-from climate.core.lease.model import Event, Lease
+from climate.core.lease.model import Event, Lease, StartWhen
 from climate.core.lease.schedule import (
     ACTIONS,
     BEFORE_END,
@@ -25,9 +25,9 @@ from climate.core.lease.schedule import (
     START,
     UPDATE,
 )
-from climate.core.start import StartWhen
-from climate.db import events, leases
 from climate.db.engine.database import on_commit
+from climate.db.events import queue as event_queue
+from climate.db.leases import leases
 from climate.db.notifications import outbox
 from climate.manager.claims import Claim, Seen, Task, Work, close_all, lock_leases, requeue
 from climate.manager.leases import holds
@@ -104,7 +104,7 @@ def _execute(runtime: Runtime, session: Session, seen: Sequence[Seen], now: date
     leases.advance(session, [(one.lease, begun[one.lease.id]) for one in seen])
     ending = [one.lease for one in seen if one.event.kind == END]
     if unstarted := [lease.id for lease in ending if _is_to_start(lease)]:
-        events.abandon(session, unstarted, START, now)
+        event_queue.abandon(session, unstarted, START, now)
         for id_ in unstarted:  # these leases have other events now than were read
             del begun[id_]
     for lease in ending:

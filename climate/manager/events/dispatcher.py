@@ -17,10 +17,11 @@ import uuid
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from climate.db import events, idempotency
 from climate.db.engine.database import is_unavailable
+from climate.db.events import queue as event_queue
+from climate.db.events.waiting import PendingEvent
+from climate.db.leases import idempotency
 from climate.db.limits import forget_past_use
-from climate.db.line import PendingEvent
 from climate.db.resources import allocations
 from climate.manager.claims import Claim, ClaimKeeper, Task
 from climate.manager.events import runner
@@ -93,7 +94,7 @@ class Dispatcher:
         self.pool.stop()
         self._timer.stop()
         write = self._runtime.database.write
-        released = write(lambda session: events.release(session, self._owner))
+        released = write(lambda session: event_queue.release(session, self._owner))
         if released:
             LOG.warning("stopped in the middle of %s event(s), handed back", released)
 
@@ -123,7 +124,7 @@ class Dispatcher:
                 self.pool.start(batch)
             now = self._runtime.clock.now()
         with self._runtime.database.read() as session:
-            upcoming = events.next_run(session, now)
+            upcoming = event_queue.next_run(session, now)
         self.last_tick = self._runtime.clock.elapsed()
         horizon = now + timedelta(seconds=self._runtime.settings.poll_interval)
         if upcoming is not None and upcoming < horizon:
@@ -164,7 +165,7 @@ class Dispatcher:
         stored = now + self._runtime.settings.claim_timeout
         ids = [event.event_id for share in chosen for event in share]
         rows = self._runtime.database.write(
-            lambda session: events.claim(session, self._owner, now, stored, ids)
+            lambda session: event_queue.claim(session, self._owner, now, stored, ids)
         )
         claimed = {id_: (lease_id, attempt) for id_, lease_id, attempt in rows}
 

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from climate.db.line import Group, PendingEvent
+from climate.db.events.waiting import Group, PendingEvent
 from climate.manager.claims import Call, Claim, Task
 from climate.manager.events.plugin_calls import Outcome
 

@@ -26,8 +26,8 @@ from climate.core.lease.lifecycle import (
 )
 from climate.core.lease.model import HANDED_OVER, LEAVING, SHARES, Event, Lease, Reservation
 from climate.core.lease.schedule import END, RELENTLESS, START, UPDATE
-from climate.db import leases
 from climate.db.engine.database import on_commit
+from climate.db.leases import leases
 from climate.manager.claims import Call, Claim, Work, close, lease_of
 from climate.manager.notifications.lease_messages import News, announce
 from climate.manager.process.runtime import Runtime

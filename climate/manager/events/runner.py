@@ -20,8 +20,9 @@ from sqlalchemy.orm import Session
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import END, OWN_KINDS, PATIENCE, RELEASE, START
-from climate.db import events, leases
 from climate.db.engine.database import is_unavailable, on_commit
+from climate.db.events import queue as event_queue
+from climate.db.leases import leases
 from climate.db.limits import keep_past_use
 from climate.db.resources import allocations
 from climate.manager.claims import Claim, Seen, Task, Work, close_all, relock_leases, requeue
@@ -171,7 +172,7 @@ def commit_success(
     leases.advance(session, [(one.before, one.after) for one in completed])
     for one in completed:
         _detach(runtime, session, one.before, one.left, now)
-    events.cancel(session, [id_ for one in completed for id_ in one.needless])
+    event_queue.cancel(session, [id_ for one in completed for id_ in one.needless])
     for one in completed:
         if one.kind == START and runtime.settings.provisioning is not None:
             starting.note_start(runtime, session, one.before)

@@ -9,9 +9,9 @@ import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 
-from climate.db import line
-from climate.db.line import Group, PendingEvent
-from climate.db.order import BEGINNING
+from climate.db.events import waiting
+from climate.db.events.ordering import BEGINNING
+from climate.db.events.waiting import Group, PendingEvent
 from climate.manager.process.runtime import Store
 
 # Events per query. Beyond that, the database has to order all of them by turns, which takes 1 to
@@ -65,7 +65,7 @@ class QueueView:
         """Query again, without the first ``skip`` events; return whether there may be more."""
         began, now = self._store.clock.elapsed(), self._store.clock.now()
         with self._store.database.read() as session:
-            events = line.pending(session, now, PAGE, skip, self._known)
+            events = waiting.pending(session, now, PAGE, skip, self._known)
         self._known, self._queried_at = {event.event_id: event for event in events}, now
         self._reset(self._spread(events))
         self._fresh_until, self._requery_minute_at = self._reusable_until(began), _NEVER
@@ -80,7 +80,7 @@ class QueueView:
         is_whole_minute = began >= self._requery_minute_at
         since = self._queried_at - _WRITTEN_LATE if is_whole_minute else self._queried_at
         with self._store.database.read() as session:
-            events = line.newly_due(session, since, now, PAGE, self._known)
+            events = waiting.newly_due(session, since, now, PAGE, self._known)
         self._known.update({event.event_id: event for event in events})
         self._queried_at = now
         self._add(self._spread(events))
@@ -114,7 +114,7 @@ class QueueView:
         self._failed_claims, self._may_check = 0, False
         seen = {id_: event for events in self._pending.values() for id_, event in events.items()}
         with self._store.database.read() as session:
-            unclaimed = line.unclaimed(session, seen)
+            unclaimed = waiting.unclaimed(session, seen)
         if len(unclaimed) < len(seen) * _UNCLAIMED:
             left = [event for id_, event in seen.items() if id_ in unclaimed]
             self._reset(_rotated(left, self._rng))

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import Contention, InvalidDate, NotEnoughResources
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.lease.model import Event, Lease
+from climate.core.lease.model import Event, Lease, Start, StartWhen
 from climate.core.lease.schedule import (
     BEFORE_END,
     BEFORE_START,
@@ -23,10 +23,9 @@ from climate.core.lease.schedule import (
     plan,
 )
 from climate.core.settings import Settings
-from climate.core.start import Start, StartWhen
 from climate.core.window import Window, minute_of
-from climate.db import leases
 from climate.db.engine.ids import new_id
+from climate.db.leases import leases
 from climate.db.notifications import outbox
 from climate.db.resources import allocations
 from climate.db.tables.bulk import insert

@@ -11,7 +11,8 @@ from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import END
 from climate.core.settings import Settings
-from climate.db import events, leases
+from climate.db.events import queue as event_queue
+from climate.db.leases import leases
 from climate.db.limits import keep_past_use
 from climate.db.notifications import outbox
 from climate.db.resources import allocations
@@ -67,13 +68,13 @@ def _end_now(session: Session, lease: Lease, now: datetime) -> None:
     end = lease.event(END)
     assert end is not None  # noqa: S101 - every lease has one (invariant 2)
     if end.status is not EventStatus.IN_PROGRESS:
-        events.reschedule(session, end.id, now, now)
+        event_queue.reschedule(session, end.id, now, now)
     obsolete = [
         event.id
         for event in lease.events
         if event.kind != END and event.status is EventStatus.UNDONE
     ]
-    events.remove(session, obsolete)
+    event_queue.remove(session, obsolete)
 
 
 def _is_gone_within(runtime: Runtime, lease_id: str, wait: float) -> bool:

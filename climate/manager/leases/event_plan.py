@@ -9,8 +9,9 @@ from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus
 from climate.core.lease.model import Event, Lease
 from climate.core.lease.schedule import BEFORE_END, BEFORE_START, END, START, UPDATE, Planned, plan
-from climate.db import events, leases
 from climate.db.engine.ids import new_id
+from climate.db.events import queue as event_queue
+from climate.db.leases import leases
 from climate.db.notifications import outbox
 
 
@@ -31,7 +32,7 @@ def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> 
         and event.status is EventStatus.UNDONE
         and (event.due_at > now or event.kind == BEFORE_START)
     ]
-    events.remove(session, stale)
+    event_queue.remove(session, stale)
     fresh = [e for e in planned if e.kind in kinds and (e.kind == BEFORE_START or e.due_at > now)]
     _insert(session, after, fresh, now)
 
@@ -56,9 +57,9 @@ def _move(
         return
     elif present.status in OPEN_EVENT:
         # The lease is not busy, so a claim on the event has not begun: this fences it out.
-        events.reschedule(session, present.id, planned.due_at, now)
+        event_queue.reschedule(session, present.id, planned.due_at, now)
     elif planned.kind == BEFORE_END and planned.due_at > now:
         # It was done, or failed for good, and is due again: a new event, with all its attempts.
-        events.remove(session, [present.id])
+        event_queue.remove(session, [present.id])
         _insert(session, lease, [planned], now)
         outbox.write(session, "lease.event.before_end_lease.stop", blazar_wire.payload(lease), now)

@@ -18,10 +18,10 @@ from climate.core.lease.blazar_wire import enforcement_body
 from climate.core.lease.lifecycle import EventStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import REVOKE, TELL_END
-from climate.db import events
 from climate.db.engine.ids import new_id
-from climate.enforcement import Busy
+from climate.db.events import queue as event_queue
 from climate.manager.claims import Claim, close, requeue
+from climate.manager.enforcement import Busy
 from climate.manager.leases import trusts
 from climate.manager.notifications.lease_messages import resources_of
 from climate.manager.process.runtime import Runtime
@@ -38,13 +38,15 @@ def schedule_finalizers(runtime: Runtime, session: Session, lease: Lease, now: d
     if runtime.enforcer is None or not runtime.enforcer.hears_of_ends:
         return
     resources = resources_of(session, [reservation.id for reservation in lease.reservations])
-    events.insert_finalizer(session, new_id(), TELL_END, enforcement_body(lease, resources), now)
+    event_queue.insert_finalizer(
+        session, new_id(), TELL_END, enforcement_body(lease, resources), now
+    )
 
 
 def run(runtime: Runtime, claim: Claim) -> None:
     """Run the finalizer of a claimed event without a lease."""
     with runtime.database.read() as session:
-        finalizer = events.get_finalizer(session, claim.event_id)
+        finalizer = event_queue.get_finalizer(session, claim.event_id)
     if finalizer is None:
         return
     kind, payload, since = finalizer
@@ -81,5 +83,5 @@ def _retry(runtime: Runtime, session: Session, claim: Claim, reason: str) -> Non
 
 
 def _forget(session: Session, claim: Claim) -> None:
-    if events.is_mine(session, claim.event_id, claim.owner, claim.attempt):
-        events.remove(session, [claim.event_id])
+    if event_queue.is_mine(session, claim.event_id, claim.owner, claim.attempt):
+        event_queue.remove(session, [claim.event_id])

@@ -26,7 +26,7 @@ from climate.core.matching.packing import first
 from climate.core.matching.query import matches
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
-from climate.db import leases
+from climate.db.leases import leases
 from climate.db.notifications import outbox
 from climate.db.resources import allocations, resources
 from climate.db.resources.allocations import Held

@@ -28,14 +28,15 @@ from climate.core.lease.blazar_wire import enforcement_body
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.model import Event, Lease
 from climate.core.lease.schedule import RELEASE, Planned
-from climate.db import events, idempotency, leases
 from climate.db.engine.ids import new_id
+from climate.db.events import queue as event_queue
+from climate.db.leases import idempotency, leases
 from climate.db.notifications import outbox
 from climate.db.resources import allocations
-from climate.enforcement import Enforcer
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.requirements import any_acts_as_user, any_prepares
 from climate.manager.claims import Claim, Work, close, lease_of
+from climate.manager.enforcement import Enforcer
 from climate.manager.leases import trusts
 from climate.manager.leases.finalizers import schedule_finalizers
 from climate.manager.leases.idempotency import IdempotentRequest
@@ -164,7 +165,7 @@ def _confirm(session: Session, lease: Lease, now: datetime) -> bool:
     present = _held(session, lease.id)
     if present is None or any(event.attempt for event in present.events):
         return False
-    events.remove(session, [event.id for event in present.events])
+    event_queue.remove(session, [event.id for event in present.events])
     leases.update(session, lease)
     for before, after in zip(present.reservations, lease.reservations, strict=True):
         if after.details != before.details:
@@ -186,7 +187,7 @@ def _give_up(runtime: Runtime, session: Session, lease_id: str) -> None:
     _free(session, lease)
     for event in lease.events:
         if event.status is EventStatus.UNDONE:
-            events.reschedule(session, event.id, now, now)
+            event_queue.reschedule(session, event.id, now, now)
 
 
 def _free(session: Session, lease: Lease) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from climate.core.lease.idempotency import IdempotencyKey
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Lease
-from climate.core.once import IdempotencyKey
-from climate.db import idempotency
+from climate.db.leases import idempotency
 from climate.manager.admission.gates import Gate
 from climate.manager.process.runtime import Runtime
 

@@ -3,8 +3,11 @@
 from climate.core.errors import NotFound
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Lease
-from climate.db import leases
-from climate.manager.process.runtime import Runtime
+from climate.db.leases import leases
+from climate.db.resources import pages
+from climate.manager.process.runtime import Runtime, reading
+
+find_leases = reading(pages.find_leases)
 
 
 class LeaseChanged(Exception):

@@ -16,16 +16,17 @@ from sqlalchemy.orm import Session
 from climate.core.errors import NotProvisioned
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.lease.model import Lease, Resource
+from climate.core.lease.model import Lease, Resource, StartWhen
 from climate.core.lease.schedule import START
 from climate.core.matching import query
 from climate.core.provisioning import readiness
 from climate.core.provisioning.readiness import Outcome
-from climate.core.start import StartWhen
-from climate.db import events, leases, preparations
 from climate.db.engine.database import on_commit
+from climate.db.events import queue as event_queue
+from climate.db.leases import leases
 from climate.db.notifications import outbox
-from climate.db.preparations import HOST
+from climate.db.provisioning import preparations
+from climate.db.provisioning.preparations import HOST
 from climate.db.resources import resources
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.requirements import requirements_of
@@ -110,7 +111,7 @@ def note_ready(runtime: Runtime, session: Session, lease_id: str, now: datetime)
     """Note that a host of a lease, locked, is ready; the last one makes the start due now."""
     if not unready(runtime, session, lease_id):
         leases.set_ready(session, lease_id, now)
-        events.run_now(session, lease_id, [START], now)
+        event_queue.run_now(session, lease_id, [START], now)
 
 
 def note_start(runtime: Runtime, session: Session, lease: Lease) -> None:

@@ -24,7 +24,7 @@ from climate.core.lease.change import check_resource_type
 from climate.core.lease.lifecycle import ReservationStatus
 from climate.core.lease.model import LEAVING, PART, Lease, Reservation
 from climate.core.matching.requirement import Requirement
-from climate.db import leases
+from climate.db.leases import leases
 from climate.manager.admission.requirements import (
     ReservationRequest,
     any_prepares,

@@ -25,8 +25,9 @@ from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import EventStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import PATIENCE, RELENTLESS, REVOKE
-from climate.db import events, leases
 from climate.db.engine.ids import new_id
+from climate.db.events import queue as event_queue
+from climate.db.leases import leases
 from climate.db.notifications import outbox
 from climate.manager.claims import Claim, close
 from climate.manager.process.runtime import Runtime
@@ -88,7 +89,7 @@ def restore(session: Session, lease: Lease, now: datetime) -> Lease:
     restored = replace(lease, trust_lost=None, updated_at=now)
     leases.update(session, restored)
     outbox.write(session, RESTORED, blazar_wire.payload(restored), now)
-    events.run_now(session, lease.id, RELENTLESS, now)
+    event_queue.run_now(session, lease.id, RELENTLESS, now)
     return restored
 
 
@@ -101,7 +102,7 @@ def leave(session: Session, lease: Lease, now: datetime) -> None:
 
 def drop(session: Session, trust_id: str, now: datetime) -> None:
     """Let a manager revoke a trust."""
-    events.insert_finalizer(session, new_id(), REVOKE, {"trust_id": trust_id}, now)
+    event_queue.insert_finalizer(session, new_id(), REVOKE, {"trust_id": trust_id}, now)
 
 
 def orphans(runtime: Runtime) -> Iterator[Difference]:
@@ -112,7 +113,7 @@ def orphans(runtime: Runtime) -> Iterator[Difference]:
     old = runtime.clock.now() - runtime.settings.hold_timeout - PATIENCE
     with runtime.database.read() as session:
         known = leases.all_trust_ids(session)
-        leaving = {payload["trust_id"] for payload in events.find_finalizers(session, REVOKE)}
+        leaving = {payload["trust_id"] for payload in event_queue.find_finalizers(session, REVOKE)}
     for trust in present:
         whose = f"user {trust.user_id} in project {trust.project_id}"
         if trust.id in leaving:
@@ -140,8 +141,8 @@ def revoke(runtime: Runtime, claim: Claim, payload: Mapping[str, Any]) -> None:
 
 
 def _forget(session: Session, claim: Claim) -> None:
-    if events.is_mine(session, claim.event_id, claim.owner, claim.attempt):
-        events.remove(session, [claim.event_id])
+    if event_queue.is_mine(session, claim.event_id, claim.owner, claim.attempt):
+        event_queue.remove(session, [claim.event_id])
 
 
 class TrustWatch:

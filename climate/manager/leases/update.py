@@ -28,19 +28,19 @@ from climate.core.lease.change import (
     moved,
 )
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.lease.model import Lease
+from climate.core.lease.model import Lease, StartWhen
 from climate.core.lease.schedule import START
-from climate.core.start import StartWhen
-from climate.db import events, leases
 from climate.db.engine.database import LostRace
+from climate.db.events import queue as event_queue
+from climate.db.leases import leases
 from climate.db.notifications import outbox
-from climate.enforcement import Enforcer
 from climate.manager.admission.admission import InsufficientResources
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.limits import LimitGate
 from climate.manager.admission.reallocation import reallocate
 from climate.manager.admission.refusal import explain
 from climate.manager.admission.requirements import ReservationRequest, any_acts_as_user
+from climate.manager.enforcement import Enforcer
 from climate.manager.leases import trusts
 from climate.manager.leases.create import Owner
 from climate.manager.leases.event_plan import add_update_event, reschedule
@@ -190,7 +190,7 @@ def _change(runtime: Runtime, session: Session, request: _Request, now: datetime
     if after.trust_id is None and any_acts_as_user(runtime, after.reservations):
         raise LeaseBusy(f"Lease {lease.id} was changed by others meanwhile: try again")
     if lease.start.delayed_at is not None:  # it may wait for hosts that it does not need any more
-        events.run_now(session, lease.id, [START], now)
+        event_queue.run_now(session, lease.id, [START], now)
     outbox.write(session, "lease.update", blazar_wire.payload(after), now)
     return after
 

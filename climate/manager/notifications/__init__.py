@@ -1,1 +1,1 @@
-"""Notifications: what they say, their log, and their delivery to the broker and to webhooks."""
+"""Notifications: their payloads, publication, the log, subscriptions and webhooks."""

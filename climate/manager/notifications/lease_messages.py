@@ -8,14 +8,13 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from climate.core.lease import blazar_wire
-from climate.core.lease.model import Granted, Lease
+from climate.core.lease.model import Granted, Lease, node
 from climate.core.lease.schedule import END, START
 from climate.core.settings import Provisioning
 from climate.db.notifications import outbox
-from climate.db.preparations import HOST
+from climate.db.provisioning.preparations import HOST
 from climate.db.resources import allocations, resources
 from climate.db.resources.allocations import Named
-from climate.manager.provisioning import lead_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ def notify_nodes_of(
     if settings is None or not settings.topics or kind not in {START, END}:
         return
     payloads = (
-        {"lease_id": lease.id, "node": lead_times.node(host), "reservation_id": reservation_id}
+        {"lease_id": lease.id, "node": node(host), "reservation_id": reservation_id}
         for reservation_id, resources_ in granted.items()
         for host in resources_
         if host.type == HOST

@@ -1,1 +1,1 @@
-"""The parts of a manager process: collaborators, timer, worker threads, long polling."""
+"""What every process has: its collaborators, timer, worker loops and long polling."""

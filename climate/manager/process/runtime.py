@@ -1,4 +1,4 @@
-"""The collaborators of the use cases, made once by ``climate.service``.
+"""The collaborators of the use cases, made once by ``climate.bootstrap``.
 
 A function takes the part that it uses: ``Store``, ``Catalog``, ``Signals`` or ``Settings``. It
 takes the whole ``Runtime`` only if it passes it on to functions that need several parts.
@@ -17,7 +17,7 @@ from climate.core.matching.selection import Preference, Selection
 from climate.core.settings import Settings
 from climate.db.engine.database import Database
 from climate.db.wakeup import Wakeup
-from climate.enforcement import Enforcer
+from climate.manager.enforcement import Enforcer
 from climate.manager.process.long_poll import LongPoll
 from climate.observability.metrics import Metrics
 from climate.plugins.base import ResourcePlugin

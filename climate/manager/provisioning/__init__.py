@@ -1,1 +1,1 @@
-"""Provisioning: plan which hosts are prepared, and switch off those that nobody needs."""
+"""Preparing hosts before leases start, and switching off those that nobody needs."""

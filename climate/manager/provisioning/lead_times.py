@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
-from climate.core.lease.model import Resource
+from climate.core.lease.model import Resource, hardware
 from climate.core.provisioning import lead_time
 from climate.core.provisioning.lead_time import Lead, Profile
 from climate.core.settings import Provisioning
@@ -14,20 +14,6 @@ from climate.db.provisioning import readiness
 
 # Lead times change slowly, and to learn them takes a read of the whole table.
 _FRESH = timedelta(minutes=1)
-_CLASS = ("hardware", "hypervisor_type")
-_LONGEST = 255
-
-
-def hardware(host: Resource) -> str:
-    """Return the class of a host: its property ``hardware``, or else its ``hypervisor_type``."""
-    values = (host.properties[name] for name in _CLASS if host.properties.get(name))
-    return next(values, "")[:_LONGEST]
-
-
-def node(host: Resource) -> str:
-    """Return the name of the node: ``node_name``, ``hypervisor_hostname``, or the external id."""
-    names = (host.properties.get(name) for name in ("node_name", "hypervisor_hostname"))
-    return next(filter(None, names), host.external_id)[:_LONGEST]
 
 
 class LeadTimes:

@@ -14,21 +14,21 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from climate.core.errors import ClimateError, NotFound
-from climate.core.lease.model import Resource
+from climate.core.lease.model import Resource, hardware, node
 from climate.core.matching import query
 from climate.core.provisioning.lead_time import Lead
 from climate.core.provisioning.preparation import Preparation, PreparationState
 from climate.core.settings import Provisioning
-from climate.db import leases, preparations
 from climate.db.engine import ids
-from climate.db.preparations import Booking
-from climate.db.provisioning import readiness
+from climate.db.leases import leases
+from climate.db.provisioning import preparations, readiness
+from climate.db.provisioning.preparations import Booking
 from climate.db.resources import allocations, resources
 from climate.manager.leases import healing
 from climate.manager.notifications.lease_messages import notify_nodes
 from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
-from climate.manager.provisioning import lead_times, power_saving
+from climate.manager.provisioning import power_saving
 from climate.manager.provisioning.lead_times import LeadTimes
 from climate.manager.provisioning.power_saving import PowerSaver
 
@@ -117,8 +117,8 @@ def _new(booking: Booking, host: Resource, lead: Lead, now: datetime) -> Prepara
     return Preparation(
         id=ids.new_id(),
         resource_id=host.id,
-        node=lead_times.node(host),
-        hardware=lead_times.hardware(host),
+        node=node(host),
+        hardware=hardware(host),
         lease_id=booking.lease_id,
         reservation_id=booking.reservation_id,
         progress=PreparationState.WANTED,

@@ -13,7 +13,7 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from climate.core.errors import ClimateError
-from climate.core.lease.model import Resource
+from climate.core.lease.model import Resource, hardware, node
 from climate.core.matching import query
 from climate.core.provisioning import energy as pure
 from climate.core.provisioning import shutdown
@@ -21,12 +21,11 @@ from climate.core.provisioning.energy import FreeHost, Policy, Saved
 from climate.core.provisioning.readiness import Period
 from climate.core.provisioning.shutdown import Shutdown, ShutdownState
 from climate.core.settings import Provisioning
-from climate.db import shutdowns
 from climate.db.engine import ids
-from climate.db.preparations import HOST
+from climate.db.provisioning import shutdowns
+from climate.db.provisioning.preparations import HOST
 from climate.db.resources import allocations, resources
 from climate.manager.process.runtime import Runtime
-from climate.manager.provisioning import lead_times
 from climate.manager.provisioning.lead_times import LeadTimes
 
 LOG = logging.getLogger(__name__)
@@ -164,7 +163,7 @@ def _free(
     free = [
         FreeHost(
             id=host.resource_id,
-            hardware=lead_times.hardware(hosts[host.resource_id]),
+            hardware=hardware(hosts[host.resource_id]),
             idle_since=host.idle_since or now,
             next_start=host.next_start,
             lead=known.lead(hosts[host.resource_id], len(hosts)).seconds,
@@ -229,7 +228,7 @@ def _new(host: Resource, free: FreeHost, policy: Policy, now: datetime) -> Shutd
     return Shutdown(
         id=ids.new_id(),
         resource_id=host.id,
-        node=lead_times.node(host),
+        node=node(host),
         hardware=free.hardware,
         progress=ShutdownState.WANTED,
         wanted_at=now,

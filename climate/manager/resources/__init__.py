@@ -1,1 +1,1 @@
-"""Resources: register, list and remove them, and follow the cloud's inventory."""
+"""Use cases of resources, registration of hosts, and synchronisation with the cloud."""

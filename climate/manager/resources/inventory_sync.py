@@ -21,14 +21,14 @@ from climate.core.errors import ClimateError, NotFound
 from climate.core.lease.model import Inventory, Resource
 from climate.core.lease.schedule import PATIENCE
 from climate.core.provisioning.readiness import Seen
-from climate.db import events
-from climate.db.preparations import HOST
+from climate.db.events import queue as event_queue
+from climate.db.provisioning.preparations import HOST
 from climate.db.resources import capacity, resources
-from climate.manager import readiness
 from climate.manager.leases import healing
 from climate.manager.leases.trusts import TrustWatch
 from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
+from climate.manager.provisioning import readiness
 from climate.plugins.base import Found, ResourcePlugin
 
 LOG = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
 
 
 def _stuck(runtime: Runtime, session: Session, now: datetime) -> set[int]:
-    return events.stuck(session, now, now - PATIENCE, runtime.settings.max_retries)
+    return event_queue.stuck(session, now, now - PATIENCE, runtime.settings.max_retries)
 
 
 def follow(

@@ -1,0 +1,1 @@
+"""``physical:host``: whole compute hosts on Nova, or simulated."""

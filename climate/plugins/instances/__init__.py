@@ -1,0 +1,1 @@
+"""``virtual:instance`` and ``flavor:instance``: slots for servers, on Nova and Placement."""

@@ -1,0 +1,1 @@
+"""``virtual:floatingip`` and ``network``: addresses and segments, on Neutron."""

@@ -1,0 +1,1 @@
+"""Access to OpenStack that several resource types share."""

@@ -20,7 +20,7 @@ from oslo_config.cfg import ConfigOpts
 from requests import PreparedRequest, Response
 from urllib3.util import Retry
 
-from climate.config import SERVICE_USER, Misconfigured
+from climate.config.registry import SERVICE_USER, Misconfigured
 from climate.core.errors import BackendUnavailable
 from climate.plugins import fencing
 

@@ -1,0 +1,1 @@
+"""``virtual:stack``: Heat stacks whose servers, volumes and addresses are reserved."""

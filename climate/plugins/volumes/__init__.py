@@ -1,0 +1,1 @@
+"""``virtual:volume``: capacity for volumes, on Cinder."""

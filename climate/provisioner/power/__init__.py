@@ -1,0 +1,1 @@
+"""Power drivers: IPMI, Redfish, a command, or simulated."""

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from oslo_policy.policy import DocumentedRuleDefault
 
-from climate import config
 from climate.api.auth import Caller
 from climate.api.policy import Policy, list_rules
+from climate.config import registry as config_registry
 from tests.process import write_config
 
 READER = Caller("bob", "lab", ("reader",))
@@ -63,8 +63,8 @@ def policy(tmp_path: Path, text: str = "") -> Policy:
     file = tmp_path / "policy.yaml"
     file.write_text(text)
     path = write_config(tmp_path / "climate.conf", oslo_policy__policy_file=file)
-    conf = config.new()
-    config.load(conf, "test", [f"--config-file={path}"])
+    conf = config_registry.new()
+    config_registry.load(conf, "test", [f"--config-file={path}"])
     return Policy(conf)
 
 

@@ -8,8 +8,9 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lease.schedule import END, START, rank
-from climate.db import events, line
 from climate.db.engine.database import Database
+from climate.db.events import queue as event_queue
+from climate.db.events import waiting
 from climate.db.tables.leases import AllocationRow, EventRow, LeaseRow, ReservationRow, ResourceRow
 from tests.conftest import NOON
 
@@ -78,7 +79,7 @@ def claims(
 ) -> list[tuple[str, int]]:
     """Claim what is due ``now``; return (id, attempt) of each."""
     with database.read() as session:
-        ids = [one.event_id for one in line.pending(session, at(now), 1000)]
+        ids = [one.event_id for one in waiting.pending(session, at(now), 1000)]
     found: list[tuple[str, int]] = []
     # As a manager does: what is blocked is passed over.
     while ids and len(found) < limit:
@@ -91,7 +92,7 @@ def claims(
 def _claim(
     session: Session, owner: str, now: float, ids: Sequence[str]
 ) -> list[tuple[str, str | None, int]]:
-    return events.claim(session, owner, at(now), at(now) + CLAIM, ids)
+    return event_queue.claim(session, owner, at(now), at(now) + CLAIM, ids)
 
 
 def finish(
@@ -107,7 +108,7 @@ def finish(
     """Store an outcome; ``again``: when it may be tried the next time."""
     outcome = {"status": status} | ({} if again is None else {"run_at": at(again)})
     return database.write(
-        lambda session: events.finish(session, event_id, owner, attempt, at(now), **outcome)
+        lambda session: event_queue.finish(session, event_id, owner, attempt, at(now), **outcome)
     )
 
 

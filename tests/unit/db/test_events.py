@@ -10,8 +10,9 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lease.schedule import RELENTLESS, rank
-from climate.db import events, line
 from climate.db.engine.database import Database
+from climate.db.events import queue as event_queue
+from climate.db.events import waiting as event_waiting
 from climate.db.tables.leases import EventRow
 from tests.unit.db.queue import add_lease, at, claim, claims, fail, finish, state
 
@@ -68,7 +69,7 @@ def test_claimers_at_work_together_get_every_event_once(database_url: str, limit
 
 def _is_due(database: Database) -> bool:
     with database.read() as session:
-        return bool(line.pending(session, at(1), 1))
+        return bool(event_waiting.pending(session, at(1), 1))
 
 
 @pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
@@ -76,8 +77,8 @@ def test_while_one_claims_another_gets_the_next_and_does_not_wait(database: Data
     _add_many(database, 5)
     with Session(database.engine) as mine, Session(database.engine) as theirs:
         ids = [f"event-{number}" for number in range(4)]
-        first = events.claim(mine, "me", at(1), at(2), ids[:2])
-        second = events.claim(theirs, "they", at(1), at(2), ids)
+        first = event_queue.claim(mine, "me", at(1), at(2), ids[:2])
+        second = event_queue.claim(theirs, "they", at(1), at(2), ids)
         assert [id_ for id_, _, _ in first] == ["event-0", "event-1"]
         assert [id_ for id_, _, _ in second] == ["event-2", "event-3"]
         theirs.commit()
@@ -99,15 +100,15 @@ def test_a_claim_is_written_with_owner_and_attempt(database: Database) -> None:
     assert state(database, "a start") == ("IN_PROGRESS", "me", 1)
 
 
-def seen(database: Database) -> dict[str, events.Held]:
+def seen(database: Database) -> dict[str, event_queue.Held]:
     """Return all claims as they are."""
     with database.read() as session:
-        return events.claimed(session)
+        return event_queue.claimed(session)
 
 
-def reap(database: Database, stale: dict[str, events.Held]) -> int:
+def reap(database: Database, stale: dict[str, event_queue.Held]) -> int:
     """Take claims back; return how many."""
-    return database.write(lambda session: events.reclaim(session, stale))
+    return database.write(lambda session: event_queue.reclaim(session, stale))
 
 
 def test_a_claim_that_has_expired_goes_to_the_next_with_a_new_attempt(database: Database) -> None:
@@ -122,7 +123,7 @@ def test_a_claim_that_is_kept_does_not_expire(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0, "busy")
     before = seen(database)
-    database.write(lambda session: events.extend(session, "busy", ["a start"], at(20)))
+    database.write(lambda session: event_queue.extend(session, "busy", ["a start"], at(20)))
     assert reap(database, before) == 0
     assert state(database, "a start") == ("IN_PROGRESS", "busy", 1)
 
@@ -131,7 +132,7 @@ def test_nobody_keeps_a_claim_that_is_not_his(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0, "dead")
     before = seen(database)
-    database.write(lambda session: events.extend(session, "other", ["a start"], at(20)))
+    database.write(lambda session: event_queue.extend(session, "other", ["a start"], at(20)))
     assert reap(database, before) == 1
 
 
@@ -146,7 +147,7 @@ def test_a_claim_that_somebody_is_in_the_middle_of_holds_up_no_other(database: D
         mine = sa.select(EventRow.id).where(EventRow.id == "a start").with_for_update()
         connection.execute(mine)
         kept = database.write(
-            lambda session: events.extend(session, "busy", ["a start", "b start"], at(20))
+            lambda session: event_queue.extend(session, "busy", ["a start", "b start"], at(20))
         )
         assert kept == {"b start": 1}
         assert reap(database, seen(database)) == 1
@@ -174,7 +175,7 @@ def test_a_claim_that_was_reaped_is_not_ours_even_if_nobody_took_it(database: Da
     add_lease(database, "a", 0, 10)
     claim(database, 0, "slow")
     reap(database, seen(database))
-    assert not database.write(lambda session: events.is_mine(session, "a start", "slow", 1))
+    assert not database.write(lambda session: event_queue.is_mine(session, "a start", "slow", 1))
     assert not finish(database, "a start", 7, owner="slow")
     assert state(database, "a start") == ("UNDONE", None, 1)
 
@@ -182,7 +183,7 @@ def test_a_claim_that_was_reaped_is_not_ours_even_if_nobody_took_it(database: Da
 def test_a_moved_event_is_taken_from_whoever_is_at_it(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0)
-    database.write(lambda session: events.reschedule(session, "a start", at(8), at(1)))
+    database.write(lambda session: event_queue.reschedule(session, "a start", at(8), at(1)))
     assert not finish(database, "a start", 2)
     assert claim(database, 7) == []
     assert claims(database, 8) == [("a start", 2)]
@@ -193,7 +194,7 @@ def test_who_stops_hands_back_his_claims_and_only_his(database: Database) -> Non
         add_lease(database, name, 0, 10)
     mine = claim(database, 0, "stopping", limit=2)
     theirs = claim(database, 0, "staying", limit=1)
-    assert database.write(lambda session: events.release(session, "stopping")) == 2
+    assert database.write(lambda session: event_queue.release(session, "stopping")) == 2
     assert state(database, theirs[0]) == ("IN_PROGRESS", "staying", 1)
     assert claims(database, 0, "staying") == [(id_, 2) for id_ in mine]
 
@@ -202,14 +203,14 @@ def test_what_is_done_is_not_handed_back(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0)
     finish(database, "a start", 0)
-    assert database.write(lambda session: events.release(session, "me")) == 0
+    assert database.write(lambda session: event_queue.release(session, "me")) == 0
     assert state(database, "a start") == ("DONE", None, 1)
 
 
 def test_giving_way_leaves_an_event_as_it_was_before_the_claim(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0)
-    database.write(lambda session: events.requeue(session, "a start", "me", 1))
+    database.write(lambda session: event_queue.requeue(session, "a start", "me", 1))
     assert state(database, "a start") == ("UNDONE", None, 0)
     assert claims(database, 0) == [("a start", 1)]
 
@@ -217,7 +218,7 @@ def test_giving_way_leaves_an_event_as_it_was_before_the_claim(database: Databas
 def test_the_next_run_is_that_of_the_first_open_event_still_to_come(database: Database) -> None:
     def next_run(after: float) -> dt.datetime | None:
         with database.read() as session:
-            return events.next_run(session, at(after))
+            return event_queue.next_run(session, at(after))
 
     add_lease(database, "a", 1, 10)
     add_lease(database, "b", 2, 20)
@@ -237,7 +238,7 @@ def test_what_somebody_is_at_or_has_done_is_not_dropped(database: Database) -> N
     assert finish(database, "a start", 1)
     assert claim(database, 1) == ["b start"]
     everything = ["a start", "a end", "b start", "b end"]
-    database.write(lambda session: events.cancel(session, everything))
+    database.write(lambda session: event_queue.cancel(session, everything))
     with database.read() as session:
         assert set(session.scalars(sa.select(EventRow.id))) == {"a start", "b start"}
 
@@ -246,11 +247,11 @@ def test_what_is_tried_again_is_hurried_and_what_is_not_due_is_not(database: Dat
     add_lease(database, "a", 1, 60)
     assert claim(database, 1) == ["a start"]
     fail(database, "a start", 1, again=9)
-    database.write(lambda session: events.run_now(session, "a", RELENTLESS, at(0.9)))
+    database.write(lambda session: event_queue.run_now(session, "a", RELENTLESS, at(0.9)))
     assert claim(database, 0.95) == []
     assert claim(database, 1) == ["a start"]  # as that was due, if not yet where it was said
     fail(database, "a start", 1, again=9, attempt=2)
-    database.write(lambda session: events.run_now(session, "a", RELENTLESS, at(2)))
+    database.write(lambda session: event_queue.run_now(session, "a", RELENTLESS, at(2)))
     assert claim(database, 2) == ["a start"]
     finish(database, "a start", 2, attempt=3)
     assert claim(database, 59.9) == []

@@ -4,8 +4,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from climate.db import events, line
 from climate.db.engine.database import Database
+from climate.db.events import queue as event_queue
+from climate.db.events import waiting as event_waiting
 from climate.db.tables.leases import ReservationRow
 from tests.unit.db.queue import add_hosts, add_lease, at
 
@@ -13,7 +14,7 @@ from tests.unit.db.queue import add_hosts, add_lease, at
 def waiting(database: Database, limit: int, skip: int = 0) -> list[str]:
     """Return what waits at noon and 50 minutes."""
     with database.read() as session:
-        return [one.event_id for one in line.pending(session, at(50), limit, skip)]
+        return [one.event_id for one in event_waiting.pending(session, at(50), limit, skip)]
 
 
 def become_stacks(database: Database, *leases: str) -> None:
@@ -49,7 +50,9 @@ def test_of_many_the_first_of_each_resource_type_come_first(crowd: Database) -> 
 def test_each_comes_with_its_project_and_its_types(crowd: Database) -> None:
     with crowd.read() as session:
         for limit in (6, 5):
-            found = {one.event_id: one.group for one in line.pending(session, at(50), limit)}
+            found = {
+                one.event_id: one.group for one in event_waiting.pending(session, at(50), limit)
+            }
             assert found[HOSTS[0]] == ("project", frozenset({"physical:host"}))
             assert found["stack start"] == ("project", frozenset({"virtual:stack"}))
 
@@ -57,28 +60,30 @@ def test_each_comes_with_its_project_and_its_types(crowd: Database) -> None:
 def test_who_is_known_is_not_asked_about_again(crowd: Database) -> None:
     asked: list[str] = []
     with crowd.read() as session:
-        known = {one.event_id: one for one in line.pending(session, at(50), 7)}
+        known = {one.event_id: one for one in event_waiting.pending(session, at(50), 7)}
         sa.event.listen(
             crowd.engine, "before_cursor_execute", lambda *given: asked.append(given[2])
         )
-        assert line.pending(session, at(50), 7, known=known) == list(known.values())
+        assert event_waiting.pending(session, at(50), 7, known=known) == list(known.values())
     assert len(asked) == 1
 
 
 def test_newcomers_are_those_who_became_due_since_and_are_not_known(crowd: Database) -> None:
     with crowd.read() as session:
-        seen = line.newly_due(session, at(3), at(9), 7, {"host-4 start"})
+        seen = event_waiting.newly_due(session, at(3), at(9), 7, {"host-4 start"})
         assert [(one.event_id, one.project_id) for one in seen] == [("host-3 start", "project")]
-        seen = line.newly_due(session, at(3), at(10), 7, ())
+        seen = event_waiting.newly_due(session, at(3), at(10), 7, ())
         assert [one.event_id for one in seen] == [*HOSTS[3:], "stack start"]
         assert seen[2].types == frozenset({"virtual:stack"})
-        assert [one.event_id for one in line.newly_due(session, at(3), at(10), 2, ())] == HOSTS[3:]
+        assert [
+            one.event_id for one in event_waiting.newly_due(session, at(3), at(10), 2, ())
+        ] == HOSTS[3:]
 
 
 def test_those_still_wait_whom_nobody_has_claimed(crowd: Database) -> None:
-    crowd.write(lambda session: events.claim(session, "me", at(50), at(51), HOSTS[:2]))
+    crowd.write(lambda session: event_queue.claim(session, "me", at(50), at(51), HOSTS[:2]))
     with crowd.read() as session:
-        assert line.unclaimed(session, HOSTS) == set(HOSTS[2:])
+        assert event_waiting.unclaimed(session, HOSTS) == set(HOSTS[2:])
 
 
 PAST = sa.text(
@@ -91,7 +96,14 @@ PAST = sa.text(
 
 @pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
 @pytest.mark.parametrize(
-    "statement", [line._FEW, line._DESCRIBED, events._CLAIMS, events._NEXT, events._CLAIMABLE]
+    "statement",
+    [
+        event_waiting._FEW,
+        event_waiting._DESCRIBED,
+        event_queue._CLAIMS,
+        event_queue._NEXT,
+        event_queue._CLAIMABLE,
+    ],
 )
 def test_what_is_over_need_not_be_read(database: Database, statement: sa.Select[int]) -> None:
     """Nor though PostgreSQL plans for values that it does not know, as our connections have it."""

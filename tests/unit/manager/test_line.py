@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from climate.db import line as stored
-from climate.db.line import PendingEvent
+from climate.db.events import waiting as stored
+from climate.db.events.waiting import PendingEvent
 from climate.manager.events import waiting_list as line
 from climate.manager.events.waiting_list import QueueView
 from tests.conftest import MakeStory

@@ -1,6 +1,6 @@
 """Who gets a worker when more is due than workers are free."""
 
-from climate.db.line import Group, PendingEvent
+from climate.db.events.waiting import Group, PendingEvent
 from climate.manager.claims import Claim, Task
 from climate.manager.events.fair_share import LARGEST_BATCH, Batch, BatchSizeEstimator, FairShare
 

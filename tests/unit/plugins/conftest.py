@@ -8,15 +8,15 @@ import pytest
 from oslo_config.cfg import ConfigOpts
 from stevedore import ExtensionManager
 
-from climate import config
+from climate.config import registry as config_registry
 
 Install = Callable[..., None]
 
 
 @pytest.fixture
 def conf() -> ConfigOpts:
-    made = config.new()
-    config.load(made, "test", [])
+    made = config_registry.new()
+    config_registry.load(made, "test", [])
     return made
 
 

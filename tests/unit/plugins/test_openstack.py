@@ -11,8 +11,8 @@ from keystoneauth1.adapter import Adapter
 from keystoneauth1.exceptions import ConnectFailure, ConnectTimeout, EndpointNotFound, Unauthorized
 from oslo_config import cfg
 
-from climate import config
-from climate.config import Misconfigured
+from climate.config import registry as config_registry
+from climate.config.registry import Misconfigured
 from climate.plugins import fencing
 from climate.plugins.fencing import Fenced, Permit
 from climate.plugins.openstack import session
@@ -84,8 +84,8 @@ def way(keystone: Keystone, tmp_path: Path) -> Way:
         user = {f"service_user__{name}": value for name, value in keystone.options.items()}
         given = {name: value for name, value in {**user, **options}.items() if value is not None}
         path = write_config(tmp_path / "climate.conf", **given)
-        conf = config.new()
-        config.load(conf, "test", [f"--config-file={path}"])
+        conf = config_registry.new()
+        config_registry.load(conf, "test", [f"--config-file={path}"])
         return session.adapter(conf, session.make_session(conf), "nova")
 
     return make
@@ -185,8 +185,8 @@ def test_the_user_may_be_that_of_another_section(
         nova__endpoint_override=start().url,
         **user,
     )
-    conf = config.new()
-    config.load(conf, "test", [f"--config-file={path}"])
+    conf = config_registry.new()
+    config_registry.load(conf, "test", [f"--config-file={path}"])
     nova = session.adapter(conf, session.make_session(conf), "nova")
     assert nova.get("/servers").json() == {}
 

@@ -3,10 +3,10 @@
 import pytest
 from oslo_config.cfg import ConfigOpts
 
-from climate.config import Misconfigured
+from climate.config.registry import Misconfigured
 from climate.core.matching.selection import Selection
 from climate.plugins import filters as plugins_filters
-from climate.plugins.selection_loader import load_selection
+from climate.plugins.loader import load_selection
 from tests.unit.plugins.conftest import Install
 
 

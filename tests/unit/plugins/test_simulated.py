@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from climate import config
+from climate.config import registry as config_registry
 from climate.plugins.hosts.simulated import SimulatedCloud
 from climate.plugins.simulated_journal import SimulatedFailure
 
@@ -20,8 +20,8 @@ def make() -> Make:
     """Return what makes a cloud with options of [simulated]."""
 
     def run(**options: object) -> SimulatedCloud:
-        conf = config.new()
-        config.load(conf, "test", [])
+        conf = config_registry.new()
+        config_registry.load(conf, "test", [])
         for name, value in options.items():
             conf.set_override(name, value, group="simulated")
         return SimulatedCloud(conf)

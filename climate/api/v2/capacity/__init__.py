@@ -1,0 +1,1 @@
+"""Availability, search and limits in the v2 API."""

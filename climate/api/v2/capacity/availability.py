@@ -6,7 +6,7 @@ from typing import Any
 
 from climate.api.call import Answer, Call
 from climate.api.v2.capacity import schemas as capacity_schemas
-from climate.api.v2.http import queries, validation
+from climate.api.v2.http import validation
 from climate.api.v2.http.fields import NOW
 from climate.api.v2.leases import reservations
 from climate.core.errors import InvalidInput, InvalidQuery, UnsupportedResourceType
@@ -21,7 +21,7 @@ _MOST_STEPS = 10_000
 
 def show(call: Call) -> Answer:
     """Show how many units are free at each moment of a window."""
-    query = validation.query(queries.AVAILABILITY_QUERY)
+    query = validation.query(capacity_schemas.AVAILABILITY_QUERY)
     request = _request(call, query["resource_type"], query.get("params"))
     span = Window(reservations.moment(call, query.get("start", NOW)), query["end"])
     try:

@@ -3,7 +3,8 @@
 from marshmallow import Schema, fields, validate
 
 from climate.api.v2.http.fields import NOW, Moment, Strict
-from climate.api.v2.leases.schemas import MOST, ReservationRequest, says
+from climate.api.v2.http.schemas import says
+from climate.api.v2.leases.schemas import MOST, ReservationRequest
 
 
 class FreeStep(Schema):
@@ -93,3 +94,15 @@ class Limits(Schema):
 # Made once: making a schema takes longer than using it.
 AVAILABILITY, LIMITS = Availability(), Limits()
 WINDOW_SEARCH, OFFERS = WindowSearch(), Offers()
+
+
+class AvailabilityQuery(Strict):
+    """What shall be free, and between when one wants to know."""
+
+    resource_type = fields.String(required=True)
+    params = fields.String(metadata=says("What is asked for, as JSON; one unit of it counts."))
+    start = Moment(words=(NOW,))
+    end = Moment(required=True)
+
+
+AVAILABILITY_QUERY = AvailabilityQuery()

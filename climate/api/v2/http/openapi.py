@@ -10,7 +10,7 @@ from apispec.ext.marshmallow import MarshmallowPlugin
 from marshmallow import RAISE, Schema
 
 from climate.api.route import Route
-from climate.api.v2.leases import schemas
+from climate.api.v2.http import schemas
 from climate.core.errors import ClimateError
 
 _ABOUT = (

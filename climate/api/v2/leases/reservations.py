@@ -9,8 +9,9 @@ from marshmallow import Schema
 from climate.api.call import Call
 from climate.api.v2.http import validation
 from climate.api.v2.http.fields import NOW
+from climate.api.v2.http.schemas import may_be_left_out
 from climate.api.v2.http.validation import Place
-from climate.api.v2.leases import schemas
+from climate.api.v2.leases.schemas import params as params_schema
 from climate.core.errors import UnsupportedResourceType
 from climate.manager.admission.requirements import ReservationRequest, look_up
 
@@ -34,10 +35,10 @@ def requests(
 def params(call: Call, resource_type: str, params: Mapping[str, Any], at: Place) -> Part:
     """Return the parameters, and where they are, with the schema of the type's plug-in."""
     try:
-        schema = schemas.params(call.runtime.plugin(resource_type).schema)
+        schema = params_schema(call.runtime.plugin(resource_type).schema)
     except UnsupportedResourceType as error:
         raise validation.placed(error, (*at, "resource_type")) from None
-    given = {**dict.fromkeys(schemas.may_be_left_out(schema)), **params}
+    given = {**dict.fromkeys(may_be_left_out(schema)), **params}
     return schema, given, (*at, "params")
 
 

@@ -4,7 +4,6 @@ from functools import cache
 from typing import Any
 
 from marshmallow import (
-    INCLUDE,
     RAISE,
     Schema,
     ValidationError,
@@ -15,26 +14,18 @@ from marshmallow import (
 )
 
 from climate.api.v1.schemas import check_event_kind
-from climate.api.v2.http.fields import ASAP, NOW, Moment, Strict
+from climate.api.v2.http.fields import ASAP, NOW, Moment, Strict, flag
+from climate.api.v2.http.queries import PageQuery, sorted_by
+from climate.api.v2.http.schemas import next_page, says
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus
-from climate.core.lease.model import NOT_SHOWN
-from climate.core.start import StartWhen
+from climate.core.lease.model import NOT_SHOWN, StartWhen
+from climate.core.page import LEASE_SORTS
 
 MOST = 100
 _NAME = validate.Length(1, 80)
 _ID = validate.Length(1, 36)
 _PARAMS = "What is asked for; what there is to be asked depends on the type."
 _START_WHEN = "ready: not before its hosts are ready, if they are got ready."
-
-
-def says(text: str) -> dict[str, str]:
-    """Return the metadata of a field that is described so."""
-    return {"description": text}
-
-
-def may_be_left_out(schema: Schema) -> set[str]:
-    """Return what a plugin's schema asks for although it may be null: v2 puts the null there."""
-    return {name for name, one in schema.fields.items() if one.required and one.allow_none}
 
 
 class EventRequest(Strict):
@@ -191,25 +182,6 @@ class Lease(Schema):
     updated_at = Moment(allow_none=True)
 
 
-class Resource(Schema):
-    """Something that can be reserved."""
-
-    id = fields.String()
-    resource_type = fields.String(attribute="type")
-    name = fields.String(attribute="external_id")
-    reservable = fields.Boolean(metadata=says("Whether it works and can be booked."))
-    properties = fields.Dict(keys=fields.String(), values=fields.String())
-    created_at = Moment()
-    updated_at = Moment(allow_none=True)
-
-
-def next_page() -> fields.String:
-    """Return the link to the next page."""
-    return fields.String(
-        allow_none=True, metadata=says("Where the next page is; null on the last.")
-    )
-
-
 class LeasePage(Schema):
     """A page of leases."""
 
@@ -217,74 +189,30 @@ class LeasePage(Schema):
     next = next_page()
 
 
-class ResourcePage(Schema):
-    """A page of resources."""
+class LeaseQuery(PageQuery):
+    """Which leases, in which order."""
 
-    resources = fields.List(fields.Nested(Resource))
-    next = next_page()
-
-
-class BadValue(Schema):
-    """One bad value: where it is in the body (a JSON pointer) or which parameter of the query."""
-
-    pointer = fields.String()
-    parameter = fields.String()
-    header = fields.String()
-    detail = fields.String(required=True)
-
-
-class Blocker(Schema):
-    """A booking in the way; of own ones the lease is told."""
-
-    start = Moment()
-    end = Moment()
-    lease_id = fields.String()
-    lease_name = fields.String()
-
-
-class Alternative(Schema):
-    """A lease like the one that was refused, which would be admitted now."""
-
-    differs = fields.String(validate=validate.OneOf(["later", "shorter", "fewer", "other"]))
-    start = Moment()
-    end = Moment()
-    amount = fields.Integer()
-
-
-class Problem(Schema):
-    """A refusal (RFC 9457). What follows the errors is of some codes, and there may be more."""
-
-    class Meta:
-        """Codes have members of their own."""
-
-        unknown = INCLUDE
-
-    type = fields.String(required=True)
-    title = fields.String(required=True)
-    status = fields.Integer(required=True)
-    detail = fields.String(required=True)
-    code = fields.String(required=True)
-    errors = fields.List(fields.Nested(BadValue))
-    etag = fields.String(metadata=says("What the lease is now (precondition_failed)."))
-    reservation = fields.Integer(
-        allow_none=True,
-        metadata=says(
-            "Which was short, from 0; null: each would fit alone (not_enough_resources)."
-        ),
+    sort = sorted_by(LEASE_SORTS, "-start")
+    status = fields.List(
+        fields.String(validate=validate.OneOf([status.value for status in LeaseStatus])),
+        load_default=list,
+        validate=validate.Length(max=len(LeaseStatus)),
     )
-    oldest = fields.Integer(metadata=says("The first number that is kept (notifications_removed)."))
-    asked = fields.Float(metadata=says("What was asked for: units, or what there is a limit of."))
-    matching = fields.Integer(metadata=says("Resources that match and are large enough."))
-    free = fields.Integer(metadata=says("Units that are free all through the window."))
-    missing = fields.Integer(allow_none=True, metadata=says("Units that are missing."))
-    blocked_by = fields.List(fields.Nested(Blocker))
-    alternatives = fields.List(fields.Nested(Alternative))
+    name = fields.String()
+    resource_type = fields.String()
+    starts_before = Moment()
+    starts_after = Moment()
+    ends_before = Moment()
+    ends_after = Moment()
+    all_projects = flag(
+        load_default=False,
+        metadata=says("Of all projects, to those with the policy climate:leases:get_all."),
+    )
 
 
 # Making a schema takes longer than using it, and any number of threads may use one.
 LEASE_REQUEST, LEASE_CHANGE = LeaseRequest(), LeaseChange()
-LEASE, LEASE_PAGE = Lease(), LeasePage()
-RESOURCE, RESOURCE_PAGE = Resource(), ResourcePage()
+LEASE, LEASE_PAGE, LEASE_QUERY = Lease(), LeasePage(), LeaseQuery()
 
 
 @cache

@@ -9,21 +9,20 @@ from typing import Any, TypeVar
 from flask import request
 
 from climate.api.call import Answer, Call
-from climate.api.v2.http import paging, queries, validation
+from climate.api.v2.http import paging, validation
 from climate.api.v2.http.fields import ASAP, NOW
 from climate.api.v2.leases import reservations, schemas
 from climate.api.v2.leases.reservations import moment
 from climate.core.errors import Contention, InvalidInput, NotFound, PreconditionFailed
 from climate.core.lease.change import Change
+from climate.core.lease.idempotency import AlreadyProcessed, IdempotencyKey
 from climate.core.lease.model import Lease
-from climate.core.once import AlreadyProcessed, IdempotencyKey
 from climate.core.page import LEASE_SORTS, LeaseFilter
 from climate.core.window import later
-from climate.manager import listing
 from climate.manager.leases.create import LeaseRequest, create_earliest, create_lease
 from climate.manager.leases.delete import delete_lease
 from climate.manager.leases.idempotency import IdempotentRequest, replay
-from climate.manager.leases.read import LeaseChanged, get_lease
+from climate.manager.leases.read import LeaseChanged, find_leases, get_lease
 from climate.manager.leases.reservation_changes import ReservationChange, check_no_part
 from climate.manager.leases.update import LeaseChange, update_lease
 
@@ -37,7 +36,7 @@ _WINDOW = ("starts_before", "starts_after", "ends_before", "ends_after")
 
 def index(call: Call) -> Answer:
     """List leases of the project, or of all projects to those who may see them."""
-    asked = validation.query(queries.LEASE_QUERY)
+    asked = validation.query(schemas.LEASE_QUERY)
     page = paging.page(asked)
     if asked["all_projects"]:
         call.require("leases:get_all")
@@ -46,7 +45,7 @@ def index(call: Call) -> Answer:
         statuses=tuple(asked["status"]),
         **{name: asked.get(name) for name in ("name", "resource_type", *_WINDOW)},
     )
-    part = listing.find_leases(call.runtime, wanted, page)
+    part = find_leases(call.runtime, wanted, page)
     last = part.items[-1] if part.more else None
     beyond = paging.link(page, LEASE_SORTS[page.sort](last), last.id) if last else None
     return schemas.LEASE_PAGE.dump({"leases": part.items, "next": beyond}), 200

@@ -4,8 +4,9 @@ from typing import Any
 
 from marshmallow import Schema, ValidationError, fields, validate
 
-from climate.api.v2.http.fields import Moment, Strict
-from climate.api.v2.leases.schemas import next_page, says
+from climate.api.v2.http.fields import Count, Moment, Strict, flag
+from climate.api.v2.http.queries import PageQuery, wait_seconds
+from climate.api.v2.http.schemas import next_page, says
 from climate.core.errors import InvalidInput
 from climate.core.notifications.message import PATTERN
 from climate.core.notifications.subscription import LONGEST_URL, SubscriptionStatus, key_of
@@ -173,3 +174,51 @@ class Redelivering(Schema):
 
 SUBSCRIPTION_REQUEST, SUBSCRIPTION_CHANGE = SubscriptionRequest(), SubscriptionChange()
 SUBSCRIPTION, DEAD_LETTER_PAGE, REDELIVERY = Subscription(), DeadLetterPage(), Redelivery()
+
+
+class FilterQuery(Strict):
+    """Which notifications, from where on."""
+
+    after = Count(
+        minimum=0,
+        maximum=_LARGEST,
+        metadata={**says("What was seen last."), "minimum": 0, "maximum": _LARGEST},
+    )
+    event_type = fields.List(
+        fields.String(validate=validate.Regexp(PATTERN, error=BAD_PATTERN)),
+        load_default=list,
+        validate=validate.Length(max=MOST_PATTERNS),
+        metadata=says("A type, or with * at its end all that begin so; any of several."),
+    )
+    lease_id = fields.String()
+    resource_type = fields.String()
+    project_id = fields.String(
+        metadata=says("Of another project, to those with climate:notifications:get_all.")
+    )
+
+
+class NotificationQuery(FilterQuery):
+    """Which notifications, and how long to wait if there is none."""
+
+    limit = Count(minimum=0, maximum=1000, load_default=100)
+    wait = wait_seconds()
+
+
+class SubscriptionQuery(PageQuery):
+    """Which subscriptions."""
+
+    all_projects = flag(
+        load_default=False,
+        metadata=says("Of all projects, to those with the policy climate:subscriptions:get_all."),
+    )
+
+
+class DeadLetterQuery(Strict):
+    """Which dead letters."""
+
+    after = Count(minimum=0, maximum=_LARGEST, load_default=0)
+    limit = Count(minimum=1, maximum=1000, load_default=100)
+
+
+NOTIFICATION_QUERY, STREAM_QUERY = NotificationQuery(), FilterQuery()
+SUBSCRIPTION_QUERY, DEAD_LETTER_QUERY = SubscriptionQuery(), DeadLetterQuery()

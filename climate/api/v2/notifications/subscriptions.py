@@ -6,7 +6,7 @@ from typing import Any
 from flask import request
 
 from climate.api.call import Answer, Call
-from climate.api.v2.http import paging, queries, validation
+from climate.api.v2.http import paging, validation
 from climate.api.v2.notifications import schemas
 from climate.core.errors import InvalidInput, NotFound
 from climate.core.notifications.subscription import Subscription, check_url
@@ -19,7 +19,7 @@ _FILTERS = ("event_types", "lease_id", "resource_type")
 
 def index(call: Call) -> Answer:
     """List subscriptions of your project, or of all projects."""
-    query = validation.query(queries.SUBSCRIPTION_QUERY)
+    query = validation.query(schemas.SUBSCRIPTION_QUERY)
     if query["all_projects"]:
         call.require("subscriptions:get_all")
     page = paging.page({**query, "sort": "created"})
@@ -78,7 +78,7 @@ def delete(call: Call, subscription_id: str) -> Answer:
 def dead_letters(call: Call, subscription_id: str) -> Answer:
     """List dead letters: notifications that the receiver did not accept."""
     subscription = _visible(call, subscription_id)
-    query = validation.query(queries.DEAD_LETTER_QUERY)
+    query = validation.query(schemas.DEAD_LETTER_QUERY)
     letters = subscriptions.find_dead_letters(
         call.runtime, subscription.id, query["after"], query["limit"]
     )

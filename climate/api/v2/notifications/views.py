@@ -8,7 +8,8 @@ from typing import Any
 from flask import request
 
 from climate.api.call import Answer, Call
-from climate.api.v2.http import queries, validation
+from climate.api.v2.http import validation
+from climate.api.v2.notifications import schemas
 from climate.api.v2.notifications.event_stream import HEADERS, Stream
 from climate.core.errors import InvalidInput
 from climate.core.notifications.message import Notification, NotificationFilter
@@ -21,7 +22,7 @@ _DIGITS = 18
 
 def index(call: Call) -> Answer:
     """List notifications after a cursor, or wait for the next one."""
-    query = validation.query(queries.NOTIFICATION_QUERY)
+    query = validation.query(schemas.NOTIFICATION_QUERY)
     wanted = _wanted(call, query)
     limit, wait = query["limit"], query["wait"] if query["limit"] else 0
     found = notifications.wait_after(call.runtime, wanted, query.get("after"), limit, wait)
@@ -31,7 +32,7 @@ def index(call: Call) -> Answer:
 
 def stream(call: Call) -> Answer:
     """Stream notifications as Server-Sent Events, from a cursor or from now on."""
-    query = validation.query(queries.STREAM_QUERY)
+    query = validation.query(schemas.STREAM_QUERY)
     wanted = _wanted(call, query)
     after = _last_event_id()
     after = query.get("after") if after is None else after

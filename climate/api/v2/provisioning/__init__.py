@@ -1,0 +1,1 @@
+"""Preparations, shutdowns and readiness of hosts in the v2 API."""

@@ -7,14 +7,14 @@ from dataclasses import replace
 from datetime import datetime
 
 from climate.api.call import Answer, Call
-from climate.api.v2 import preparation_schemas as schemas
 from climate.api.v2.http import validation
 from climate.api.v2.leases import views as lease_views
+from climate.api.v2.provisioning import schemas
 from climate.api.v2.resources import views as resource_views
 from climate.core.errors import InvalidDate
 from climate.core.provisioning.readiness import Period
-from climate.manager import readiness
 from climate.manager.provisioning import power_saving as energy
+from climate.manager.provisioning import readiness
 
 
 def of_lease(call: Call, lease_id: str) -> Answer:

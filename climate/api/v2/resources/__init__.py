@@ -1,0 +1,1 @@
+"""Reservable resources in the v2 API."""

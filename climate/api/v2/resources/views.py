@@ -4,14 +4,13 @@ from flask import request
 
 from climate.api.call import Answer, Call
 from climate.api.v1.schemas import Capabilities
-from climate.api.v2.http import paging, queries, validation
-from climate.api.v2.leases import schemas
-from climate.api.v2.resources import schemas as resource_schemas
+from climate.api.v2.http import paging, validation
+from climate.api.v2.resources import schemas
 from climate.core.errors import InvalidInput, InvalidQuery, NotFound
 from climate.core.matching import expression
 from climate.core.page import RESOURCE_SORTS, ResourceFilter
-from climate.manager import listing
 from climate.manager.resources import registry
+from climate.manager.resources import registry as resource_registry
 
 # The policy rules of v1 apply here, too.
 _IN_V1 = {
@@ -23,7 +22,7 @@ _IN_V1 = {
 
 def index(call: Call) -> Answer:
     """List reservable resources, by type or by a property expression."""
-    query = validation.query(queries.RESOURCE_QUERY)
+    query = validation.query(schemas.RESOURCE_QUERY)
     page = paging.page(query)
     types = tuple(sorted(call.runtime.plugins))
     if "resource_type" in query:
@@ -33,7 +32,7 @@ def index(call: Call) -> Answer:
         wanted = ResourceFilter(
             resource_types=types, query=expression.parse(query.get("properties"))
         )
-        part = listing.find_resources(call.runtime, wanted, page, private=private)
+        part = resource_registry.find_resources(call.runtime, wanted, page, private=private)
     except InvalidQuery as error:
         raise validation.of_parameter(error, "properties") from None
     following = paging.following(page, part, RESOURCE_SORTS)
@@ -43,13 +42,13 @@ def index(call: Call) -> Answer:
 def show(call: Call, resource_id: str) -> Answer:
     """Show a reservable resource."""
     private = call.may("resources:get_private")
-    resource = listing.get_resource(call.runtime, number(resource_id), private=private)
+    resource = resource_registry.get_resource(call.runtime, number(resource_id), private=private)
     return schemas.RESOURCE.dump(resource), 200
 
 
 def create(call: Call) -> Answer:
     """Register a resource of the cloud as reservable."""
-    data = validation.load(resource_schemas.RESOURCE_REQUEST, validation.body(call))
+    data = validation.load(schemas.RESOURCE_REQUEST, validation.body(call))
     _require(call, data["resource_type"], "post")
     try:
         extra = Capabilities.load(data["properties"])
@@ -63,7 +62,7 @@ def create(call: Call) -> Answer:
 def delete(call: Call, resource_id: str) -> Answer:
     """Remove a resource that no lease uses or will use."""
     validation.no_query()
-    resource = listing.get_resource(call.runtime, number(resource_id), private=True)
+    resource = resource_registry.get_resource(call.runtime, number(resource_id), private=True)
     _require(call, resource.type, "delete")
     registry.delete(call.runtime, resource.type, resource.id)
     return None, 204

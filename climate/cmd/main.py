@@ -122,6 +122,6 @@ def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> in
     parser.add_argument("--debug", action="store_true", help="log more")
     given = parser.parse_args(arguments)
 
-    from climate import programs  # noqa: PLC0415 - takes seconds, which --help can do without
+    from climate.cmd import programs  # noqa: PLC0415 - takes seconds, which --help can do without
 
     return programs.run(parser, given)

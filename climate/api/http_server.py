@@ -12,7 +12,7 @@ from flask import Flask
 from oslo_config.cfg import ConfigOpts
 
 from climate.api.auth import is_loopback
-from climate.config import Misconfigured
+from climate.config.registry import Misconfigured
 
 # Seconds that requests under way have to be answered after SIGTERM.
 _DRAIN = 5

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.errors import IdempotencyKeyReused, RequestUnderWay
+from climate.core.lease.idempotency import AlreadyProcessed, IdempotencyKey
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.once import AlreadyProcessed, IdempotencyKey
 from climate.db.tables.leases import IdempotencyKeyRow, LeaseRow
 
 

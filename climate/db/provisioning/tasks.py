@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
 from climate.core.page import Page, Part, TaskFilter
-from climate.core.task import Task
+from climate.core.provisioning.task import Task
 from climate.db.resources.pages import Column, cut
 from climate.db.tables.bulk import insert, record
 from climate.db.tables.provisioning import TaskRow

@@ -16,7 +16,7 @@ from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.schedule import END, rank
 from climate.db.engine.array_in import among
 from climate.db.engine.database import LostRace
-from climate.db.order import IN_PROGRESS, OPEN, UNDONE, blocked, due, has_failed
+from climate.db.events.ordering import IN_PROGRESS, OPEN, UNDONE, blocked, due, has_failed
 from climate.db.tables.leases import EVENTS, AllocationRow, EventRow, LeaseRow, ReservationRow
 
 # The status of a lease from the beginning of its start or end until that is done.

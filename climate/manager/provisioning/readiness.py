@@ -7,21 +7,20 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
-from climate.core.lease.model import Lease, Resource
+from climate.core.lease.model import Lease, Resource, hardware
 from climate.core.matching import query
 from climate.core.provisioning import readiness as pure
 from climate.core.provisioning.lead_time import Lead
 from climate.core.provisioning.preparation import PreparationState
 from climate.core.provisioning.readiness import HostKnown, Period, Seen, Share, Shown
-from climate.db import preparations
-from climate.db.preparations import HOST
-from climate.db.provisioning import readiness
+from climate.db.provisioning import preparations, readiness
+from climate.db.provisioning.preparations import HOST
 from climate.db.resources import resources
 from climate.manager.leases import ready_start as starting
 from climate.manager.notifications.lease_messages import notify_nodes
 from climate.manager.process.runtime import Runtime
 from climate.manager.provisioning import planner
-from climate.manager.provisioning.lead_times import LeadTimes, hardware
+from climate.manager.provisioning.lead_times import LeadTimes
 
 # The cloud may notice so much later that a host is up.
 _SETTLING = timedelta(minutes=2)

@@ -10,23 +10,14 @@ from keystonemiddleware import auth_token
 from oslo_config import cfg
 from oslo_log import log
 
-from climate.cloud_options import (
-    FLOATINGIP,
-    HOST,
-    NETWORK,
-    NOVA,
-    SIMULATED,
-    STACK,
-    TRUSTS,
-    VOLUME,
-)
+from climate.config.clouds import FLOATINGIP, HOST, NETWORK, NOVA, SIMULATED, STACK, TRUSTS, VOLUME
+from climate.config.limits import ENFORCEMENT, LIMITS, rules
+from climate.config.manager import MANAGER
+from climate.config.notifications import NOTIFICATIONS, kept, webhook_rules
+from climate.config.provisioning import PROVISIONER, PROVISIONING, provisioning
+from climate.config.services import ways
 from climate.core.notifications.subscription import WebhookRules
 from climate.core.settings import Provisioning, Settings
-from climate.limit_options import ENFORCEMENT, LIMITS, rules
-from climate.manager_options import MANAGER
-from climate.notification_options import NOTIFICATIONS, kept, webhook_rules
-from climate.provisioning_options import PROVISIONER, PROVISIONING, provisioning
-from climate.service_options import ways
 
 DEFAULT = [
     cfg.HostAddressOpt("host", default="127.0.0.1", help="Address the API listens on."),

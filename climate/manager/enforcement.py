@@ -16,7 +16,7 @@ from typing import Any
 import requests
 from oslo_config.cfg import ConfigOpts
 
-from climate.config import Misconfigured
+from climate.config.registry import Misconfigured
 from climate.core.errors import EnforcementDenied, EnforcementUnavailable
 
 LOG = logging.getLogger(__name__)

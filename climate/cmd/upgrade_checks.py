@@ -10,18 +10,19 @@ from oslo_config import cfg
 from oslo_config.cfg import ConfigOpts
 from oslo_upgradecheck.upgradecheck import Code, Result
 
-from climate import config, service, serving
+from climate import bootstrap
+from climate.api import http_server
 from climate.api.auth import is_loopback
 from climate.clock import SystemClock
-from climate.config import Misconfigured
+from climate.config import registry as config_registry
+from climate.config.registry import Misconfigured
 from climate.db.engine import schema
 from climate.db.engine.advisory_lock import Turns
 from climate.db.engine.database import Database
-from climate.plugins.loader import BrokenPlugin, load_plugins
-from climate.plugins.selection_loader import load_selection
+from climate.plugins.loader import BrokenPlugin, load_plugins, load_selection
 
 # The sections that have options of ours only.
-OURS = set(config.GROUPS) - {"DEFAULT", "nova", config.SERVICE_USER}
+OURS = set(config_registry.GROUPS) - {"DEFAULT", "nova", config_registry.SERVICE_USER}
 # Seconds: what managers forgive, and what makes them take each other's work.
 _SKEW_WARNS = 1.0
 _BROKER_TIMEOUT = 5.0
@@ -31,7 +32,7 @@ Check = Callable[[ConfigOpts], Result]
 
 def check_database(conf: ConfigOpts) -> Result:
     """The database answers and has this release's schema, or an earlier one of ours."""
-    database = service.make_database(conf)
+    database = bootstrap.make_database(conf)
     try:
         found = schema.current(database)
         schema.check(database)
@@ -48,7 +49,7 @@ def check_database(conf: ConfigOpts) -> Result:
 
 def check_clock(conf: ConfigOpts) -> Result:
     """This machine's clock agrees with the database's, but for the time that an answer takes."""
-    database = service.make_database(conf)
+    database = bootstrap.make_database(conf)
     try:
         skew, took = _skew(database)
     except sa.exc.SQLAlchemyError as error:
@@ -82,7 +83,7 @@ _TIME = {
 
 def check_plugins(conf: ConfigOpts) -> Result:
     """Plugins, filters and weighers can be loaded; clouds are not asked."""
-    database = service.make_database(conf)
+    database = bootstrap.make_database(conf)
     try:
         load_plugins(conf, conf.manager.plugins, Turns(database).take, SystemClock())
         load_selection(conf)
@@ -114,7 +115,7 @@ def check_broker(conf: ConfigOpts) -> Result:
 
 def check_configuration(conf: ConfigOpts) -> Result:
     """What is set is known, and is not what one would regret."""
-    config.check_values(conf)
+    config_registry.check_values(conf)
     failures, warnings = _impossible(conf), [*_unknown(conf), *_dangerous(conf)]
     code = Code.FAILURE if failures else Code.WARNING if warnings else Code.SUCCESS
     return Result(code, "; ".join([*failures, *warnings]) or None)
@@ -122,7 +123,7 @@ def check_configuration(conf: ConfigOpts) -> Result:
 
 def _impossible(conf: ConfigOpts) -> list[str]:
     try:
-        serving.check_address(conf)
+        http_server.check_address(conf)
     except Misconfigured as error:
         return [str(error)]
     return []
@@ -140,7 +141,7 @@ def _unknown(conf: ConfigOpts) -> Iterator[str]:
 
 def _dangerous(conf: ConfigOpts) -> list[str]:
     manager, api = conf.manager, conf.api
-    is_server = service.database_url(conf).get_backend_name() != "sqlite"
+    is_server = bootstrap.database_url(conf).get_backend_name() != "sqlite"
     simulated = conf["physical:host"].cloud == "simulated"
     cases = [
         (

@@ -10,9 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus
-from climate.core.lease.model import Event, Lease, Reservation
+from climate.core.lease.model import Event, Lease, Reservation, Start, StartWhen
 from climate.core.lease.schedule import Anchor, Notice
-from climate.core.start import Start, StartWhen
 from climate.core.window import Window
 from climate.db.engine.array_in import among, chunks
 from climate.db.tables.leases import EVENTS, LEASES, RESERVATIONS, columns

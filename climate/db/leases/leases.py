@@ -12,11 +12,10 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.lease.model import Event, Lease, Reservation
+from climate.core.lease.model import Event, Lease, Reservation, Start
 from climate.core.lease.schedule import rank
-from climate.core.start import Start
 from climate.db.engine.array_in import among
-from climate.db.lease_records import COLUMNS, complete
+from climate.db.leases.records import COLUMNS, complete
 from climate.db.tables.bulk import Rows, insert
 from climate.db.tables.bulk import update as update_rows
 from climate.db.tables.leases import (

@@ -8,10 +8,10 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.provisioning.shutdown import Shutdown, ShutdownState
-from climate.db.preparations import BEGUN, HOST, bookings
+from climate.db.provisioning.preparations import BEGUN, HOST, bookings
+from climate.db.provisioning.tasks import TaskTable
 from climate.db.tables.leases import AllocationRow, LeaseRow, ResourceRow
 from climate.db.tables.provisioning import PreparationRow, ReadinessRow, ShutdownRow, is_shut_down
-from climate.db.tasks import TaskTable
 
 _IS_NOT_OVER = ShutdownRow.over_at.is_(None)
 _TASKS = TaskTable(ShutdownRow, Shutdown, ShutdownState, ShutdownRow.wanted_at)

@@ -23,7 +23,8 @@ class Upgrade(upgradecheck.UpgradeCommands):
 
     def check(self) -> Code:
         """Run all checks and print their results; return the worst result."""
-        from climate import config, upgrade_checks  # noqa: PLC0415 - takes seconds, not for --help
+        from climate.cmd import upgrade_checks  # noqa: PLC0415 - takes seconds, not for --help
+        from climate.config import registry as config  # noqa: PLC0415 - as above
 
         config.register(self._conf)
         self._upgrade_checks = upgrade_checks.for_config(self._conf)

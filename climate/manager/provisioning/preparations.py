@@ -17,10 +17,10 @@ from climate.core.errors import PreparationClaimed
 from climate.core.page import Page, Part, TaskFilter
 from climate.core.provisioning import preparation
 from climate.core.provisioning.preparation import Preparation, PreparationState
-from climate.core.task import Report
-from climate.db import leases, preparations, shutdowns
+from climate.core.provisioning.task import Report
 from climate.db.engine.database import on_commit
-from climate.db.provisioning import readiness
+from climate.db.leases import leases
+from climate.db.provisioning import preparations, readiness, shutdowns
 from climate.manager.leases import ready_start as starting
 from climate.manager.notifications import log
 from climate.manager.notifications.lease_messages import notify_nodes

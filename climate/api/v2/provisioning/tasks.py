@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 from marshmallow import Schema
 
 from climate.api.call import Answer, Call
-from climate.api.v2 import preparation_schemas as schemas
 from climate.api.v2.http import paging, validation
+from climate.api.v2.provisioning import schemas
 from climate.core.page import PREPARATION_SORTS, SHUTDOWN_SORTS, TaskFilter
 from climate.core.provisioning.preparation import PreparationState
 from climate.core.provisioning.shutdown import ShutdownState
-from climate.core.task import Report
-from climate.manager import preparations, shutdowns
+from climate.core.provisioning.task import Report
+from climate.manager.provisioning import preparations, shutdowns
 
 S = TypeVar("S", PreparationState, ShutdownState)
 

@@ -17,15 +17,17 @@ from keystoneauth1.noauth import NoAuth
 from keystoneauth1.session import Session
 from oslo_config.cfg import ConfigOpts
 
-from climate import config, enforcement, serving
+from climate.api import http_server
 from climate.api.app import make_app
 from climate.clock import Clock, SampledClock
-from climate.config import SERVICE_USER, Misconfigured
+from climate.config import registry as config_registry
+from climate.config.registry import SERVICE_USER, Misconfigured
 from climate.db import wakeup
 from climate.db.engine import schema
 from climate.db.engine.advisory_lock import Turns
 from climate.db.engine.clock import present
 from climate.db.engine.database import Database
+from climate.manager import enforcement
 from climate.manager.audit.backlog import show_backlog, show_pool
 from climate.manager.audit.invariants import SelfAudit
 from climate.manager.events.dispatcher import Dispatcher, owner_name
@@ -39,10 +41,9 @@ from climate.notifications import emit, webhooks
 from climate.notifications.emit import node_topic
 from climate.notifications.listen import from_broker
 from climate.observability.metrics import Exporter
-from climate.plugins.loader import load_plugins
+from climate.plugins.loader import load_plugins, load_selection
 from climate.plugins.openstack import session as openstack_session
 from climate.plugins.openstack.trusts import Trusts
-from climate.plugins.selection_loader import load_selection
 from climate.provisioner.agent import Provisioner
 from climate.provisioner.client import Climate
 from climate.provisioner.groups import Groups
@@ -126,7 +127,7 @@ def make_database(conf: ConfigOpts) -> Database:
 def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
     """Return the collaborators of the use cases; raises Misconfigured, BrokenPlugin."""
     database = make_database(conf)
-    settings = config.settings(conf)
+    settings = config_registry.settings(conf)
     clock = clock or SampledClock(partial(present, database))
     news = wakeup.for_database(database, wakeup.NEWS)
     followers = conf.notifications.followers
@@ -222,9 +223,9 @@ def _climate(conf: ConfigOpts) -> Climate:
     """Return the way to climate's API: with our user's tokens, or where nobody checks them."""
     url = conf.provisioner.url
     if conf.api.auth_strategy == "noauth":
-        return Climate(Session(auth=NoAuth()), url or serving.url(conf.host, conf.port))
+        return Climate(Session(auth=NoAuth()), url or http_server.url(conf.host, conf.port))
     session = openstack_session.make_session(conf)
-    region = conf[config.SERVICE_USER].region_name
+    region = conf[config_registry.SERVICE_USER].region_name
     found = url or session.get_endpoint(service_type="reservation", region_name=region)
     if not found:
         raise Misconfigured("[provisioner] url is not set, and the catalog has no reservation")

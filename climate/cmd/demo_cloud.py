@@ -5,7 +5,7 @@ from pathlib import Path
 
 from oslo_config.cfg import ConfigOpts
 
-from climate import service
+from climate import bootstrap
 from climate.core.errors import Conflict
 from climate.manager.process.runtime import Runtime
 from climate.manager.resources import registry as resources
@@ -26,7 +26,7 @@ def keep_cloud(conf: ConfigOpts) -> None:
     """Let the made-up cloud have all it can, and outlive the process as its database does."""
     if conf["physical:host"].cloud == "simulated":
         conf.set_default("plugins", _EVERY_PLUGIN, group="manager")
-    url = service.database_url(conf)
+    url = bootstrap.database_url(conf)
     if url.get_backend_name() == "sqlite" and url.database and not conf.simulated.journal:
         conf.set_override("journal", f"{Path(url.database)}.cloud", group="simulated")
 

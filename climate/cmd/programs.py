@@ -14,8 +14,12 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from oslo_config.cfg import ConfigOpts
 
-from climate import config, limit_commands, service, serving, simulation
-from climate.config import Misconfigured
+from climate import bootstrap
+from climate.api import http_server
+from climate.cmd import demo_cloud
+from climate.cmd import limits as cmd_limits
+from climate.config import registry as config_registry
+from climate.config.registry import Misconfigured
 from climate.core.errors import ClimateError, InvalidInput
 from climate.db.engine import schema
 from climate.manager.audit import cloud as auditing
@@ -57,8 +61,8 @@ def _configured(parser: argparse.ArgumentParser, given: argparse.Namespace) -> C
     """Return the configuration; the command line overrides the files."""
     rest = [f"--config-file={path}" for path in given.config_file]
     rest += ["--debug"] if given.debug else []
-    conf = config.new()
-    config.load(conf, parser.prog, rest)
+    conf = config_registry.new()
+    config_registry.load(conf, parser.prog, rest)
     for name, option, group in (
         ("host", "host", None),
         ("port", "port", None),
@@ -76,41 +80,41 @@ def _configured(parser: argparse.ArgumentParser, given: argparse.Namespace) -> C
 
 
 def _standalone(conf: ConfigOpts, given: argparse.Namespace) -> None:
-    serving.check_address(conf)
-    simulation.keep_cloud(conf)
-    with service.open_runtime(conf) as runtime:
-        made = service.make_manager(conf, runtime)
-        with serving.bound(conf, service.make_api(conf, runtime, made)) as server:
+    http_server.check_address(conf)
+    demo_cloud.keep_cloud(conf)
+    with bootstrap.open_runtime(conf) as runtime:
+        made = bootstrap.make_manager(conf, runtime)
+        with http_server.bound(conf, bootstrap.make_api(conf, runtime, made)) as server:
             is_new = schema.current(runtime.database) is None
             schema.upgrade(runtime.database)
             if is_new and not given.empty and conf["physical:host"].cloud == "simulated":
-                simulation.register_first_hosts(conf, runtime)
+                demo_cloud.register_first_hosts(conf, runtime)
             made.start()
             try:
-                serving.serve(conf, server, _settled(), runtime.latest.close)
+                http_server.serve(conf, server, _settled(), runtime.latest.close)
             finally:
                 made.stop()
 
 
 def _settled() -> threading.Event:
     """Have the process ready for a long life; return the event that ends it."""
-    stopping = service.stop_on_signal()
-    service.settle()
+    stopping = bootstrap.stop_on_signal()
+    bootstrap.settle()
     return stopping
 
 
 def _api(conf: ConfigOpts, _: argparse.Namespace) -> None:
-    serving.check_address(conf)
-    with service.open_runtime(conf) as runtime:
+    http_server.check_address(conf)
+    with bootstrap.open_runtime(conf) as runtime:
         schema.check(runtime.database)
-        with serving.bound(conf, service.make_api(conf, runtime)) as server:
-            serving.serve(conf, server, _settled(), runtime.latest.close)
+        with http_server.bound(conf, bootstrap.make_api(conf, runtime)) as server:
+            http_server.serve(conf, server, _settled(), runtime.latest.close)
 
 
 def _manager(conf: ConfigOpts, _: argparse.Namespace) -> None:
-    with service.open_runtime(conf) as runtime:
+    with bootstrap.open_runtime(conf) as runtime:
         schema.check(runtime.database)
-        made = service.make_manager(conf, runtime)
+        made = bootstrap.make_manager(conf, runtime)
         stopping = _settled()
         made.start()
         LOG.info("climate-manager is at work")
@@ -119,12 +123,12 @@ def _manager(conf: ConfigOpts, _: argparse.Namespace) -> None:
 
 
 def _provisioner(conf: ConfigOpts, _: argparse.Namespace) -> None:
-    with service.open_provisioner(conf) as made:
+    with bootstrap.open_provisioner(conf) as made:
         made.run(_settled(), conf.provisioner.poll_interval)
 
 
 def _db_manage(conf: ConfigOpts, given: argparse.Namespace) -> None:
-    database = service.make_database(conf)
+    database = bootstrap.make_database(conf)
     try:
         if given.command == "upgrade":
             schema.upgrade(database, given.revision or "head")
@@ -140,12 +144,12 @@ def _db_manage(conf: ConfigOpts, given: argparse.Namespace) -> None:
 
 
 def _manage(conf: ConfigOpts, given: argparse.Namespace) -> int:
-    with service.open_runtime(conf) as runtime:
+    with bootstrap.open_runtime(conf) as runtime:
         schema.check(runtime.database)
         if given.command == "audit":
             return _audit(runtime, with_repair=given.repair)
         try:
-            return limit_commands.run(runtime, given)
+            return cmd_limits.run(runtime, given)
         except InvalidInput as error:
             raise Misconfigured(error.message) from error
 
@@ -174,7 +178,7 @@ def _listen(conf: ConfigOpts, given: argparse.Namespace) -> None:
         with listening.from_broker(conf, broker, conf.notifications.topics, _print, given.pool):
             threading.Event().wait()
             return
-    url = given.url or serving.url(conf.host, conf.port)
+    url = given.url or http_server.url(conf.host, conf.port)
     for notification in listening.from_http(url, given.token, given.after):
         known = {name: notification[name] for name in ("seq", "message_id")}
         _print(notification["event_type"], {**notification["payload"], **known})

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from climate.core.lease.schedule import ACTIONS, RELEASE
 from climate.db.engine.array_in import among, chunks
 from climate.db.engine.types import code_points
-from climate.db.order import BEGINNING, UNDONE, due
+from climate.db.events.ordering import BEGINNING, UNDONE, due
 from climate.db.tables.leases import EVENTS, LEASES, RESERVATIONS
 
 #: The project of an event, and the resource types that it acts on.

@@ -8,7 +8,7 @@ from marshmallow import Schema, ValidationError, fields, validate, validates_sch
 
 from climate.api.v2.http.fields import Moment, Strict, flag
 from climate.api.v2.http.queries import PageQuery, sorted_by, wait_seconds
-from climate.api.v2.leases.schemas import says
+from climate.api.v2.http.schemas import says
 from climate.core.page import PREPARATION_SORTS, SHUTDOWN_SORTS
 from climate.core.provisioning.preparation import PreparationState
 from climate.core.provisioning.readiness import Period, Readiness

@@ -1,0 +1,1 @@
+"""Statements on events: the queue of due work, its order and its claims."""

@@ -1,0 +1,1 @@
+"""Statements on leases, their reservations and idempotency keys."""
