@@ -1,4 +1,4 @@
-"""What projects and users may have (their own limits), and what they have and had."""
+"""Limits of projects and users that are their own, and their use at present and in the past."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ Overrides = dict[Party, dict[str, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseOf:
-    """What a lease (None: one that is gone) uses, and whose it is."""
+    """The use of a lease (None: of one that is deleted), and its project and user."""
 
     lease_id: str | None
     project_id: str
@@ -49,19 +49,19 @@ class UseOf:
     use: Use
 
     def is_of(self, party: Party) -> bool:
-        """Tell whether it counts for ``party``."""
+        """Return whether it counts for ``party``."""
         owner = self.project_id if party.scope is Scope.PROJECT else self.user_id
         return owner == party.owner_id
 
 
 def overrides(session: Session, parties: Collection[Party]) -> Overrides:
-    """Return the limits of their own that parties have; none for those that have no row."""
+    """Return the parties' own limits; parties without a row are left out."""
     query = sa.select(LimitRow).where(sa.or_(*(_is(party) for party in parties)))
     return _by_party(session.scalars(query).all())
 
 
 def all_overrides(session: Session) -> Overrides:
-    """Return the limits of all who have limits of their own."""
+    """Return all limits that are a party's own."""
     query = sa.select(LimitRow).order_by(LimitRow.scope, LimitRow.owner_id)
     found = _by_party(session.scalars(query).all())
     return {party: values for party, values in found.items() if values}
@@ -72,16 +72,16 @@ def _by_party(rows: Sequence[LimitRow]) -> Overrides:
 
 
 def lock(session: Session, parties: Collection[Party]) -> Overrides:
-    """Lock the rows of parties, made if there are none yet; return their own limits.
+    """Lock the rows of parties, inserted if absent; return their own limits.
 
-    Whoever counts what a party has holds its lock, so of two requests one counts the other. One
-    statement for each, by its key: InnoDB would wait for what it only looks at in passing.
+    A transaction that counts a party's use holds this lock, so of two requests the second counts
+    the first. Each row takes a statement by its key, as InnoDB also locks rows that it only scans.
     """
     found: Overrides = {}
     for party in sorted(parties):
         query = sa.select(LimitRow).where(_is(party)).with_for_update()
         row = session.scalars(query.execution_options(populate_existing=True)).one_or_none()
-        if row is None:  # if somebody else makes it at this moment, we run again
+        if row is None:  # if another transaction inserts it now, this one runs again
             made = sa.insert(LimitRow)
             session.execute(
                 made.values(scope=party.scope.value, owner_id=party.owner_id, overrides={})
@@ -101,9 +101,9 @@ def replace(session: Session, party: Party, values: Mapping[str, int]) -> None:
 
 def count_leases(session: Session, party: Party, now: datetime, besides: str | None = None) -> int:
     """Return how many leases of a party are not over, ``besides`` one of them not counted."""
-    mine = _mine(party, LeaseRow)
+    of_party = _belongs_to(party, LeaseRow)
     query = sa.select(sa.func.count()).select_from(LeaseRow)
-    query = query.where(mine, LeaseRow.end_at > now, LeaseRow.status.not_in(_OVER))
+    query = query.where(of_party, LeaseRow.end_at > now, LeaseRow.status.not_in(_OVER))
     if besides is not None:
         query = query.where(LeaseRow.id != besides)
     return session.scalar(query) or 0
@@ -119,11 +119,11 @@ def uses(
 ) -> list[UseOf]:
     """Return what parties use between ``since`` and ``until`` (one statement).
 
-    Cleaning time is not theirs. Of a lease that is being deleted, what it had until then; with
-    ``past_too`` what deleted leases had.
+    Cleaning time does not count. The use of a lease that is being deleted ends with its deletion.
+    ``past_too`` adds the use of leases that are deleted.
     """
-    mine = sa.or_(*(_mine(party, LeaseRow) for party in parties))
-    query = _uses().where(mine, LeaseRow.end_at > since)
+    of_party = sa.or_(*(_belongs_to(party, LeaseRow) for party in parties))
+    query = _uses().where(of_party, LeaseRow.end_at > since)
     gone = sa.select(
         sa.null(),
         PastUseRow.project_id,
@@ -132,7 +132,9 @@ def uses(
         PastUseRow.end_at,
         PastUseRow.hosts,
         sa.literal(0.0),
-    ).where(sa.or_(*(_mine(party, PastUseRow) for party in parties)), PastUseRow.end_at > since)
+    ).where(
+        sa.or_(*(_belongs_to(party, PastUseRow) for party in parties)), PastUseRow.end_at > since
+    )
     if until is not None:
         query = query.where(AllocationRow.start_at < until)
         gone = gone.where(PastUseRow.start_at < until)
@@ -147,7 +149,7 @@ def uses_of(session: Session, lease_id: str) -> list[Use]:
 def use_of(
     session: Session, taken: Iterable[tuple[Requirement, Units]], start: datetime, end: datetime
 ) -> Use:
-    """Return what units, by requirement and resource, would use were they booked."""
+    """Return the use of units, by requirement and resource, if they were booked."""
     of_hosts = [(needs, units) for needs, units in taken if needs.resource_type == _HOST]
     whole = [id_ for needs, units in of_hosts if needs.is_whole for id_ in units]
     shares = sum(
@@ -161,15 +163,15 @@ def use_of(
     )
 
 
-def _mine(party: Party, table: type[LeaseRow | PastUseRow]) -> sa.ColumnElement[bool]:
+def _belongs_to(party: Party, table: type[LeaseRow | PastUseRow]) -> sa.ColumnElement[bool]:
     column = table.project_id if party.scope is Scope.PROJECT else table.user_id
     return column == party.owner_id
 
 
 def _uses() -> sa.Select[str, str, str, datetime, datetime, int, float]:
-    """Select what leases have of hosts, what of a lease came together in one row.
+    """Select the use of hosts by leases; bookings of a lease with the same start are one row.
 
-    A host that is taken as a whole counts with the vcpus that it has, a share with its own.
+    A whole host counts with all its vcpus, a share of one with its own.
     """
     deleted_at = sa.func.coalesce(LeaseRow.updated_at, LeaseRow.end_at)
     is_going = LeaseRow.status == LeaseStatus.DELETING.value
@@ -215,7 +217,7 @@ def _use_of(
 def keep_past_use(
     session: Session, lease: Lease, reservation_ids: Collection[str], now: datetime
 ) -> None:
-    """Write down what reservations of a lease used, which are about to give it back."""
+    """Store the use of a lease's reservations before their bookings are deleted."""
     deleted = lease.updated_at if lease.status is LeaseStatus.DELETING else None
     end = min(lease.window.end, deleted or now)
     query = _uses().where(ReservationRow.id.in_(reservation_ids))
@@ -235,5 +237,5 @@ def keep_past_use(
 
 
 def forget_past_use(session: Session, before: datetime) -> None:
-    """Remove what ended before host-hours are counted any more."""
+    """Delete the use that ended before the period in which host-hours count."""
     session.execute(sa.delete(PastUseRow).where(PastUseRow.end_at <= before))

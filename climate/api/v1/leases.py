@@ -44,7 +44,7 @@ def create(call: Call) -> tuple[Any, int]:
         end=_moment(call, data["end_date"]),
         before_end=data["before_end_date"],
         reservations=tuple(
-            _reservation(call, asked, number) for number, asked in enumerate(data["reservations"])
+            _reservation(call, given, number) for number, given in enumerate(data["reservations"])
         ),
         user_events=tuple(data["events"]),
     )
@@ -69,7 +69,7 @@ def update(call: Call, lease_id: str) -> tuple[Any, int]:
             asked_at=call.asked_at,
         ),
         reservations=tuple(
-            _reservation_change(asked, number) for number, asked in enumerate(data["reservations"])
+            _reservation_change(given, number) for number, given in enumerate(data["reservations"])
         ),
     )
     changed = update_lease(call.runtime, lease_id, change, call.owner)
@@ -99,16 +99,16 @@ def _moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - N
     return minute_of(call.asked_at) if date == NOW else date
 
 
-def _reservation(call: Call, asked: dict[str, Any], number: int) -> ReservationRequest:
+def _reservation(call: Call, given: dict[str, Any], number: int) -> ReservationRequest:
     """Have the plugin of its type check a reservation."""
-    resource_type = _load(RESERVATION_TYPE, asked, number)["resource_type"]
-    params = _load(_made(call.runtime.plugin(resource_type).schema), asked, number)
+    resource_type = _load(RESERVATION_TYPE, given, number)["resource_type"]
+    params = _load(_made(call.runtime.plugin(resource_type).schema), given, number)
     return look_up(call.runtime, resource_type, params, call.owner.requester)
 
 
-def _reservation_change(asked: dict[str, Any], number: int) -> ReservationChange:
-    data = _load(RESERVATION_ID, asked, number)
-    return ReservationChange(id=data["id"], resource_type=data["resource_type"], params=asked)
+def _reservation_change(given: dict[str, Any], number: int) -> ReservationChange:
+    data = _load(RESERVATION_ID, given, number)
+    return ReservationChange(id=data["id"], resource_type=data["resource_type"], params=given)
 
 
 @cache
@@ -117,10 +117,10 @@ def _made(schema: type[Schema]) -> Schema:
     return schema()
 
 
-def _load(schema: Schema, asked: dict[str, Any], number: int) -> Any:  # noqa: ANN401
+def _load(schema: Schema, given: dict[str, Any], number: int) -> Any:  # noqa: ANN401
     """Check one reservation; errors say which of them it was if that is not obvious."""
     try:
-        return schema.load(asked)
+        return schema.load(given)
     except ValidationError as error:
         if number == 0:
             raise

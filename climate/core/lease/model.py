@@ -1,6 +1,6 @@
 """The nouns of climate as frozen records: lease, reservation, resource, allocation, event.
 
-They are what the database returns, what decisions are made on and what plugins are given.
+The database returns them, decisions depend on them, and plug-ins get them.
 Times are aware UTC; ids of leases, reservations and events are UUID text, a resource's id is a
 number that clients see as text.
 """
@@ -27,10 +27,10 @@ class StartWhen(StrEnum):
 
 @record(frozen=True, slots=True, kw_only=True)
 class Start:
-    """How a lease begins; each moment is None as long as it has not come.
+    """The start of a lease; each moment is None until it has come.
 
-    At ``ready_at`` the last of its hosts was ready, at ``delayed_at`` it was told that the start
-    has to wait for some, at ``started_at`` all was handed over.
+    At ``ready_at`` the last host was ready, at ``delayed_at`` a notification announced that the
+    start waits for hosts, at ``started_at`` everything was handed over.
     """
 
     when: StartWhen = StartWhen.SCHEDULED
@@ -44,13 +44,13 @@ HANDED_OVER = "handed_over"
 # The key under which is how much of each of them, where not all: amounts by class, by id as text.
 SHARES = "handed_over_shares"
 NOT_SHOWN = frozenset({HANDED_OVER, SHARES})
-# What is asked for and told to nobody but who asks for the lease itself: it may hold secrets.
+# Parameters that only answers with the lease itself show, and no notification: they may be secret.
 NOT_TOLD = frozenset({"server"})
 # The key that says that the reservation is no more part of its lease, but not taken back yet.
 LEAVING = "leaving"
 # The parameters of a part of a stack: the stack's reservation, and which part it is.
 STACK, PART = "stack", "part"
-# Parameters that may hold secrets and be large: they are kept for the plugin, and shown to nobody.
+# Parameters that may be secret and large: they are stored for the plug-in, and never shown.
 HIDDEN = frozenset({"template", "files", "parameters", "environment"})
 
 
@@ -124,9 +124,9 @@ class Allocation:
 
 @record(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something due at a moment of a lease's life; while a manager is at it, that is its owner.
+    """Something due at a moment of a lease's life; the manager that runs it is its owner.
 
-    It is new again when it is moved: ``created_at`` is then.
+    A moved event counts as new: ``created_at`` is when it was moved.
     """
 
     id: str
@@ -157,16 +157,16 @@ class Event:
 
     @property
     def is_untried(self) -> bool:
-        """Whether nobody has tried it yet, but for who is at it now.
+        """Whether no attempt has ended yet, whatever attempt is in progress now.
 
-        That the cloud needs more time for it is noted by nothing but when that was.
+        ``updated_at`` is the only sign of an attempt after which the cloud needed more time.
         """
         is_noted = self.updated_at is not None and self.updated_at > self.promised_at
         return self.attempt <= 1 and not is_noted
 
     @property
     def promised_at(self) -> datetime:
-        """Since when it can be done: some are there only after their time, as leases begin now."""
+        """Since when it can run: a lease that starts now has events that were due before."""
         return max(self.due_at, self.created_at)
 
 
@@ -174,7 +174,7 @@ class Event:
 class Reservation:
     """What a lease holds of one resource type.
 
-    ``params`` is what the user asked for (checked by the plugin), ``details`` what the plugin
+    ``params`` are the user's parameters, checked by the plug-in; ``details`` are what the plug-in
     reported when it started the reservation.
     """
 
@@ -191,28 +191,28 @@ class Reservation:
 
     @property
     def stays(self) -> bool:
-        """Whether it is part of its lease, and neither over nor being taken back early."""
+        """Whether it is neither over nor leaving its lease."""
         return self.status is not ReservationStatus.DELETED and LEAVING not in self.details
 
     @property
     def stack_id(self) -> str | None:
-        """The reservation that this is a part of, with which it changes and goes."""
+        """The stack's reservation that this one is a part of: it changes and goes with it."""
         return self.params.get(STACK)
 
     @property
     def shown_params(self) -> Mapping[str, Any]:
-        """What is shown of what was asked for."""
+        """The parameters without those that are never shown."""
         return shown_params(self.params)
 
 
 @record(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A window of time, an owner, and what is reserved.
+    """A window of time, an owner, and reservations.
 
-    By ``trust_id`` we act as its user in the cloud, where that is needed; ``trust_lost`` says why
-    that would fail at present. Nobody is shown the id. ``caught_up_at`` is when a manager came last
-    to find events of it late. ``version`` grows with each change that is not the progress of its
-    events.
+    By ``trust_id``, which is never shown, managers act as its user in the cloud where a plug-in
+    needs that; ``trust_lost`` says why that would fail at present. ``caught_up_at`` is when a
+    manager last found events of the lease late. ``version`` grows with each change except the
+    progress of events.
     """
 
     id: str
@@ -235,7 +235,7 @@ class Lease:
 
     @property
     def ails(self) -> bool:
-        """Whether some of its resources fail, or what must be done as its user would."""
+        """Whether some of its resources fail, or its trust is lost."""
         return self.degraded or self.trust_lost is not None
 
     @property
@@ -250,9 +250,9 @@ class Lease:
         return next((event for event in self.events if event.kind == kind), None)
 
     def due(self, event: Event, now: datetime) -> datetime:
-        """Return since when an event can be done.
+        """Return since when an event can run.
 
-        A start may have waited for hosts, and an end for what is to be done before it.
+        A start may have waited for hosts, and an end for the ``before_end_lease`` event.
         """
         due = event.promised_at
         if event.kind == END:
@@ -263,7 +263,7 @@ class Lease:
         return max(due, self.start.ready_at or now)
 
     def tried_since(self, event: Event, now: datetime) -> datetime:
-        """Return since when an event is being tried: not before a manager found that it is late."""
+        """Return the time of an event's first attempt: not before a manager found it late."""
         if event.is_untried:
             return now
         if event.attempt <= 1 and event.updated_at is not None:

@@ -65,7 +65,7 @@ def _reservations(reservations: Sequence[Reservation], position: int = 0) -> Row
 
 
 def delete_reservations(session: Session, ids: Collection[str]) -> None:
-    """Remove reservations with what they have."""
+    """Delete reservations with their allocations."""
     if ids:
         session.execute(sa.delete(ReservationRow).where(ReservationRow.id.in_(ids)))
 
@@ -93,7 +93,7 @@ def _events(events: Sequence[Event]) -> Rows:
 
 
 def get(session: Session, lease_id: str, *, lock: bool = False) -> Lease:
-    """Return the lease; with ``lock``, nobody else changes it before this transaction ends.
+    """Return the lease; ``lock`` locks it against other changes until this transaction ends.
 
     Raises NotFound.
     """
@@ -285,7 +285,7 @@ def set_reservation(session: Session, reservation_id: str, now: datetime, **fiel
 
 
 def delete(session: Session, lease_id: str) -> None:
-    """Remove the lease with everything that is part of it."""
+    """Delete the lease with everything that is part of it."""
     session.execute(sa.delete(LeaseRow).where(LeaseRow.id == lease_id))
 
 

@@ -19,16 +19,16 @@ Part = tuple[Schema, Mapping[str, Any], Place]
 
 
 def requests(
-    call: Call, asked: Sequence[Mapping[str, Any]], key: str = "reservations"
+    call: Call, given: Sequence[Mapping[str, Any]], key: str = "reservations"
 ) -> tuple[ReservationRequest, ...]:
     """Return the requests for reservations; raises InvalidInput, which names all errors."""
     parts = [
         params(call, one["resource_type"], one["params"], (key, number))
-        for number, one in enumerate(asked)
+        for number, one in enumerate(given)
     ]
     return tuple(
         look_up(call.runtime, one["resource_type"], loaded, call.owner.requester)
-        for one, loaded in zip(asked, validation.load_all(parts), strict=True)
+        for one, loaded in zip(given, validation.load_all(parts), strict=True)
     )
 
 
@@ -42,6 +42,6 @@ def params(call: Call, resource_type: str, params: Mapping[str, Any], at: Place)
     return schema, given, (*at, "params")
 
 
-def moment(call: Call, asked: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
+def moment(call: Call, given: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
     """Return a moment; ``now`` is the second in which the request came."""
-    return call.asked_at.replace(microsecond=0) if asked == NOW else asked
+    return call.asked_at.replace(microsecond=0) if given == NOW else given

@@ -206,12 +206,12 @@ def _request(call: Call, data: Mapping[str, Any]) -> LeaseRequest:
 
 
 def _reservation_changes(
-    call: Call, lease: Lease, asked: list[dict[str, Any]]
+    call: Call, lease: Lease, given: list[dict[str, Any]]
 ) -> tuple[ReservationChange, ...]:
     """Return the changes, each checked together with the parameters that stay."""
     present = {reservation.id: reservation for reservation in lease.reservations}
     parts = []
-    for number, one in enumerate(asked):
+    for number, one in enumerate(given):
         before = present.get(one["id"])
         if before is None:
             refusal = InvalidInput(f"Lease {lease.id} has no reservation {one['id']}")
@@ -223,5 +223,5 @@ def _reservation_changes(
         )
     validation.load_all(parts)
     return tuple(
-        ReservationChange(id=one["id"], resource_type=None, params=one["params"]) for one in asked
+        ReservationChange(id=one["id"], resource_type=None, params=one["params"]) for one in given
     )
