@@ -29,7 +29,7 @@ _TIMEOUT = 30.0
 
 # A process that has imported all, and forks: most of a start would be imports.
 FORKSERVER = multiprocessing.get_context("forkserver")
-FORKSERVER.set_forkserver_preload(["__main__", __name__, "tests.concurrency.crowd"])
+FORKSERVER.set_forkserver_preload(["__main__", __name__, "tests.race.crowd"])
 
 T = TypeVar("T")
 

