@@ -1,4 +1,4 @@
-"""Events that are stored many at a time: one that is in the way is in nobody else's."""
+"""Events run in batches: one that cannot proceed does not hold up the others."""
 
 import pytest
 import sqlalchemy as sa
@@ -14,8 +14,8 @@ from climate.manager.pace import Pace
 from tests.service import Story
 
 
-def quick(story: Story, count: int = 4) -> list[str]:
-    """Return leases that start in an hour; it is known by then that starts are quick."""
+def fast_leases(story: Story, count: int = 4) -> list[str]:
+    """Return leases that start in an hour; it is known by then that starts are fast_leases."""
     story.reserve(0, 1)
     story.run()
     story.at(2)
@@ -32,10 +32,10 @@ def attempts(story: Story, lease_id: str) -> int:
         return session.scalars(query).one()
 
 
-def test_many_starts_take_hardly_more_statements_than_one(story_everywhere: Story) -> None:
+def test_a_batch_of_starts_takes_at_most_three_statements_more_than_one(story_everywhere: Story) -> None:
     story, counts = story_everywhere, []
     for count in (1, 4):
-        leases, statements = quick(story, count), []
+        leases, statements = fast_leases(story, count), []
 
         def note(*given: object, statements: list[object] = statements) -> None:
             statements.append(given[2])
@@ -51,10 +51,10 @@ def test_many_starts_take_hardly_more_statements_than_one(story_everywhere: Stor
 
 
 @pytest.mark.parametrize("where", ["begin", "end"])
-def test_one_that_cannot_be_stored_leaves_the_others_alone(
+def test_an_event_that_cannot_be_stored_does_not_affect_the_others(
     story: Story, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leases = quick(story)
+    leases = fast_leases(story)
     module, name = (beginning, "_status_while") if where == "begin" else (outcomes, "after")
     genuine = getattr(module, name)
 
@@ -71,9 +71,9 @@ def test_one_that_cannot_be_stored_leaves_the_others_alone(
 
 # SQLite has one writer at a time.
 @pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
-def test_one_whose_lease_is_locked_is_not_waited_for(story_everywhere: Story) -> None:
+def test_an_event_whose_lease_is_locked_is_left_for_later(story_everywhere: Story) -> None:
     story = story_everywhere
-    leases = quick(story)
+    leases = fast_leases(story)
     lock = sa.select(LeaseRow.id).where(LeaseRow.id == leases[1]).with_for_update()
     with story.runtime.database.engine.begin() as connection:
         connection.execute(lock)
@@ -85,11 +85,11 @@ def test_one_whose_lease_is_locked_is_not_waited_for(story_everywhere: Story) ->
 
 
 @pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
-def test_one_whose_lease_is_locked_as_it_is_stored_keeps_no_other_locked(
+def test_a_lease_locked_before_the_commit_does_not_keep_the_others_locked(
     story_everywhere: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story, tries, busy = story_everywhere, [], []
-    leases = quick(story)
+    leases = fast_leases(story)
     lock = sa.select(LeaseRow.id).where(LeaseRow.id == leases[1]).with_for_update()
     with story.runtime.database.engine.connect() as other:
 
@@ -109,24 +109,24 @@ def test_one_whose_lease_is_locked_as_it_is_stored_keeps_no_other_locked(
     assert statuses(story, leases) == ["ACTIVE"] * 4
 
 
-def take_over(story: Story, lease_id: str) -> None:
-    """Have another manager claim the start of a lease, which is claimed."""
+def reclaim(story: Story, lease_id: str) -> None:
+    """Have another manager claim the start of a lease, although it is claimed."""
     theirs = sa.update(EventRow).where(EventRow.lease_id == lease_id, EventRow.kind == START)
     with story.runtime.database.engine.begin() as connection:
         connection.execute(theirs.values(owner="another", attempt=2))
 
 
-def test_one_that_was_taken_over_is_left_to_who_has_it(
+def test_an_event_reclaimed_during_the_call_is_left_to_its_new_owner(
     story_everywhere: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story = story_everywhere
-    leases = quick(story)
+    leases = fast_leases(story)
     plugin = story.runtime.plugins["physical:host"]
     genuine = plugin.start
 
     def start(lease: Lease, *given: object) -> object:
         if lease.id == leases[1]:  # while we are at it
-            take_over(story, lease.id)
+            reclaim(story, lease.id)
         return genuine(lease, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(plugin, "start", start)
@@ -137,17 +137,17 @@ def test_one_that_was_taken_over_is_left_to_who_has_it(
 
 # SQLite has one writer at a time.
 @pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
-def test_one_that_is_taken_over_as_it_is_stored_is_left_to_who_has_it(
+def test_an_event_reclaimed_before_the_commit_is_left_to_its_new_owner(
     story_everywhere: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story = story_everywhere
-    leases, taken = quick(story), []
+    leases, taken = fast_leases(story), []
 
     def look_again(session: Session, tasks: list[Task]) -> object:
         found = claims_module.look_again(session, tasks)
         if not taken:
             taken.append(leases[1])
-            take_over(story, leases[1])
+            reclaim(story, leases[1])
         return found
 
     monkeypatch.setattr(events, "look_again", look_again)
@@ -156,11 +156,11 @@ def test_one_that_is_taken_over_as_it_is_stored_is_left_to_who_has_it(
     assert "lease.event.start_lease" not in story.told(leases[1])
 
 
-def test_a_worker_whose_calls_turn_out_to_take_long_leaves_the_rest_to_others(
+def test_a_worker_whose_calls_are_slow_releases_the_rest_of_its_batch(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None of them takes so long that somebody would relieve it; all of them together do."""
-    leases, started = quick(story), []
+    """No single call is slow enough to relieve the worker; all of them together are."""
+    leases, started = fast_leases(story), []
     plugin = story.runtime.plugins["physical:host"]
     genuine = plugin.start
 
@@ -187,10 +187,10 @@ def test_a_worker_whose_calls_turn_out_to_take_long_leaves_the_rest_to_others(
     assert get(f"{late}_sum", starts) == pytest.approx(0 + 0.6 + 1.2 + 1.8)
 
 
-def test_what_is_done_is_stored_though_the_rest_cannot_be_handed_back(
+def test_finished_events_are_stored_even_if_the_rest_cannot_be_released(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leases = quick(story)
+    leases = fast_leases(story)
 
     def fail(*_: object) -> None:
         raise sa.exc.OperationalError("give way", {}, Exception("the database is away"))
@@ -203,8 +203,8 @@ def test_what_is_done_is_stored_though_the_rest_cannot_be_handed_back(
     assert statuses(story, leases) == ["ACTIVE"] * 4
 
 
-def test_a_worker_that_is_relieved_keeps_only_the_call_under_way(story: Story) -> None:
-    leases = quick(story)
+def test_a_relieved_worker_keeps_only_its_current_call(story: Story) -> None:
+    leases = fast_leases(story)
     story.clock.advance(58 * 60)
     [batch] = [one for one in story.dispatcher._claim() if one.types]
     plugin = story.runtime.plugins["physical:host"]
