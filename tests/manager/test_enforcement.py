@@ -1,4 +1,4 @@
-"""An enforcement service is asked about leases: while it thinks, nothing is lost or locked."""
+"""The enforcement service decides about leases; no row is locked while it answers."""
 
 import shutil
 import threading
@@ -18,7 +18,6 @@ from tests.enforcement import Answer, EnforcementService, no
 from tests.rows import dump
 from tests.service import Story, host_reservation, hosts
 
-HOUR = 60
 CREATE, UPDATE, ON_END = "/check-create", "/check-update", "/on-end"
 
 Make = Callable[..., Story]
@@ -57,7 +56,7 @@ def rows(story: Story, *but: str) -> dict[str, Any]:
     return {name: found for name, found in dump(story.runtime.database).items() if name not in but}
 
 
-def farewells(story: Story) -> list[dict[str, Any]]:
+def finalizers(story: Story) -> list[dict[str, Any]]:
     return [row for row in dump(story.runtime.database)["events"] if row["kind"] == "tell_end"]
 
 
@@ -68,7 +67,7 @@ def code(story: Story, method: str, path: str, body: Any) -> tuple[int, str | No
 
 
 class TestCreate:
-    def test_the_service_is_told_who_asks_for_what_and_which_hosts_it_would_be(
+    def test_the_service_gets_the_requester_the_lease_and_its_hosts(
         self, enforced: Make, outside: EnforcementService
     ) -> None:
         story = enforced(
@@ -101,7 +100,7 @@ class TestCreate:
         assert all(host["hypervisor_hostname"].startswith("sim-") for host in hosts)
         assert all(host["vcpus"] in {"16", "64"} for host in hosts)
 
-    def test_yes_makes_it_a_lease_like_any_other(self, story: Story) -> None:
+    def test_an_approved_lease_is_like_any_other(self, story: Story) -> None:
         lease = story.reserve(60, 120)
         assert lease["status"] == "PENDING"
         assert story.lease(lease["id"]) == lease
@@ -111,7 +110,7 @@ class TestCreate:
         story.at(60)
         assert story.lease(lease["id"])["status"] == "ACTIVE"
 
-    def test_no_is_passed_on_and_leaves_nothing_behind(
+    def test_a_denial_is_passed_on_and_leaves_no_rows(
         self, story: Story, outside: EnforcementService
     ) -> None:
         before = rows(story)
@@ -123,17 +122,17 @@ class TestCreate:
         )
         assert rows(story) == before
 
-    @pytest.mark.parametrize(
-        "body", [b"", b"<html>", b"[]", b'{"message": 3}', b'{"a": 1}', b"\xff"]
-    )
-    def test_no_without_a_reason_is_still_no(
-        self, story: Story, outside: EnforcementService, body: bytes
+    def test_a_denial_without_a_reason_is_still_a_denial(
+        self, story: Story, outside: EnforcementService
     ) -> None:
-        outside.answers = [Answer(403, body)]
-        status, _, message = code(story, "POST", "/v1/leases", story.lease_body())
-        assert (status, message) == (403, "The enforcement service of this cloud does not allow it")
+        bodies = [b"", b"<html>", b"[]", b'{"message": 3}', b'{"a": 1}', b"\xff"]
+        outside.answers = [Answer(403, body) for body in bodies]
+        generic = "The enforcement service of this cloud does not allow it"
+        for body in bodies:
+            status, _, message = code(story, "POST", "/v1/leases", story.lease_body())
+            assert (status, message) == (403, generic), body
 
-    def test_while_it_thinks_the_hosts_are_kept_and_nobody_sees_or_starts_the_lease(
+    def test_a_held_lease_keeps_its_hosts_and_is_neither_visible_nor_started(
         self, story: Story, outside: EnforcementService
     ) -> None:
         found: dict[str, Any] = {}
@@ -163,7 +162,7 @@ class TestCreate:
         assert story.run() > 0
         assert story.lease(lease["id"])["status"] == "ACTIVE"
 
-    def test_the_same_request_under_a_key_is_not_decided_before_the_first(
+    def test_a_repeated_idempotency_key_is_rejected_while_the_first_request_is_held(
         self, story: Story, outside: EnforcementService
     ) -> None:
         body = story.asking(reservations=[hosts(4, 4)])
@@ -184,7 +183,7 @@ class TestCreate:
         assert send().get_data() == made.get_data()
         assert len(outside.asked) == 2
 
-    def test_what_is_held_counts_for_limits(
+    def test_a_held_lease_counts_against_limits(
         self, enforced: Make, outside: EnforcementService
     ) -> None:
         story = enforced(limits__enabled=True, limits__project_leases=1)
@@ -197,7 +196,7 @@ class TestCreate:
         story.reserve()
         assert found == [403]
 
-    def test_only_what_has_an_address_is_asked(
+    def test_only_configured_endpoints_are_called(
         self, enforced: Make, outside: EnforcementService
     ) -> None:
         story = enforced(
@@ -211,55 +210,61 @@ class TestCreate:
         assert [asked.path for asked in outside.asked] == ["/over"]
 
 
+TROUBLE = ["500", "200", "401", "redirect", "slow", "drips", "long", "unreachable"]
+
+
 class TestNoAnswer:
-    @pytest.fixture(params=["500", "200", "401", "redirect", "slow", "drips", "long", "nobody"])
-    def trouble(
-        self, request: pytest.FixtureRequest, outside: EnforcementService
-    ) -> Iterator[dict[str, Any]]:
-        """Have the service be of no use, in every way; return options that say so."""
+    @pytest.fixture(params=TROUBLE)
+    def trouble(self, request: pytest.FixtureRequest) -> Iterator[Answer | None]:
+        """Return each answer that is of no use; None if nothing listens."""
         over = threading.Event()
-        options: dict[str, Any] = {"connect_timeout": 0.1, "timeout": 0.2}
-        if request.param.isdigit():
-            outside.answers = [Answer(int(request.param), b"what?")]
-        elif request.param == "redirect":
-            outside.answers = [Answer(307)]
-        elif request.param == "slow":
-            outside.answers = [Answer(wait=lambda: over.wait(5))]
-        elif request.param == "drips":
-            outside.answers = [Answer(403, drip=over)]
-        elif request.param == "long":
-            outside.answers = [Answer(500, b"x" * 20_000)]
-        else:
-            options["external_service_base_endpoint"] = "http://127.0.0.1:9"
-        yield options
+        answers = {
+            "redirect": Answer(307),
+            "slow": Answer(wait=lambda: over.wait(5)),
+            "drips": Answer(403, drip=over),
+            "long": Answer(500, b"x" * 20_000),
+            "unreachable": None,
+        }
+        name = request.param
+        yield answers[name] if name in answers else Answer(int(name), b"what?")
         over.set()
 
-    def test_the_lease_is_refused_and_its_hosts_are_free_again(
-        self, enforced: Make, trouble: dict[str, Any]
+    def test_a_lease_is_rejected_or_granted_with_fail_open(
+        self, enforced: Make, outside: EnforcementService, trouble: Answer | None
     ) -> None:
-        story = enforced(**trouble)
-        before = rows(story, "events")
-        status, name, message = code(story, "POST", "/v1/leases", story.lease_body())
-        assert (status, name) == (503, "enforcement_unavailable")
-        assert "try again later" in message
-        assert rows(story, "events") == before
-        # It may have agreed, and only its answer was lost.
-        assert len(farewells(story)) == 1
+        options: dict[str, Any] = {"connect_timeout": 0.1, "timeout": 0.2}
+        if trouble is None:
+            options["external_service_base_endpoint"] = "http://127.0.0.1:9"
+        for fail_open in (True, False):
+            story = enforced(fail_open=fail_open, **options)
+            outside.answers = [trouble] if trouble else []
+            before = rows(story, "events")
+            if fail_open:
+                lease = story.reserve()
+                assert story.lease(lease["id"])["status"] == "PENDING"
+                assert finalizers(story) == []
+                continue
+            status, name, message = code(story, "POST", "/v1/leases", story.lease_body())
+            assert (status, name) == (503, "enforcement_unavailable")
+            assert "try again later" in message
+            assert rows(story, "events") == before
+            # The service may have agreed: it must hear that there is no lease.
+            assert len(finalizers(story)) == 1
 
-    def test_with_fail_open_it_is_granted(self, enforced: Make, trouble: dict[str, Any]) -> None:
-        story = enforced(fail_open=True, **trouble)
-        lease = story.reserve()
-        assert story.lease(lease["id"])["status"] == "PENDING"
-        assert farewells(story) == []
-
-    def test_with_fail_open_no_is_still_no(
+    def test_a_change_is_rejected_or_granted_with_fail_open(
         self, enforced: Make, outside: EnforcementService
     ) -> None:
-        story = enforced(fail_open=True)
-        outside.answers = [no("no")]
-        assert code(story, "POST", "/v1/leases", story.lease_body())[0] == 403
+        for fail_open, status in ((False, 503), (True, 200)):
+            story = enforced(fail_open=fail_open)
+            lease = story.reserve(60, 120)
+            outside.answers = [Answer(500), no("no")]
+            body = {"end_date": story.date(180)}
+            answer = story.call("PUT", f"/v1/leases/{lease['id']}", body)
+            assert answer.status_code == status
+            denial = code(story, "POST", "/v1/leases", story.lease_body())
+            assert denial[0] == 403, "a denial counts in both modes"
 
-    def test_a_hold_that_ends_before_the_answer_can_come_is_refused_at_the_start(
+    def test_a_hold_shorter_than_the_time_limits_of_a_request_is_a_configuration_error(
         self, enforced: Make
     ) -> None:
         with pytest.raises(Misconfigured, match="hold_timeout"):
@@ -270,9 +275,9 @@ class Died(BaseException):
     """The process is gone."""
 
 
-class TestDeath:
+class TestHold:
     def die(self, story: Story, hosts: int = 4) -> str:
-        """Have a request die while the service thinks; return the lease that is held."""
+        """Have a request die while its lease is held; return the lease."""
         enforcer = story.runtime.enforcer
         assert enforcer is not None
 
@@ -289,7 +294,7 @@ class TestDeath:
         [held] = [lease for lease in leases if lease["status"] == "CREATING"]
         return str(held["id"])
 
-    def test_a_manager_releases_what_was_held_when_its_time_is_over(
+    def test_a_manager_releases_an_expired_hold_whose_process_died(
         self, story: Story, outside: EnforcementService
     ) -> None:
         before = rows(story)
@@ -303,7 +308,7 @@ class TestDeath:
         assert rows(story) == before
         assert story.published() == []
 
-    def test_an_answer_that_comes_after_the_release_is_too_late(
+    def test_an_answer_after_the_release_is_too_late(
         self, story: Story, outside: EnforcementService
     ) -> None:
         before = rows(story)
@@ -318,7 +323,7 @@ class TestDeath:
         assert "took so long" in message
         assert rows(story) == before
 
-    def test_an_answer_that_comes_late_but_before_the_release_counts(
+    def test_a_late_answer_before_the_release_counts(
         self, story: Story, outside: EnforcementService
     ) -> None:
         outside.answers = [Answer(wait=lambda: story.clock.advance(61))]
@@ -326,7 +331,7 @@ class TestDeath:
         story.run()
         assert story.lease(lease["id"])["status"] == "PENDING"
 
-    def test_a_lease_that_would_be_over_by_the_answer_is_refused(
+    def test_a_lease_that_ended_before_the_answer_is_rejected(
         self, story: Story, outside: EnforcementService
     ) -> None:
         outside.answers = [Answer(wait=lambda: story.clock.advance(40))]
@@ -335,7 +340,7 @@ class TestDeath:
         assert rows(story)["leases"] == []
         assert rows(story)["allocations"] == []
 
-    def test_a_start_that_waited_for_an_answer_is_not_called_late(
+    def test_a_start_that_waited_for_the_answer_is_not_late(
         self, enforced: Make, outside: EnforcementService
     ) -> None:
         story = enforced(hold_timeout=100.0)
@@ -347,7 +352,7 @@ class TestDeath:
 
 
 class TestUpdate:
-    def test_the_service_is_told_what_is_and_what_would_be(
+    def test_the_service_gets_the_current_and_the_changed_lease(
         self, story: Story, outside: EnforcementService
     ) -> None:
         lease = story.reserve(60, 120)
@@ -366,7 +371,9 @@ class TestUpdate:
         assert asked["context"]["user_id"] == "admin"
         assert story.told(lease["id"]) == ["lease.create", "lease.update"]
 
-    def test_no_changes_nothing(self, story: Story, outside: EnforcementService) -> None:
+    def test_a_denied_change_changes_nothing(
+        self, story: Story, outside: EnforcementService
+    ) -> None:
         lease = story.reserve(60, 120)
         before = rows(story)
         outside.answers = [no("too long")]
@@ -375,24 +382,15 @@ class TestUpdate:
         assert answer == (403, "enforcement_denied", "too long")
         assert rows(story) == before
 
-    def test_no_answer_changes_nothing_either_but_with_fail_open(
-        self, enforced: Make, outside: EnforcementService
-    ) -> None:
-        for fail_open, status in ((False, 503), (True, 200)):
-            story = enforced(fail_open=fail_open)
-            lease = story.reserve(60, 120)
-            outside.answers = [Answer(500)]
-            body = {"end_date": story.date(180)}
-            answer = story.call("PUT", f"/v1/leases/{lease['id']}", body)
-            assert answer.status_code == status
-
-    def test_a_rename_is_not_asked_about(self, story: Story, outside: EnforcementService) -> None:
+    def test_a_rename_needs_no_approval(self, story: Story, outside: EnforcementService) -> None:
         lease = story.reserve()
         story.ok("PUT", f"/v1/leases/{lease['id']}", {"name": "new"})
         story.ok("PUT", f"/v1/leases/{lease['id']}", {})
         assert outside.asked_at(UPDATE) == []
 
-    def test_a_lease_is_ended_now(self, story: Story, outside: EnforcementService) -> None:
+    def test_ending_a_lease_now_needs_one_approval(
+        self, story: Story, outside: EnforcementService
+    ) -> None:
         lease = story.reserve(0, 60)
         story.at(1)
         story.clock.advance(0.25)
@@ -401,7 +399,7 @@ class TestUpdate:
         story.run()
         assert story.lease(lease["id"])["status"] == "TERMINATED"
 
-    def test_if_others_come_between_it_is_asked_about_what_it_has_come_to(
+    def test_approval_is_repeated_if_another_request_takes_the_proposed_host(
         self, story: Story, outside: EnforcementService
     ) -> None:
         lease = story.reserve(60, 120)
@@ -420,7 +418,9 @@ class TestUpdate:
         told = [host["id"] for host in last["lease"]["reservations"][0]["allocations"]]
         assert sorted(told) == sorted(story.hosts_of(lease["id"]))
 
-    def test_but_not_for_ever(self, story: Story, outside: EnforcementService) -> None:
+    def test_approval_is_repeated_at_most_three_times(
+        self, story: Story, outside: EnforcementService
+    ) -> None:
         lease = story.reserve(60, 120)
         path = f"/v1/leases/{lease['id']}"
         names = iter("abcdef")
@@ -436,40 +436,37 @@ class TestUpdate:
 
 
 class TestOnEnd:
-    def test_it_is_told_when_a_lease_ends(self, story: Story, outside: EnforcementService) -> None:
+    def test_the_service_is_notified_once_when_a_lease_ends(
+        self, story: Story, outside: EnforcementService
+    ) -> None:
         lease = story.reserve(0, 60)
         hosts = story.hosts_of(lease["id"])
         story.at(1)
         assert outside.asked_at(ON_END) == []
         story.at(60)
-        [asked] = outside.asked_at(ON_END)
-        assert asked["lease"]["id"] == lease["id"]
-        [reservation] = asked["lease"]["reservations"]
+        [request] = outside.asked_at(ON_END)
+        assert request["lease"]["id"] == lease["id"]
+        [reservation] = request["lease"]["reservations"]
         assert [host["id"] for host in reservation["allocations"]] == hosts
-        assert farewells(story) == []
+        story.ok("DELETE", f"/v1/leases/{lease['id']}")
+        story.run()
+        assert len(outside.asked_at(ON_END)) == 1
+        assert finalizers(story) == []
 
     @pytest.mark.parametrize("started", [False, True])
-    def test_and_when_one_is_deleted_before_its_end(
+    def test_the_service_is_notified_when_a_lease_is_deleted_before_its_end(
         self, story: Story, outside: EnforcementService, started: bool
     ) -> None:
         lease = story.reserve(0 if started else 60, 120)
         story.run()
+        outside.answers = [no("I do mind")]
         story.ok("DELETE", f"/v1/leases/{lease['id']}")
         story.run()
         story.refused(404, "GET", f"/v1/leases/{lease['id']}")
         assert [body["lease"]["id"] for body in outside.asked_at(ON_END)] == [lease["id"]]
+        assert finalizers(story) == [], "a denial is an answer, too"
 
-    def test_once_though_a_lease_that_is_over_is_deleted_later(
-        self, story: Story, outside: EnforcementService
-    ) -> None:
-        lease = story.reserve(0, 60)
-        story.at(1)
-        story.at(60)
-        story.ok("DELETE", f"/v1/leases/{lease['id']}")
-        story.run()
-        assert len(outside.asked_at(ON_END)) == 1
-
-    def test_a_service_that_is_away_blocks_no_end_and_is_told_later(
+    def test_an_unavailable_service_blocks_no_end_and_is_notified_later(
         self, story: Story, outside: EnforcementService, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("climate.enforcement._PAUSE", 0.0)
@@ -478,7 +475,7 @@ class TestOnEnd:
         outside.answers = [Answer(500), Answer(500)]
         story.at(60)
         assert story.lease(lease["id"])["status"] == "TERMINATED"
-        [waiting] = farewells(story)
+        [waiting] = finalizers(story)
         assert (waiting["attempt"], waiting["status"]) == (1, "UNDONE")
         assert "HTTP 500" in waiting["last_error"]
         story.clock.advance(1)
@@ -486,9 +483,9 @@ class TestOnEnd:
         story.clock.advance(2)
         story.run()
         assert len(outside.asked_at(ON_END)) == 3
-        assert farewells(story) == []
+        assert finalizers(story) == []
 
-    def test_after_a_day_it_is_left_untold(
+    def test_notifying_the_service_is_given_up_after_a_day(
         self, story: Story, outside: EnforcementService, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("climate.enforcement._PAUSE", 0.0)
@@ -496,12 +493,12 @@ class TestOnEnd:
         outside.answers = [Answer(500)] * 2
         story.ok("DELETE", f"/v1/leases/{lease['id']}")
         story.run()
-        assert len(farewells(story)) == 1
+        assert len(finalizers(story)) == 1
         story.clock.advance(24 * 3600)
         story.run()
-        assert farewells(story) == []
+        assert finalizers(story) == []
 
-    def test_while_it_is_away_it_is_not_waited_for_again_and_again(
+    def test_an_unavailable_service_is_called_for_one_lease_at_a_time(
         self, story: Story, outside: EnforcementService
     ) -> None:
         made = [story.reserve() for _ in range(4)]
@@ -510,28 +507,19 @@ class TestOnEnd:
             story.ok("DELETE", f"/v1/leases/{lease['id']}")
         story.run()
         assert len(outside.asked_at(ON_END)) == 1
-        assert sorted(row["attempt"] for row in farewells(story)) == [0, 0, 0, 1]
+        assert sorted(row["attempt"] for row in finalizers(story)) == [0, 0, 0, 1]
 
-    def test_a_refusal_is_as_good_as_any_answer(
-        self, story: Story, outside: EnforcementService
-    ) -> None:
-        lease = story.reserve()
-        outside.answers = [no("I do mind")]
-        story.ok("DELETE", f"/v1/leases/{lease['id']}")
-        story.run()
-        assert farewells(story) == []
-
-    def test_without_a_service_any_more_what_was_to_be_told_is_dropped(
+    def test_pending_notifications_are_dropped_if_the_service_is_no_longer_configured(
         self, story: Story, tmp_path: Path, make_story: MakeStory
     ) -> None:
         lease = story.reserve()
         story.ok("DELETE", f"/v1/leases/{lease['id']}")
         later = make_story()
         later.run()
-        assert farewells(later) == []
+        assert finalizers(later) == []
 
 
-def test_on_every_database_leases_are_held_changed_and_told(
+def test_holds_changes_and_notifications_work_on_every_database(
     database_url: str, tmp_path: Path, outside: EnforcementService
 ) -> None:
     options = {
@@ -559,7 +547,7 @@ def test_on_every_database_leases_are_held_changed_and_told(
         story.ok("PUT", path, {"reservations": [reservation], "end_date": story.date(90)})
         assert len(story.hosts_of(lease["id"])) == 2
         story.run()
-        TestDeath().die(story, 2)
+        TestHold().die(story, 2)
         story.at(2)
         story.ok("DELETE", path)
         story.run()

@@ -5,11 +5,13 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from climate import cli
 from tests import servers
+from tests.clients import at, moment
 from tests.process import (
     Service,
     date,
@@ -214,3 +216,20 @@ def test_two_processes_on_one_file_do_everything_once(tmp_path: Path) -> None:
     assert done == dict.fromkeys(("ensure_pool", "add_host", "remove_host", "delete_pool"), 8)
     in_order = ["lease.create"] + [f"lease.event.{kind}_lease" for kind in ("start", "end")]
     assert told == {lease_id: [*in_order, "lease.delete"] for lease_id in leases}
+
+
+def test_a_reminder_states_the_seconds_until_the_start(
+    service: Service, lease: dict[str, Any]
+) -> None:
+    now = dt.datetime.now(dt.UTC)
+    dates = {"start_date": at(now, 20), "end_date": at(now, 50)}
+    service.ok("PUT", f"/v1/leases/{lease['id']}", dates)
+    eventually(lambda: len(service.told(lease["id"])) == 3, "the reminder")
+    [reminder] = [
+        found
+        for found in service.ok("GET", "/v2/notifications?limit=1000")["notifications"]
+        if found["lease_id"] == lease["id"] and found["event_type"].endswith("before_start_lease")
+    ]
+    start = moment(reminder["payload"]["start_date"])
+    left = (start - dt.datetime.fromisoformat(reminder["created_at"])).total_seconds()
+    assert reminder["payload"]["starts_in"] == pytest.approx(left, abs=1)

@@ -1,4 +1,4 @@
-"""Limits over HTTP: what a project or user may have, and that a refusal changes nothing."""
+"""Limits of projects and users; a rejected request changes no row."""
 
 import shutil
 from collections.abc import Callable
@@ -75,7 +75,9 @@ def grown(lease: dict[str, Any], hosts: int) -> list[dict[str, Any]]:
 
 
 class TestLeases:
-    def test_so_many_at_once_and_a_deleted_one_counts_no_more(self, limited: Make) -> None:
+    def test_a_project_has_a_number_of_leases_and_a_deleted_one_counts_no_more(
+        self, limited: Make
+    ) -> None:
         story = limited(project_leases=2)
         first = ask(story, 60, 120)
         ask(story, 300, 360, token=BOB)
@@ -84,48 +86,36 @@ class TestLeases:
         story.ok("DELETE", f"/v1/leases/{first['id']}", token=ALICE)
         ask(story, 600, 660)
 
-    def test_of_a_user_in_whichever_project(self, limited: Make) -> None:
+    def test_a_user_limit_counts_all_projects(self, limited: Make) -> None:
         story = limited(user_leases=1)
         ask(story)
         assert "of user alice" in refused(story, token="alice:other")
         ask(story, token=BOB)
 
-    def test_one_that_is_over_does_not_count(self, limited: Make) -> None:
-        story = limited(project_leases=1)
+    def test_an_ended_lease_and_one_that_ends_early_count_no_more(self, limited: Make) -> None:
+        story = limited(project_leases=1, project_hosts=1)
         ask(story, 0, 60)
         story.at(61)
-        assert ask(story)["status"] == "PENDING"
-
-    def test_ending_one_early_frees_at_once_even_before_a_manager_looks(
-        self, limited: Make
-    ) -> None:
-        story = limited(project_leases=1, project_hosts=1)
         lease = ask(story, 0, 60)
         story.at(1)
         story.at(1)
         change(story, lease, end_date="now")
-        assert ask(story, 2, 60)["status"] == "PENDING"
-
-    def test_so_does_deleting_a_running_one(self, limited: Make) -> None:
-        story = limited(project_leases=1, project_hosts=1)
         lease = ask(story, 0, 60)
         story.at(1)
         story.ok("DELETE", f"/v1/leases/{lease['id']}", token=ALICE)
         assert story.lease(lease["id"])["status"] == "DELETING"
-        assert ask(story, 2, 60)["status"] == "PENDING"
+        assert ask(story, 2, 60)["status"] == "PENDING", "before a manager ended it"
 
 
 class TestHosts:
-    def test_a_peak_and_not_a_sum(self, limited: Make) -> None:
+    def test_the_peak_of_hosts_counts_not_their_sum(self, limited: Make) -> None:
         story = limited(project_hosts=2)
         ask(story, 60, 120, hosts=2)
         ask(story, 120, 180, hosts=2, token=BOB)
         assert "2 hosts at any one time are allowed, 2 are taken" in refused(story, 90, 100)
         ask(story, 90, 100, token=EVE)
 
-    def test_what_admission_found_counts_not_what_was_asked_for_at_least(
-        self, limited: Make
-    ) -> None:
+    def test_allocated_hosts_count_not_the_requested_minimum(self, limited: Make) -> None:
         story = limited(project_hosts=2)
         body = story.lease_body(reservations=[host_reservation(1, 3)])
         assert "this asks for 3" in _refused(story, "POST", "/v1/leases", body, ALICE)
@@ -141,7 +131,7 @@ class TestHosts:
         change_refused(story, first, end_date=story.date(121))
         change(story, second, reservations=grown(second, 1), end_date=story.date(350))
 
-    def test_a_running_lease_that_grows(self, limited: Make) -> None:
+    def test_a_running_lease_grows_up_to_the_limit(self, limited: Make) -> None:
         story = limited(project_hosts=2)
         lease = ask(story, 0, 60)
         story.at(1)
@@ -149,7 +139,9 @@ class TestHosts:
         change(story, lease, reservations=grown(lease, 2))
         assert len(story.hosts_of(lease["id"])) == 2
 
-    def test_a_running_lease_that_is_prolonged_into_another(self, limited: Make) -> None:
+    def test_a_running_lease_is_not_prolonged_into_another_beyond_the_limit(
+        self, limited: Make
+    ) -> None:
         story = limited(project_hosts=3)
         lease = ask(story, 0, 60)
         [mine] = story.hosts_of(lease["id"])
@@ -160,7 +152,7 @@ class TestHosts:
         change(story, lease, end_date=story.date(119))
         change_refused(story, lease, end_date=story.date(125))
 
-    def test_vcpus_are_those_of_whole_hosts(self, limited: Make) -> None:
+    def test_a_whole_host_counts_all_its_vcpus(self, limited: Make) -> None:
         story = limited(project_vcpus=80)  # three have 16, the fourth has 64
         ask(story, 60, 120, hosts=2)
         assert "80 vcpus at any one time are allowed" in refused(story, 60, 120, hosts=2)
@@ -168,7 +160,7 @@ class TestHosts:
 
 
 class TestHostHours:
-    def test_in_any_window_of_the_period(self, limited: Make) -> None:
+    def test_host_hours_count_in_every_window_of_the_period(self, limited: Make) -> None:
         story = limited(project_host_hours=10, period=24 * 3600)
         ask(story, 0, 4 * HOUR, hosts=2)
         assert "in 24 hours" in refused(story, 10 * HOUR, 13 * HOUR)
@@ -177,7 +169,7 @@ class TestHostHours:
         refused(story, 23 * HOUR, 24 * HOUR)
         ask(story, 24 * HOUR, 28 * HOUR)
 
-    def test_what_a_deleted_lease_used_stays_used(self, limited: Make) -> None:
+    def test_used_host_hours_of_a_deleted_lease_still_count(self, limited: Make) -> None:
         story = limited(project_host_hours=10, period=24 * 3600)
         unused, used = ask(story, 60, 120, hosts=2), ask(story, 0, 6 * HOUR, hosts=1)
         story.ok("DELETE", f"/v1/leases/{unused['id']}", token=ALICE)
@@ -191,7 +183,7 @@ class TestHostHours:
         refused(story, 60, 9 * HOUR)
         ask(story, 60, 8 * HOUR)
 
-    def test_and_is_forgotten_when_no_window_has_it(self, limited: Make) -> None:
+    def test_used_host_hours_are_forgotten_after_the_period(self, limited: Make) -> None:
         story = limited(project_host_hours=10, period=24 * 3600)
         lease = ask(story, 0, HOUR)
         story.run()
@@ -207,7 +199,7 @@ class TestHostHours:
 
 
 class TestDates:
-    def test_how_long_and_how_far_ahead(self, limited: Make) -> None:
+    def test_duration_and_horizon_are_limited(self, limited: Make) -> None:
         story = limited(project_duration=3600, user_horizon=10 * 3600)
         assert "may last 3600 seconds, this one would last 7200" in refused(story, 60, 180)
         assert "of user alice" in refused(story, 590, 610)
@@ -215,7 +207,7 @@ class TestDates:
         change_refused(story, lease, end_date=story.date(130))
         change(story, lease, start_date=story.date(70), end_date=story.date(130))
 
-    def test_a_running_lease_is_prolonged_shortly_before_its_end(self, limited: Make) -> None:
+    def test_a_running_lease_is_prolonged_only_shortly_before_its_end(self, limited: Make) -> None:
         story = limited(project_extension_window=600, project_extension=1800)
         lease = ask(story, 0, 60)
         story.run()
@@ -228,7 +220,7 @@ class TestDates:
 
 
 class TestWhoIsLimited:
-    def test_limits_of_its_own_win_over_the_default(self, limited: Make) -> None:
+    def test_own_limits_override_the_default(self, limited: Make) -> None:
         story = limited(project_hosts=1)
         limits.set_own(story.runtime, LAB, {"hosts": 3, "leases": 1})
         ask(story, hosts=3)
@@ -241,11 +233,11 @@ class TestWhoIsLimited:
         refused(story, 900, 960, hosts=2)
         refused(story, 900, 960, hosts=2, token=EVE)
 
-    @pytest.mark.parametrize("exempt", ["project", "user", "role"])
-    def test_the_exempt_are_not(self, limited: Make, exempt: str) -> None:
-        name = {"project": "lab", "user": "alice", "role": "Member"}[exempt]
-        story = limited(project_hosts=1, **{f"exempt_{exempt}s": [name]})
-        ask(story, hosts=2)
+    def test_exempt_projects_users_and_roles_are_not_limited(self, limited: Make) -> None:
+        for exempt, name in (("project", "lab"), ("user", "alice"), ("role", "Member")):
+            story = limited(project_hosts=1, **{f"exempt_{exempt}s": [name]})
+            ask(story, hosts=2)
+            story.close()
 
     def test_an_exempt_operator_may_prolong_the_lease_of_a_project(self, limited: Make) -> None:
         story = limited(project_duration=3600, exempt_roles=["admin"])
@@ -253,13 +245,13 @@ class TestWhoIsLimited:
         change_refused(story, lease, end_date=story.date(180))
         change(story, lease, token="root:ops:admin", end_date=story.date(180))
 
-    def test_nobody_where_limits_are_not_enabled(self, story: Story) -> None:
+    def test_disabled_limits_are_not_enforced(self, story: Story) -> None:
         limits.set_own(story.runtime, LAB, {"hosts": 0})
         ask(story)
 
 
 class TestAccounts:
-    def test_they_show_what_may_be_had_and_what_is(self, limited: Make) -> None:
+    def test_accounts_show_limits_and_usage(self, limited: Make) -> None:
         story = limited(project_hosts=3, user_leases=5)
         limits.set_own(story.runtime, LAB, {"vcpus": 100})
         ask(story, 0, 60, hosts=2)
@@ -274,7 +266,7 @@ class TestAccounts:
         assert user.limits == Limits(leases=5)
         assert (user.usage.leases, user.usage.hosts) == (1, 2)
 
-    def test_all_who_have_limits_of_their_own_are_listed(self, limited: Make) -> None:
+    def test_parties_with_own_limits_are_listed(self, limited: Make) -> None:
         story = limited(project_hosts=3)
         ask(story)  # a row that is only there to be locked
         assert limits.show_all(story.runtime) == []
@@ -283,11 +275,11 @@ class TestAccounts:
         found = [(one.scope, one.owner_id) for one in limits.show_all(story.runtime)]
         assert found == [("project", "lab"), ("user", "eve")]
 
-    @pytest.mark.parametrize("values", [{"hots": 1}, {"hosts": -2}, {"hosts": 2**31}])
-    def test_what_cannot_be_a_limit_is_refused(self, limited: Make, values: dict[str, int]) -> None:
+    def test_invalid_limits_are_rejected(self, limited: Make) -> None:
         story = limited()
-        with pytest.raises(InvalidInput):
-            limits.set_own(story.runtime, LAB, values)
+        for values in ({"hots": 1}, {"hosts": -2}, {"hosts": 2**31}):
+            with pytest.raises(InvalidInput):
+                limits.set_own(story.runtime, LAB, values)
 
 
 def test_every_database_counts_alike(database_url: str, tmp_path: Path) -> None:
@@ -317,9 +309,7 @@ def test_every_database_counts_alike(database_url: str, tmp_path: Path) -> None:
         assert dump(story.runtime.database)["past_use"] == []
 
 
-def test_instances_count_with_their_own_vcpus_and_as_no_host(
-    database_url: str, tmp_path: Path
-) -> None:
+def test_instances_count_their_own_vcpus_and_no_host(sqlite_url: str, tmp_path: Path) -> None:
     options = {
         "manager__plugins": ["physical.host.plugin", "virtual.instance.plugin"],
         "simulated__journal": str(tmp_path / "cloud"),
@@ -327,7 +317,7 @@ def test_instances_count_with_their_own_vcpus_and_as_no_host(
         "limits__project_vcpus": 24,
         "limits__project_hosts": 1,
     }
-    with at_work(database_url, **options) as story:
+    with at_work(sqlite_url, **options) as story:
         story.register(4)
         size = {"vcpus": 4, "memory_mb": 1024, "disk_gb": 10, "affinity": "None"}
         asked = {"resource_type": "virtual:instance", "resource_properties": "", **size}
@@ -351,7 +341,7 @@ def test_instances_count_with_their_own_vcpus_and_as_no_host(
         story.ok("POST", "/v1/leases", body(4), token=ALICE)
 
 
-def test_what_a_running_lease_gave_back_still_counts_as_host_hours(limited: Make) -> None:
+def test_host_hours_of_a_removed_reservation_still_count(limited: Make) -> None:
     story = limited(project_host_hours=10)
     lease = ask(story, 0, 10 * HOUR)
     story.run()
@@ -370,7 +360,7 @@ def _alternatives(story: Story, method: str, path: str, body: dict[str, Any]) ->
     return [one["differs"] for one in refusal["alternatives"]]
 
 
-def test_what_a_limit_forbids_is_not_offered_instead(limited: Make) -> None:
+def test_alternatives_respect_limits(limited: Make) -> None:
     story = limited(project_hosts=3, project_vcpus=100, project_horizon=4 * 3600)
     ask(story, 60, 180, hosts=2, token=EVE)
     lease = story.asking(60, 180, reservations=[hosts(3, 3)])
@@ -381,7 +371,7 @@ def test_what_a_limit_forbids_is_not_offered_instead(limited: Make) -> None:
     assert _alternatives(story, "POST", "/v2/leases", whole) == ["fewer"]
 
 
-def test_a_change_is_not_offered_either_what_a_limit_forbids(limited: Make) -> None:
+def test_alternatives_to_a_change_respect_limits(limited: Make) -> None:
     story = limited(project_hosts=2, project_horizon=4 * 3600, exempt_projects=["other"])
     ask(story, 120, 180, hosts=3, token=EVE)
     mine = ask(story, 60, 120, hosts=2)["id"]

@@ -1,4 +1,4 @@
-"""What the machine found about shares, told as stories."""
+"""Shares of hosts: cases that the stateful test found."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -28,9 +28,9 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def runtime(database_url: str, clock: ManualClock) -> Iterator[Runtime]:
-    """Return a service with two hosts, on each database in turn."""
-    made = kinds.make_runtime(database_url, clock, cleaning=timedelta(minutes=5))
+def runtime(sqlite_url: str, clock: ManualClock) -> Iterator[Runtime]:
+    """Return a service with two hosts."""
+    made = kinds.make_runtime(sqlite_url, clock, cleaning=timedelta(minutes=5))
     kinds.register(made.database, [kinds.host(), kinds.host()])
     yield made
     made.close()
@@ -62,7 +62,7 @@ def ids_of(runtime: Runtime, lease: Lease) -> list[int]:
     return sorted({one.resource for one in books.of[lease.reservations[0].id]})
 
 
-def test_a_lease_that_took_more_of_a_host_while_it_ran_keeps_all_of_it(
+def test_a_running_lease_keeps_the_share_that_it_added(
     runtime: Runtime, clock: ManualClock
 ) -> None:
     lease = ask(runtime, instances(1, vcpus=2), start=0)
@@ -74,7 +74,7 @@ def test_a_lease_that_took_more_of_a_host_while_it_ran_keeps_all_of_it(
     assert units(runtime, lease) == [3]
 
 
-def test_what_takes_more_of_the_same_host_while_it_runs_is_handed_over_again(
+def test_a_larger_share_of_the_same_host_is_handed_over_again(
     runtime: Runtime,
 ) -> None:
     lease = ask(runtime, instances(1, vcpus=2), start=0)
@@ -82,7 +82,7 @@ def test_what_takes_more_of_the_same_host_while_it_runs_is_handed_over_again(
     assert change(runtime, lease, vcpus=4).event(UPDATE) is not None
 
 
-def test_a_lease_that_got_more_of_a_host_for_one_that_failed_keeps_all_of_it(
+def test_a_lease_keeps_the_share_that_replaced_a_failed_host(
     runtime: Runtime, clock: ManualClock
 ) -> None:
     other = ask(runtime, instances(2, vcpus=7, layout="apart"), start=0)
@@ -97,9 +97,7 @@ def test_a_lease_that_got_more_of_a_host_for_one_that_failed_keeps_all_of_it(
     assert units(runtime, lease) == [2]
 
 
-def test_units_together_cannot_grow_on_a_host_that_fails_and_that_is_said(
-    runtime: Runtime, clock: ManualClock
-) -> None:
+def test_units_together_cannot_grow_on_a_failed_host(runtime: Runtime, clock: ManualClock) -> None:
     lease = ask(runtime, instances(1, vcpus=1, layout="together"), start=0)
     Dispatcher(runtime, "manager").run_due()
     clock.advance(60)

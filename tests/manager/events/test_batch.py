@@ -32,7 +32,9 @@ def attempts(story: Story, lease_id: str) -> int:
         return session.scalars(query).one()
 
 
-def test_a_batch_of_starts_takes_at_most_three_statements_more_than_one(story_everywhere: Story) -> None:
+def test_a_batch_of_starts_takes_at_most_three_statements_more_than_one(
+    story_everywhere: Story,
+) -> None:
     story, counts = story_everywhere, []
     for count in (1, 4):
         leases, statements = fast_leases(story, count), []
