@@ -12,9 +12,9 @@ from werkzeug.test import TestResponse
 from climate.config import Misconfigured
 from climate.enforcement import Enforcer
 from tests import enforcement
-from tests.race.crowd import at_work
 from tests.conftest import MakeStory
 from tests.enforcement import Answer, EnforcementService, no
+from tests.race.crowd import at_work
 from tests.rows import dump
 from tests.service import Story, host_reservation, hosts
 

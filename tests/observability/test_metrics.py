@@ -1,9 +1,8 @@
-"""What Prometheus is told: by the API, and by a manager on a port of its own."""
+"""The metrics of the API and of a manager."""
 
 from pathlib import Path
 
 import pytest
-import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from climate.db.engine import LostRace
@@ -11,7 +10,6 @@ from climate.manager.backlog import show_backlog
 from climate.manager.runtime import Runtime
 from tests.conftest import MakeStory
 from tests.functional.fragile import break_cloud
-from tests.process import free_port, running, write_config
 from tests.service import Story
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
@@ -42,7 +40,7 @@ def watched(make_story: MakeStory) -> Story:
 
 def test_requests_are_measured_by_the_template_of_their_route(watched: Story) -> None:
     lease = watched.reserve()
-    for lease_id in (lease["id"], "one-that-is-not-there"):
+    for lease_id in (lease["id"], "unknown"):
         watched.call("GET", f"/v1/leases/{lease_id}")
     watched.call("GET", "/nowhere/at/all")
     watched.http.open("/v1/leases", method="BREW")
@@ -55,11 +53,11 @@ def test_requests_are_measured_by_the_template_of_their_route(watched: Story) ->
     assert lease["id"] not in watched.call("GET", "/metrics").get_data(as_text=True)
 
 
-def test_metrics_are_told_only_if_the_operator_wants_that(story: Story) -> None:
+def test_metrics_are_shown_only_if_enabled(story: Story) -> None:
     assert "[api] metrics" in story.refused(404, "GET", "/metrics")
 
 
-def test_admissions_are_counted_by_the_code_of_their_refusal(watched: Story) -> None:
+def test_admissions_are_counted_by_their_error_code(watched: Story) -> None:
     lease = watched.reserve()
     watched.refused(409, "POST", "/v1/leases", watched.lease_body())
     watched.ok("PUT", f"/v1/leases/{lease['id']}", {"name": "other"})
@@ -83,7 +81,7 @@ def test_a_lost_race_is_counted(watched: Story) -> None:
     assert told(watched.runtime)["climate_transaction_conflicts_total", ("lost",)] == 2
 
 
-def test_events_and_calls_of_plugins_are_measured(watched: Story) -> None:
+def test_events_and_plugin_calls_are_measured(watched: Story) -> None:
     story = watched
     get = story.runtime.metrics.registry.get_sample_value
     story.reserve(0, 120, events=[{"event_type": "party", "event_date": story.date(1)}])
@@ -110,7 +108,7 @@ def test_events_and_calls_of_plugins_are_measured(watched: Story) -> None:
     assert get("climate_events_total", {"kind": "user", "outcome": "done"}) == 1
 
 
-def test_what_waits_is_told_on_every_database(story_everywhere: Story) -> None:
+def test_the_backlog_is_counted_on_every_database(story_everywhere: Story) -> None:
     story = story_everywhere
     show_backlog(story.runtime)
     story.relay.flush()
@@ -129,7 +127,7 @@ def test_what_waits_is_told_on_every_database(story_everywhere: Story) -> None:
     assert (found["climate_outbox_lag_rows", ()], found["climate_outbox_lag_seconds", ()]) == (0, 0)
 
 
-def test_a_database_that_is_away_is_a_metric_and_no_error(watched: Story, tmp_path: Path) -> None:
+def test_an_unreachable_database_is_a_metric_and_no_error(watched: Story, tmp_path: Path) -> None:
     watched.close()
     for path in tmp_path.glob("climate.sqlite*"):
         path.unlink()
@@ -142,17 +140,3 @@ def test_each_runtime_counts_for_itself(make_story: MakeStory) -> None:
     one, other = make_story(), make_story()
     one.call("GET", "/healthz")
     assert told(one.runtime).keys() - told(other.runtime).keys()
-
-
-def test_a_manager_tells_on_its_own_port(sqlite_url: str, tmp_path: Path) -> None:
-    port = free_port()
-    options = {"database__connection": sqlite_url, "manager__metrics_port": port}
-    config = write_config(tmp_path / "climate.conf", **options)
-    with running(tmp_path, "climate-manager", f"--config-file={config}") as program:
-        program.says("is at work")
-        answer = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=10)
-        assert answer.status_code == 200
-        assert samples(answer.text)["climate_database_up", ()] == 1
-        with running(tmp_path, "climate-manager", f"--config-file={config}") as second:
-            assert second.wait() == 1
-            assert f"no metrics on 127.0.0.1:{port}" in second.last_words

@@ -12,8 +12,8 @@ from climate.core.limits import Limits, Scope
 from climate.db.limits import Party
 from climate.manager import limits
 from climate.manager.drafts import Owner
-from tests.race.crowd import at_work
 from tests.conftest import MakeStory
+from tests.race.crowd import at_work
 from tests.rows import dump
 from tests.service import Story, host_reservation, hosts
 

@@ -1,4 +1,4 @@
-"""Each invariant, on a database that was broken by hand: found, told once, and told when mended."""
+"""The self-audit finds each violated invariant and announces each change once."""
 
 import datetime as dt
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def sql(story: Story, *statements: sa.Executable) -> None:
     story.runtime.database.write(work)
 
 
-def take_twice(story: Story) -> None:
+def book_a_host_twice(story: Story) -> None:
     guard.drop(story.runtime.database)
     story.reserve()
     story.reserve()
@@ -39,7 +39,7 @@ def take_twice(story: Story) -> None:
     sql(story, sa.update(AllocationRow).values(resource_id=first))
 
 
-def take_more_than_there_is(story: Story) -> None:
+def exceed_the_capacity(story: Story) -> None:
     share = {"resource_class": "VCPU", "amount": 1}
     story.reserve()
     sql(story, sa.delete(InventoryRow), sa.update(AllocationRow).values(**share))
@@ -56,13 +56,13 @@ def move_an_end(story: Story) -> None:
     sql(story, sa.update(EventRow).where(EventRow.kind == "end_lease").values(**late))
 
 
-def claim_for_nobody(story: Story) -> None:
+def claim_without_an_owner(story: Story) -> None:
     story.reserve()
     claimed = {"status": "IN_PROGRESS", "owner": None}
     sql(story, sa.update(EventRow).where(EventRow.kind == "start_lease").values(**claimed))
 
 
-def never_try(story: Story) -> None:
+def never_run_an_event(story: Story) -> None:
     story.reserve(0, 600)
     story.clock.advance(660)
 
@@ -74,13 +74,13 @@ def lose_a_number(story: Story) -> None:
     sql(story, sa.delete(OutboxRow).where(OutboxRow.seq == 2))
 
 
-def give_a_number_too_many(story: Story) -> None:
+def use_a_number_too_high(story: Story) -> None:
     story.reserve()
     story.relay.flush()
     sql(story, sa.update(RelayRow).values(last_seq=0))
 
 
-def change_without_telling(story: Story) -> None:
+def change_without_a_notification(story: Story) -> None:
     story.reserve()
     later = story.clock.now() + dt.timedelta(hours=3)
     sql(
@@ -91,41 +91,41 @@ def change_without_telling(story: Story) -> None:
     )
 
 
-def make_without_telling(story: Story) -> None:
+def create_without_a_notification(story: Story) -> None:
     story.reserve(180, 240)
     story.clock.advance(1)
     lease = story.reserve()
     sql(story, sa.delete(OutboxRow).where(OutboxRow.lease_id == lease["id"]))
 
 
-def take_back_a_host(story: Story) -> None:
+def remove_an_allocation(story: Story) -> None:
     story.reserve()
     sql(story, sa.delete(AllocationRow))
 
 
-def take_a_host_for_a_shorter_time(story: Story) -> None:
+def shorten_an_allocation(story: Story) -> None:
     story.reserve()
     soon = {"busy_until": story.clock.now() + dt.timedelta(minutes=61)}
     sql(story, sa.update(AllocationRow).values(**soon))
 
 
 CASES: list[tuple[Break, int, str]] = [
-    (take_more_than_there_is, 1, "has 0 VCPU, and 1 are taken"),
+    (exceed_the_capacity, 1, "has 0 VCPU, and 1 are taken"),
     (lose_an_end, 2, "has 0 ends"),
     (move_an_end, 2, "its end is due at"),
-    (claim_for_nobody, 3, "is claimed, and nobody is at it"),
-    (never_try, 3, "was never tried"),
+    (claim_without_an_owner, 3, "is claimed, and nobody is at it"),
+    (never_run_an_event, 3, "was never tried"),
     (lose_a_number, 4, "1 of the numbers 1 to 3 are missing"),
-    (give_a_number_too_many, 4, "0 is said to be the last"),
-    (change_without_telling, 4, "was last told of with other dates than it has"),
-    (make_without_telling, 4, "was never told of"),
-    (take_back_a_host, 5, "has 0 hosts, and asked for 1 at least"),
-    (take_a_host_for_a_shorter_time, 5, "not until the end"),
-    (take_twice, 1, "2 times as a whole"),  # the last: it removes the guard of the schema
+    (use_a_number_too_high, 4, "0 is said to be the last"),
+    (change_without_a_notification, 4, "was last told of with other dates than it has"),
+    (create_without_a_notification, 4, "was never told of"),
+    (remove_an_allocation, 5, "has 0 hosts, and asked for 1 at least"),
+    (shorten_an_allocation, 5, "not until the end"),
+    (book_a_host_twice, 1, "2 times as a whole"),  # the last: it removes the guard of the schema
 ]
 
 
-def test_each_invariant_is_seen_to_be_broken(story_everywhere: Story) -> None:
+def test_each_violated_invariant_is_found(story_everywhere: Story) -> None:
     story = story_everywhere
     sound, began = rows.dump(story.runtime.database), story.clock.now()
     for breaks, number, what in CASES:
@@ -157,8 +157,7 @@ def gauges(story: Story) -> dict[str, float]:
     }
 
 
-def test_what_breaks_is_told_once_and_once_when_it_holds_again(story_everywhere: Story) -> None:
-    story = story_everywhere
+def test_a_violated_invariant_is_announced_once_and_once_when_restored(story: Story) -> None:
     lease = story.reserve()
     look_once(story.runtime)
     assert told(story) == []
@@ -167,7 +166,7 @@ def test_what_breaks_is_told_once_and_once_when_it_holds_again(story_everywhere:
     is_end = (EventRow.lease_id == lease["id"], EventRow.kind == "end_lease")
     sql(story, sa.update(EventRow).where(*is_end).values(status="DONE"))
     look_once(story.runtime)
-    assert told(story) == [], "it was looked at a moment ago"
+    assert told(story) == [], "the last check was a moment ago"
     for _ in range(3):
         story.clock.advance(60)
         look_once(story.runtime)

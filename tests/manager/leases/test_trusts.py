@@ -1,4 +1,4 @@
-"""Acting as a lease's user: its trust is made with the lease, and goes with it, at last."""
+"""Trusts: made with the lease so that the service acts as its user, revoked after it ends."""
 
 import datetime as dt
 import json
@@ -72,9 +72,12 @@ def trust_of(story: Story, lease: Lease) -> str | None:
     return leases.get(story.runtime, lease.id).trust_id
 
 
-def test_a_lease_that_needs_one_has_a_trust_until_it_is_over(at: Story, keystone: Keystone) -> None:
+def test_a_lease_has_a_trust_until_it_ends(at: Story, keystone: Keystone, acting: Acting) -> None:
     lease = reserve(at)
     assert keystone.kept == {"trust-1": ALICE.asker}
+    assert acting.arranged == {lease.reservations[0].id: "t0ken"}
+    assert at.lease(lease.id)["reservations"][0]["arranged"] == "yes"
+    assert reserve(at, asked("")).trust_id is None
     assert trust_of(at, lease) == lease.trust_id == "trust-1"
     at.at(60)
     assert at.lease(lease.id)["status"] == "ACTIVE"
@@ -85,7 +88,7 @@ def test_a_lease_that_needs_one_has_a_trust_until_it_is_over(at: Story, keystone
     assert trust_of(at, lease) is None
 
 
-def test_nobody_is_shown_the_trust_or_the_token(at: Story) -> None:
+def test_the_trust_and_the_token_are_never_shown(at: Story) -> None:
     lease = reserve(at)
     at.at(60)
     shown = [at.lease(lease.id), at.ok("GET", f"/v2/leases/{lease.id}"), at.ok("GET", "/v1/leases")]
@@ -96,18 +99,7 @@ def test_nobody_is_shown_the_trust_or_the_token(at: Story) -> None:
     assert "trust-1" not in repr(lease)
 
 
-def test_what_was_arranged_is_kept_with_the_reservation(at: Story, acting: Acting) -> None:
-    lease = reserve(at)
-    assert acting.arranged == {lease.reservations[0].id: "t0ken"}
-    assert at.lease(lease.id)["reservations"][0]["arranged"] == "yes"
-
-
-def test_a_lease_that_needs_none_has_none(at: Story, keystone: Keystone) -> None:
-    assert reserve(at, asked("")).trust_id is None
-    assert keystone.kept == {}
-
-
-def test_a_trust_that_cannot_be_revoked_is_in_no_log(
+def test_no_log_contains_a_trust_that_cannot_be_revoked(
     at: Story, keystone: Keystone, caplog: pytest.LogCaptureFixture
 ) -> None:
     lease = reserve(at)
@@ -130,7 +122,7 @@ def test_a_lease_deleted_before_its_start_leaves_nothing(
     assert rows(at)["leases"] == rows(at)["events"] == []
 
 
-def test_who_cannot_be_trusted_gets_no_lease(at: Story, keystone: Keystone) -> None:
+def test_a_user_who_cannot_delegate_gets_no_lease(at: Story, keystone: Keystone) -> None:
     before = rows(at)
     keystone.failing["make"] = Forbidden("delegated")
     with pytest.raises(Forbidden):
@@ -139,13 +131,13 @@ def test_who_cannot_be_trusted_gets_no_lease(at: Story, keystone: Keystone) -> N
     assert rows(at) == before
 
 
-def test_without_keystone_nobody_can_be_acted_for(at: Story) -> None:
+def test_without_a_token_no_trust_is_made(at: Story) -> None:
     with pytest.raises(Conflict, match="takes a token of Keystone's"):
         reserve(at, owner=Owner(user_id="alice", project_id="lab"))
 
 
 @pytest.mark.parametrize("what", ["arrange", "asker died"])
-def test_what_could_not_be_arranged_is_undone_at_last(
+def test_a_failed_preparation_is_undone_with_retries(
     at: Story, keystone: Keystone, acting: Acting, what: str
 ) -> None:
     before = rows(at)
@@ -164,7 +156,7 @@ def test_what_could_not_be_arranged_is_undone_at_last(
     assert rows(at) == before
 
 
-def test_what_is_held_is_free_though_it_cannot_be_abandoned_yet(at: Story, acting: Acting) -> None:
+def test_held_hosts_are_free_before_the_preparation_is_undone(at: Story, acting: Acting) -> None:
     acting.failing.update(arrange=GONE, abandon=GONE)
     with pytest.raises(BackendUnavailable):
         reserve(at, asked("", 4))
@@ -172,7 +164,7 @@ def test_what_is_held_is_free_though_it_cannot_be_abandoned_yet(at: Story, actin
     assert reserve(at, asked("", 4))
 
 
-def test_who_comes_too_late_gets_no_lease_and_leaves_nothing(
+def test_a_preparation_that_takes_too_long_leaves_nothing(
     at: Story, keystone: Keystone, acting: Acting
 ) -> None:
     def meanwhile(_lease: Lease) -> None:
@@ -187,7 +179,7 @@ def test_who_comes_too_late_gets_no_lease_and_leaves_nothing(
     assert rows(at) == before
 
 
-def test_a_lease_whose_release_has_begun_is_confirmed_no_more(
+def test_a_lease_whose_release_began_is_not_confirmed(
     at: Story, keystone: Keystone, acting: Acting
 ) -> None:
     def meanwhile(_lease: Lease) -> None:
@@ -204,7 +196,7 @@ def test_a_lease_whose_release_has_begun_is_confirmed_no_more(
     assert rows(at) == before
 
 
-def test_so_it_is_on_every_database(story_everywhere: Story) -> None:
+def test_trusts_are_watched_renewed_and_revoked_on_every_database(story_everywhere: Story) -> None:
     at, keystone, acting = trusting(story_everywhere)
     lease = reserve(at)
     keystone.dead.add("trust-1")
@@ -224,13 +216,11 @@ def test_so_it_is_on_every_database(story_everywhere: Story) -> None:
 
 
 class TestWatch:
-    """What became of a trust is found before the start, and told once."""
-
     def look(self, story: Story) -> list[str]:
         trust_watch.look(story.runtime)
         return story.told(dump(story.runtime.database)["leases"][0]["id"])
 
-    def test_a_trust_that_died_is_told_once_and_again_when_it_works(
+    def test_a_lost_trust_is_announced_once_and_once_when_restored(
         self, at: Story, keystone: Keystone
     ) -> None:
         lease = reserve(at)
@@ -245,12 +235,14 @@ class TestWatch:
         assert self.look(at)[2:] == ["lease.trust_restored"]
         assert at.ok("GET", f"/v2/leases/{lease.id}")["trust_lost"] is None
 
-    def test_while_keystone_is_away_nothing_is_known(self, at: Story, keystone: Keystone) -> None:
+    def test_an_unreachable_keystone_means_no_lost_trust(
+        self, at: Story, keystone: Keystone
+    ) -> None:
         reserve(at)
         keystone.failing["check"] = GONE
         assert self.look(at) == ["lease.create"]
 
-    def test_a_lease_that_starts_later_is_looked_at_later(
+    def test_a_trust_is_checked_before_the_start_of_its_lease(
         self, at: Story, keystone: Keystone
     ) -> None:
         reserve(at)
@@ -260,7 +252,7 @@ class TestWatch:
         trust_watch.look(later)
         assert self.look(at)[-1] == "lease.trust_lost"
 
-    def test_it_is_not_looked_too_often(self, at: Story, keystone: Keystone) -> None:
+    def test_trusts_are_checked_every_five_minutes(self, at: Story, keystone: Keystone) -> None:
         lease, watch = reserve(at), TrustWatch(at.runtime)
         watch.look()
         keystone.dead.add("trust-1")
@@ -271,7 +263,7 @@ class TestWatch:
         assert at.told(lease.id) == ["lease.create", "lease.trust_lost"]
 
     @pytest.mark.parametrize("change", [LeaseChange(), LeaseChange(name="new")])
-    def test_any_change_by_the_owner_gives_a_fresh_trust(
+    def test_any_change_by_the_owner_renews_the_trust(
         self, at: Story, keystone: Keystone, change: LeaseChange
     ) -> None:
         lease = reserve(at)
@@ -285,7 +277,7 @@ class TestWatch:
         assert list(keystone.kept) == ["trust-2"]
         assert "lease.trust_restored" in at.told(lease.id)
 
-    def test_a_change_is_not_refused_for_want_of_a_fresh_trust(
+    def test_a_change_is_accepted_even_if_the_trust_cannot_be_renewed(
         self, at: Story, keystone: Keystone
     ) -> None:
         lease = reserve(at)
@@ -298,9 +290,7 @@ class TestWatch:
 
 
 class TestAudit:
-    def test_a_trust_of_no_lease_is_revoked_when_it_is_old(
-        self, at: Story, keystone: Keystone
-    ) -> None:
+    def test_an_old_trust_without_a_lease_is_revoked(self, at: Story, keystone: Keystone) -> None:
         now = at.clock.now()
         reserve(at)
         for name, minutes in (("trust-1", 60), ("young", 5), ("old", 60)):
@@ -312,7 +302,7 @@ class TestAudit:
         assert auditing.repair(at.runtime, found)
         assert list(keystone.kept) == ["trust-1", "young"]
 
-    def test_a_trust_that_is_to_be_revoked_is_told_and_left_to_managers(
+    def test_a_trust_that_waits_for_its_revocation_is_reported_and_not_repaired(
         self, at: Story, keystone: Keystone
     ) -> None:
         lease = reserve(at)
@@ -331,21 +321,21 @@ class TestChange:
         one = ReservationChange(id=lease.reservations[0].id, resource_type=None, params=params)
         return updates.update(story.runtime, lease.id, LeaseChange(reservations=(one,)), owner)
 
-    def test_a_change_that_first_needs_a_trust_makes_it(
-        self, at: Story, keystone: Keystone
-    ) -> None:
+    def test_a_change_that_needs_a_trust_makes_one(self, at: Story, keystone: Keystone) -> None:
         lease = self.change(at, reserve(at, asked("")))
         assert lease.trust_id == "trust-1"
         self.change(at, lease)
         assert list(keystone.kept) == ["trust-1"]
 
-    def test_nobody_but_the_owner_can_ask_for_it(self, at: Story, keystone: Keystone) -> None:
+    def test_only_the_owner_can_change_to_a_reservation_with_a_trust(
+        self, at: Story, keystone: Keystone
+    ) -> None:
         lease = reserve(at, asked(""))
         with pytest.raises(Forbidden, match="as the lease's user alice"):
             self.change(at, lease, BOB)
         assert keystone.kept == {}
 
-    def test_a_change_that_is_refused_leaves_no_trust(self, at: Story, keystone: Keystone) -> None:
+    def test_a_rejected_change_leaves_no_trust(self, at: Story, keystone: Keystone) -> None:
         lease = reserve(at, asked(""))
         one = ReservationChange(
             id=lease.reservations[0].id,
@@ -359,12 +349,12 @@ class TestChange:
         assert keystone.kept == {}
         assert trust_of(at, lease) is None
 
-    def test_what_must_be_arranged_is_not_added(self, at: Story) -> None:
+    def test_a_reservation_that_needs_preparation_cannot_be_added(self, at: Story) -> None:
         lease = reserve(at)
         with pytest.raises(Conflict, match="ask for another lease"):
             updates.update(at.runtime, lease.id, LeaseChange(added=(asked(),)), ALICE)
 
-    def test_what_was_arranged_is_not_removed_before_the_start(self, at: Story) -> None:
+    def test_a_prepared_reservation_cannot_be_removed_before_the_start(self, at: Story) -> None:
         lease = reserve(at, asked(), asked())
         gone = LeaseChange(removed=(lease.reservations[0].id,))
         with pytest.raises(Conflict, match="made in the cloud"):

@@ -1,4 +1,4 @@
-"""The relay publishes the outbox: all of it, in order, whatever the broker and others do."""
+"""The relay publishes the outbox completely and in order, whatever broker and rivals do."""
 
 import logging
 import re
@@ -33,27 +33,19 @@ def at_work(story: Story, relay: Relay) -> Iterator[None]:
 # A broker that works.
 
 
-def test_more_than_a_batch_is_published_whole_and_in_order(story_everywhere: Story) -> None:
+def test_every_notification_is_published_once_and_in_order(story_everywhere: Story) -> None:
     story = story_everywhere
     write_many(story, 250)
     listener = FakeEmitter()
-    assert Relay(story.runtime, listener, "relay").flush() == 250
-    assert [one.event_type for one, _ in listener.heard] == [f"event {n}" for n in range(250)]
-    assert listener.seqs == list(range(1, 251))
-
-
-def test_each_notification_is_published_once(story_everywhere: Story) -> None:
-    story = story_everywhere
-    listener = FakeEmitter()
     relay = Relay(story.runtime, listener, "relay")
-    write(story, "lease", "first", "second")
-    assert [relay.flush(), relay.flush()] == [2, 0]
-    write(story, "lease", "third")
+    assert [relay.flush(), relay.flush()] == [250, 0]
+    assert [one.event_type for one, _ in listener.heard] == [f"event {n}" for n in range(250)]
+    write(story, "lease", "one more")
     assert [relay.flush(), relay.flush()] == [1, 0]
-    assert listener.seqs == [1, 2, 3]
+    assert listener.seqs == list(range(1, 252))
 
 
-def test_nothing_is_passed_over_when_the_database_is_one_of_before(
+def test_no_notification_is_skipped_after_a_backup_was_restored(
     story_everywhere: Story,
 ) -> None:
     story = story_everywhere
@@ -70,7 +62,7 @@ def test_nothing_is_passed_over_when_the_database_is_one_of_before(
     assert [one.event_type for one, _ in listener.heard][5:] == ["again"]
 
 
-def test_nothing_is_passed_over_when_the_database_becomes_one_of_before_meanwhile(
+def test_no_notification_is_skipped_when_a_backup_is_restored_during_a_publication(
     story_everywhere: Story,
 ) -> None:
     """What is noted as published are other notifications there, that got the same numbers."""
@@ -101,7 +93,7 @@ def test_nothing_is_passed_over_when_the_database_becomes_one_of_before_meanwhil
 # A broker that fails.
 
 
-def test_the_relay_stops_where_the_broker_fails_and_goes_on_from_there(
+def test_the_relay_stops_where_the_broker_fails_and_resumes_there(
     story_everywhere: Story,
 ) -> None:
     story = story_everywhere
@@ -116,7 +108,7 @@ def test_the_relay_stops_where_the_broker_fails_and_goes_on_from_there(
     assert listener.seqs == list(range(1, 121))
 
 
-def test_what_waits_for_the_broker_can_be_read(story: Story) -> None:
+def test_notifications_that_wait_for_the_broker_can_be_read(story: Story) -> None:
     lease = story.reserve()
     relay = Relay(story.runtime, FakeEmitter(broken_at(1)), "relay")
     with pytest.raises(Broken):
@@ -128,7 +120,7 @@ def test_what_waits_for_the_broker_can_be_read(story: Story) -> None:
     assert [one["lease_id"] == lease["id"] for one in log(story)] == [True, False]
 
 
-def test_what_is_tried_again_keeps_its_id(story: Story) -> None:
+def test_a_repeated_notification_keeps_its_id(story: Story) -> None:
     write(story, "lease", "first", "second")
     tried: list[str] = []
     fail = broken_at(2)
@@ -146,7 +138,7 @@ def test_what_is_tried_again_keeps_its_id(story: Story) -> None:
     assert first != second
 
 
-def test_a_relay_at_work_tries_again_by_itself(make_story: MakeStory) -> None:
+def test_a_running_relay_retries(make_story: MakeStory) -> None:
     story = make_story(manager__poll_interval=0.1)
     write(story, "lease", "first", "second", "third")
     listener = FakeEmitter(broken_at(2))
@@ -155,10 +147,9 @@ def test_a_relay_at_work_tries_again_by_itself(make_story: MakeStory) -> None:
     assert listener.is_closed
 
 
-def test_a_database_that_is_away_is_tried_again_soon_however_often_it_fails(
+def test_pauses_grow_for_the_broker_and_not_for_the_database(
     make_story: MakeStory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Pauses that grow are for the broker: when the database is back, the world is told at once."""
     monkeypatch.setattr("climate.manager.relay._PAUSE", 0.1)
     story = make_story(manager__poll_interval=0.1)
     logger = logging.getLogger("climate.manager.relay")
@@ -177,10 +168,10 @@ def test_a_database_that_is_away_is_tried_again_soon_however_often_it_fails(
     assert pauses == ["0.1", "0.2", "0.1", "0.1", "0.1"]
 
 
-# Turns.
+# Claims.
 
 
-def test_a_second_relay_takes_over_when_the_turn_of_the_first_is_over(
+def test_a_second_relay_continues_when_the_claim_of_the_first_expires(
     story_everywhere: Story,
 ) -> None:
     story = story_everywhere
@@ -197,7 +188,7 @@ def test_a_second_relay_takes_over_when_the_turn_of_the_first_is_over(
     assert (died.seqs, successor.seqs) == ([1], [2, 3])
 
 
-def test_a_relay_that_is_stopped_gives_up_its_turn_at_once(story_everywhere: Story) -> None:
+def test_a_stopped_relay_releases_its_claim(story_everywhere: Story) -> None:
     story = story_everywhere
     write(story, "lease", "first")
     stopped, successor = FakeEmitter(), FakeEmitter()
@@ -208,7 +199,7 @@ def test_a_relay_that_is_stopped_gives_up_its_turn_at_once(story_everywhere: Sto
     assert successor.seqs == [2]
 
 
-def test_a_relay_that_was_slower_than_its_turn_leaves_the_rest_to_its_successor(
+def test_a_relay_whose_claim_expired_publishes_no_more(
     story_everywhere: Story,
 ) -> None:
     story = story_everywhere
@@ -230,7 +221,7 @@ def test_a_relay_that_was_slower_than_its_turn_leaves_the_rest_to_its_successor(
     assert (first.flush(), second.flush()) == (0, 1)
 
 
-def test_a_relay_asks_for_its_turn_once_as_long_as_it_publishes(story_everywhere: Story) -> None:
+def test_a_publishing_relay_takes_its_claim_once(story_everywhere: Story) -> None:
     story, statements = story_everywhere, []
     relay = Relay(story.runtime, FakeEmitter(), "relay")
     write(story, "lease", "first")
@@ -250,7 +241,7 @@ def test_a_relay_asks_for_its_turn_once_as_long_as_it_publishes(story_everywhere
     assert [one for one in statements if one != "NOTIFY"] == ["SELECT", "UPDATE"]
 
 
-def test_a_relay_that_is_slow_and_alone_publishes_everything_once(story: Story) -> None:
+def test_a_slow_relay_without_rivals_publishes_everything_once(story: Story) -> None:
     write_many(story, 9)
     slow = FakeEmitter(lambda _: story.clock.advance(20))
     assert Relay(story.runtime, slow, "relay").flush() == 9
@@ -260,8 +251,8 @@ def test_a_relay_that_is_slow_and_alone_publishes_everything_once(story: Story) 
 # What is sent.
 
 
-def heads_up(story: Story, delay: float) -> Mapping[str, Any]:
-    """Return what is sent when the relay comes ``delay`` seconds after a heads-up of a minute."""
+def reminder(story: Story, delay: float) -> Mapping[str, Any]:
+    """Return the payload that a relay publishes ``delay`` seconds after a reminder of a minute."""
     listener = FakeEmitter()
     story.reserve(2, 60)
     story.run()  # the heads-up that is due at once
@@ -273,32 +264,22 @@ def heads_up(story: Story, delay: float) -> Mapping[str, Any]:
     return payload
 
 
-@pytest.mark.parametrize(("delay", "starts_in"), [(0, 60), (20, 40), (59.5, 0.5), (75, -15)])
-def test_starts_in_is_true_when_it_is_sent(story: Story, delay: float, starts_in: float) -> None:
-    sent = heads_up(story, delay)
-    assert sent["starts_in"] == starts_in
-    assert [host["id"] for host in sent["hosts"]] == story.hosts_of(sent["lease_id"])
-
-
-def test_the_log_keeps_what_was_true_when_it_was_written(story: Story) -> None:
-    heads_up(story, 20)
-    assert log(story)[-1]["payload"]["starts_in"] == 60
-
-
-def test_what_is_sent_names_its_number_and_its_id(story: Story) -> None:
-    listener = FakeEmitter()
-    story.reserve()
-    Relay(story.runtime, listener, "relay").flush()
-    [kept] = log(story)
-    [(_, payload)] = listener.heard
+@pytest.mark.parametrize(("delay", "starts_in"), [(0, 60), (59.5, 0.5), (75, -15)])
+def test_starts_in_is_counted_from_the_publication(
+    story: Story, delay: float, starts_in: float
+) -> None:
+    payload = reminder(story, delay)
+    assert payload["starts_in"] == starts_in
+    assert [host["id"] for host in payload["hosts"]] == story.hosts_of(payload["lease_id"])
+    kept = log(story)[-1]
     assert (payload["seq"], payload["message_id"]) == (kept["seq"], kept["message_id"])
-    assert payload["status"] == "PENDING"
+    assert kept["payload"]["starts_in"] == 60, "the log keeps what it said when it was written"
 
 
 # A broker that is silent.
 
 
-def test_a_broker_that_is_silent_keeps_nothing_from_readers(make_story: MakeStory) -> None:
+def test_a_silent_broker_does_not_hold_up_readers(make_story: MakeStory) -> None:
     story = make_story(manager__poll_interval=0.1)
     speaks, asked = threading.Event(), threading.Event()
 
@@ -314,7 +295,7 @@ def test_a_broker_that_is_silent_keeps_nothing_from_readers(make_story: MakeStor
         speaks.set()
 
 
-def test_any_number_of_relays_number_without_gaps(story_everywhere: Story) -> None:
+def test_concurrent_relays_number_without_gaps(story_everywhere: Story) -> None:
     story = story_everywhere
     relays = [Relay(story.runtime, FakeEmitter(), f"relay-{n}") for n in range(4)]
     write_many(story, 250)

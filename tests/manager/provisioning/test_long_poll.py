@@ -1,4 +1,4 @@
-"""Provisioners that wait for something to do hear of it at once, without a broker."""
+"""Long polling: provisioners that wait get new preparations at once, without a broker."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -46,13 +46,15 @@ def prepared(story: Story) -> dict[str, Any]:
     return wanted(story)[-1]
 
 
-def test_who_waits_hears_what_is_asked_for(everywhere: Story, ask: Ask) -> None:
+def test_a_waiting_provisioner_gets_a_new_preparation(everywhere: Story, ask: Ask) -> None:
     asked = ask("60")
     made = prepared(everywhere)
     assert [one["id"] for one in asked.result(20)] == [made["id"]]
 
 
-def test_what_is_handed_back_or_tried_again_is_heard(everywhere: Story, ask: Ask) -> None:
+def test_a_waiting_provisioner_gets_a_released_or_retried_preparation(
+    everywhere: Story, ask: Ask
+) -> None:
     story = everywhere
     made = prepared(story)
     report(story, made, "accepted")
@@ -71,7 +73,9 @@ def test_what_is_handed_back_or_tried_again_is_heard(everywhere: Story, ask: Ask
     assert len(told) == 3
 
 
-def test_a_claim_that_ends_is_heard_though_nobody_tells(everywhere: Story, ask: Ask) -> None:
+def test_a_waiting_provisioner_gets_a_preparation_whose_claim_expires(
+    everywhere: Story, ask: Ask
+) -> None:
     story = everywhere
     made = prepared(story)
     report(story, made, "accepted", claim_seconds=10)
@@ -81,11 +85,11 @@ def test_a_claim_that_ends_is_heard_though_nobody_tells(everywhere: Story, ask: 
     assert [one["id"] for one in asked.result(20)] == [made["id"]]
 
 
-def test_who_waits_in_vain_is_answered_in_the_end(everywhere: Story) -> None:
+def test_a_wait_without_a_result_ends_in_an_empty_answer(everywhere: Story) -> None:
     assert wanted(everywhere, "claimable=true&wait=1") == []
 
 
-def test_what_is_there_needs_no_place(make_story: MakeStory) -> None:
+def test_a_preparation_that_exists_is_returned_without_waiting(make_story: MakeStory) -> None:
     story = make_story(provisioning__enabled=True, notifications__followers=0)
     story.register(1)
     refusal = story.problem(503, "GET", "/v2/preparations?wait=1")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.process import eventually
-from tests.system.provisioner.test_provisioner import World, by_ipmi, machines, world
 from tests.service import hosts
+from tests.system.provisioner.test_provisioner import World, by_ipmi, machines, world
 
 WHEN = "since=2020-01-01T00:00:00Z&until=2100-01-01T00:00:00Z"
 OPTIONS: dict[str, object] = {

@@ -15,9 +15,9 @@ import pytest
 from climate.notifications.emit import node_topic
 from tests import broker, servers
 from tests.process import DEADLINE, Program, Service, eventually, free_port, running, write_config
+from tests.service import hosts
 from tests.system.provisioner import bmc
 from tests.system.provisioner.bmc import Bmc
-from tests.service import hosts
 
 
 @dataclass
