@@ -48,7 +48,7 @@ def test_the_schema_of_an_earlier_release_must_be_upgraded(check: Any, sqlite_ur
     assert check(database__connection=sqlite_url)[0] == 2
 
 
-def test_unreachable_servers_are_failures_and_no_password_is_shown(
+def test_unreachable_servers_fail_and_no_password_is_shown(
     check: Any, sqlite_url: str
 ) -> None:
     nowhere = f"127.0.0.1:{free_port()}"

@@ -21,6 +21,8 @@ from tests.race.engine.asking import addresses, ask, change, hosts, instances
 from tests.race.engine.bookings import violations
 from tests.process import FORKSERVER, eventually
 
+pytestmark = pytest.mark.faults
+
 THINGS = [kinds.host(), kinds.host(gpus=2), kinds.pool(1_000)]
 # More statements than any request has.
 _ENOUGH = 60
@@ -81,7 +83,7 @@ def _is_killed_at(number: int, url: str, what: Callable[[Runtime], object]) -> b
     return there
 
 
-@pytest.mark.slow
+@pytest.mark.nightly(reason="kills a process at each statement of four requests")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("before", "what"),
@@ -92,7 +94,7 @@ def _is_killed_at(number: int, url: str, what: Callable[[Runtime], object]) -> b
         pytest.param(_pending, _delete, id="delete"),
     ],
 )
-def test_a_request_whose_process_is_killed_leaves_nothing_and_locks_nothing(
+def test_a_request_killed_at_any_statement_leaves_no_row_and_no_lock(
     database_url: str, before: Callable[[Runtime], object], what: Callable[[Runtime], object]
 ) -> None:
     runtime = kinds.make_runtime(database_url, ManualClock(NOON))

@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 import requests
 import sqlalchemy as sa
 
@@ -16,7 +17,10 @@ from tests.enforcement import Answer, EnforcementService
 from tests.process import Service, date, eventually, free_port, running, write_config
 from tests.service import host_reservation
 
+pytestmark = pytest.mark.faults
+
 HOSTS = 3
+NIGHTLY = pytest.mark.nightly(reason="PostgreSQL and the matrix of faults cover the same in CI")
 # Seconds: how long an answer is waited for, and how long what is asked about is held.
 CONNECT, TIMEOUT, HOLD = 0.2, 2.5, 3.0
 
@@ -46,7 +50,12 @@ def _reserve(api: Service, body: dict[str, Any]) -> None:
         api.call("POST", "/v1/leases", body)
 
 
-def test_what_a_killed_process_held_is_free_again(database_url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "backend",
+    ["postgresql", *(pytest.param(one, marks=NIGHTLY) for one in ("sqlite", "mariadb"))],
+    indirect=True,
+)
+def test_hosts_held_by_a_killed_process_are_released(database_url: str, tmp_path: Path) -> None:
     database = Database(database_url)
     api = Service(free_port())
     never = threading.Event()

@@ -10,6 +10,10 @@ from climate.core.schedule import END, START
 from climate.manager import leases
 from tests.faults.world import HOSTS, NEVER, SOON, World
 
+pytestmark = pytest.mark.faults
+
+NIGHTLY = pytest.mark.nightly(reason="PostgreSQL and the matrix of faults cover the same in CI")
+
 
 @pytest.fixture
 def world(database_url: str, tmp_path: Path, programs: ExitStack) -> World:
@@ -17,7 +21,7 @@ def world(database_url: str, tmp_path: Path, programs: ExitStack) -> World:
     return World(database_url, tmp_path, programs, manager__claim_timeout=SOON)
 
 
-def test_a_start_whose_manager_is_killed_is_finished_by_another(world: World) -> None:
+def test_another_manager_finishes_the_start_of_a_killed_one(world: World) -> None:
     managers = world.start_managers(2)
     lease = world.reserve()
     world.until_half("add_host")
@@ -28,8 +32,8 @@ def test_a_start_whose_manager_is_killed_is_finished_by_another(world: World) ->
     assert world.told(lease, START) == 1
 
 
-@pytest.mark.slow
-def test_a_start_whose_manager_is_killed_is_finished_when_it_is_back(world: World) -> None:
+@NIGHTLY
+def test_a_restarted_manager_finishes_its_start(world: World) -> None:
     [manager] = world.start_managers(1)
     lease = world.reserve()
     world.until_half("add_host")
@@ -41,8 +45,8 @@ def test_a_start_whose_manager_is_killed_is_finished_when_it_is_back(world: Worl
     assert world.told(lease, START) == 1
 
 
-@pytest.mark.slow
-def test_an_end_whose_manager_is_killed_is_finished_by_another(world: World) -> None:
+@NIGHTLY
+def test_another_manager_finishes_the_end_of_a_killed_one(world: World) -> None:
     lease = world.reserve()
     world.run_due()
     managers = world.start_managers(2)
@@ -55,8 +59,8 @@ def test_an_end_whose_manager_is_killed_is_finished_by_another(world: World) -> 
     assert world.told(lease, END) == 1
 
 
-@pytest.mark.slow
-def test_a_manager_that_is_asked_to_stop_finishes_the_start_that_it_is_at(
+@NIGHTLY
+def test_a_stopping_manager_finishes_its_start(
     database_url: str, tmp_path: Path, programs: ExitStack
 ) -> None:
     world = World(database_url, tmp_path, programs, manager__claim_timeout=NEVER)
@@ -69,8 +73,8 @@ def test_a_manager_that_is_asked_to_stop_finishes_the_start_that_it_is_at(
     assert world.told(lease, START) == 1
 
 
-@pytest.mark.slow
-def test_a_manager_that_may_not_finish_hands_its_work_to_another_at_once(
+@NIGHTLY
+def test_a_manager_that_may_not_finish_releases_its_start(
     database_url: str, tmp_path: Path, programs: ExitStack
 ) -> None:
     options = {"manager__claim_timeout": NEVER, "manager__shutdown_timeout": 0}
@@ -86,7 +90,7 @@ def test_a_manager_that_may_not_finish_hands_its_work_to_another_at_once(
     assert world.told(lease, START) == 1
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_manager_that_wakes_up_too_late_changes_nothing(world: World) -> None:
     managers = world.start_managers(2)
     lease = world.reserve()

@@ -1,6 +1,7 @@
 """Managers publish to RabbitMQ and are killed in the middle of it: all is told, in order."""
 
 import random
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,21 @@ from tests import broker, servers
 from tests.broker import configure, prepared, reserve
 from tests.process import Program, eventually, write_config
 
+pytestmark = pytest.mark.faults
+
 LEASES = 10
 ROUNDS = 3
+NIGHTLY = pytest.mark.nightly(reason="PostgreSQL and the matrix of faults cover the same in CI")
 MANAGERS = 3
+
+
+@pytest.fixture
+def topic() -> Iterator[str]:
+    """Return a topic at the broker that no other test uses."""
+    servers.need("rabbitmq")
+    name = f"climate-test-{uuid.uuid4().hex[:12]}"
+    yield name
+    broker.remove_queue(f"{name}.info")
 
 
 @pytest.fixture
@@ -27,7 +40,7 @@ def runtime(database_url: str, topic: str) -> Iterator[Runtime]:
 
 
 @pytest.mark.parametrize(
-    "backend", ["postgresql", pytest.param("mariadb", marks=pytest.mark.slow)], indirect=True
+    "backend", ["postgresql", pytest.param("mariadb", marks=NIGHTLY)], indirect=True
 )
 def test_relays_that_are_killed_lose_nothing_and_keep_the_order(
     runtime: Runtime, database_url: str, topic: str, tmp_path: Path

@@ -7,12 +7,15 @@ import pytest
 from tests.process import Program, Service, date, eventually, free_port, running, write_config
 from tests.receiver import SECRET, receiving
 
+pytestmark = pytest.mark.faults
+
 ROUNDS = 3
+NIGHTLY = pytest.mark.nightly(reason="PostgreSQL and the matrix of faults cover the same in CI")
 LEASES = 8
 
 
 @pytest.mark.parametrize(
-    "backend", ["postgresql", pytest.param("mariadb", marks=pytest.mark.slow)], indirect=True
+    "backend", ["postgresql", pytest.param("mariadb", marks=NIGHTLY)], indirect=True
 )
 def test_managers_that_are_killed_lose_no_delivery(database_url: str, tmp_path: Path) -> None:
     conf = write_config(

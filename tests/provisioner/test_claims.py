@@ -1,4 +1,4 @@
-"""What bounds a provisioner: groups, and claims that are kept only while they are surely ours."""
+"""Limits of a provisioner: groups, and claims that it renews only while they are its own."""
 
 import threading
 from collections.abc import Container, Mapping
@@ -27,7 +27,7 @@ def refuse(_seconds: float) -> None:
     raise Turned
 
 
-def test_a_group_has_so_many_places() -> None:
+def test_a_group_admits_a_limited_number() -> None:
     groups = Groups(2, 0.0)
     with ExitStack() as stack:
         stack.enter_context(groups.turn(["rack"], refuse))
@@ -37,7 +37,7 @@ def test_a_group_has_so_many_places() -> None:
         stack.enter_context(groups.turn([], refuse))
 
 
-def test_all_groups_are_taken_at_once_or_none() -> None:
+def test_all_groups_are_entered_or_none() -> None:
     groups = Groups(1, 0.0)
     with groups.turn(["rack"], refuse):
         with pytest.raises(Turned), groups.turn(["pdu", "rack"], refuse):
@@ -46,7 +46,7 @@ def test_all_groups_are_taken_at_once_or_none() -> None:
             pass
 
 
-def test_there_is_a_pause_between_two() -> None:
+def test_there_is_a_pause_between_two_nodes_of_a_group() -> None:
     now = [0.0]
     groups = Groups(9, 10.0, lambda: now[0])
     waited: list[float] = []
@@ -75,7 +75,7 @@ class Told(Climate):
         return {"attempt": 1}
 
 
-def test_a_claim_is_kept_while_one_waits() -> None:
+def test_a_claim_is_renewed_during_a_wait() -> None:
     told = Told()
     claim = Claim(told, WANTED, "p1", 1, threading.Event())
     claim.take()
@@ -84,7 +84,7 @@ def test_a_claim_is_kept_while_one_waits() -> None:
     assert {one["state"] for one in told.said} == {"accepted"}
 
 
-def test_who_cannot_say_that_it_is_at_it_leaves_it_to_others() -> None:
+def test_a_claim_that_cannot_be_renewed_is_lost() -> None:
     told = Told(answered=[0])
     claim = Claim(told, WANTED, "p1", 1, threading.Event())
     claim.take()
@@ -92,7 +92,7 @@ def test_who_cannot_say_that_it_is_at_it_leaves_it_to_others() -> None:
         claim.pause(60)
 
 
-def test_a_wait_ends_when_the_process_does() -> None:
+def test_a_wait_ends_when_the_process_stops() -> None:
     stopping = threading.Event()
     told = Told()
     claim = Claim(told, WANTED, "p1", 60, stopping)
@@ -104,7 +104,7 @@ def test_a_wait_ends_when_the_process_does() -> None:
     assert told.said[-1] == {"id": "1", "owner": "p1", "state": "wanted"}
 
 
-def test_what_came_of_it_is_said_until_it_is_heard() -> None:
+def test_a_result_is_reported_until_it_is_accepted() -> None:
     told = Told(answered=[1])
     Claim(told, WANTED, "p1", 60, threading.Event()).finish("ready", cold=True)
     assert [one["state"] for one in told.said] == ["ready", "ready"]
@@ -134,7 +134,7 @@ class Taken(Told):
 
 
 @pytest.mark.parametrize("shutdown_timeout", [0.0, 5.0])
-def test_who_was_frozen_switches_nothing_off(shutdown_timeout: float) -> None:
+def test_a_provisioner_that_lost_its_claim_switches_nothing_off(shutdown_timeout: float) -> None:
     told = Taken()
     driver, node = Slow(told), Node(name="node", driver="slow")
     tools = Tools(

@@ -1,4 +1,4 @@
-"""The file of nodes: what is left out is inherited, and all that is wrong is told at once."""
+"""The nodes file: defaults are inherited, and all errors are reported together."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "nodes.toml"
 
 
-def test_what_a_node_does_not_say_is_as_in_the_defaults(path: Path, tmp_path: Path) -> None:
+def test_a_node_inherits_the_defaults(path: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("of-the-file\n")
     path.write_text(GOOD.replace("{file}", str(secret)))
@@ -44,7 +44,7 @@ def test_what_a_node_does_not_say_is_as_in_the_defaults(path: Path, tmp_path: Pa
     assert two.password() == "of-the-file"
 
 
-def test_a_password_that_is_not_there_is_told_when_it_is_needed(
+def test_a_missing_password_is_reported_when_it_is_needed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path.write_text(GOOD)
@@ -58,27 +58,25 @@ def test_a_password_that_is_not_there_is_told_when_it_is_needed(
     assert one.password() == "of-the-environment"
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("nodes = [", "nodes.toml"),
-        ("[node.a]\ndriver = 'ipmi'", "no table is called node"),
-        ("[nodes]\na = 1", "a: .*Must be a table"),
-        ("[nodes.a]\naddress = 'x'", "a: .*driver"),
-        ("[nodes.a]\ndriver = 'ipmi'\nport = 70000", "a: .*port"),
-        ("[nodes.a]\ndriver = 'ipmi'\npassword = 'x'", "a: .*password.*Unknown"),
-        ("[nodes.a]\ndriver = 'i'\npassword_env = 'x'\npassword_file = 'y'", "not both"),
-        ("[nodes.a]\n[nodes.b]\n", "a: .*b: "),
-    ],
-)
-def test_a_file_that_is_none_is_refused_with_all_that_is_wrong(
-    text: str, told: str, path: Path
-) -> None:
-    path.write_text(text)
-    with pytest.raises(BadNodes, match=told):
-        read(path)
+INVALID = [
+    ("nodes = [", "nodes.toml"),
+    ("[node.a]\ndriver = 'ipmi'", "no table is called node"),
+    ("[nodes]\na = 1", "a: .*Must be a table"),
+    ("[nodes.a]\naddress = 'x'", "a: .*driver"),
+    ("[nodes.a]\ndriver = 'ipmi'\nport = 70000", "a: .*port"),
+    ("[nodes.a]\ndriver = 'ipmi'\npassword = 'x'", "a: .*password.*Unknown"),
+    ("[nodes.a]\ndriver = 'i'\npassword_env = 'x'\npassword_file = 'y'", "not both"),
+    ("[nodes.a]\n[nodes.b]\n", "a: .*b: "),
+]
 
 
-def test_a_file_that_is_missing_is_told(path: Path) -> None:
+def test_an_invalid_file_is_rejected_with_all_its_errors(path: Path) -> None:
+    for text, message in INVALID:
+        path.write_text(text)
+        with pytest.raises(BadNodes, match=message):
+            read(path)
+
+
+def test_a_missing_file_is_reported(path: Path) -> None:
     with pytest.raises(BadNodes, match="No such file"):
         read(path)

@@ -14,9 +14,9 @@ from climate.db.engine import Database
 from climate.manager import leases
 from climate.manager.runtime import Runtime
 from climate.manager.search import Search
+from tests.conftest import NOON
 from tests.race.booking import noted
 from tests.race.crowd import wait_for_all
-from tests.conftest import NOON
 from tests.race.engine import kinds
 from tests.race.engine.asking import Want, addresses, ask, change, hosts, instances
 

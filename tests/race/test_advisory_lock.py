@@ -1,4 +1,4 @@
-"""Turns: one at a time, of all threads of all processes; nobody keeps one for ever."""
+"""Advisory locks: one holder among all threads of all processes, and none for ever."""
 
 import os
 import time
@@ -14,8 +14,8 @@ from climate.db import turns
 from climate.db.engine import Database
 from climate.db.turns import Turns
 from tests import servers
-from tests.race.crowd import Crowd, wait_for_all
 from tests.process import FORKSERVER
+from tests.race.crowd import Crowd, wait_for_all
 
 ROUNDS = 3
 THREADS = 8
@@ -67,16 +67,12 @@ def _hold(url: str, test: Connection) -> None:
         time.sleep(FOR_EVER)
 
 
-def test_no_two_processes_have_a_turn_at_once(
-    crowd: Crowd, database_url: str, tmp_path: Path
-) -> None:
+def test_no_two_processes_hold_a_lock(crowd: Crowd, database_url: str, tmp_path: Path) -> None:
     found = crowd.do(_take_turns, database_url, tmp_path / "place")
     assert all(alone for alones in found for alone in alones)
 
 
-def test_threads_that_wait_leave_connections_to_the_one_that_has_the_turn(
-    database_url: str, tmp_path: Path
-) -> None:
+def test_waiting_threads_leave_connections_to_the_holder(database_url: str, tmp_path: Path) -> None:
     database = Database(database_url, pool_size=1)
     mine = Turns(database)
 
@@ -90,7 +86,7 @@ def test_threads_that_wait_leave_connections_to_the_one_that_has_the_turn(
     database.dispose()
 
 
-def test_one_waits_for_a_while_and_the_turn_of_a_process_that_is_killed_is_free(
+def test_waiting_ends_with_an_error_and_a_killed_process_releases_its_lock(
     database_url: str, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = FORKSERVER.Pipe()
@@ -112,7 +108,7 @@ def test_one_waits_for_a_while_and_the_turn_of_a_process_that_is_killed_is_free(
     ours.close()
 
 
-def test_one_waits_for_another_thread_for_a_while(
+def test_waiting_for_another_thread_ends_with_an_error(
     database_url: str, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "WAIT", 0.1)
@@ -128,7 +124,7 @@ def test_one_waits_for_another_thread_for_a_while(
         threads.submit(take).result()
 
 
-def test_what_fails_in_a_turn_fails_and_the_turn_is_over(database_url: str, join: Join) -> None:
+def test_an_error_releases_the_lock(database_url: str, join: Join) -> None:
     here, there = join(database_url), join(database_url)
     with pytest.raises(ValueError, match="no such host"), here.take("the place"):
         raise ValueError("no such host")
@@ -137,7 +133,7 @@ def test_what_fails_in_a_turn_fails_and_the_turn_is_over(database_url: str, join
 
 
 @pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
-def test_the_server_takes_the_turn_of_who_does_not_come_back_and_that_is_told(
+def test_the_server_releases_a_lock_held_too_long_and_the_holder_logs_it(
     database_url: str,
     join: Join,
     monkeypatch: pytest.MonkeyPatch,
@@ -154,7 +150,7 @@ def test_the_server_takes_the_turn_of_who_does_not_come_back_and_that_is_told(
 
 
 @pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
-def test_other_things_and_other_databases_on_the_server_have_turns_of_their_own(
+def test_locks_of_other_names_and_databases_are_independent(
     backend: str, database_url: str, join: Join
 ) -> None:
     with join(database_url).take("the place"):

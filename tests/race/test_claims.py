@@ -1,4 +1,4 @@
-"""Many managers at one queue: each event is run once, and what belongs in order stays in order."""
+"""Many managers share one queue: each event runs once, and events of a lease run in order."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -14,8 +14,9 @@ from climate.manager import events
 from climate.manager.batch import Batch
 from climate.manager.claims import Claim
 from climate.manager.pace import Pace
-from tests.race.crowd import Crowd, at_work, wait_for_all
 from tests.process import eventually
+from tests.race.crowd import Crowd, at_work, wait_for_all
+from tests.race.databases import postgresql_first
 from tests.service import Story
 
 HOSTS, TURNS = 3, 3
@@ -85,8 +86,8 @@ def _done(story: Story) -> list[str]:
     return [effect["effect"] for effect in story.cloud.effects()]
 
 
-@pytest.mark.slow
-def test_managers_share_what_is_due_and_every_host_changes_hands_in_order(
+@postgresql_first
+def test_managers_run_each_event_once_and_hosts_change_hands_in_order(
     crowd: Crowd, database_url: str, journal: str, here: Story
 ) -> None:
     for turn in range(TURNS):
@@ -115,7 +116,7 @@ def test_managers_share_what_is_due_and_every_host_changes_hands_in_order(
         ]
 
 
-def test_an_end_gives_way_to_a_start_that_was_claimed_at_the_same_moment(here: Story) -> None:
+def test_an_end_is_requeued_if_the_start_is_claimed_at_the_same_time(here: Story) -> None:
     lease = here.reserve(0, 60)
     claims = _claim_both(here, lease["id"])
     events.run(here.runtime, Batch([claims[END]]), Pace())
@@ -127,7 +128,7 @@ def test_an_end_gives_way_to_a_start_that_was_claimed_at_the_same_moment(here: S
     assert _done(here) == ["ensure_pool", "add_host", "remove_host", "delete_pool"]
 
 
-def test_a_repeated_start_gives_way_to_an_end_that_was_claimed_at_the_same_moment(
+def test_a_repeated_start_is_requeued_if_the_end_is_claimed_at_the_same_time(
     here: Story,
 ) -> None:
     lease = here.reserve(0, 60)

@@ -1,4 +1,4 @@
-"""Sixteen processes want the same few hosts: none is ever given twice, none is left over."""
+"""Sixteen processes request the same few hosts: no host is booked twice, none is left free."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +18,7 @@ from tests.race.booking import (
     same_window,
 )
 from tests.race.crowd import Crowd
+from tests.race.databases import PROOF, postgresql_first
 from tests.unit.db import guard
 from tests.unit.db.queue import add_hosts
 
@@ -54,9 +55,7 @@ def _leases(database: Database) -> int:
         return session.scalar(sa.select(sa.func.count()).select_from(LeaseRow)) or 0
 
 
-def test_overlapping_requests_for_few_hosts_never_share_one(
-    crowd: Crowd, database: Database
-) -> None:
+def test_overlapping_requests_never_share_a_host(crowd: Crowd, database: Database) -> None:
     add_hosts(database, HOSTS)
     outcomes = _book(crowd, database, protected=True)
     assert guard.overlaps(database) == []
@@ -64,8 +63,8 @@ def test_overlapping_requests_for_few_hosts_never_share_one(
     assert set(outcomes) == {ADMITTED, REFUSED}
 
 
-@pytest.mark.slow
-def test_locks_alone_keep_bookings_apart(crowd: Crowd, unguarded: Database) -> None:
+@PROOF
+def test_locks_alone_prevent_double_booking(crowd: Crowd, unguarded: Database) -> None:
     add_hosts(unguarded, HOSTS)
     url = unguarded.engine.url.render_as_string(hide_password=False)
     outcomes = sum(crowd.do(book_by_locks, url, 6), Counter())
@@ -73,15 +72,15 @@ def test_locks_alone_keep_bookings_apart(crowd: Crowd, unguarded: Database) -> N
     assert _leases(unguarded) == outcomes[ADMITTED] > 0
 
 
-@pytest.mark.slow
-def test_the_guard_alone_keeps_bookings_apart(crowd: Crowd, database: Database) -> None:
+@PROOF
+def test_the_schema_alone_prevents_double_booking(crowd: Crowd, database: Database) -> None:
     add_hosts(database, HOSTS)
     outcomes = _book(crowd, database, protected=False)
     assert guard.overlaps(database) == []
     assert _leases(database) == outcomes[ADMITTED] > 0
 
 
-def test_without_both_hosts_are_booked_twice(crowd: Crowd, unguarded: Database) -> None:
+def test_without_locks_and_schema_hosts_are_booked_twice(crowd: Crowd, unguarded: Database) -> None:
     add_hosts(unguarded, HOSTS)
     for attempt in range(TRIES):
         _book(crowd, unguarded, protected=False, first=1 + 48 * attempt)
@@ -90,8 +89,8 @@ def test_without_both_hosts_are_booked_twice(crowd: Crowd, unguarded: Database) 
     pytest.fail("no overlap was seen, so this stress proves nothing")
 
 
-@pytest.mark.slow
-def test_leases_that_are_changed_and_deleted_meanwhile_never_share_a_host(
+@postgresql_first
+def test_changed_and_deleted_leases_never_share_a_host(
     crowd: Crowd, database_url: str, database: Database
 ) -> None:
     add_hosts(database, HOSTS)
@@ -102,7 +101,7 @@ def test_leases_that_are_changed_and_deleted_meanwhile_never_share_a_host(
     assert set(outcomes) == {ADMITTED, REFUSED, "changed", "deleted"}
 
 
-def test_all_want_the_same_window_and_every_host_is_given_once(
+def test_every_host_of_one_window_is_booked_once(
     crowd: Crowd, database_url: str, database: Database
 ) -> None:
     hosts = add_hosts(database, crowds.SIZE * 2)
@@ -111,7 +110,7 @@ def test_all_want_the_same_window_and_every_host_is_given_once(
     assert outcomes == {ADMITTED: crowds.SIZE * 2, REFUSED: crowds.SIZE}
 
 
-def test_all_want_up_to_three_in_the_same_window_and_none_is_left_over(
+def test_no_host_is_left_free_by_requests_of_up_to_three(
     crowd: Crowd, database_url: str, database: Database
 ) -> None:
     hosts = add_hosts(database, crowds.SIZE)

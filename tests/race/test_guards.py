@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,16 +21,15 @@ from climate.clock import ManualClock
 from climate.core.errors import ClimateError
 from climate.db import allocations, engine
 from climate.db.allocations import Grabbed
-from climate.db.engine import Database
 from climate.manager import leases, reallocation
 from climate.manager.runtime import Runtime
 from climate.manager.search import Search
-from tests import rows, servers
+from tests import rows
 from tests.conftest import NOON
+from tests.race.databases import PROOF
 from tests.race.engine import kinds
 from tests.race.engine.asking import addresses, ask, change, hosts, instances
 from tests.race.engine.bookings import violations
-from tests.unit.db import guard
 
 Request = Callable[[Runtime], object]
 # How long a rival is given to come first: as long as it takes, or, where it must wait for us,
@@ -213,57 +211,44 @@ def names(*found: Clash) -> set[str]:
     return {case.name for case in found}
 
 
-@pytest.fixture
-def open_url(backend: str, tmp_path: Path) -> str:
-    """Return the URL of an empty database of each kind whose schema forbids nothing."""
-    url = servers.create(backend) if backend != "sqlite" else f"sqlite:///{tmp_path}/open.sqlite"
-    servers.migrate(url)
-    database = Database(url)
-    guard.drop(database)
-    database.dispose()
-    return url
-
-
 @pytest.mark.parametrize("where", [BEFORE_LOCK, BEFORE_WRITE])
-def test_nothing_is_taken_twice(database_url: str, where: str) -> None:
+def test_nothing_is_booked_twice(database_url: str, where: str) -> None:
     assert seen(database_url, "nothing", where) == set()
 
 
 @pytest.mark.parametrize("where", [BEFORE_LOCK, BEFORE_WRITE])
-@pytest.mark.slow
-def test_admission_keeps_all_apart_where_the_schema_forbids_nothing(
-    open_url: str, where: str
-) -> None:
-    assert seen(open_url, "nothing", where) == set()
+@PROOF
+def test_admission_alone_prevents_double_booking(unguarded_url: str, where: str) -> None:
+    assert seen(unguarded_url, "nothing", where) == set()
 
 
-@pytest.mark.slow
-def test_without_locks_all_is_taken_twice_but_what_the_schema_forbids(
-    database_url: str, open_url: str, backend: str
+@PROOF
+def test_without_locks_only_the_schema_prevents_double_booking(
+    database_url: str, unguarded_url: str, backend: str
 ) -> None:
     # A change gives up what it has before it looks. On SQLite who has written has the database;
     # on MariaDB it depends on the indexes whether one can book beside rows that are deleted.
     changes = {"sqlite": set[str](), "mariadb": names(MOVED)}.get(backend, names(*CHANGED))
     maybe = names(GROWN) if backend == "mariadb" else set[str]()
-    assert seen(open_url, "locks", BEFORE_WRITE) - maybe == names(*NEW) | changes
+    assert seen(unguarded_url, "locks", BEFORE_WRITE) - maybe == names(*NEW) | changes
     whole = names(*WHOLES) if backend == "mariadb" else names(*NEW, *CHANGED) - names(*SHARES)
     assert seen(database_url, "locks", BEFORE_WRITE) - maybe == (names(*NEW) | changes) - whole
 
 
-@pytest.mark.slow
-def test_without_a_second_look_at_who_is_there_whole_hosts_are_taken_twice(
-    database_url: str, open_url: str, backend: str
+@PROOF
+def test_without_the_second_check_of_bookings_whole_hosts_are_booked_twice(
+    database_url: str, unguarded_url: str, backend: str
 ) -> None:
     everything = names(WHOLE, SHARE_OF_WHOLE, WHOLE_OF_SHARED)
     by_schema = names(WHOLE) if backend == "mariadb" else everything
     alone = backend == "sqlite"  # in the database, so that nobody comes in between
-    assert seen(open_url, "still there", BEFORE_LOCK) == (set() if alone else everything)
+    assert seen(unguarded_url, "still there", BEFORE_LOCK) == (set() if alone else everything)
     left = set() if alone else everything - by_schema
     assert seen(database_url, "still there", BEFORE_LOCK) == left
 
 
-@pytest.mark.slow
-def test_without_a_second_look_at_what_is_left_shares_are_taken_twice(
+@PROOF
+def test_without_the_second_check_of_capacity_shares_are_booked_twice(
     database_url: str, backend: str
 ) -> None:
     alone = backend == "sqlite"

@@ -1,4 +1,4 @@
-"""Requests for the same host or the same lease at the same moment: each gets a proper answer."""
+"""Concurrent requests about one host or one lease: each gets a valid answer."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from climate.db import allocations
 from climate.db.allocations import Grabbed
 from tests.race.crowd import SIZE, Crowd, at_work, wait_for_all
+from tests.race.databases import postgresql_first
 from tests.service import Story, host_reservation
 
 LEASES, HOSTS = "/v1/leases", "/v1/os-hosts"
@@ -76,7 +77,7 @@ def _change_and_delete(number: int, url: str, lease: dict[str, Any]) -> Answers:
 
 def _manage_or_change(number: int, url: str, journal: str, leases: list[str]) -> Answers:
     """Run what is due, or prolong, rename and delete the leases that it is about."""
-    with at_work(url, simulated__journal=journal, api__delete_wait=0.0) as story:
+    with at_work(url, simulated__journal=journal) as story:
         wait_for_all()
         if number % 2:
             story.run()
@@ -88,7 +89,7 @@ def _manage_or_change(number: int, url: str, journal: str, leases: list[str]) ->
         return answers
 
 
-def test_of_many_who_register_the_same_host_one_succeeds(
+def test_one_of_many_registrations_of_a_host_succeeds(
     crowd: Crowd, database_url: str, here: Story
 ) -> None:
     answers = Counter(crowd.do(_register, database_url, True))
@@ -97,7 +98,7 @@ def test_of_many_who_register_the_same_host_one_succeeds(
     assert (host["hypervisor_hostname"], host["gpu"]) == ("sim-1", "yes")
 
 
-def test_hosts_with_the_same_new_capability_can_be_registered_at_once(
+def test_hosts_with_the_same_new_capability_are_registered_concurrently(
     crowd: Crowd, database_url: str, here: Story
 ) -> None:
     assert Counter(crowd.do(_register, database_url, False)) == {("POST", 201): SIZE}
@@ -106,8 +107,8 @@ def test_hosts_with_the_same_new_capability_can_be_registered_at_once(
     assert found == [{"property": "gpu"}]
 
 
-@pytest.mark.slow
-def test_no_lease_gets_a_host_that_is_removed_meanwhile(
+@postgresql_first
+def test_no_lease_gets_a_host_that_is_deleted_concurrently(
     crowd: Crowd, database_url: str, here: Story
 ) -> None:
     for _ in range(ROUNDS):
@@ -129,7 +130,7 @@ def test_no_lease_gets_a_host_that_is_removed_meanwhile(
 
 
 @pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
-def test_a_host_that_changed_while_it_was_looked_for_is_looked_at_again(
+def test_a_host_that_changed_before_its_lock_is_checked_again(
     here: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = here.ok("POST", HOSTS, {"name": "sim-1", "gpu": "yes"})["host"]["id"]
@@ -146,8 +147,8 @@ def test_a_host_that_changed_while_it_was_looked_for_is_looked_at_again(
     assert answer.status_code == 409, answer.get_data(as_text=True)
 
 
-@pytest.mark.slow
-def test_no_lease_gets_a_host_that_stops_matching_meanwhile(
+@postgresql_first
+def test_no_lease_gets_a_host_that_stops_matching_concurrently(
     crowd: Crowd, database_url: str, here: Story
 ) -> None:
     host = here.ok("POST", HOSTS, {"name": "sim-1", "gpu": "yes"})["host"]["id"]
@@ -162,8 +163,8 @@ def test_no_lease_gets_a_host_that_stops_matching_meanwhile(
             here.ok("DELETE", f"{LEASES}/{lease['id']}")
 
 
-@pytest.mark.slow
-def test_changes_and_the_removal_of_one_lease_at_once_are_all_answered_properly(
+@postgresql_first
+def test_concurrent_changes_and_deletion_of_a_lease_get_valid_answers(
     crowd: Crowd, database_url: str, here: Story
 ) -> None:
     here.register(3)
@@ -176,8 +177,8 @@ def test_changes_and_the_removal_of_one_lease_at_once_are_all_answered_properly(
     assert len(here.reserve(60, 400, reservations=[host_reservation(3, 3)])) > 0
 
 
-@pytest.mark.slow
-def test_managers_and_users_at_the_same_leases_do_not_trip_each_other_up(
+@postgresql_first
+def test_managers_and_users_work_on_the_same_leases(
     crowd: Crowd, database_url: str, here: Story, tmp_path: Path
 ) -> None:
     here.register(4)

@@ -1,4 +1,4 @@
-"""The same request from many processes at the same moment is carried out once."""
+"""A request that many processes send concurrently under one key is carried out once."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def _count(story: Story) -> int:
 
 
 @pytest.mark.parametrize("wanted", [1, HOSTS])
-def test_one_lease_is_made_for_each_key_and_everybody_gets_its_answer(
+def test_each_key_makes_one_lease_and_every_request_gets_its_response(
     crowd: Crowd, here: Story, database_url: str, wanted: int
 ) -> None:
     """With all hosts wanted, who comes second finds none: it must wait, not look around."""
@@ -77,7 +77,9 @@ def test_one_lease_is_made_for_each_key_and_everybody_gets_its_answer(
     assert _count(here) == KEYS
 
 
-def test_without_the_claim_several_are_made(crowd: Crowd, here: Story, database_url: str) -> None:
+def test_without_the_claim_a_key_makes_several_leases(
+    crowd: Crowd, here: Story, database_url: str
+) -> None:
     for attempt in range(TRIES):
         crowd.do(_ask, database_url, attempt * KEYS, 1, False)
         if _count(here) > (attempt + 1) * KEYS:
@@ -85,7 +87,7 @@ def test_without_the_claim_several_are_made(crowd: Crowd, here: Story, database_
     pytest.fail("no second lease was seen, so this stress proves nothing")
 
 
-def test_of_those_who_change_what_they_saw_one_does(
+def test_one_of_many_changes_with_the_same_etag_succeeds(
     crowd: Crowd, here: Story, database_url: str
 ) -> None:
     made: Any = here.call("POST", LEASES, here.asking())

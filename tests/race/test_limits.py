@@ -1,4 +1,4 @@
-"""Sixteen processes ask for one project and for one user at once: limits hold to the last host."""
+"""Sixteen processes create leases for one project or one user: limits are never exceeded."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,15 +19,18 @@ from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
 from climate.manager.updates import LeaseChange
+from tests import servers
+from tests.conftest import NOON
 from tests.race import crowd as crowds
 from tests.race.booking import Wish
 from tests.race.crowd import Crowd, at_work, wait_for_all
-from tests.conftest import NOON
+from tests.race.databases import postgresql_first
 from tests.unit.db import guard
 from tests.unit.db.queue import add_hosts
 
 HOSTS = 2 * crowds.SIZE
 ALLOWED = 5
+OTHER_LIMITS = ("project_leases", "project_host_hours", "user_hosts")
 TRIES = 8
 
 Outcomes = Counter[str]
@@ -88,9 +91,17 @@ def _lock(*, is_there: bool) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "limit", ["project_leases", "project_hosts", "project_host_hours", "user_hosts"]
+    ("backend", "limit"),
+    [
+        *((backend, "project_hosts") for backend in servers.BACKENDS),
+        *(
+            ("postgresql", limit)
+            for limit in ("project_leases", "project_host_hours", "user_hosts")
+        ),
+    ],
+    indirect=["backend"],
 )
-def test_exactly_what_is_allowed_is_given(
+def test_exactly_the_limit_is_admitted(
     crowd: Crowd, database_url: str, database: Database, limit: str
 ) -> None:
     add_hosts(database, HOSTS)
@@ -101,7 +112,7 @@ def test_exactly_what_is_allowed_is_given(
 
 # SQLite has one writer at a time: there is no lock of ours to take away, and everybody waits.
 @pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
-def test_without_the_lock_more_is_given(
+def test_without_the_lock_the_limit_is_exceeded(
     crowd: Crowd, database_url: str, database: Database
 ) -> None:
     add_hosts(database, HOSTS)
@@ -114,7 +125,7 @@ def test_without_the_lock_more_is_given(
 
 
 @pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
-def test_one_project_does_not_wait_for_another(database: Database) -> None:
+def test_a_project_does_not_wait_for_another(database: Database) -> None:
     parties = [Party(Scope.PROJECT, name) for name in "abc"]
 
     def lock_all(session: Session) -> None:
@@ -127,7 +138,8 @@ def test_one_project_does_not_wait_for_another(database: Database) -> None:
     database.write(lock_all)
 
 
-def test_prolonging_is_counted_as_asking_is(
+@postgresql_first
+def test_concurrent_extensions_respect_the_limit(
     crowd: Crowd, database_url: str, database: Database
 ) -> None:
     add_hosts(database, HOSTS)

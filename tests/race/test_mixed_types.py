@@ -1,4 +1,4 @@
-"""Sixteen processes want hosts, shares of the same hosts, and pools: none of it is given twice."""
+"""Sixteen processes book hosts, shares of the same hosts, and pools: nothing is booked twice."""
 
 from collections import Counter
 
@@ -6,12 +6,13 @@ import pytest
 
 from climate.db.engine import Database
 from tests import rows
+from tests.conftest import NOON
 from tests.race import crowd as crowds
 from tests.race.crowd import Crowd
-from tests.race.mixing import ADMITTED, AGAIN, Outcomes, mix, same_share
-from tests.conftest import NOON
+from tests.race.databases import PROOF, postgresql_first
 from tests.race.engine import kinds
 from tests.race.engine.bookings import violations
+from tests.race.mixing import ADMITTED, AGAIN, Outcomes, mix, same_share
 
 REFUSED = "NotEnoughResources"
 # Processes race; a scenario that must show a race is repeated until one was seen.
@@ -41,8 +42,8 @@ def _outcomes(answers: list[Outcomes]) -> Outcomes:
     return found
 
 
-@pytest.mark.slow
-def test_leases_of_all_kinds_that_are_changed_and_deleted_meanwhile_never_conflict(
+@postgresql_first
+def test_changed_and_deleted_leases_of_all_types_never_conflict(
     crowd: Crowd, database_url: str, database: Database
 ) -> None:
     kinds.register(database, THINGS)
@@ -54,8 +55,8 @@ def test_leases_of_all_kinds_that_are_changed_and_deleted_meanwhile_never_confli
     assert set(outcomes) == {ADMITTED, REFUSED, "changed", "deleted"}
 
 
-@pytest.mark.slow
-def test_locks_and_second_looks_alone_keep_all_kinds_apart(
+@PROOF
+def test_locks_and_second_checks_alone_keep_all_types_apart(
     crowd: Crowd, unguarded_url: str
 ) -> None:
     database = Database(unguarded_url)
@@ -65,8 +66,19 @@ def test_locks_and_second_looks_alone_keep_all_kinds_apart(
     database.dispose()
 
 
-@pytest.mark.parametrize("kind", HOTSPOTS)
-def test_all_want_a_share_in_the_same_window_and_none_is_left_over(
+@pytest.mark.parametrize(
+    ("backend", "kind"),
+    [
+        *(("postgresql", kind) for kind in HOTSPOTS),
+        *(
+            (backend, kind)
+            for backend in ("sqlite", "mariadb")
+            for kind in ("instances", "addresses")
+        ),
+    ],
+    indirect=["backend"],
+)
+def test_every_share_of_one_window_is_booked_once(
     crowd: Crowd, database_url: str, database: Database, kind: str
 ) -> None:
     kinds.register(database, HOTSPOTS[kind])
@@ -76,9 +88,9 @@ def test_all_want_a_share_in_the_same_window_and_none_is_left_over(
 
 
 # On SQLite who writes has the database, and looks only once he has it.
-@pytest.mark.slow
+@PROOF
 @pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
-def test_without_a_second_look_a_pool_is_overdrawn(
+def test_without_the_second_check_a_pool_is_overbooked(
     crowd: Crowd, database_url: str, database: Database
 ) -> None:
     empty = rows.dump(database)

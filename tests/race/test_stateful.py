@@ -45,6 +45,7 @@ from climate.manager.runtime import Runtime
 from climate.manager.updates import LeaseChange, ReservationChange
 from tests import rows
 from tests.conftest import NOON
+from tests.race.databases import SEARCH
 from tests.race.engine import kinds, model
 from tests.race.engine.bookings import Books, violations
 from tests.race.engine.model import Ask, State
@@ -389,12 +390,9 @@ class Engine(RuleBasedStateMachine):
         assert violations(self.last, self.now, CLEANING) == []
 
 
-SLOW = pytest.mark.slow
-
-
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("examples", [4, pytest.param(60, marks=SLOW)])
-def test_the_engine_decides_as_the_model_does(
+@pytest.mark.parametrize("examples", [4, pytest.param(60, marks=SEARCH)])
+def test_admission_decides_as_the_model_does(
     database_url: str, backend: str, monkeypatch: pytest.MonkeyPatch, examples: int
 ) -> None:
     clock, dice = ManualClock(NOON), random.Random()  # noqa: S311 - what fails must fail again

@@ -1,10 +1,10 @@
-"""``climate-listen``: what is published, one JSON object a line, until it is told to stop."""
+"""``climate-listen`` prints each notification as a line of JSON until it is stopped."""
 
 import json
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from tests.process import (
     running,
 )
 from tests.proxy import Proxy
+
+NIGHTLY = pytest.mark.nightly(reason="takes seconds for one edge of a stop or a restart")
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
@@ -77,7 +79,7 @@ def standalone_at(home: Path, port: int) -> Iterator[Service]:
         yield Service(port)
 
 
-def test_a_listener_prints_what_was_and_what_comes(
+def test_a_listener_prints_past_and_new_notifications(
     service: Service, lease: dict[str, Any], tmp_path: Path
 ) -> None:
     with following(tmp_path, service.url) as program:
@@ -93,7 +95,7 @@ def test_a_listener_prints_what_was_and_what_comes(
     assert seqs(program) == list(range(1, len(seqs(program)) + 1))
 
 
-def test_a_listener_starts_after_the_number_it_is_given(
+def test_a_listener_starts_after_a_given_number(
     service: Service, lease: dict[str, Any], tmp_path: Path
 ) -> None:
     newest = eventually(lambda: created(service, lease["id"]), "the lease is announced")
@@ -110,7 +112,7 @@ def created(service: Service, lease_id: str) -> int:
     return next((one["seq"] for one in found if one["lease_id"] == lease_id), 0)
 
 
-@pytest.mark.slow
+@NIGHTLY
 def test_a_listener_waits_for_the_service_and_survives_its_restart(tmp_path: Path) -> None:
     port = free_port()
     with following(tmp_path, f"http://127.0.0.1:{port}") as program:
@@ -126,49 +128,44 @@ def test_a_listener_waits_for_the_service_and_survives_its_restart(tmp_path: Pat
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_listener_ends_when_told(service: Service, tmp_path: Path, number: int) -> None:
+def test_a_listener_can_be_stopped(service: Service, tmp_path: Path, number: int) -> None:
     with following(tmp_path, service.url) as program:
         program.says(announce(service))
         ends(program, number)
 
 
-@pytest.mark.slow
+@NIGHTLY
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_listener_ends_when_told_although_the_service_is_away(
-    tmp_path: Path, number: int
-) -> None:
+def test_a_listener_can_be_stopped_while_the_service_is_down(tmp_path: Path, number: int) -> None:
     with following(tmp_path, f"http://127.0.0.1:{free_port()}") as program:
         program.says("asking again in 2")
         ends(program, number)
 
 
-@pytest.mark.parametrize(
-    ("path", "arguments", "reason"),
-    [
-        ("", ["--token", "nobody"], "X-Auth-Token must be"),
-        ("", ["--after=-1"], "after: This must be a whole number"),
-        ("/nowhere", [], "404"),
-    ],
-)
-def test_a_listener_that_is_refused_says_why_and_ends(
-    service: Service, tmp_path: Path, path: str, arguments: list[str], reason: str
-) -> None:
-    with following(tmp_path, f"{service.url}{path}", *arguments) as program:
-        assert program.wait() == 1
-    assert program.last_words.startswith("climate-listen: ")
-    assert reason in program.last_words
-    assert "Traceback" not in program.errors
+REJECTED = [
+    ("", ["--token", "nobody"], "X-Auth-Token must be"),
+    ("", ["--after=-1"], "after: This must be a whole number"),
+    ("/nowhere", [], "404"),
+]
 
 
-@pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1/", "http://"])
-def test_a_listener_knows_a_bad_url(tmp_path: Path, url: str) -> None:
-    with following(tmp_path, url) as program:
-        assert program.wait() == 1
-    assert program.last_words.startswith(f"climate-listen: {url.rstrip('/')}")
+def test_a_rejected_listener_shows_the_reason_and_ends(service: Service, tmp_path: Path) -> None:
+    targets = [(f"{service.url}{path}", given, reason) for path, given, reason in REJECTED]
+    targets += [(url, [], url.rstrip("/")) for url in ("nonsense", "ftp://127.0.0.1/", "http://")]
+    with ExitStack() as stack:
+        programs = [
+            stack.enter_context(following(tmp_path, url, *arguments))
+            for url, arguments, _ in targets
+        ]
+        for program, (_, _, reason) in zip(programs, targets, strict=True):
+            assert program.wait() == 1
+            assert program.last_words.startswith("climate-listen: ")
+            assert reason in program.last_words
+            assert "Traceback" not in program.errors
 
 
-@pytest.mark.slow
-def test_a_listener_ends_when_nobody_reads_any_more(service: Service, tmp_path: Path) -> None:
+@NIGHTLY
+def test_a_listener_ends_when_its_output_is_closed(service: Service, tmp_path: Path) -> None:
     announce(service)
     command = [BIN / "climate-listen", "--url", service.url]
     with subprocess.Popen(
@@ -203,7 +200,7 @@ def queue_of(program: Program) -> str:
     return line.rpartition(" ")[2]
 
 
-def test_everybody_who_listens_hears_everything(topic: str, tmp_path: Path) -> None:
+def test_every_listener_gets_every_notification(topic: str, tmp_path: Path) -> None:
     with subscribed(tmp_path, topic) as first, subscribed(tmp_path, topic) as second:
         broker.publish(topic, 3)
         for program in (first, second):
@@ -214,7 +211,7 @@ def test_everybody_who_listens_hears_everything(topic: str, tmp_path: Path) -> N
     assert broker.depth(topic) == 3  # taken from nobody
 
 
-def test_a_listener_leaves_no_queue_behind(topic: str, tmp_path: Path) -> None:
+def test_a_listener_removes_its_queue(topic: str, tmp_path: Path) -> None:
     with subscribed(tmp_path, topic) as program:
         assert broker.has_queue(queue_of(program))
         ends(program)
@@ -228,7 +225,7 @@ def pool(topic: str) -> Iterator[str]:
     broker.remove_queue(f"{topic}-pool")
 
 
-def test_a_pool_keeps_what_comes_while_nobody_listens(
+def test_a_pool_keeps_notifications_while_no_listener_runs(
     topic: str, pool: str, tmp_path: Path
 ) -> None:
     with subscribed(tmp_path, topic, "--pool", pool) as program:
@@ -240,7 +237,7 @@ def test_a_pool_keeps_what_comes_while_nobody_listens(
     assert seqs(program) == list(range(1, 301))
 
 
-def test_listeners_of_a_pool_share_what_comes(topic: str, pool: str, tmp_path: Path) -> None:
+def test_listeners_of_a_pool_share_the_notifications(topic: str, pool: str, tmp_path: Path) -> None:
     arguments = ("--pool", pool)
     with (
         subscribed(tmp_path, topic, *arguments) as first,
@@ -261,7 +258,7 @@ def test_listeners_of_a_pool_share_what_comes(topic: str, pool: str, tmp_path: P
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_listener_waits_for_the_broker_until_it_is_told_to_end(
+def test_a_listener_can_be_stopped_while_it_waits_for_the_broker(
     topic: str, way: Proxy, tmp_path: Path, number: int
 ) -> None:
     way.cut()
@@ -271,7 +268,7 @@ def test_a_listener_waits_for_the_broker_until_it_is_told_to_end(
         ends(program, number)
 
 
-def test_a_listener_goes_on_when_the_broker_is_back(topic: str, way: Proxy, tmp_path: Path) -> None:
+def test_a_listener_resumes_when_the_broker_is_back(topic: str, way: Proxy, tmp_path: Path) -> None:
     with subscribed(tmp_path, topic, url=broker.through(way.port)) as program:
         way.cut()
         program.says("is unreachable")
@@ -281,7 +278,7 @@ def test_a_listener_goes_on_when_the_broker_is_back(topic: str, way: Proxy, tmp_
         ends(program)
 
 
-def test_a_listener_ends_when_told_although_the_broker_went_away(
+def test_a_listener_can_be_stopped_after_the_broker_went_away(
     topic: str, way: Proxy, tmp_path: Path
 ) -> None:
     with subscribed(tmp_path, topic, url=broker.through(way.port)) as program:

@@ -1,4 +1,4 @@
-"""What the programs log says which request, event and lease it is about."""
+"""Log lines name the request, the event and the lease."""
 
 import json
 from pathlib import Path
@@ -46,7 +46,7 @@ def told(program: Program, text: str) -> list[dict[str, Any]]:
     return eventually(found, f"{program.name} logs {text!r}")
 
 
-def test_a_request_and_the_event_that_it_leads_to_can_be_followed(
+def test_log_lines_name_the_request_the_event_and_the_lease(
     sqlite_url: str, tmp_path: Path
 ) -> None:
     service = Service(free_port())
@@ -80,7 +80,7 @@ def test_a_request_and_the_event_that_it_leads_to_can_be_followed(
         assert failure["lease_id"] == lease["id"]
 
 
-def test_lines_that_people_read_have_the_same(sqlite_url: str, tmp_path: Path) -> None:
+def test_plain_log_lines_name_the_request_and_the_lease(sqlite_url: str, tmp_path: Path) -> None:
     service = Service(free_port())
     plain = config(tmp_path, sqlite_url, "api.conf")
     with running(tmp_path, "climate-api", plain, "--port", str(service.port)) as api:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+NIGHTLY = pytest.mark.nightly(reason="lives through a month twice")
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -21,7 +23,7 @@ def month(seed: int, **environment: str) -> dict[str, Any]:
     return dict(json.loads(found.stdout))
 
 
-@pytest.mark.slow
+@NIGHTLY
 @pytest.mark.timeout(600)
 def test_a_month_has_the_same_outcome_for_the_same_seed() -> None:
     one = month(3, PYTHONHASHSEED="1", TZ="UTC")

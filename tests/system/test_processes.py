@@ -24,13 +24,16 @@ from tests.process import (
     write_config,
 )
 
+NIGHTLY = pytest.mark.nightly(reason="the fault tests show the same with many leases")
+
 # API and manager.
 
 
 @pytest.fixture
-def conf(backend: str, tmp_path: Path) -> Path:
-    """Return a configuration for processes that share a new database of each kind."""
-    url = f"sqlite:///{tmp_path}/c.sqlite" if backend == "sqlite" else servers.create(backend)
+def conf(tmp_path: Path) -> Path:
+    """Return a configuration for processes that share a new PostgreSQL database."""
+    servers.need("postgresql")
+    url = servers.create("postgresql")
     path = write_config(
         tmp_path / "climate.conf",
         database__connection=url,
@@ -53,7 +56,7 @@ def api(conf: Path, tmp_path: Path) -> Iterator[Service]:
         yield service
 
 
-def test_the_api_admits_leases_and_the_manager_starts_announces_and_ends_them(
+def test_the_api_admits_leases_and_a_manager_starts_announces_and_ends_them(
     api: Service, conf: Path, tmp_path: Path
 ) -> None:
     started, announced = reserve(api), reserve(api, date(30))  # no manager runs yet
@@ -73,7 +76,7 @@ def test_the_api_admits_leases_and_the_manager_starts_announces_and_ends_them(
     assert api.lease(announced)["status"] == "PENDING"
 
 
-def test_a_manager_stops_whichever_of_its_threads_is_told(conf: Path, tmp_path: Path) -> None:
+def test_a_manager_stops_whichever_thread_gets_the_signal(conf: Path, tmp_path: Path) -> None:
     with running(tmp_path, "climate-manager", f"--config-file={conf}") as program:
         program.says("climate-manager is at work").tell_another_thread()
         assert program.wait() == 0
@@ -82,7 +85,7 @@ def test_a_manager_stops_whichever_of_its_threads_is_told(conf: Path, tmp_path: 
 # One process.
 
 
-def test_a_lease_starts_when_it_is_due_though_nobody_looks_for_it(tmp_path: Path) -> None:
+def test_a_lease_starts_on_time_without_a_poll_or_a_wakeup(tmp_path: Path) -> None:
     """Neither the poll, which is an hour away, nor a hint that something was written starts it."""
     hour = write_config(tmp_path / "climate.conf", manager__poll_interval=3600)
     with standalone(tmp_path, f"--config-file={hour}") as (service, _):
@@ -106,7 +109,7 @@ def test_an_empty_service_has_no_hosts(tmp_path: Path) -> None:
         assert service.ok("GET", "/v1/os-hosts") == {"hosts": []}
 
 
-def test_leases_and_hosts_outlive_the_process_and_leases_end_properly(tmp_path: Path) -> None:
+def test_leases_and_hosts_survive_a_restart_and_overdue_leases_end(tmp_path: Path) -> None:
     with standalone(tmp_path) as (service, _):
         service.ok("DELETE", "/v1/os-hosts/8")
         active, pending = reserve(service, hosts=2), reserve(service, date(60))
@@ -135,8 +138,8 @@ def fall_due_now(database: Path, lease_id: str) -> None:
     connection.close()
 
 
-@pytest.mark.slow
-def test_a_request_under_way_is_answered_before_the_process_ends(tmp_path: Path) -> None:
+@NIGHTLY
+def test_a_request_in_progress_is_answered_before_the_process_stops(tmp_path: Path) -> None:
     conf = write_config(tmp_path / "slow.conf", simulated__delay=0.3)
     with standalone(tmp_path, f"--config-file={conf}") as (service, program):
         lease_id = reserve(service)
@@ -154,8 +157,8 @@ def test_a_request_under_way_is_answered_before_the_process_ends(tmp_path: Path)
     assert answers == [204]
 
 
-@pytest.mark.slow
-def test_work_under_way_is_finished_before_the_process_ends(tmp_path: Path) -> None:
+@NIGHTLY
+def test_an_event_in_progress_is_finished_before_the_process_stops(tmp_path: Path) -> None:
     conf = write_config(tmp_path / "slow.conf", simulated__delay=0.3)
     with standalone(tmp_path, f"--config-file={conf}") as (service, program):
         lease_id = reserve(service, hosts=2)
@@ -165,7 +168,7 @@ def test_work_under_way_is_finished_before_the_process_ends(tmp_path: Path) -> N
     assert effects(tmp_path / "c.sqlite.cloud") == {"ensure_pool": 1, "add_host": 2}
 
 
-def test_work_that_takes_too_long_is_handed_back_and_done_by_the_next_process(
+def test_an_event_that_takes_too_long_is_released_and_run_by_the_next_process(
     tmp_path: Path,
 ) -> None:
     conf = write_config(
@@ -192,8 +195,8 @@ def event(database: Path, lease_id: str, kind: str) -> tuple[str, str | None]:
     return tuple(found)
 
 
-@pytest.mark.slow
-def test_two_processes_on_one_file_do_everything_once(tmp_path: Path) -> None:
+@NIGHTLY
+def test_two_processes_on_one_sqlite_file_run_each_event_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/c.sqlite"
     services = [Service(free_port()), Service(free_port())]
     starts = [

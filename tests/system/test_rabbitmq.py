@@ -1,4 +1,4 @@
-"""Notifications on a real RabbitMQ: all of them, in order, whatever happens to the broker."""
+"""Notifications on a real RabbitMQ: complete and in order, whatever happens to the broker."""
 
 import threading
 from pathlib import Path
@@ -12,6 +12,8 @@ from tests import broker, servers
 from tests.broker import configure, listening, notification, numbered, prepared, publishing, reserve
 from tests.process import eventually, running, write_config
 from tests.proxy import Proxy
+
+NIGHTLY = pytest.mark.nightly(reason="waits for time-outs of the broker")
 
 # py-amqp leaves the sockets of connections that broke to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -39,9 +41,9 @@ def make_and_delete(runtime: Runtime, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "backend", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+    "backend", ["sqlite", pytest.param("postgresql", marks=NIGHTLY)], indirect=True
 )
-def test_the_life_of_a_lease_is_heard_in_order(database_url: str, topic: str) -> None:
+def test_all_events_of_a_lease_are_published_in_order(database_url: str, topic: str) -> None:
     conf = configure(database_url, topic, servers.RABBITMQ)
     with listening(conf, topic) as heard, publishing(conf) as runtime:
         lease = reserve(runtime, 4, 3, before_end=1.5, leads=(3, 1.5))
@@ -57,7 +59,7 @@ def test_the_life_of_a_lease_is_heard_in_order(database_url: str, topic: str) ->
     assert states == ["PENDING", "PENDING", "PENDING", "ACTIVE", "ACTIVE", "TERMINATED"]
 
 
-@pytest.mark.slow
+@NIGHTLY
 @pytest.mark.timeout(400)
 def test_a_lease_two_minutes_ahead_is_announced_started_and_ended(
     sqlite_url: str, topic: str
@@ -71,10 +73,11 @@ def test_a_lease_two_minutes_ahead_is_announced_started_and_ended(
     assert [round(seconds, -1) for seconds in left] == [90, 30]
 
 
-def test_the_envelope_is_that_of_oslo_messaging(sqlite_url: str, topic: str) -> None:
+def test_each_topic_gets_the_envelope_of_oslo_messaging(sqlite_url: str, topic: str) -> None:
     conf = configure(
         sqlite_url, topic, servers.RABBITMQ, notifications__publisher_id="blazar.lease"
     )
+    conf.set_override("topics", [topic, f"{topic}-too"], group="notifications")
     emitter = MessagingEmitter(conf, servers.RABBITMQ)
     emitter.publish(notification(1), {"lease_id": "lease", "seq": 1})
     emitter.close()
@@ -90,23 +93,15 @@ def test_the_envelope_is_that_of_oslo_messaging(sqlite_url: str, topic: str) -> 
         "timestamp": "2030-01-15 12:00:00.250000",
     }
     assert message["_context_project_id"] == "lab"
-
-
-def test_every_topic_gets_every_message(sqlite_url: str, topic: str) -> None:
-    conf = configure(sqlite_url, topic, servers.RABBITMQ)
-    conf.set_override("topics", [topic, f"{topic}-too"], group="notifications")
-    emitter = MessagingEmitter(conf, servers.RABBITMQ)
-    emitter.publish(notification(1), {})
-    emitter.close()
-    assert [one["message_id"] for one in broker.take(topic)] == ["id-1"]
     assert [one["message_id"] for one in broker.take(f"{topic}-too")] == ["id-1"]
     broker.remove_queue(f"{topic}-too.info")
+    assert conf.oslo_messaging_rabbit.heartbeat_timeout_threshold == 10, "bounded by default"
 
 
 # A broker that is away.
 
 
-def test_what_happens_while_the_broker_is_away_is_told_when_it_is_back(
+def test_notifications_are_published_when_the_broker_is_back(
     sqlite_url: str, topic: str, way: Proxy
 ) -> None:
     way.cut()
@@ -122,7 +117,7 @@ def test_what_happens_while_the_broker_is_away_is_told_when_it_is_back(
         assert heard.types(lease_id) == ["lease.create", "lease.delete"]
 
 
-def test_a_connection_that_breaks_loses_nothing_and_keeps_the_order(
+def test_a_broken_connection_loses_nothing_and_keeps_the_order(
     sqlite_url: str, topic: str, way: Proxy
 ) -> None:
     conf = configure(sqlite_url, topic, broker.through(way.port))
@@ -136,7 +131,7 @@ def test_a_connection_that_breaks_loses_nothing_and_keeps_the_order(
     assert heard.seqs == list(range(1, 37))
 
 
-def test_a_message_counts_as_published_when_the_broker_has_confirmed_it(
+def test_a_message_counts_as_published_after_the_brokers_confirmation(
     sqlite_url: str, topic: str, way: Proxy
 ) -> None:
     url = broker.through(way.port)
@@ -153,7 +148,7 @@ def test_a_message_counts_as_published_when_the_broker_has_confirmed_it(
     emitter.close()
 
 
-def test_a_message_that_was_not_confirmed_is_sent_again_with_the_same_id(
+def test_an_unconfirmed_message_is_sent_again_with_the_same_id(
     sqlite_url: str, topic: str, way: Proxy
 ) -> None:
     conf = configure(sqlite_url, topic, broker.through(way.port))
@@ -174,10 +169,8 @@ def test_a_message_that_was_not_confirmed_is_sent_again_with_the_same_id(
 # A broker that is away must not hold us up.
 
 
-@pytest.mark.slow
-def test_a_broker_that_accepts_and_is_silent_is_given_up(
-    sqlite_url: str, topic: str, way: Proxy
-) -> None:
+@NIGHTLY
+def test_connecting_to_a_silent_broker_times_out(sqlite_url: str, topic: str, way: Proxy) -> None:
     way.hush()
     url = broker.through(way.port)
     emitter = MessagingEmitter(configure(sqlite_url, topic, url), url)
@@ -186,8 +179,8 @@ def test_a_broker_that_accepts_and_is_silent_is_given_up(
     emitter.close()
 
 
-@pytest.mark.slow
-def test_a_broker_that_falls_silent_is_given_up(sqlite_url: str, topic: str, way: Proxy) -> None:
+@NIGHTLY
+def test_publishing_to_a_silent_broker_times_out(sqlite_url: str, topic: str, way: Proxy) -> None:
     url = broker.through(way.port, heartbeat_timeout_threshold=2)
     emitter = MessagingEmitter(configure(sqlite_url, topic, url), url)
     emitter.publish(notification(1), {})
@@ -198,16 +191,8 @@ def test_a_broker_that_falls_silent_is_given_up(sqlite_url: str, topic: str, way
     emitter.close()
 
 
-def test_how_long_a_silent_broker_is_waited_for_is_bounded_unless_configured(
-    sqlite_url: str, topic: str
-) -> None:
-    conf = configure(sqlite_url, topic, servers.RABBITMQ)
-    MessagingEmitter(conf, servers.RABBITMQ)
-    assert conf.oslo_messaging_rabbit.heartbeat_timeout_threshold == 10
-
-
 @pytest.mark.parametrize("trouble", ["closed", "silent", "falls silent"])
-def test_a_manager_stops_although_the_broker_is_away(
+def test_a_manager_stops_while_the_broker_is_away(
     sqlite_url: str, topic: str, way: Proxy, trouble: str
 ) -> None:
     url = broker.through(way.port, heartbeat_timeout_threshold=60)  # it may be that patient
@@ -230,8 +215,8 @@ def test_a_manager_stops_although_the_broker_is_away(
     assert told == ["lease.create", "lease.delete"]
 
 
-@pytest.mark.slow
-def test_a_manager_process_ends_when_told_although_the_broker_is_silent(
+@NIGHTLY
+def test_a_manager_process_stops_while_the_broker_is_silent(
     sqlite_url: str, topic: str, way: Proxy, tmp_path: Path
 ) -> None:
     way.hush()

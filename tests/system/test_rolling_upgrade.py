@@ -24,7 +24,9 @@ from tests.process import (
     write_config,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+NIGHTLY = pytest.mark.nightly(reason="runs the programs of the previous schema on each database")
+
+pytestmark = [NIGHTLY, pytest.mark.timeout(600)]
 
 ROOT = Path(climate.__file__).parents[1]
 VERSIONS = "climate/db/migrations/versions"

@@ -31,6 +31,7 @@ from tests.rows import Rows
 from tests.service import FORMAT, Story, host_reservation
 
 CLEANING = timedelta(minutes=5)
+NIGHTLY = pytest.mark.nightly(reason="searches at random for minutes")
 HOSTS = 3
 
 
@@ -229,8 +230,8 @@ class Leases(RuleBasedStateMachine):
         assert self.cloud._world.pools == {}
 
 
-@pytest.mark.parametrize("examples", [4, pytest.param(60, marks=pytest.mark.slow)])
-def test_whatever_happens_no_invariant_breaks(
+@pytest.mark.parametrize("examples", [4, pytest.param(60, marks=NIGHTLY)])
+def test_no_sequence_of_actions_breaks_an_invariant(
     make_story: MakeStory, monkeypatch: pytest.MonkeyPatch, examples: int
 ) -> None:
     story = make_story(DEFAULT__cleaning_time=5, simulated__journal=None)
@@ -253,7 +254,7 @@ def test_whatever_happens_no_invariant_breaks(
     )
 
 
-def test_a_lease_ends_although_the_manager_died_that_was_to_start_it(story: Story) -> None:
+def test_a_lease_ends_although_the_manager_that_claimed_its_start_died(story: Story) -> None:
     """Found by the machine: its end came before anybody had begun to start it."""
     lease = story.reserve(0, 10)
     Dispatcher(story.runtime, "doomed")._claim()
@@ -264,7 +265,7 @@ def test_a_lease_ends_although_the_manager_died_that_was_to_start_it(story: Stor
     assert story.lease(lease["id"])["status"] == "TERMINATED"
 
 
-def test_an_overdue_lease_that_is_told_to_end_now_keeps_nobody_out(make_story: MakeStory) -> None:
+def test_ending_an_overdue_lease_now_does_not_delay_the_next(make_story: MakeStory) -> None:
     """Found by the machine: cleaning would have run into the next lease, and the guard said so."""
     story = make_story(DEFAULT__cleaning_time=5)
     story.register(1)

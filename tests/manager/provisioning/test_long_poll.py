@@ -52,9 +52,7 @@ def test_a_waiting_provisioner_gets_a_new_preparation(everywhere: Story, ask: As
     assert [one["id"] for one in asked.result(20)] == [made["id"]]
 
 
-def test_a_waiting_provisioner_gets_a_released_or_retried_preparation(
-    everywhere: Story, ask: Ask
-) -> None:
+def test_a_waiting_provisioner_gets_a_released_preparation(everywhere: Story, ask: Ask) -> None:
     story = everywhere
     made = prepared(story)
     report(story, made, "accepted")
@@ -73,9 +71,7 @@ def test_a_waiting_provisioner_gets_a_released_or_retried_preparation(
     assert len(told) == 3
 
 
-def test_a_waiting_provisioner_gets_a_preparation_whose_claim_expires(
-    everywhere: Story, ask: Ask
-) -> None:
+def test_a_waiting_provisioner_gets_an_expired_preparation(everywhere: Story, ask: Ask) -> None:
     story = everywhere
     made = prepared(story)
     report(story, made, "accepted", claim_seconds=10)

@@ -1,4 +1,4 @@
-"""Machines that nobody needs: off by their controllers, and back for the next lease."""
+"""Power saving: BMCs power idle machines off, and on again for the next lease."""
 
 import json
 from contextlib import ExitStack
@@ -35,7 +35,7 @@ def boot_server(home: Path, host: str) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_idle_machines_go_off_and_are_back_in_time_but_who_has_servers_never(
+def test_idle_machines_without_servers_are_powered_off_and_on_in_time(
     tmp_path: Path,
 ) -> None:
     names = ["used", "deaf", "quick", "other"]
@@ -83,7 +83,7 @@ def test_idle_machines_go_off_and_are_back_in_time_but_who_has_servers_never(
 
 
 @pytest.mark.timeout(120)
-def test_when_a_lease_takes_the_spare_another_machine_comes_on(tmp_path: Path) -> None:
+def test_another_machine_is_powered_on_when_a_lease_takes_the_spare(tmp_path: Path) -> None:
     with machines(tmp_path, ["one", "two"]) as peers:
         for peer in peers.values():
             peer.begin_with_power()

@@ -1,4 +1,4 @@
-"""From the lease to the chassis: climate, provisioners as processes, controllers of machines."""
+"""From the lease to the chassis: climate, provisioner processes and simulated BMCs."""
 
 import datetime as dt
 import json
@@ -18,6 +18,8 @@ from tests.process import DEADLINE, Program, Service, eventually, free_port, run
 from tests.service import hosts
 from tests.system.provisioner import bmc
 from tests.system.provisioner.bmc import Bmc
+
+NIGHTLY = pytest.mark.nightly(reason="powers twenty machines on, with time for a busy one")
 
 
 @dataclass
@@ -146,9 +148,9 @@ def hints(request: pytest.FixtureRequest) -> dict[str, object]:
     }
 
 
-@pytest.mark.slow
+@NIGHTLY
 @pytest.mark.timeout(400)
-def test_of_two_provisioners_one_dies_and_every_host_is_on_once_and_ready_in_time(
+def test_two_provisioners_power_on_every_host_once_although_one_dies(
     tmp_path: Path, hints: dict[str, object]
 ) -> None:
     run = uuid.uuid4().hex[:8]
@@ -179,7 +181,7 @@ def test_of_two_provisioners_one_dies_and_every_host_is_on_once_and_ready_in_tim
     assert bmc.PASSWORD not in said(tmp_path)
 
 
-def test_what_is_under_way_is_handed_back_at_the_end(tmp_path: Path) -> None:
+def test_a_stopping_provisioner_releases_its_claims(tmp_path: Path) -> None:
     never = {"kind": "tcp", "host": "127.0.0.1", "port": free_port()}
     with world(
         tmp_path, {"one": {"driver": "simulated", "check": never}}, provisioner__claim_timeout=600
@@ -193,7 +195,7 @@ def test_what_is_under_way_is_handed_back_at_the_end(tmp_path: Path) -> None:
         assert at.readiness(made)["state"] == "preparing"
 
 
-def test_a_machine_that_cannot_be_switched_is_replaced_in_time(tmp_path: Path) -> None:
+def test_a_machine_with_a_wrong_password_is_replaced_in_time(tmp_path: Path) -> None:
     with machines(tmp_path, ["bad"]) as peers:
         wrong = tmp_path / "wrong"
         wrong.write_text("n0t-the-secret")
@@ -213,7 +215,7 @@ def test_a_machine_that_cannot_be_switched_is_replaced_in_time(tmp_path: Path) -
     assert "n0t-the-secret" not in said(tmp_path)
 
 
-def test_a_host_can_be_used_when_the_cloud_says_so(tmp_path: Path) -> None:
+def test_a_host_is_ready_when_the_cloud_reports_its_service(tmp_path: Path) -> None:
     nodes = {"one": {"driver": "simulated", "check": {"kind": "service"}}}
     with world(tmp_path, nodes) as at, at.provisioner():
         made = at.reserve(200, 1)
@@ -223,7 +225,7 @@ def test_a_host_can_be_used_when_the_cloud_says_so(tmp_path: Path) -> None:
         assert len(known["times"]) == 1
 
 
-def test_a_lease_can_be_had_as_soon_as_its_host_is_on_and_nobody_polls(tmp_path: Path) -> None:
+def test_a_lease_starts_when_its_host_is_ready_without_polling(tmp_path: Path) -> None:
     rare = {"provisioner__poll_interval": 600, "provisioning__interval": 600}
     with world(tmp_path, {"one": {"driver": "simulated"}}, **rare) as at, at.provisioner():
         asked = {"name": "now", "start": "now", "duration": 600, "reservations": [hosts(1, 1)]}
@@ -237,7 +239,7 @@ def test_a_lease_can_be_had_as_soon_as_its_host_is_on_and_nobody_polls(tmp_path:
         assert shown()["started_at"] >= shown()["ready_at"] >= shown()["start_delayed_at"]
 
 
-def test_a_file_of_nodes_that_cannot_be_used_is_said_in_a_line(tmp_path: Path) -> None:
+def test_an_invalid_nodes_file_is_explained_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "nodes.toml"
     conf = write_config(tmp_path / "climate.conf", provisioner__nodes_file=file)
     for text, reason in (
@@ -252,7 +254,7 @@ def test_a_file_of_nodes_that_cannot_be_used_is_said_in_a_line(tmp_path: Path) -
         assert reason in program.last_words
 
 
-def test_a_service_that_is_away_is_waited_for(tmp_path: Path) -> None:
+def test_a_provisioner_waits_for_the_service(tmp_path: Path) -> None:
     with world(tmp_path, {"one": {"driver": "simulated"}}) as at, at.provisioner() as made:
         at.manager.signal(signal.SIGSTOP)
         at.manager.kill()
