@@ -17,8 +17,8 @@ from hypothesis import settings
 from climate import config, service
 from climate.clock import ManualClock
 from climate.db.engine import Database
-from tests import servers
-from tests.service import Story
+from tests.support import servers
+from tests.support.service import Story
 
 # Where nobody waits for the answer, hypothesis takes its own (larger) number of examples.
 settings.register_profile("quick", max_examples=30)

@@ -13,9 +13,9 @@ from climate import config, service
 from climate.api import app
 from climate.clock import ManualClock
 from tests.conftest import MakeStory
-from tests.keystone import SERVICE_TOKEN, Keystone
-from tests.process import write_config
-from tests.service import Story
+from tests.support.keystone import SERVICE_TOKEN, Keystone
+from tests.support.process import write_config
+from tests.support.service import Story
 
 LEASES = "/v1/leases"
 EXPIRED = {"expires_at": "2020-01-01T00:00:00.000000Z"}

@@ -11,8 +11,8 @@ from climate import serving
 from climate.db import schema
 from climate.service import Manager
 from tests.conftest import MakeStory
-from tests.process import eventually, free_port
-from tests.service import Story
+from tests.support.process import eventually, free_port
+from tests.support.service import Story
 
 
 @pytest.fixture

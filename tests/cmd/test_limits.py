@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from climate import cli
-from tests.process import write_config
-from tests.service import Story
+from tests.support.process import write_config
+from tests.support.service import Story
 
 Command = Callable[..., int]
 

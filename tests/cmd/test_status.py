@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from climate import status
 from climate.db import schema
 from climate.db.engine import Database
-from tests.process import free_port, write_config
+from tests.support.process import free_port, write_config
 
 
 @pytest.fixture
@@ -48,9 +48,7 @@ def test_the_schema_of_an_earlier_release_must_be_upgraded(check: Any, sqlite_ur
     assert check(database__connection=sqlite_url)[0] == 2
 
 
-def test_unreachable_servers_fail_and_no_password_is_shown(
-    check: Any, sqlite_url: str
-) -> None:
+def test_unreachable_servers_fail_and_no_password_is_shown(check: Any, sqlite_url: str) -> None:
     nowhere = f"127.0.0.1:{free_port()}"
     code, found = check(
         database__connection=f"postgresql+psycopg://me:secret@{nowhere}/climate",

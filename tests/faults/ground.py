@@ -23,10 +23,10 @@ from climate.db.tables import (
 )
 from climate.manager import resources
 from climate.manager.runtime import Runtime
-from tests import servers
 from tests.faults.private import DatabaseServer
-from tests.process import write_config
-from tests.will import Will
+from tests.support import servers
+from tests.support.process import write_config
+from tests.support.will import Will
 
 _KEPT = {one.__tablename__ for one in (InventoryRow, PropertyRow, RelayRow, ResourceProperty)}
 _KEPT.add(ResourceRow.__tablename__)

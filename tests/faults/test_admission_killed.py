@@ -14,12 +14,12 @@ from climate.db import allocations
 from climate.manager import leases
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.runtime import Runtime
-from tests import rows
 from tests.conftest import NOON
-from tests.process import FORKSERVER, eventually
 from tests.race.engine import kinds
 from tests.race.engine.asking import addresses, ask, change, hosts, instances
 from tests.race.engine.bookings import violations
+from tests.support import rows
+from tests.support.process import FORKSERVER, eventually
 
 pytestmark = pytest.mark.faults
 

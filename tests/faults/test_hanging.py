@@ -12,8 +12,8 @@ from climate.plugins.fence import Fenced
 from climate.plugins.host import HostPlugin
 from climate.service import Manager, make_manager
 from tests.conftest import MakeStory
-from tests.process import eventually
-from tests.service import Story
+from tests.support.process import eventually
+from tests.support.service import Story
 
 
 class Hanging:

@@ -12,10 +12,10 @@ import sqlalchemy as sa
 from climate.db.engine import Database
 from climate.db.outbox_tables import OutboxRow
 from climate.db.tables import AllocationRow, EventRow, LeaseRow, ReservationRow
-from tests import enforcement
-from tests.enforcement import Answer, EnforcementService
-from tests.process import Service, date, eventually, free_port, running, write_config
-from tests.service import host_reservation
+from tests.support import enforcement
+from tests.support.enforcement import Answer, EnforcementService
+from tests.support.process import Service, date, eventually, free_port, running, write_config
+from tests.support.service import host_reservation
 
 pytestmark = pytest.mark.faults
 

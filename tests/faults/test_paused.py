@@ -11,7 +11,7 @@ from climate.core.lease import Lease
 from climate.core.schedule import START
 from climate.manager.requests import ReservationRequest
 from tests.faults.world import SOON, World, instances, whole_hosts
-from tests.process import eventually
+from tests.support.process import eventually
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from climate.db import outbox
 from climate.manager import leases
 from climate.manager.runtime import Runtime
-from tests import broker, servers
-from tests.broker import configure, prepared, reserve
-from tests.process import Program, eventually, write_config
+from tests.support import broker, servers
+from tests.support.broker import configure, prepared, reserve
+from tests.support.process import Program, eventually, write_config
 
 pytestmark = pytest.mark.faults
 

@@ -4,8 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.process import Program, Service, date, eventually, free_port, running, write_config
-from tests.receiver import SECRET, receiving
+from tests.support.process import (
+    Program,
+    Service,
+    date,
+    eventually,
+    free_port,
+    running,
+    write_config,
+)
+from tests.support.receiver import SECRET, receiving
 
 pytestmark = pytest.mark.faults
 

@@ -28,7 +28,7 @@ from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
 from climate.manager.updates import LeaseChange
-from tests.process import Program, eventually, running, write_config
+from tests.support.process import Program, eventually, running, write_config
 
 HOSTS = [f"sim-{number}" for number in range(1, 6)]
 # Seconds that each step of a start or an end takes: time enough to interfere.

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from climate.db import leases
 from climate.db.tables import LeaseRow
 from climate.manager.dispatcher import Dispatcher
-from tests.service import Story
+from tests.support.service import Story
 
 
 def warned(story: Story, meanwhile: Callable[[str], object], **fields: Any) -> str:

@@ -4,8 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 from climate.db import events
-from tests.functional.fragile import break_cloud
-from tests.service import Story, host_reservation
+from tests.support.failing_cloud import break_cloud
+from tests.support.service import Story, host_reservation
 
 
 def grow(story: Story, lease: dict[str, Any], maximum: int) -> None:

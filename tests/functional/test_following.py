@@ -14,9 +14,9 @@ from werkzeug.test import TestResponse
 
 from climate.api.v2 import stream
 from tests.conftest import MakeStory
-from tests.functional.emitters import log, write, write_many
-from tests.process import Service, date, eventually, standalone, write_config
-from tests.service import Story
+from tests.support.emitters import log, write, write_many
+from tests.support.process import Service, date, eventually, standalone, write_config
+from tests.support.service import Story
 
 LOG, STREAM = "/v2/notifications", "/v2/notifications/stream"
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from climate.api.app import OPEN, ROUTES
-from tests import rows
 from tests.functional import wild
-from tests.service import Story
+from tests.support import rows
+from tests.support.service import Story
 
 REQUEST_ID = re.compile(r"req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # The servers refuse what SQLite swallows, but each request takes them longer.

@@ -9,7 +9,7 @@ from climate.core.errors import NotEnoughResources
 from climate.manager import leases, updates
 from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
-from tests.service import Story, host_reservation, hosts
+from tests.support.service import Story, host_reservation, hosts
 
 ME = "me:mine:member"
 OTHER = "other:theirs:member"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.functional.test_v1_instances import PLUGINS, instances
-from tests.service import Story, host_reservation, hosts
+from tests.support.service import Story, host_reservation, hosts
 
 MakeStory = Callable[..., Story]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import MakeStory
-from tests.service import Story
+from tests.support.service import Story
 
 SECRET = base64.b64encode(b"password: hunter2").decode()
 SERVER = {"imageRef": "cirros", "user_data": SECRET}

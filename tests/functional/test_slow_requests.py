@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from climate.manager import leases, updates
-from tests.service import Story
+from tests.support.service import Story
 
 ASKED = "2030-01-15T12:00:59Z"
 

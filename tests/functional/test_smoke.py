@@ -1,6 +1,6 @@
 """The life of a lease from request to end, on every database."""
 
-from tests.service import Story, host_reservation
+from tests.support.service import Story, host_reservation
 
 
 def test_a_lease_lives_from_request_to_end(story_everywhere: Story) -> None:

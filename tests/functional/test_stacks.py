@@ -13,7 +13,7 @@ from climate.manager import audit
 from climate.plugins.base import Asker
 from climate.plugins.stack_templates import Source
 from climate.plugins.stacks import Stack
-from tests.service import Story
+from tests.support.service import Story
 
 MakeStory = Callable[..., Story]
 PLUGINS = [

@@ -8,8 +8,8 @@ import pytest
 import sqlalchemy as sa
 
 from climate import cli
-from tests import servers
-from tests.process import Program, free_port, write_config
+from tests.support import servers
+from tests.support.process import Program, free_port, write_config
 
 Program_ = Callable[[Sequence[str]], int]
 

@@ -12,8 +12,8 @@ from climate.manager import starting
 from climate.manager.backlog import show_backlog
 from climate.manager.runtime import Runtime
 from tests.conftest import MakeStory
-from tests.functional.preparers import look, look_at_cloud, readiness, report, wanted
-from tests.service import Story, hosts
+from tests.support.preparations import look, look_at_cloud, readiness, report, wanted
+from tests.support.service import Story, hosts
 
 OPTIONS: dict[str, object] = {
     "provisioning__enabled": True,

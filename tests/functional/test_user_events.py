@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.service import Story, host_reservation
+from tests.support.service import Story, host_reservation
 
 
 def own(*pairs: tuple[str, str]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from climate.db.tables import AllocationRow
-from tests.service import Story, host_reservation
+from tests.support.service import Story, host_reservation
 
 MakeStory = Callable[..., Story]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from climate.manager import audit
-from tests.service import Story
+from tests.support.service import Story
 
 MakeStory = Callable[..., Story]
 PLUGINS = ["physical.host.plugin", "virtual.instance.plugin", "flavor.instance.plugin"]

@@ -9,8 +9,8 @@ from climate.manager import inventory
 from climate.manager.announcements import resources_of
 from climate.manager.audit import audit, repair
 from climate.plugins.simulated_floatingips import NETWORK, SimulatedFloatingips
-from tests import enforcement
-from tests.service import Story, host_reservation
+from tests.support import enforcement
+from tests.support.service import Story, host_reservation
 
 MakeStory = Callable[..., Story]
 PLUGINS = ["physical.host.plugin", "virtual.floatingip.plugin"]

@@ -7,7 +7,7 @@ import pytest
 
 from climate.plugins.base import Found
 from climate.plugins.simulated import SimulatedCloud
-from tests.service import Story, host_reservation
+from tests.support.service import Story, host_reservation
 
 
 class CloudOfTwins(SimulatedCloud):

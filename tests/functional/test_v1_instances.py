@@ -9,7 +9,7 @@ import pytest
 
 from climate.db import allocations
 from climate.manager import audit, inventory, resources
-from tests.service import Story, host_reservation
+from tests.support.service import Story, host_reservation
 
 MakeStory = Callable[..., Story]
 PLUGINS = ["physical.host.plugin", "virtual.instance.plugin"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.service import Story, host_reservation
+from tests.support.service import Story, host_reservation
 
 MakeStory = Callable[..., Story]
 

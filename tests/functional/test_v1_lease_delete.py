@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.functional.fragile import break_cloud
-from tests.service import Story, host_reservation
+from tests.support.failing_cloud import break_cloud
+from tests.support.service import Story, host_reservation
 
 
 def delete(story: Story, lease: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.service import Story, host_reservation
+from tests.support.service import Story, host_reservation
 
 IGNORED = {
     "id": "other",

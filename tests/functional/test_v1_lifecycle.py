@@ -3,8 +3,8 @@
 from typing import Any
 
 from tests.conftest import MakeStory
-from tests.functional.fragile import break_cloud
-from tests.service import Story, host_reservation
+from tests.support.failing_cloud import break_cloud
+from tests.support.service import Story, host_reservation
 
 
 def status(story: Story, lease: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from climate.plugins.simulated_networks import SimulatedNetworks
-from tests.service import Story
+from tests.support.service import Story
 
 PLUGINS = ["physical.host.plugin", "virtual.network.plugin"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.service import Story
+from tests.support.service import Story
 
 ADMIN = "boss:ops:admin"
 ALICE = "alice:lab:member"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from climate import service
-from tests.service import Story
+from tests.support.service import Story
 
 PATH = "/v1/os-hosts/properties"
 ADMIN = "boss:ops:admin"

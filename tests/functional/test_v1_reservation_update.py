@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import MakeStory
-from tests.service import Story, host_reservation
+from tests.support.service import Story, host_reservation
 
 BIG = '["==", "$vcpus", "64"]'  # of sim-1 .. sim-4 only sim-4
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from werkzeug.test import TestResponse
 
-from tests.service import Story
+from tests.support.service import Story
 
 VERSION_1 = {
     "id": "v1.0",

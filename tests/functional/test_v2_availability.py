@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.functional.test_v1_instances import instances, story
-from tests.service import Story, host_reservation
+from tests.support.service import Story, host_reservation
 
 __all__ = ["story"]
 

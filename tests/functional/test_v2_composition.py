@@ -11,9 +11,9 @@ from climate.manager.events import run
 from climate.manager.inventory import synchronise
 from climate.manager.pace import Pace
 from climate.plugins.simulated import SimulatedCloud
-from tests.functional.fragile import break_cloud
 from tests.functional.test_v1_instances import story
-from tests.service import Story
+from tests.support.failing_cloud import break_cloud
+from tests.support.service import Story
 
 __all__ = ["story"]
 

@@ -9,7 +9,7 @@ from werkzeug.test import TestResponse
 from climate.db.tables import IdempotencyKeyRow
 from climate.manager import leases
 from tests.conftest import MakeStory
-from tests.service import Story, hosts, problem
+from tests.support.service import Story, hosts, problem
 
 LEASES = "/v2/leases"
 ALICE, CAROL, EVE = "alice:lab", "carol:lab", "alice:other"

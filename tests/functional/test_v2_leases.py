@@ -7,7 +7,7 @@ import pytest
 from werkzeug.test import TestResponse
 
 from tests.conftest import MakeStory
-from tests.service import Story, hosts
+from tests.support.service import Story, hosts
 
 LEASES = "/v2/leases"
 ALICE, BOB, EVE = "alice:lab", "bob:lab:reader", "eve:other"

@@ -1,7 +1,7 @@
 """GET /v2/limits: what one may have, and has."""
 
 from tests.conftest import MakeStory
-from tests.service import Story, host_reservation
+from tests.support.service import Story, host_reservation
 
 
 def test_what_one_may_have_and_has(story: Story) -> None:

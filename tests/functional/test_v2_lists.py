@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from climate.core.page import LEASE_SORTS
 from climate.db import resources
-from tests.service import Story, hosts
+from tests.support.service import Story, hosts
 
 LEASES, RESOURCES = "/v2/leases", "/v2/resources"
 ALICE, EVE, ADMIN = "alice:lab", "eve:other", "boss:ops:admin"

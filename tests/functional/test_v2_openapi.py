@@ -9,7 +9,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from climate.api.app import OPEN, ROUTES
 from tests.conftest import MakeStory
-from tests.service import Story, hosts
+from tests.support.service import Story, hosts
 
 DOCUMENT, PAGE = "/v2/openapi.json", "/v2/docs"
 

@@ -11,8 +11,8 @@ from climate import service
 from climate.core.lead_time import REMEMBERED
 from climate.manager import inventory, preparing
 from tests.conftest import MakeStory
-from tests.functional.preparers import look, look_at_cloud, readiness, report, wanted
-from tests.service import Story, hosts
+from tests.support.preparations import look, look_at_cloud, readiness, report, wanted
+from tests.support.service import Story, hosts
 
 BOB = "bob:lab:member"
 

@@ -8,7 +8,7 @@ import pytest
 
 from climate.core.errors import ClimateError
 from climate.manager import leases
-from tests.service import Story, hosts, problem
+from tests.support.service import Story, hosts, problem
 
 LEASES = "/v2/leases"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from climate import service
-from tests.service import Story
+from tests.support.service import Story
 
 RESOURCES = "/v2/resources"
 PLUGINS = [

@@ -15,7 +15,7 @@ from climate.manager import energy, inventory, preparing
 from climate.manager.energy import Saving
 from climate.manager.lead_times import LeadTimes
 from tests.conftest import MakeStory
-from tests.service import Story, hosts
+from tests.support.service import Story, hosts
 
 BOB = "bob:lab:member"
 IDLE = 30.0  # minutes

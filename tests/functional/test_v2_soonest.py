@@ -6,7 +6,7 @@ import pytest
 
 from climate.manager import availability
 from climate.manager.availability import Offer
-from tests.service import Story, host_reservation
+from tests.support.service import Story, host_reservation
 
 HOSTS = {"resource_type": "physical:host", "params": {"min": 4, "max": 4}}
 

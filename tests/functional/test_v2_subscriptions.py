@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import MakeStory
-from tests.functional.emitters import write_many
-from tests.receiver import SECRET
-from tests.service import Story
+from tests.support.emitters import write_many
+from tests.support.receiver import SECRET
+from tests.support.service import Story
 
 PATH = "/v2/subscriptions"
 URL = "https://example.org/hook"

@@ -8,7 +8,7 @@ import pytest
 from climate.manager import inventory
 from climate.manager.audit import audit
 from climate.plugins.simulated_volumes import SimulatedVolumes
-from tests.service import Story
+from tests.support.service import Story
 
 PLUGINS = ["physical.host.plugin", "virtual.volume.plugin"]
 

@@ -20,7 +20,7 @@ from werkzeug.datastructures import Headers
 from werkzeug.test import create_environ, run_wsgi_app
 
 from climate.api.app import OPEN, ROUTES
-from tests.service import host_reservation, hosts
+from tests.support.service import host_reservation, hosts
 
 Wsgi = Callable[..., Any]
 

@@ -11,12 +11,12 @@ from werkzeug.test import TestResponse
 
 from climate.config import Misconfigured
 from climate.enforcement import Enforcer
-from tests import enforcement
 from tests.conftest import MakeStory
-from tests.enforcement import Answer, EnforcementService, no
 from tests.race.crowd import at_work
-from tests.rows import dump
-from tests.service import Story, host_reservation, hosts
+from tests.support import enforcement
+from tests.support.enforcement import Answer, EnforcementService, no
+from tests.support.rows import dump
+from tests.support.service import Story, host_reservation, hosts
 
 CREATE, UPDATE, ON_END = "/check-create", "/check-update", "/on-end"
 

@@ -9,8 +9,8 @@ from climate.db.engine import LostRace
 from climate.manager.backlog import show_backlog
 from climate.manager.runtime import Runtime
 from tests.conftest import MakeStory
-from tests.functional.fragile import break_cloud
-from tests.service import Story
+from tests.support.failing_cloud import break_cloud
+from tests.support.service import Story
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
 

@@ -14,11 +14,19 @@ from openstack.connection import Connection
 from oslo_config.cfg import ConfigOpts
 
 from climate import cli, config
-from tests.clients import OpenStack
 from tests.openstack import settings, traces
 from tests.openstack.accounts import Account
-from tests.process import Program, Service, date, eventually, free_port, running, write_config
-from tests.service import host_reservation
+from tests.support.clients import OpenStack
+from tests.support.process import (
+    Program,
+    Service,
+    date,
+    eventually,
+    free_port,
+    running,
+    write_config,
+)
+from tests.support.service import host_reservation
 
 
 class Deployment:

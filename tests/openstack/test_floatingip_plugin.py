@@ -19,7 +19,7 @@ from tests.contract.plugin import Interrupted, PluginContract, lease, resources
 from tests.openstack import settings
 from tests.openstack.accounts import Account
 from tests.openstack.addresses import SPARE, Public, passing_network
-from tests.process import write_config
+from tests.support.process import write_config
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

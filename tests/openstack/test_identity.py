@@ -14,8 +14,8 @@ from climate import config
 from climate.plugins import openstack
 from tests.openstack.accounts import Account, Project
 from tests.openstack.conftest import MakeProject
-from tests.process import Service, date, eventually, standalone, write_config
-from tests.service import host_reservation
+from tests.support.process import Service, date, eventually, standalone, write_config
+from tests.support.service import host_reservation
 
 pytest.importorskip("blazarclient", reason="python-blazarclient is not installed")
 

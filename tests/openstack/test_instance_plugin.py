@@ -23,12 +23,12 @@ from climate.plugins.host import HostPlugin
 from climate.plugins.instance import InstancePlugin
 from climate.plugins.nova import NovaCloud, Occupied
 from climate.plugins.nova_instances import NovaInstances
-from tests import servers
 from tests.contract.plugin import Interrupted, lease
 from tests.contract.test_instance_plugin import SlotContract
 from tests.openstack import guests, settings, traces
 from tests.openstack.accounts import Account
-from tests.process import write_config
+from tests.support import servers
+from tests.support.process import write_config
 
 # Each is dozens of starts and ends, interrupted one step later each time.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -24,7 +24,7 @@ from tests.contract.plugin import Interrupted, PluginContract, resources
 from tests.openstack import settings
 from tests.openstack.accounts import Account
 from tests.openstack.storage import Base, passing_type
-from tests.process import write_config
+from tests.support.process import write_config
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from climate.db.engine import Database
-from tests import servers
 from tests.race.crowd import Crowd
+from tests.support import servers
 from tests.unit.db import guard
 
 

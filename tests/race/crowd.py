@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from climate import config, service
 from climate.clock import ManualClock
 from tests.conftest import NOON
-from tests.process import FORKSERVER
-from tests.service import Story
+from tests.support.process import FORKSERVER
+from tests.support.service import Story
 
 SIZE = 16
 _PATIENCE = 90

@@ -13,9 +13,9 @@ from climate.core.errors import Contention
 from climate.db import turns
 from climate.db.engine import Database
 from climate.db.turns import Turns
-from tests import servers
-from tests.process import FORKSERVER
 from tests.race.crowd import Crowd, wait_for_all
+from tests.support import servers
+from tests.support.process import FORKSERVER
 
 ROUNDS = 3
 THREADS = 8

@@ -14,10 +14,10 @@ from climate.manager import events
 from climate.manager.batch import Batch
 from climate.manager.claims import Claim
 from climate.manager.pace import Pace
-from tests.process import eventually
 from tests.race.crowd import Crowd, at_work, wait_for_all
 from tests.race.databases import postgresql_first
-from tests.service import Story
+from tests.support.process import eventually
+from tests.support.service import Story
 
 HOSTS, TURNS = 3, 3
 

@@ -24,12 +24,12 @@ from climate.db.allocations import Grabbed
 from climate.manager import leases, reallocation
 from climate.manager.runtime import Runtime
 from climate.manager.search import Search
-from tests import rows
 from tests.conftest import NOON
 from tests.race.databases import PROOF
 from tests.race.engine import kinds
 from tests.race.engine.asking import addresses, ask, change, hosts, instances
 from tests.race.engine.bookings import violations
+from tests.support import rows
 
 Request = Callable[[Runtime], object]
 # How long a rival is given to come first: as long as it takes, or, where it must wait for us,

@@ -12,7 +12,7 @@ from climate.db import allocations
 from climate.db.allocations import Grabbed
 from tests.race.crowd import SIZE, Crowd, at_work, wait_for_all
 from tests.race.databases import postgresql_first
-from tests.service import Story, host_reservation
+from tests.support.service import Story, host_reservation
 
 LEASES, HOSTS = "/v1/leases", "/v1/os-hosts"
 ROUNDS = 3

@@ -9,7 +9,7 @@ import pytest
 
 from climate.db import idempotency
 from tests.race.crowd import SIZE, Crowd, at_work, wait_for_all
-from tests.service import Story, hosts
+from tests.support.service import Story, hosts
 
 LEASES = "/v2/leases"
 HOSTS = 4

@@ -19,12 +19,12 @@ from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
 from climate.manager.updates import LeaseChange
-from tests import servers
 from tests.conftest import NOON
 from tests.race import crowd as crowds
 from tests.race.booking import Wish
 from tests.race.crowd import Crowd, at_work, wait_for_all
 from tests.race.databases import postgresql_first
+from tests.support import servers
 from tests.unit.db import guard
 from tests.unit.db.queue import add_hosts
 

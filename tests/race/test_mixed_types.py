@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 
 from climate.db.engine import Database
-from tests import rows
 from tests.conftest import NOON
 from tests.race import crowd as crowds
 from tests.race.crowd import Crowd
@@ -13,6 +12,7 @@ from tests.race.databases import PROOF, postgresql_first
 from tests.race.engine import kinds
 from tests.race.engine.bookings import violations
 from tests.race.mixing import ADMITTED, AGAIN, Outcomes, mix, same_share
+from tests.support import rows
 
 REFUSED = "NotEnoughResources"
 # Processes race; a scenario that must show a race is repeated until one was seen.

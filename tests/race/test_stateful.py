@@ -43,13 +43,13 @@ from climate.manager.drafts import LeaseRequest, Owner
 from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
 from climate.manager.updates import LeaseChange, ReservationChange
-from tests import rows
 from tests.conftest import NOON
 from tests.race.databases import SEARCH
 from tests.race.engine import kinds, model
 from tests.race.engine.bookings import Books, violations
 from tests.race.engine.model import Ask, State
-from tests.rows import Rows
+from tests.support import rows
+from tests.support.rows import Rows
 
 CLEANING = timedelta(minutes=5)
 MINUTE = timedelta(minutes=1)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests import broker, servers
-from tests.clients import OpenStack, at
-from tests.process import Service, standalone
-from tests.proxy import Proxy
-from tests.service import host_reservation
+from tests.support import broker, servers
+from tests.support.clients import OpenStack, at
+from tests.support.process import Service, standalone
+from tests.support.proxy import Proxy
+from tests.support.service import host_reservation
 
 _days = itertools.count(2)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.clients import at, window
-from tests.process import Service
-from tests.service import host_reservation
+from tests.support.clients import at, window
+from tests.support.process import Service
+from tests.support.service import host_reservation
 
 pytest.importorskip("blazarclient", reason="python-blazarclient is not installed")
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests import servers
-from tests.process import (
+from tests.support import servers
+from tests.support.process import (
     Program,
     Service,
     date,
@@ -21,8 +21,8 @@ from tests.process import (
     running,
     write_config,
 )
-from tests.proxy import Proxy
-from tests.service import host_reservation
+from tests.support.proxy import Proxy
+from tests.support.service import host_reservation
 
 Start = Callable[..., Program]
 NIGHTLY = pytest.mark.nightly(reason="PostgreSQL shows the same; both use one code path")

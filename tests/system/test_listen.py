@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests import broker, servers
-from tests.process import (
+from tests.support import broker, servers
+from tests.support.process import (
     BIN,
     DEADLINE,
     Program,
@@ -22,7 +22,7 @@ from tests.process import (
     free_port,
     running,
 )
-from tests.proxy import Proxy
+from tests.support.proxy import Proxy
 
 NIGHTLY = pytest.mark.nightly(reason="takes seconds for one edge of a stop or a restart")
 

@@ -6,8 +6,16 @@ from typing import Any
 
 import requests
 
-from tests.process import Program, Service, date, eventually, free_port, running, write_config
-from tests.service import host_reservation
+from tests.support.process import (
+    Program,
+    Service,
+    date,
+    eventually,
+    free_port,
+    running,
+    write_config,
+)
+from tests.support.service import host_reservation
 
 GLOBAL_ID = "req-0a0b0c0d-0000-4000-8000-00000000abcd"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import requests
 
 from tests.observability.test_metrics import samples
-from tests.process import free_port, running, write_config
+from tests.support.process import free_port, running, write_config
 
 
 def test_a_manager_serves_its_metrics_on_its_own_port(sqlite_url: str, tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.clients import OpenStack, at, moment, window
-from tests.process import BIN, Service, environment, eventually
+from tests.support.clients import OpenStack, at, moment, window
+from tests.support.process import BIN, Service, environment, eventually
 
 NIGHTLY = pytest.mark.nightly(reason="starts a new interpreter for each command")
 

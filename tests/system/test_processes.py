@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from climate import cli
-from tests import servers
-from tests.clients import at, moment
-from tests.process import (
+from tests.support import servers
+from tests.support.clients import at, moment
+from tests.support.process import (
     Service,
     date,
     effects,

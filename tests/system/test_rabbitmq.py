@@ -8,10 +8,18 @@ import pytest
 from climate.manager import leases
 from climate.manager.runtime import Runtime
 from climate.notifications.emit import MessagingEmitter
-from tests import broker, servers
-from tests.broker import configure, listening, notification, numbered, prepared, publishing, reserve
-from tests.process import eventually, running, write_config
-from tests.proxy import Proxy
+from tests.support import broker, servers
+from tests.support.broker import (
+    configure,
+    listening,
+    notification,
+    numbered,
+    prepared,
+    publishing,
+    reserve,
+)
+from tests.support.process import eventually, running, write_config
+from tests.support.proxy import Proxy
 
 NIGHTLY = pytest.mark.nightly(reason="waits for time-outs of the broker")
 

@@ -13,8 +13,8 @@ import pytest
 import climate
 from climate import cli
 from climate.db import schema
-from tests import servers
-from tests.process import (
+from tests.support import servers
+from tests.support.process import (
     Service,
     environment,
     eventually,

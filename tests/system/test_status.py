@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from climate import status
-from tests import servers
-from tests.process import write_config
+from tests.support import servers
+from tests.support.process import write_config
 
 
 @pytest.mark.parametrize(("password", "code"), [("guest", 0), ("wrong", 2)])

@@ -14,7 +14,7 @@ from climate.db.engine import Database
 from climate.manager import timer as timers
 from climate.manager.timer import Timer
 from tests.conftest import NOON
-from tests.process import eventually
+from tests.support.process import eventually
 
 HOUR = 3600.0
 

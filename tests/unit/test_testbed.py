@@ -8,7 +8,7 @@ import pytest
 
 from tests.openstack.testbed import daemons, layout
 from tests.openstack.testbed.daemons import Daemon
-from tests.process import eventually
+from tests.support.process import eventually
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from climate import wakeup
 from climate.db.engine import Database
-from tests.process import eventually
+from tests.support.process import eventually
 
 
 @pytest.mark.parametrize("backend", ["postgresql"], indirect=True)

@@ -14,8 +14,8 @@ from climate.manager import limits
 from climate.manager.drafts import Owner
 from tests.conftest import MakeStory
 from tests.race.crowd import at_work
-from tests.rows import dump
-from tests.service import Story, host_reservation, hosts
+from tests.support.rows import dump
+from tests.support.service import Story, host_reservation, hosts
 
 ALICE, BOB, EVE = "alice:lab", "bob:lab", "eve:other"
 OWNER = Owner(user_id="alice", project_id="lab")

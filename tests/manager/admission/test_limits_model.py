@@ -10,7 +10,7 @@ import pytest
 
 from climate.core.errors import LimitExceeded
 from tests.conftest import MakeStory
-from tests.service import Story, host_reservation
+from tests.support.service import Story, host_reservation
 
 HOSTS, HOURS, PERIOD, HORIZON = 3, 14, 12, 16
 STEPS = 80

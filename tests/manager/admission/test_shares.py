@@ -14,11 +14,11 @@ from climate.db import resources
 from climate.manager import healing, leases
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.runtime import Runtime
-from tests import rows
 from tests.conftest import NOON
 from tests.race.engine import kinds
 from tests.race.engine.asking import ask, change, instances
 from tests.race.engine.bookings import Books, violations
+from tests.support import rows
 
 
 @pytest.fixture

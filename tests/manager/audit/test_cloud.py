@@ -8,9 +8,9 @@ import pytest
 
 from climate import cli
 from climate.manager.audit import audit, repair
-from tests.functional.fragile import break_cloud
-from tests.process import write_config
-from tests.service import Story, host_reservation
+from tests.support.failing_cloud import break_cloud
+from tests.support.process import write_config
+from tests.support.service import Story, host_reservation
 
 
 def found(story: Story) -> list[str]:

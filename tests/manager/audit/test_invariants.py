@@ -16,8 +16,8 @@ from climate.db.tables import (
 )
 from climate.manager.audit import audit
 from climate.manager.self_audit import look_once, violations
-from tests import rows
-from tests.service import Story
+from tests.support import rows
+from tests.support.service import Story
 from tests.unit.db import guard
 
 Break = Callable[[Story], None]

@@ -11,7 +11,7 @@ from climate.manager import beginning, events, outcomes
 from climate.manager import claims as claims_module
 from climate.manager.claims import Task
 from climate.manager.pace import Pace
-from tests.service import Story
+from tests.support.service import Story
 
 
 def fast_leases(story: Story, count: int = 4) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from climate.core.schedule import BEFORE_END, BEFORE_START, END, START
 from climate.plugins.base import NotYet
 from tests.conftest import MakeStory
-from tests.service import Story
+from tests.support.service import Story
 
 
 def late_events(story: Story, lease: dict[str, Any]) -> list[list[tuple[str, float, str]]]:

@@ -9,7 +9,7 @@ from climate.core.lease import Lease
 from climate.db import line
 from climate.plugins.base import NotYet
 from tests.conftest import MakeStory
-from tests.service import Story
+from tests.support.service import Story
 
 ALICE, EVE = "alice:alice-project:member", "eve:eve-project:member"
 

@@ -10,8 +10,8 @@ from climate.manager.events import run
 from climate.manager.pace import Pace
 from climate.plugins.simulated import SimulatedFailure
 from tests.conftest import MakeStory
-from tests.functional.fragile import break_cloud
-from tests.service import Story, host_reservation
+from tests.support.failing_cloud import break_cloud
+from tests.support.service import Story, host_reservation
 
 START, END = "start_lease", "end_lease"
 

@@ -15,8 +15,8 @@ from climate.db.tables import ResourceRow
 from climate.manager import inventory
 from climate.plugins.base import Found
 from tests.conftest import MakeStory
-from tests.functional.fragile import break_cloud
-from tests.service import Story, host_reservation
+from tests.support.failing_cloud import break_cloud
+from tests.support.service import Story, host_reservation
 
 HEALTHY = (False, False, False)
 ALL = [host_reservation(4, 4)]

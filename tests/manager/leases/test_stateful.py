@@ -24,11 +24,10 @@ from hypothesis.stateful import (
 from climate.manager.dispatcher import Dispatcher
 from climate.manager.self_audit import violations
 from climate.plugins.simulated import SimulatedCloud, SimulatedFailure
-from tests import rows
 from tests.conftest import NOON, MakeStory
-from tests.functional import invariants
-from tests.rows import Rows
-from tests.service import FORMAT, Story, host_reservation
+from tests.support import invariants, rows
+from tests.support.rows import Rows
+from tests.support.service import FORMAT, Story, host_reservation
 
 CLEANING = timedelta(minutes=5)
 NIGHTLY = pytest.mark.nightly(reason="searches at random for minutes")

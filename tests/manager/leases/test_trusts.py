@@ -17,9 +17,9 @@ from climate.manager.requests import ReservationRequest
 from climate.manager.trust_watch import TrustWatch
 from climate.manager.updates import LeaseChange
 from climate.plugins.trusts import Trust
-from tests.rows import dump
-from tests.service import Story
-from tests.trusting import Acting, Keystone, trusting
+from tests.support.fake_trusts import Acting, Keystone, trusting
+from tests.support.rows import dump
+from tests.support.service import Story
 
 ALICE = Owner(user_id="alice", project_id="lab", token="t0ken")
 BOB = Owner(user_id="bob", project_id="lab", token="b0b")

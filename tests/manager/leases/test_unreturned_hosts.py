@@ -9,8 +9,8 @@ from climate.manager import inventory
 from climate.manager.audit import audit, repair
 from climate.plugins.base import NotYet
 from tests.conftest import MakeStory
-from tests.functional.fragile import break_cloud
-from tests.service import Story, host_reservation
+from tests.support.failing_cloud import break_cloud
+from tests.support.service import Story, host_reservation
 
 ALL = ["1", "2", "3", "4"]
 

@@ -5,8 +5,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.db import outbox
-from tests.functional.emitters import Broken, log, write, write_many
-from tests.service import Story, host_reservation
+from tests.support.emitters import Broken, log, write, write_many
+from tests.support.service import Story, host_reservation
 
 
 def count(story: Story) -> int:

@@ -14,9 +14,9 @@ from climate.core.notification import Notification
 from climate.db.outbox_tables import OutboxRow, RelayRow
 from climate.manager.relay import Relay
 from tests.conftest import MakeStory
-from tests.functional.emitters import Broken, FakeEmitter, broken_at, log, write, write_many
-from tests.process import eventually
-from tests.service import Story
+from tests.support.emitters import Broken, FakeEmitter, broken_at, log, write, write_many
+from tests.support.process import eventually
+from tests.support.service import Story
 
 
 @contextmanager

@@ -20,12 +20,12 @@ from climate.manager.deliveries import Deliveries
 from climate.manager.relay import Relay
 from climate.notifications import webhooks
 from climate.notifications.emit import LogEmitter
-from tests import broker
 from tests.conftest import MakeStory
-from tests.functional.emitters import log, write, write_many
-from tests.process import eventually
-from tests.receiver import SECRET, Answer, Receiver, receiving
-from tests.service import Story
+from tests.support import broker
+from tests.support.emitters import log, write, write_many
+from tests.support.process import eventually
+from tests.support.receiver import SECRET, Answer, Receiver, receiving
+from tests.support.service import Story
 
 PATH = "/v2/subscriptions"
 LOOPBACK = {

@@ -8,9 +8,9 @@ import pytest
 
 from climate.manager.preparing import PREPARE
 from tests.conftest import MakeStory
-from tests.functional.preparers import look, report, wanted
-from tests.process import eventually
-from tests.service import Story
+from tests.support.preparations import look, report, wanted
+from tests.support.process import eventually
+from tests.support.service import Story
 
 Ask = Callable[[str], "Future[list[dict[str, Any]]]"]
 

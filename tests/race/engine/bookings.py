@@ -13,7 +13,7 @@ from typing import Any
 from climate.core.query import matches
 from climate.core.requirement import Layout, Requirement
 from tests.race.engine import kinds
-from tests.rows import Rows
+from tests.support.rows import Rows
 
 Row = Mapping[str, Any]
 LIVE = {"PENDING", "STARTING", "ACTIVE"}

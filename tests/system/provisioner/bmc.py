@@ -16,8 +16,8 @@ from pathlib import Path
 import bcrypt
 import requests
 
-from tests import servers
-from tests.process import eventually, free_port
+from tests.support import servers
+from tests.support.process import eventually, free_port
 
 USER, PASSWORD = "admin", "s3cret-of-the-bmc"
 SYSTEM = "11111111-2222-3333-4444-555555555555"

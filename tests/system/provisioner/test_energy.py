@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.process import eventually
-from tests.service import hosts
+from tests.support.process import eventually
+from tests.support.service import hosts
 from tests.system.provisioner.test_provisioner import World, by_ipmi, machines, world
 
 WHEN = "since=2020-01-01T00:00:00Z&until=2100-01-01T00:00:00Z"

@@ -13,9 +13,17 @@ from typing import Any
 import pytest
 
 from climate.notifications.emit import node_topic
-from tests import broker, servers
-from tests.process import DEADLINE, Program, Service, eventually, free_port, running, write_config
-from tests.service import hosts
+from tests.support import broker, servers
+from tests.support.process import (
+    DEADLINE,
+    Program,
+    Service,
+    eventually,
+    free_port,
+    running,
+    write_config,
+)
+from tests.support.service import hosts
 from tests.system.provisioner import bmc
 from tests.system.provisioner.bmc import Bmc
 

@@ -8,7 +8,7 @@ from oslo_policy.policy import DocumentedRuleDefault
 from climate import config
 from climate.api.auth import Caller
 from climate.api.policy import Policy, list_rules
-from tests.process import write_config
+from tests.support.process import write_config
 
 READER = Caller("bob", "lab", ("reader",))
 MEMBER = Caller("alice", "lab", ("member", "reader"))

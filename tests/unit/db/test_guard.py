@@ -12,8 +12,8 @@ from sqlalchemy.exc import DBAPIError
 
 from climate.db.engine import Database, is_transient
 from climate.db.tables import AllocationRow, ResourceRow
-from tests import servers
 from tests.conftest import NOON
+from tests.support import servers
 from tests.unit.db import guard
 
 Interval = tuple[int, int]

@@ -14,7 +14,7 @@ from alembic.operations import Operations
 
 from climate.db import schema
 from climate.db.engine import Database
-from tests import servers
+from tests.support import servers
 
 Columns = Mapping[tuple[str, str], Mapping[str, Any]]
 

@@ -14,7 +14,7 @@ from climate.db.engine import GUARD, Database
 from climate.db.outbox_tables import OutboxRow
 from climate.db.schema import SchemaMismatch
 from climate.db.tables import Base
-from tests import servers
+from tests.support import servers
 from tests.unit.db import guard
 
 TABLES = sorted(Base.metadata.tables)

@@ -20,7 +20,7 @@ from climate.db.tables import (
     ResourceRow,
 )
 from tests.conftest import MakeStory
-from tests.service import Story, host_reservation
+from tests.support.service import Story, host_reservation
 
 HOST = "physical:host"
 # Bookings are every other hour from here on; the hours in between are free.

@@ -13,7 +13,7 @@ from climate.db.line import Waiting
 from climate.manager import line
 from climate.manager.line import Line
 from tests.conftest import MakeStory
-from tests.service import Story
+from tests.support.service import Story
 
 MINE = ("project", frozenset({"physical:host"}))
 

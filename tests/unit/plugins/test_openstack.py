@@ -15,8 +15,8 @@ from climate import config
 from climate.config import Misconfigured
 from climate.plugins import fence, openstack
 from climate.plugins.fence import Fenced, Permit
-from tests.keystone import Keystone
-from tests.process import free_port, write_config
+from tests.support.keystone import Keystone
+from tests.support.process import free_port, write_config
 
 Way = Callable[..., Adapter]
 

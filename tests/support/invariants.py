@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from climate.core.schedule import ACTIONS, END, START
-from tests.rows import Rows
+from tests.support.rows import Rows
 
 Row = Mapping[str, Any]
 Pools = Mapping[str, set[str]]

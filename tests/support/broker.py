@@ -22,9 +22,9 @@ from climate.manager.requests import ReservationRequest
 from climate.manager.runtime import Runtime
 from climate.notifications import listen
 from climate.notifications.emit import MessagingEmitter
-from tests import servers
-from tests.process import eventually
-from tests.proxy import Proxy
+from tests.support import servers
+from tests.support.process import eventually
+from tests.support.proxy import Proxy
 
 _AMQP = servers.RABBITMQ.replace("rabbit://", "amqp://")
 

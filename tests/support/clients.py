@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from tests.process import environment
-from tests.service import FORMAT
+from tests.support.process import environment
+from tests.support.service import FORMAT
 
 WIRE_FORMAT = "%Y-%m-%dT%H:%M:%S.%f"
 
@@ -57,11 +57,11 @@ class OpenStack:
     def __init__(self, home: Path, endpoint: str) -> None:
         self.options = ["--os-auth-type", "none", "--os-endpoint", endpoint]
         self._popen = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "tests.clients"],
+            [sys.executable, "-W", "ignore", "-m", "tests.support.clients"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=Path(__file__).parent.parent,
+            cwd=Path(__file__).parents[2],
             env=environment(home),
         )
 

@@ -18,8 +18,8 @@ from typing import Any, Self, TypeVar
 import requests
 
 from climate import cli
-from tests.service import FORMAT, host_reservation
-from tests.will import Will
+from tests.support.service import FORMAT, host_reservation
+from tests.support.will import Will
 
 BIN = Path(sys.executable).parent
 # Far beyond what anything here needs: the machine may be busy.

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.notification import Notification
 from climate.db import outbox
-from tests.service import Story
+from tests.support.service import Story
 
 Action = Callable[[Notification], None]
 

@@ -12,7 +12,7 @@ from climate.core.lease import Lease, Reservation
 from climate.plugins.base import Asker
 from climate.plugins.host import HostPlugin
 from climate.plugins.trusts import DeadTrust, Trust, Trusts
-from tests.service import Story
+from tests.support.service import Story
 
 
 @dataclass

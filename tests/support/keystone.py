@@ -12,7 +12,7 @@ from typing import Any
 from werkzeug import Request, Response
 from werkzeug.serving import BaseWSGIServer, make_server
 
-from tests.process import free_port
+from tests.support.process import free_port
 
 _EXPIRY = {"issued_at": "2026-01-01T00:00:00.000000Z", "expires_at": "2999-01-01T00:00:00.000000Z"}
 # As the usual web servers have it.

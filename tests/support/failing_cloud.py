@@ -3,7 +3,7 @@
 from typing import Any
 
 from climate.plugins.simulated import SimulatedCloud, SimulatedFailure
-from tests.service import Story
+from tests.support.service import Story
 
 
 class FragileCloud(SimulatedCloud):

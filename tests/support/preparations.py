@@ -4,7 +4,7 @@ from typing import Any
 
 from climate.manager import inventory, preparing
 from climate.manager.lead_times import LeadTimes
-from tests.service import Story
+from tests.support.service import Story
 
 
 def look(story: Story) -> int:
