@@ -15,10 +15,10 @@ from climate.plugins.base import Expected, ResourcePlugin
 from climate.plugins.floatingip import FloatingipPlugin
 from climate.plugins.neutron import Neutron
 from climate.plugins.neutron_floatingips import NeutronFloatingips
-from tests.contract.plugin import Interrupted, PluginContract, lease, resources
 from tests.openstack import settings
 from tests.openstack.accounts import Account
 from tests.openstack.addresses import SPARE, Public, passing_network
+from tests.plugins.contract import Interrupted, PluginContract, lease, resources
 from tests.process import write_config
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -24,10 +24,10 @@ from climate.plugins.instance import InstancePlugin
 from climate.plugins.nova import NovaCloud, Occupied
 from climate.plugins.nova_instances import NovaInstances
 from tests import servers
-from tests.contract.plugin import Interrupted, lease
-from tests.contract.test_instance_plugin import SlotContract
 from tests.openstack import guests, settings, traces
 from tests.openstack.accounts import Account
+from tests.plugins.contract import Interrupted, lease
+from tests.plugins.instances.contract import SlotContract
 from tests.process import write_config
 
 # Each is dozens of starts and ends, interrupted one step later each time.

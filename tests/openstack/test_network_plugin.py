@@ -16,10 +16,10 @@ from climate.plugins.network import NetworkPlugin
 from climate.plugins.neutron_networks import NeutronNetworks
 from climate.plugins.segments import Segment
 from tests import servers
-from tests.contract.plugin import PluginContract, lease, resources
 from tests.openstack import settings
 from tests.openstack.accounts import Account
 from tests.openstack.test_floatingip_plugin import FragileNeutron
+from tests.plugins.contract import PluginContract, lease, resources
 from tests.process import write_config
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -20,9 +20,9 @@ from climate.plugins.compute_host import is_node
 from climate.plugins.host import HostPlugin
 from climate.plugins.nova import NovaCloud
 from tests import servers
-from tests.contract.plugin import Interrupted, PluginContract
 from tests.openstack import guests, settings
 from tests.openstack.accounts import Account
+from tests.plugins.contract import Interrupted, PluginContract
 from tests.process import write_config
 
 # Each is dozens of starts and ends, interrupted one step later each time.

@@ -20,10 +20,10 @@ from climate.plugins.cinder import Cinder
 from climate.plugins.cinder_volumes import MARK, CinderVolumes
 from climate.plugins.rooms import Room, VolumeType
 from climate.plugins.volume import VolumePlugin
-from tests.contract.plugin import Interrupted, PluginContract, resources
 from tests.openstack import settings
 from tests.openstack.accounts import Account
 from tests.openstack.storage import Base, passing_type
+from tests.plugins.contract import Interrupted, PluginContract, resources
 from tests.process import write_config
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

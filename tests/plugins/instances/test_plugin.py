@@ -1,0 +1,167 @@
+"""The instance plugin keeps the contract, on the simulated cloud."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from oslo_config.cfg import ConfigOpts
+
+from climate import config
+from climate.core.lease import Reservation
+from climate.plugins.base import Difference, Expected, Holding, ResourcePlugin
+from climate.plugins.flavor import FlavorPlugin
+from climate.plugins.host import HostPlugin
+from climate.plugins.instance import InstancePlugin
+from climate.plugins.simulated_instances import SimulatedInstances
+from tests.plugins.contract import Interrupted, lease
+from tests.plugins.instances.contract import SlotContract
+
+
+class FragileInstances(SimulatedInstances):
+    """A simulated cloud that can be told when to fail."""
+
+    left: int | None = None
+
+    def _act(self, effect: str, reservation_id: str, **details: str) -> None:
+        if self.left == 0:
+            raise Interrupted(effect)
+        if self.left is not None:
+            self.left -= 1
+        super()._act(effect, reservation_id, **details)
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> ConfigOpts:
+    made = config.new()
+    config.load(made, "test", [])
+    made.set_override("journal", str(tmp_path / "cloud"), group="simulated")
+    return made
+
+
+@pytest.fixture
+def hosts(conf: ConfigOpts) -> HostPlugin:
+    return HostPlugin(conf, contextlib.nullcontext)
+
+
+class TestInstancePlugin(SlotContract):
+    example: ClassVar = {
+        "amount": "6",
+        "vcpus": 2,
+        "memory_mb": "1024",
+        "disk_gb": 0,
+        "affinity": "None",
+        "resource_properties": {"resources:CUSTOM_GPU": "1", "trait:CUSTOM_GPU_HOST": "required"},
+    }
+    amounts: ClassVar = {"VCPU": 2, "MEMORY_MB": 1024, "CUSTOM_GPU": 1}
+
+    @pytest.fixture
+    def plugin(self, conf: ConfigOpts) -> InstancePlugin:
+        made = InstancePlugin(conf, contextlib.nullcontext)
+        made.cloud = FragileInstances(conf)
+        return made
+
+    def state(self, plugin: ResourcePlugin) -> Any:
+        return {
+            id_: [sorted(one.projects), dict(sorted(one.hosts.items()))]
+            for id_, one in cloud(plugin).slots().items()
+        }
+
+    @contextlib.contextmanager
+    def failing_after(self, plugin: ResourcePlugin, effects: int) -> Iterator[None]:
+        cloud(plugin).left = effects
+        yield
+        cloud(plugin).left = None
+
+    def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
+        """Nobody boots in the simulated cloud."""
+
+    def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
+        cloud(plugin).delete_slots(reservation.id)
+
+    def test_each_host_has_as_many_slots_as_were_taken_of_it(self, plugin: ResourcePlugin) -> None:
+        mine = self.reservation(plugin)
+        told = plugin.start(lease(mine), mine, self.granted(plugin, 3))
+        assert cloud(plugin).slots()[mine.id].hosts == {"sim-1": 1, "sim-2": 2, "sim-3": 3}
+        assert told["flavor_id"] == mine.id
+
+    def test_a_host_that_fails_keeps_its_slots_and_one_that_is_not_its_own_does_not(
+        self, plugin: ResourcePlugin
+    ) -> None:
+        mine, (first, second, third) = self.reservation(plugin), self.granted(plugin, 3)
+        plugin.start(lease(mine), mine, [first, second])
+        plugin.start(lease(mine), mine, [replace(second, reservable=False), third])
+        assert cloud(plugin).slots()[mine.id].hosts == {"sim-2": 2, "sim-3": 3}
+
+    def test_the_audit_knows_what_is_missing_and_what_is_left(self, plugin: ResourcePlugin) -> None:
+        mine, left, given = *(self.reservation(plugin) for _ in "ab"), self.granted(plugin, 2)
+        for one in (mine, left):
+            plugin.start(lease(one), one, given)
+        expected = Expected((), (Holding(lease(mine), mine, given),), ())
+        [stale] = plugin.audit(lambda: expected)
+        assert (stale.reservation_id, stale.lease_id) == (left.id, None)
+        stale.repair()
+        assert list(plugin.audit(lambda: expected)) == []
+        cloud(plugin).clear_host(mine.id, "sim-2")
+        cloud(plugin).set_slots(mine.id, "sim-4", 1)
+        cloud(plugin).close_slots(mine.id)
+        found: list[Difference] = list(plugin.audit(lambda: expected))
+        assert [one.what.partition(mine.lease_id)[2] for one in found] == [
+            " is open to nobody, not to lab alone",
+            " has 0 slots on sim-2, not 2",
+            " has slots on sim-4, which is not its own",
+        ]
+        assert {one.lease_id for one in found} == {mine.lease_id}
+        assert list(plugin.audit(lambda: Expected((), (), (mine.id,)))) == []
+
+
+def cloud(plugin: ResourcePlugin) -> FragileInstances:
+    assert isinstance(plugin, InstancePlugin)
+    assert isinstance(plugin.cloud, FragileInstances)
+    return plugin.cloud
+
+
+class TestInstancePluginWithServers(TestInstancePlugin):
+    """Servers are booted once each, and images kept once, whatever is interrupted."""
+
+    example: ClassVar = {
+        **TestInstancePlugin.example,
+        "on_start": "create",
+        "on_end": "snapshot",
+        "server": {"imageRef": "cirros", "networks": [{"uuid": "1"}], "metadata": {"a": "b"}},
+    }
+
+    def state(self, plugin: ResourcePlugin) -> Any:
+        there = cloud(plugin).slots()
+        return super().state(plugin), {id_: cloud(plugin).slot_servers(id_) for id_ in there}
+
+    def test_the_audit_knows_what_is_missing_and_what_is_left(self, plugin: ResourcePlugin) -> None:
+        left = self.reservation(plugin)
+        plugin.start(lease(left), left, self.granted(plugin, 2))
+        [stale] = plugin.audit(lambda: Expected((), (), ()))
+        assert f"{left.id}-6" in stale.what
+        assert stale.repair is None
+
+    def test_servers_that_are_there_are_left_alone(self, plugin: ResourcePlugin) -> None:
+        mine, given = self.reservation(plugin), self.granted(plugin, 3)
+        told = plugin.start(lease(mine), mine, given)
+        assert len(told["servers"]) == 6
+        more = replace(mine, details=told, params={**mine.params, "amount": 7})
+        again = plugin.start(lease(more), more, given)
+        assert again["servers"][:6] == told["servers"]
+        assert len(again["servers"]) == 7
+
+
+class TestFlavorPlugin(TestInstancePlugin):
+    """Instances of a flavor are handed over and taken back as others are."""
+
+    example: ClassVar = {"flavor_id": "gpu", "amount": "6", "affinity": "None"}
+    amounts: ClassVar = {"VCPU": 4, "MEMORY_MB": 8192, "DISK_GB": 80, "CUSTOM_GPU": 1}
+
+    @pytest.fixture
+    def plugin(self, conf: ConfigOpts) -> FlavorPlugin:
+        made = FlavorPlugin(conf, contextlib.nullcontext)
+        made.cloud = FragileInstances(conf)
+        return made

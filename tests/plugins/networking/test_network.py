@@ -1,0 +1,138 @@
+"""The network plugin keeps the contract, on the simulated cloud."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from marshmallow import ValidationError
+
+from climate import config
+from climate.core.errors import Conflict, NotFound
+from climate.core.lease import Reservation
+from climate.core.query import matches
+from climate.plugins.base import ResourcePlugin
+from climate.plugins.network import NetworkPlugin
+from climate.plugins.segments import Segment
+from climate.plugins.simulated_networks import SimulatedNetworks
+from tests.plugins.contract import PluginContract, lease, resources
+from tests.plugins.networking.test_floatingip import FragileCloud
+
+FIRST = "vlan:sim:101"
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> NetworkPlugin:
+    conf = config.new()
+    config.load(conf, "test", [])
+    conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
+    made = NetworkPlugin(conf, contextlib.nullcontext)
+    cloud(made).cloud = FragileCloud(conf)
+    return made
+
+
+def cloud(plugin: ResourcePlugin) -> SimulatedNetworks:
+    assert isinstance(plugin, NetworkPlugin)
+    assert isinstance(plugin.cloud, SimulatedNetworks)
+    return plugin.cloud
+
+
+class TestNetworkPlugin(PluginContract):
+    example: ClassVar = {
+        "network_name": "mine",
+        "network_properties": ["==", "$network_type", "vlan"],
+        "resource_properties": '["==", "$speed", "10"]',
+    }
+
+    @pytest.fixture
+    def plugin(self, plugin: NetworkPlugin) -> NetworkPlugin:
+        return plugin
+
+    def state(self, plugin: ResourcePlugin) -> Any:
+        return sorted(
+            [one.place, one.project_id, one.reservation_id, one.is_marked, one.port_id]
+            for one in cloud(plugin).there().values()
+        )
+
+    @contextlib.contextmanager
+    def failing_after(self, plugin: ResourcePlugin, effects: int) -> Iterator[None]:
+        cloud(plugin).cloud.left = effects  # type: ignore[attr-defined]
+        yield
+        cloud(plugin).cloud.left = None  # type: ignore[attr-defined]
+
+    def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
+        for one in cloud(plugin).takers([], reservation.id):
+            cloud(plugin).use(one.id, "a port")
+
+    def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
+        for one in cloud(plugin).takers([], reservation.id):
+            cloud(plugin).delete(one)
+
+
+def reservation(plugin: NetworkPlugin, **params: Any) -> Reservation:
+    return TestNetworkPlugin().reservation(plugin, **params)
+
+
+def test_a_segment_matches_both_expressions(plugin: NetworkPlugin) -> None:
+    needs = plugin.requirement(reservation(plugin).params)
+    assert (needs.minimum, needs.maximum) == (1, 1)
+    assert matches(needs.query, {"network_type": "vlan", "speed": "10"})
+    assert not matches(needs.query, {"network_type": "vxlan", "speed": "10"})
+    assert not matches(needs.query, {"network_type": "vlan", "speed": "1"})
+
+
+@pytest.mark.parametrize("params", [{"network_name": ""}, {"network_name": None}, {"on_end": "x"}])
+def test_what_cannot_be_is_refused(plugin: NetworkPlugin, params: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        reservation(plugin, **params)
+
+
+@pytest.mark.parametrize(
+    "text", ["vlan:sim:1", "vlan:a:b:4094", "vxlan::16777215", "geneve::1", "gre::4294967295"]
+)
+def test_segments_are_read_as_they_are_written(text: str) -> None:
+    assert str(Segment.parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "vlan",
+        "vlan::1",
+        "vlan:sim:",
+        "vlan:sim:0",
+        "vlan:sim:4095",
+        "vlan:sim:x",
+        "flat:sim:1",
+        "vxlan:sim:1",
+        "vxlan::16777216",
+        "vlan:sim:-1",
+        f"gre::{10**40}",
+    ],
+)
+def test_what_is_no_segment_cannot_be_registered(plugin: NetworkPlugin, text: str) -> None:
+    with pytest.raises(NotFound):
+        plugin.find(name=text)
+
+
+def test_a_segment_with_a_network_is_not_to_be_had(plugin: NetworkPlugin) -> None:
+    cloud(plugin).take(FIRST, "somebody")
+    with pytest.raises(Conflict, match=rf"{FIRST} is taken by network .* of project somebody"):
+        plugin.find(name=FIRST)
+    found = {one.external_id: one.usable for one in plugin.look(resources(plugin, 2))}
+    assert found == {FIRST: False, "vlan:sim:102": True}
+
+
+def test_a_network_can_be_promised_or_kept(plugin: NetworkPlugin) -> None:
+    promised, given = reservation(plugin, on_start="nothing"), resources(plugin, 1)
+    assert plugin.start(lease(promised), promised, given) == {}
+    assert cloud(plugin).there() == {}
+    kept = reservation(plugin, on_end="keep")
+    kept = replace(kept, details=plugin.start(lease(kept), kept, given))
+    plugin.end(lease(kept), kept, given)
+    [network] = cloud(plugin).there().values()
+    assert {FIRST: network.id} == kept.details["networks"]
+    assert network.reservation_id is None
