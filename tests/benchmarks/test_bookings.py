@@ -17,6 +17,7 @@ from benchmarks.bookings import (
 )
 from climate.core.window import Window
 from climate.db.engine import Database
+from tests.support.cases import each_case
 
 HOSTS = 7
 
@@ -79,7 +80,7 @@ def test_the_rows_fit_the_schema_and_go_again(mine: Store) -> None:
     assert mine.is_empty()
 
 
-@pytest.mark.parametrize(("begin", "double"), [(3, 0), (2, 1), (1, 1)])
+@each_case("begin, double", [(3, 0), (2, 1), (1, 1)])
 def test_double_bookings_are_counted(begin: int, double: int) -> None:
     engine = sa.create_engine("sqlite://")
     held = f"SELECT 1 AS host, 1 AS begin, 3 AS until UNION ALL SELECT 1, {begin}, 4"

@@ -1,7 +1,8 @@
-"""Options explain themselves, and the sample configuration that we ship is what the code says."""
+"""Options describe themselves, and the sample configuration matches the code."""
 
 import re
 import socket
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -12,13 +13,7 @@ from climate import config
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "etc" / "climate" / "climate.conf.sample"
-OPTIONS = [
-    pytest.param(group, option, id=f"{group}.{option.dest}")
-    for group, options in config.GROUPS.items()
-    for option in options
-]
-NUMBERS = [one for one in OPTIONS if isinstance(one.values[1], cfg.IntOpt | cfg.FloatOpt)]
-# Numbers that are no times; whatever else is a number must say its unit.
+# Numbers that are not times; every other number must state its unit.
 COUNTS = {
     "database.pool_size",
     "api.threads",
@@ -26,14 +21,14 @@ COUNTS = {
     "manager.workers",
     "provisioning.spare",
     *(
-        f"notifications.{what}"
-        for what in ("followers", "subscriptions_per_project", "webhook_dead_letters")
+        f"notifications.{name}"
+        for name in ("followers", "subscriptions_per_project", "webhook_dead_letters")
     ),
-    *(f"notifications.{what}" for what in ("webhook_max_bytes", "webhook_parallel")),
+    *(f"notifications.{name}" for name in ("webhook_max_bytes", "webhook_parallel")),
     *(
-        f"limits.{scope}_{what}"
+        f"limits.{scope}_{name}"
         for scope in ("project", "user")
-        for what in ("leases", "hosts", "vcpus")
+        for name in ("leases", "hosts", "vcpus")
     ),
     "provisioning.ready_share",
     "provisioning.margin",
@@ -47,34 +42,42 @@ SECRETS = {"connection", "transport_url", "external_service_token"}
 UNIT = re.compile(r"\b(seconds|minutes|hours|days)\b", re.IGNORECASE)
 
 
-@pytest.mark.parametrize(("group", "option"), OPTIONS)
-def test_every_option_says_in_a_sentence_what_it_does(group: str, option: cfg.Opt) -> None:
-    assert option.help
-    assert re.fullmatch(r"[A-Z].*\.", option.help)
+def options() -> Iterator[tuple[str, cfg.Opt]]:
+    """Yield each option with its full name."""
+    for group, group_options in config.GROUPS.items():
+        for option in group_options:
+            yield f"{group}.{option.dest}", option
 
 
-@pytest.mark.parametrize(("group", "option"), NUMBERS)
-def test_every_time_has_a_unit(group: str, option: cfg.Opt) -> None:
-    is_count = f"{group}.{option.dest}" in COUNTS or isinstance(option, cfg.PortOpt)
-    assert is_count != bool(UNIT.search(option.help))
+def test_every_option_has_a_help_sentence() -> None:
+    assert [
+        name for name, option in options() if not re.fullmatch(r"[A-Z].*\.", option.help or "")
+    ] == []
 
 
-def test_lists_of_times_have_a_unit() -> None:
-    [leads] = [option for option in config.MANAGER if option.name == "before_start_leads"]
-    assert UNIT.search(leads.help)
+def test_every_time_states_its_unit_and_no_count_does() -> None:
+    wrong = []
+    for name, option in options():
+        is_number = isinstance(option, cfg.IntOpt | cfg.FloatOpt)
+        is_count = name in COUNTS or isinstance(option, cfg.PortOpt)
+        is_time = name == "manager.before_start_leads" or (is_number and not is_count)
+        if (is_number or is_time) and is_time != bool(UNIT.search(option.help)):
+            wrong.append(name)
+    assert wrong == []
 
 
-@pytest.mark.parametrize(("group", "option"), OPTIONS)
-def test_passwords_are_not_logged(group: str, option: cfg.Opt) -> None:
-    assert option.secret == (option.dest in SECRETS)
+def test_exactly_the_passwords_are_hidden_from_the_log() -> None:
+    assert [name for name, option in options() if option.secret != (option.dest in SECRETS)] == []
 
 
-@pytest.mark.parametrize(("group", "option"), OPTIONS)
-def test_the_sample_shows_every_option_with_its_default(group: str, option: cfg.Opt) -> None:
-    section = SAMPLE.read_text().partition(f"\n[{group}]\n")[2] or SAMPLE.read_text()
-    section = section.partition("\n[")[0]
-    assert f"\n#{option.dest} =" in section
-    assert option.help.split(maxsplit=1)[0] in section
+def test_the_sample_shows_every_option_with_its_help() -> None:
+    sections = dict(re.findall(r"(?ms)^\[([\w:]+)\]\n(.*?)(?=^\[|\Z)", SAMPLE.read_text()))
+    missing = []
+    for name, option in options():
+        section = sections[name.rpartition(".")[0]]
+        if f"\n#{option.dest} =" not in section or option.help.split()[0] not in section:
+            missing.append(name)
+    assert missing == []
 
 
 def test_the_sample_sets_nothing() -> None:
@@ -83,26 +86,23 @@ def test_the_sample_sets_nothing() -> None:
 
 
 def test_the_defaults_in_the_sample_are_the_defaults_in_the_code(tmp_path: Path) -> None:
-    path = tmp_path / "climate.conf"
-    shown = re.sub(r"^#(\w+ = (?!<None>).+)$", r"\1", ours(tmp_path), flags=re.MULTILINE)
-    path.write_text(shown)
-    read, unset = config.new(), config.new()
-    config.load(read, "test", [f"--config-file={path}"])
-    config.load(unset, "test", [])
-    for group, options in config.GROUPS.items():
-        for option in options:
-            values = [
-                getattr(conf if group == "DEFAULT" else conf[group], option.dest)
-                for conf in (read, unset)
-            ]
-            assert values[0] == values[1], option.dest
+    sample, path = tmp_path / "sample", tmp_path / "climate.conf"
+    generator.main(["--namespace", "climate", "--output-file", str(sample)])
+    path.write_text(
+        re.sub(r"^#(\w+ = (?!<None>).+)$", r"\1", sample.read_text(), flags=re.MULTILINE)
+    )
+    configured, defaults = config.new(), config.new()
+    config.load(configured, "test", [f"--config-file={path}"])
+    config.load(defaults, "test", [])
+    differing = [
+        name for name, _ in options() if _value(configured, name) != _value(defaults, name)
+    ]
+    assert differing == []
 
 
-def ours(tmp_path: Path) -> str:
-    """Return the part of the sample that is about our own options."""
-    path = tmp_path / "ours"
-    generator.main(["--namespace", "climate", "--output-file", str(path)])
-    return path.read_text()
+def _value(conf: cfg.ConfigOpts, name: str) -> object:
+    group, _, option = name.rpartition(".")
+    return getattr(conf if group == "DEFAULT" else conf[group], option)
 
 
 def test_the_sample_is_what_make_config_writes(
@@ -114,7 +114,7 @@ def test_the_sample_is_what_make_config_writes(
     oslo = ("oslo.config", "oslo.log", "oslo.messaging", "oslo.policy")
     for name in (*oslo, "keystoneauth1", "keystonemiddleware"):
         if metadata.version(name) != pinned[name]:
-            pytest.skip(f"{name} is not {pinned[name]}: its options may be others")
+            pytest.skip(f"{name} is not {pinned[name]}: its options may differ")
     monkeypatch.chdir(ROOT)
     path = tmp_path / "sample"
     arguments = ["--config-file", "etc/climate/config-generator.conf", "--output-file", str(path)]
@@ -122,7 +122,7 @@ def test_the_sample_is_what_make_config_writes(
     assert path.read_text() == SAMPLE.read_text(), "run 'make config'"
 
 
-def test_the_sample_says_nothing_about_the_machine_it_was_made_on() -> None:
+def test_the_sample_contains_no_trace_of_the_machine_that_wrote_it() -> None:
     text = SAMPLE.read_text()
     host = socket.gethostname()
     assert host == "localhost" or not re.search(rf"\b{re.escape(host)}\b", text)
@@ -130,7 +130,7 @@ def test_the_sample_says_nothing_about_the_machine_it_was_made_on() -> None:
     assert not re.search(r"/(home|root|tmp|work)/", text)
 
 
-def test_a_file_overrides_defaults(tmp_path: Path) -> None:
+def test_a_configuration_file_overrides_defaults(tmp_path: Path) -> None:
     path = tmp_path / "climate.conf"
     path.write_text("[manager]\nbefore_start_leads = 90,30\nminutes_before_end_lease = 0\n")
     conf = config.new()
@@ -140,7 +140,7 @@ def test_a_file_overrides_defaults(tmp_path: Path) -> None:
     assert settings.before_end_lead is None
 
 
-def test_a_value_that_cannot_be_is_refused_at_once(tmp_path: Path) -> None:
+def test_rejects_a_value_out_of_range_when_the_file_is_loaded(tmp_path: Path) -> None:
     path = tmp_path / "climate.conf"
     path.write_text("[simulated]\nfailure_rate = 2\n")
     with pytest.raises(cfg.ConfigFileValueError, match="failure_rate"):

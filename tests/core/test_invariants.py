@@ -2,11 +2,10 @@
 
 import datetime as dt
 
-import pytest
-
 from climate.core.calendar import Booking
 from climate.core.invariants import Due, Verdict, booked_twice, wrong_events
 from climate.core.window import Window
+from tests.support.cases import each_case
 
 NOON = dt.datetime(2030, 1, 15, 12, tzinfo=dt.UTC)
 WINDOW = Window(NOON, NOON + dt.timedelta(hours=2))
@@ -17,8 +16,8 @@ def booking(first: float, last: float, name: str | None = None, amount: int = 0)
     return Booking(NOON + first * hour, NOON + last * hour, name, amount)
 
 
-@pytest.mark.parametrize(
-    ("bookings", "wrong"),
+@each_case(
+    "bookings, wrong",
     [
         ([booking(0, 1), booking(1, 2)], []),
         ([booking(0, 1), booking(1, 2, "VCPU", 4), booking(1, 3, "VCPU", 4)], []),
@@ -45,8 +44,8 @@ LATE = Due("end_lease", "UNDONE", WINDOW.end + dt.timedelta(hours=1))
 RELEASE = Due("release_lease", "UNDONE", WINDOW.start)
 
 
-@pytest.mark.parametrize(
-    ("status", "events", "wrong"),
+@each_case(
+    "status, events, wrong",
     [
         ("PENDING", [START, END], None),
         ("ACTIVE", [STARTED, END], None),

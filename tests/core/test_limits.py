@@ -1,13 +1,13 @@
 import datetime as dt
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from climate.core import limits
 from climate.core.limits import Excess, Limits, Rules, Scope, Use, excess_of_dates, excess_of_use
 from climate.core.window import Window
+from tests.support.cases import each_case
 
 NOON = dt.datetime(2030, 1, 15, 12, tzinfo=dt.UTC)
 HOUR = dt.timedelta(hours=1)
@@ -110,7 +110,7 @@ class TestExcessOfUse:
         others, mine = [use(0, 2, 3, 30)], [use(0, 2, 2, 20)]
         assert excess_of_use(allowed, 24 * HOUR, others, [], mine) is None
 
-    @pytest.mark.parametrize("name", ["hosts", "vcpus", "host_hours"])
+    @each_case("name", ["hosts", "vcpus", "host_hours"])
     def test_each_limit_is_looked_at(self, name: str) -> None:
         found = excess_of_use(Limits(**{name: 1}), 24 * HOUR, [], [], [use(0, 2, 2, 2)])
         assert found is not None
@@ -197,7 +197,7 @@ def test_a_refusal_says_it_to_people_and_to_programs() -> None:
     }
 
 
-@pytest.mark.parametrize("limit", limits.NAMES)
+@each_case("limit", limits.NAMES)
 def test_there_is_a_sentence_for_each_limit(limit: str) -> None:
     error = limits.refusal(Scope.USER, "eve", HOUR, Excess(limit=limit, allowed=1, used=2, asked=3))
     assert error.message.startswith(f"Limit {limit} of user eve: ")

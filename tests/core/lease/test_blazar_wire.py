@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from climate.core import wire
 from climate.core.lease import Event, Lease, Reservation
 from climate.core.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 from climate.core.window import Window
+from tests.support.cases import each_case
 
 moments = st.datetimes(timezones=st.just(UTC))
 
@@ -67,8 +67,8 @@ class TestDate:
     def test_it_has_microseconds_and_no_zone(self) -> None:
         assert wire.date(moment("2049-12-31 00:00:00")) == "2049-12-31T00:00:00.000000"
 
-    @pytest.mark.parametrize(
-        ("text", "date"),
+    @each_case(
+        "text, date",
         [
             ("0001-01-01 00:00:00", "0001-01-01T00:00:00.000000"),
             ("0999-12-31 23:59:00", "0999-12-31T23:59:00.000000"),
@@ -134,7 +134,7 @@ class TestBodies:
             "updated_at": "2049-12-31 00:00:31",
         }
 
-    @pytest.mark.parametrize("key", ["id", "lease_id", "status", "resource_type"])
+    @each_case("key", ["id", "lease_id", "status", "resource_type"])
     def test_no_parameter_can_pass_itself_off_as_a_common_key(self, key: str) -> None:
         assert wire.reservation_body(holding({key: "forged"}))[key] != "forged"
 

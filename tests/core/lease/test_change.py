@@ -1,6 +1,7 @@
 """What may become of a lease's dates, seen at ten seconds past noon (so the minute is 12:00)."""
 
 import dataclasses
+import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -21,6 +22,7 @@ from climate.core.lease import Lease
 from climate.core.lifecycle import STABLE_LEASE, LeaseStatus
 from climate.core.schedule import BEFORE_END, BEFORE_START, Anchor, Notice
 from climate.core.window import END_OF_TIME, Window
+from tests.support.cases import each_case
 
 NOON = datetime(2030, 1, 15, 12, 0, tzinfo=UTC)
 NOW = NOON + timedelta(seconds=10)
@@ -66,7 +68,7 @@ def refusal(present: Lease, change: Change, now: datetime = NOW) -> str:
 
 
 class TestWhetherAtAll:
-    @pytest.mark.parametrize("status", LeaseStatus)
+    @each_case("status", LeaseStatus)
     def test_a_lease_can_be_renamed_while_nothing_is_being_done_to_it(
         self, status: LeaseStatus
     ) -> None:
@@ -76,7 +78,7 @@ class TestWhetherAtAll:
             with pytest.raises(LeaseBusy, match=status.value):
                 check_changeable(lease(60, 120, status), only_name=True)
 
-    @pytest.mark.parametrize("status", LeaseStatus)
+    @each_case("status", LeaseStatus)
     def test_more_than_the_name_can_change_until_it_has_ended(self, status: LeaseStatus) -> None:
         if status in STABLE_LEASE - {LeaseStatus.TERMINATED}:
             check_changeable(lease(60, 120, status), only_name=False)
@@ -104,7 +106,7 @@ class TestHavingStarted:
         assert not has_started(lease(0, 60), NOON - timedelta(microseconds=1))
         assert has_started(lease(0, 60), NOON)
 
-    @pytest.mark.parametrize("status", sorted(set(LeaseStatus) - {PENDING}))
+    @each_case("status", sorted(set(LeaseStatus) - {PENDING}))
     def test_any_other_has_started_whatever_the_clock_says(self, status: LeaseStatus) -> None:
         assert has_started(lease(60, 120, status), NOW)
 
@@ -113,9 +115,7 @@ class TestALeaseThatHasNotStarted:
     def test_nothing_asked_is_nothing_changed(self) -> None:
         assert changed_window(lease(60, 120), Change(), NOW) == span(60, 120)
 
-    @pytest.mark.parametrize(
-        ("start", "end"), [(90, None), (None, 90), (30, 45), (600, 700), (None, 61), (0, None)]
-    )
+    @each_case("start, end", [(90, None), (None, 90), (30, 45), (600, 700), (None, 61), (0, None)])
     def test_it_moves_to_any_window_that_is_not_past(
         self, start: float | None, end: float | None
     ) -> None:
@@ -125,13 +125,11 @@ class TestALeaseThatHasNotStarted:
     def test_the_present_minute_is_not_past(self) -> None:
         assert changed_window(lease(60, 120), to(0), NOW).start == NOON
 
-    @pytest.mark.parametrize("start", [-1, -600])
+    @each_case("start", [-1, -600])
     def test_it_cannot_start_before_the_present_minute(self, start: float) -> None:
         assert refusal(lease(60, 120), to(start)).startswith("Start date")
 
-    @pytest.mark.parametrize(
-        ("start", "end"), [(None, 60), (None, 59), (120, None), (90, 80), (None, -1), (None, 0)]
-    )
+    @each_case("start, end", [(None, 60), (None, 59), (120, None), (90, 80), (None, -1), (None, 0)])
     def test_its_end_stays_after_its_start(self, start: float | None, end: float | None) -> None:
         assert "date must be later" in refusal(lease(60, 120), to(start, end))
 
@@ -145,7 +143,7 @@ class TestALeaseThatHasNotStarted:
 
 
 class TestALeaseThatHasStarted:
-    @pytest.mark.parametrize("start", [-1, 0, 1, -61, 600])
+    @each_case("start", [-1, 0, 1, -61, 600])
     def test_its_start_cannot_change(self, start: float) -> None:
         assert "start date" in refusal(lease(-60, 60, ACTIVE), to(start))
 
@@ -155,8 +153,7 @@ class TestALeaseThatHasStarted:
     def test_its_own_start_may_be_repeated(self) -> None:
         assert changed_window(lease(-60, 60, ACTIVE), to(-60, 90), NOW) == span(-60, 90)
 
-    @pytest.mark.parametrize("status", [PENDING, ACTIVE, ERROR])
-    @pytest.mark.parametrize("end", [1, 59, 61, 6000])
+    @each_case("status, end", itertools.product((PENDING, ACTIVE, ERROR), (1, 59, 61, 6000)))
     def test_its_end_may_move_anywhere_in_the_future(self, status: LeaseStatus, end: float) -> None:
         assert changed_window(lease(-60, 60, status), to(end=end), NOW) == span(-60, end)
 
@@ -166,7 +163,7 @@ class TestALeaseThatHasStarted:
     def test_to_end_now_does_not_keep_one_that_is_overdue(self) -> None:
         assert changed_window(lease(-60, 0, ACTIVE), to(end=0), NOW) == span(-60, 0)
 
-    @pytest.mark.parametrize("end", [-1, -30, -60, -90])
+    @each_case("end", [-1, -30, -60, -90])
     def test_it_cannot_have_ended_in_the_past(self, end: float) -> None:
         assert "End date" in refusal(lease(-60, 60, ACTIVE), to(end=end))
 
@@ -194,7 +191,7 @@ class TestARequestThatTookAMinute:
         ended_now = Window(at(-60), NOW + timedelta(minutes=1))
         assert self.after(lease(-60, 60, ACTIVE), end=0) == ended_now
 
-    @pytest.mark.parametrize("status", [PENDING, ACTIVE])
+    @each_case("status", [PENDING, ACTIVE])
     def test_one_that_was_to_start_at_once_and_has_started_is_left_at_that(
         self, status: LeaseStatus
     ) -> None:
@@ -202,7 +199,7 @@ class TestARequestThatTookAMinute:
         with pytest.raises(InvalidDate, match="start date"):
             self.after(lease(1, 60, status), start=-1)
 
-    @pytest.mark.parametrize("status", [PENDING, ACTIVE])
+    @each_case("status", [PENDING, ACTIVE])
     def test_an_end_before_its_start_is_refused_as_it_was_then(self, status: LeaseStatus) -> None:
         with pytest.raises(InvalidDate, match="End date"):
             self.after(lease(1, 60, status), end=0.5)
@@ -215,8 +212,10 @@ class TestARequestThatTookAMinute:
 class TestALeaseWhoseEndHasPassed:
     """Its manager was away, or cannot end it."""
 
-    @pytest.mark.parametrize("status", [PENDING, ACTIVE, ERROR])
-    @pytest.mark.parametrize("change", [to(end=60), to(30, 60), to(end=0), Change()])
+    @each_case(
+        "status, change",
+        itertools.product((PENDING, ACTIVE, ERROR), (to(end=60), to(30, 60), to(end=0), Change())),
+    )
     def test_it_cannot_come_back(self, status: LeaseStatus, change: Change) -> None:
         assert "has ended" in refusal(lease(-60, -1, status), change)
 
@@ -240,7 +239,7 @@ class TestNotices:
         found = changed_notices(lease(60, 120), change, span(60, 150))
         assert found[-1] == Notice(BEFORE_END, Anchor.END, -60)
 
-    @pytest.mark.parametrize("minutes", [60, 59, 150, 151])
+    @each_case("minutes", [60, 59, 150, 151])
     def test_it_lies_strictly_inside_the_new_window(self, minutes: float) -> None:
         with pytest.raises(InvalidDate, match="before_end_date") as caught:
             changed_notices(lease(0, 600), Change(before_end=at(minutes)), span(60, 150))

@@ -1,7 +1,8 @@
-"""The tables below are written by hand from Blazar's v1 contract, not derived from the code.
+"""State machines of leases, reservations and events.
 
-Ours are the steps of a start that failed: from ERROR to active, when it succeeds at last, and its
-event's from UNDONE to ERROR.
+The tables are written by hand from Blazar's v1 contract, not derived from the code. Climate adds
+the transitions of a failed start: ERROR to ACTIVE when a retry succeeds, and UNDONE to
+ERROR for its event.
 """
 
 from enum import StrEnum
@@ -20,6 +21,7 @@ from climate.core.lifecycle import (
     ReservationStatus,
     step,
 )
+from tests.support.cases import each_case
 
 LEASES = {
     "CREATING": {"PENDING", "DELETING"},
@@ -39,38 +41,33 @@ RESERVATIONS = {
     "deleted": set(),
 }
 EVENTS = {
-    # A start that failed is given up, between two tries, when the end begins.
+    # A failed start is abandoned between two retries when the end begins.
     "UNDONE": {"IN_PROGRESS", "ERROR"},
     "IN_PROGRESS": {"DONE", "ERROR", "UNDONE"},
-    # A before-end that fired is armed again when its lease is prolonged.
+    # An executed before-end event is rescheduled when its lease is extended.
     "DONE": {"UNDONE"},
     "ERROR": set(),
 }
 MACHINES = [
-    pytest.param(LEASE, LeaseStatus, LEASES, id="lease"),
-    pytest.param(RESERVATION, ReservationStatus, RESERVATIONS, id="reservation"),
-    pytest.param(EVENT, EventStatus, EVENTS, id="event"),
+    (LEASE, LeaseStatus, LEASES),
+    (RESERVATION, ReservationStatus, RESERVATIONS),
+    (EVENT, EventStatus, EVENTS),
 ]
 Machine = dict[StrEnum, frozenset[StrEnum]]
 Table = dict[str, set[str]]
 
 
-@pytest.mark.parametrize(("machine", "statuses", "table"), MACHINES)
-def test_statuses_are_those_of_the_contract_as_clients_spell_them(
+@each_case("machine, statuses, table", MACHINES)
+def test_statuses_and_transitions_are_those_of_the_v1_contract(
     machine: Machine, statuses: type[StrEnum], table: Table
 ) -> None:
     assert {status.value for status in statuses} == set(table)
+    transitions = {status.value: {to.value for to in machine[status]} for status in machine}
+    assert transitions == table
 
 
-@pytest.mark.parametrize(("machine", "statuses", "table"), MACHINES)
-def test_transitions_are_those_of_the_contract(
-    machine: Machine, statuses: type[StrEnum], table: Table
-) -> None:
-    assert {one.value: {to.value for to in machine[one]} for one in machine} == table
-
-
-@pytest.mark.parametrize(("machine", "statuses", "table"), MACHINES)
-def test_a_step_is_possible_exactly_where_the_table_says_so(
+@each_case("machine, statuses, table", MACHINES)
+def test_allows_exactly_the_transitions_of_the_table(
     machine: Machine, statuses: type[StrEnum], table: Table
 ) -> None:
     for present in statuses:
@@ -82,12 +79,12 @@ def test_a_step_is_possible_exactly_where_the_table_says_so(
                     step(machine, present, wanted)
 
 
-def test_a_refused_step_says_what_cannot_become_what() -> None:
+def test_an_invalid_transition_names_both_statuses() -> None:
     with pytest.raises(InvalidTransition, match=r"^ERROR cannot become STARTING$"):
         step(LEASE, LeaseStatus.ERROR, LeaseStatus.STARTING)
 
 
-def test_a_lease_is_stable_where_nothing_is_being_done_to_it() -> None:
+def test_a_lease_is_stable_when_no_operation_is_running() -> None:
     assert {status.value for status in STABLE_LEASE} == {
         "PENDING",
         "ACTIVE",
@@ -96,5 +93,5 @@ def test_a_lease_is_stable_where_nothing_is_being_done_to_it() -> None:
     }
 
 
-def test_an_event_is_open_until_it_is_done_or_given_up() -> None:
+def test_an_event_is_open_until_it_is_done_or_abandoned() -> None:
     assert {status.value for status in OPEN_EVENT} == {"UNDONE", "IN_PROGRESS"}

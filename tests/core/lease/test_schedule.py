@@ -3,7 +3,6 @@ import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from climate.core.schedule import (
     rank,
 )
 from climate.core.window import END_OF_TIME, Window
+from tests.support.cases import each_case
 
 NOON = datetime(2030, 1, 15, 12, 0, tzinfo=UTC)
 DAWN = datetime.min.replace(tzinfo=UTC)
@@ -75,7 +75,7 @@ class TestHeadsUps:
     def test_two_for_the_same_moment_are_one(self) -> None:
         assert due([heads_up(MINUTE), heads_up(MINUTE)]) == [59]
 
-    @pytest.mark.parametrize("now", [60, 61, 600])
+    @each_case("now", [60, 61, 600])
     def test_there_is_none_once_the_start_has_come(self, now: float) -> None:
         assert due([heads_up(HOUR), heads_up(MINUTE)], at(now)) == []
 
@@ -122,21 +122,21 @@ class TestOffsetsBeyondTheCalendar:
     EARLY = Window(datetime(1, 1, 2, tzinfo=UTC), datetime(1, 1, 3, tzinfo=UTC))
     LATE = Window(datetime(9999, 12, 30, tzinfo=UTC), END_OF_TIME)
 
-    @pytest.mark.parametrize("lead", [48 * HOUR, 1e11, 1e30])
+    @each_case("lead", [48 * HOUR, 1e11, 1e30])
     def test_a_heads_up_before_the_calendar_has_passed(self, lead: float) -> None:
         assert plan(self.EARLY, [heads_up(lead)], DAWN)[0] == Planned(BEFORE_START, DAWN)
         assert due([heads_up(1e11), heads_up(MINUTE)]) == [0, 59]
 
-    @pytest.mark.parametrize("lead", [1e11, 1e30])
+    @each_case("lead", [1e11, 1e30])
     def test_a_before_end_before_the_calendar_comes_with_the_start(self, lead: float) -> None:
         assert due([before_end(lead)]) == [60]
 
-    @pytest.mark.parametrize("offset", [72 * HOUR, 1e12, 1e30])
+    @each_case("offset", [72 * HOUR, 1e12, 1e30])
     def test_an_event_after_the_calendar_comes_with_the_end(self, offset: float) -> None:
         found = plan(self.LATE, [Notice("a", Anchor.START, offset)], NOON)
         assert found[1:] == (Planned("a", END_OF_TIME), Planned(END, END_OF_TIME))
 
-    @pytest.mark.parametrize("offset", [-1e11, -1e30])
+    @each_case("offset", [-1e11, -1e30])
     def test_an_event_before_the_calendar_is_long_due(self, offset: float) -> None:
         assert plan(LEASE, [Notice("a", Anchor.START, offset)], NOON)[0] == Planned("a", DAWN)
 

@@ -1,11 +1,11 @@
 import itertools
 from collections.abc import Iterator, Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from climate.core.assignment import Demand, assign
+from tests.support.cases import each_case
 
 Assignment = tuple[tuple[int, ...], ...]
 
@@ -153,34 +153,18 @@ FIRST_HALF = Counted(range(5_000))
 THIRDS = [Counted(range(3_000 * n, 3_000 * (n + 2))) for n in range(3)]
 
 
-@pytest.mark.parametrize(
-    ("demands", "possible"),
+@each_case(
+    "demands, possible",
     [
-        pytest.param([Demand(10_000, 10_000, ANY)], True, id="all of them"),
-        pytest.param([Demand(10_001, 10_001, ANY)], False, id="one too many"),
-        pytest.param([Demand(5_000, 5_000, ANY), Demand(5_000, 5_000, ANY)], True, id="halves"),
-        pytest.param(
-            [Demand(5_000, 5_000, ANY), Demand(5_000, 5_000, FIRST_HALF)],
-            True,
-            id="all of the first are moved for the second",
-        ),
-        pytest.param(
-            [Demand(1, 5_000, ANY), Demand(1, 5_000, FIRST_HALF)],
-            True,
-            id="what is beyond the minimum is moved as well",
-        ),
-        pytest.param(
-            [Demand(3_000, 3_000, third) for third in (*THIRDS, Counted(range(3_000)))],
-            True,
-            id="all are moved along a chain",
-        ),
-        pytest.param([Demand(100, 100, ANY) for _ in range(100)], True, id="many small ones"),
-        pytest.param([Demand(100, 101, ANY) for _ in range(100)], True, id="many that want more"),
-        pytest.param(
-            [*(Demand(50, 51, FIRST_HALF) for _ in range(100)), Demand(1, 1, ANY)],
-            True,
-            id="many that want more of what is not left",
-        ),
+        ([Demand(10_000, 10_000, ANY)], True),
+        ([Demand(10_001, 10_001, ANY)], False),
+        ([Demand(5_000, 5_000, ANY), Demand(5_000, 5_000, ANY)], True),
+        ([Demand(5_000, 5_000, ANY), Demand(5_000, 5_000, FIRST_HALF)], True),
+        ([Demand(1, 5_000, ANY), Demand(1, 5_000, FIRST_HALF)], True),
+        ([Demand(3_000, 3_000, third) for third in (*THIRDS, Counted(range(3_000)))], True),
+        ([Demand(100, 100, ANY) for _ in range(100)], True),
+        ([Demand(100, 101, ANY) for _ in range(100)], True),
+        ([*(Demand(50, 51, FIRST_HALF) for _ in range(100)), Demand(1, 1, ANY)], True),
     ],
 )
 def test_the_work_grows_with_the_candidates_and_not_with_their_square(

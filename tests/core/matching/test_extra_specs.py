@@ -12,6 +12,7 @@ from climate.core.errors import InvalidQuery
 from climate.core.expression import MAX_CONDITIONS
 from climate.core.extra_specs import read
 from climate.core.query import Compare, Everything, Operand, check_names, matches, names
+from tests.support.cases import each_case
 
 HOST = {
     "hypervisor_type": "QEMU",
@@ -42,7 +43,7 @@ def refusal(specs: object) -> str:
 
 
 class TestReading:
-    @pytest.mark.parametrize("specs", [{}, "{}", " {} ", None, "", []])
+    @each_case("specs", [{}, "{}", " {} ", None, "", []])
     def test_no_specs_match_everything(self, specs: object) -> None:
         assert read(specs).query == Everything()
         assert read(specs).amounts == {}
@@ -67,8 +68,8 @@ class TestReading:
 
 
 class TestOperators:
-    @pytest.mark.parametrize(
-        ("operation", "verdict"),
+    @each_case(
+        "operation, verdict",
         [
             ("16", True),
             ("16.0", False),
@@ -104,11 +105,11 @@ class TestOperators:
     def test_are_those_of_nova(self, operation: object, verdict: bool) -> None:
         assert has(operation) is verdict
 
-    @pytest.mark.parametrize("operation", ["16", "!= 1", "s!= 1", "<in> 1", "s>= 0", "null"])
+    @each_case("operation", ["16", "!= 1", "s!= 1", "<in> 1", "s>= 0", "null"])
     def test_what_is_absent_never_matches(self, operation: str) -> None:
         assert not has(operation, "fpga")
 
-    @pytest.mark.parametrize("operation", ["= 1", "== 1", "!= 1", ">= 1", "<= 1"])
+    @each_case("operation", ["= 1", "== 1", "!= 1", ">= 1", "<= 1"])
     def test_what_is_no_number_has_no_order_as_one(self, operation: str) -> None:
         assert not has(operation, "hypervisor_type")
 
@@ -122,8 +123,8 @@ class TestOperators:
         assert accepts({"capabilities:trait:HW_CPU_X86_AVX2": True})
         assert not accepts({"capabilities:vcpus": 16.0})
 
-    @pytest.mark.parametrize(
-        ("operation", "reason"),
+    @each_case(
+        "operation, reason",
         [
             (">=8", 'unknown operator ">=8" in "capabilities:vcpus"; use =, ==, !=, >=, <=, s=='),
             ("> 8", 'unknown operator ">"'),
@@ -163,8 +164,8 @@ class TestScopes:
         assert accepts({"aggregate_instance_extra_specs:rack": "<in> row"})
         assert names(read({"aggregate_instance_extra_specs:ssd": "true"}).query) == {"ssd"}
 
-    @pytest.mark.parametrize(
-        ("name", "known"),
+    @each_case(
+        "name, known",
         [
             ("vcpus_total", "vcpus"),
             ("total_usable_ram_mb", "memory_mb"),
@@ -175,7 +176,7 @@ class TestScopes:
     def test_the_names_of_novas_scheduler_are_known(self, name: str, known: str) -> None:
         assert names(read({f"capabilities:{name}": ">= 1"}).query) == {known}
 
-    @pytest.mark.parametrize(
+    @each_case(
         "key",
         [
             *("quota:cpu_shares", "hw:cpu_policy", "hw:numa_nodes", "hw_rng:allowed", "os:secure"),
@@ -187,8 +188,8 @@ class TestScopes:
         assert read({key: "1"}).query == Everything()
         assert read({key: "1"}).amounts == {}
 
-    @pytest.mark.parametrize(
-        ("key", "meant"),
+    @each_case(
+        "key, meant",
         [
             ("capability:vcpus", "capabilities"),
             ("Capabilities:vcpus", "capabilities"),
@@ -205,11 +206,11 @@ class TestScopes:
             f'unknown scope in "{key}"; did you mean {meant}?'
         )
 
-    @pytest.mark.parametrize("key", ["pci_passthrough:alias", "accel:device_profile"])
+    @each_case("key", ["pci_passthrough:alias", "accel:device_profile"])
     def test_what_selects_hosts_otherwise_is_refused(self, key: str) -> None:
         assert f'hosts cannot be chosen by their devices in "{key}"' in refusal({key: "a:1"})
 
-    @pytest.mark.parametrize("key", ["capabilities:", ""])
+    @each_case("key", ["capabilities:", ""])
     def test_a_name_is_needed(self, key: str) -> None:
         assert "the name of a property is missing" in refusal({key: "1"})
 
@@ -240,8 +241,8 @@ class TestTraits:
             "trait:B",
         }
 
-    @pytest.mark.parametrize(
-        ("specs", "reason"),
+    @each_case(
+        "specs, reason",
         [
             (
                 {"trait:X": "Required"},
@@ -271,8 +272,8 @@ class TestResources:
         specs = {"resources1:VGPU": "1", "resources2:VGPU": "2", "resources_NET:X": "1"}
         assert read(specs).amounts == {"VGPU": 3, "X": 1}
 
-    @pytest.mark.parametrize(
-        ("value", "reason"),
+    @each_case(
+        "value, reason",
         [
             ("one", 'expected a whole number in "resources:VCPU", not "one"'),
             ("-1", "expected a whole number"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from climate.core import packing
 from climate.core.packing import Demand, Free, Units, choose
 from climate.core.requirement import Layout
+from tests.support.cases import each_case
 
 SMALL = {"VCPU": 2, "MEMORY_MB": 1}
 LARGE = {"VCPU": 4, "MEMORY_MB": 8}
@@ -123,7 +124,7 @@ def test_whole_resources_are_left_to_those_who_need_them_whole() -> None:
         assert sorted(chosen, key=str) == [{1: 1}, {2: 1}]
 
 
-@pytest.mark.parametrize("candidates", list(itertools.permutations((1, 2, 3, 4))))
+@each_case("candidates", list(itertools.permutations((1, 2, 3, 4))))
 def test_shares_go_where_there_is_most_room_if_the_rest_is_wanted_whole(
     candidates: tuple[int, ...],
 ) -> None:
@@ -144,7 +145,7 @@ def test_the_large_one_is_not_shut_out_by_small_ones() -> None:
     assert choose(wanted, free) == ({2: 1}, {1: 1})
 
 
-@pytest.mark.parametrize(("resources", "tried"), [(50, 24), (10_000, 1)])
+@each_case("resources, tried", [(50, 24), (10_000, 1)])
 def test_the_more_there_is_to_look_at_the_fewer_orders_are_tried(
     monkeypatch: pytest.MonkeyPatch, resources: int, tried: int
 ) -> None:

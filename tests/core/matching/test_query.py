@@ -23,6 +23,7 @@ from climate.core.query import (
     matches,
     names,
 )
+from tests.support.cases import each_case
 
 HOST = {
     "vcpus": "16",
@@ -45,14 +46,12 @@ def refusal(query: object) -> str:
 
 
 class TestWhatMatches:
-    @pytest.mark.parametrize(
-        "query", [None, "", [], "[]", " [ ] ", '""', ["and", []], ["or", "", []]]
-    )
+    @each_case("query", [None, "", [], "[]", " [ ] ", '""', ["and", []], ["or", "", []]])
     def test_an_empty_expression_matches_everything(self, query: object) -> None:
         assert matches(parse(query), HOST)
         assert matches(parse(query), {})
 
-    @pytest.mark.parametrize(
+    @each_case(
         "query",
         [
             ["==", "$hypervisor_hostname", "compute-1"],
@@ -70,7 +69,7 @@ class TestWhatMatches:
         assert accepts(query)
         assert accepts(json.dumps(query))
 
-    @pytest.mark.parametrize(
+    @each_case(
         "query",
         [
             ["!=", "$vcpus", "16"],
@@ -105,7 +104,7 @@ class TestWhatMatches:
         assert accepts(["==", "$gpu", True])
         assert not accepts(["==", "$gpu", False])
 
-    @pytest.mark.parametrize("op", ["=", "==", "!=", ">=", "<=", ">", "<"])
+    @each_case("op", ["=", "==", "!=", ">=", "<=", ">", "<"])
     def test_a_resource_without_the_property_never_matches(self, op: str) -> None:
         assert not accepts([op, "$fpga", "1"])
         assert not accepts(["in", "$fpga", "1", "True"])
@@ -151,8 +150,8 @@ class TestWhatMatches:
 
 
 class TestMalformed:
-    @pytest.mark.parametrize(
-        ("query", "reason"),
+    @each_case(
+        "query, reason",
         [
             ("hello", "not JSON: Expecting value: line 1 column 1 (char 0)"),
             (" ", "not JSON: "),
@@ -203,7 +202,7 @@ class TestMalformed:
         assert refusal('["~~","$vcpus",1]').startswith('Malformed requirements ["~~","$vcpus",1]: ')
         assert refusal(["~~", "é", None]).startswith('Malformed requirements ["~~", "é", null]: ')
 
-    @pytest.mark.parametrize("query", ["x" * 10_000, ["x" * 10_000], ["x"] * 10_000])
+    @each_case("query", ["x" * 10_000, ["x" * 10_000], ["x"] * 10_000])
     def test_long_input_is_quoted_in_part(self, query: object) -> None:
         assert len(refusal(query)) < 700
 
@@ -227,12 +226,12 @@ class TestBounds:
             self.nested(MAX_DEPTH + 1)
         )
 
-    @pytest.mark.parametrize("levels", [500, 100_000])
+    @each_case("levels", [500, 100_000])
     def test_text_of_any_depth_is_refused(self, levels: int) -> None:
         assert "Malformed requirements [[[" in refusal("[" * levels)
         assert "levels deep" in refusal('["not",' * levels + "[]" + "]" * levels)
 
-    @pytest.mark.parametrize("place", [0, 1, 2])
+    @each_case("place", [0, 1, 2])
     def test_a_deep_list_is_quoted_in_part_wherever_it_is(self, place: int) -> None:
         query: list[Any] = ["==", "$a", "1"]
         query[place] = json.loads("[" * 500 + "]" * 500)
@@ -295,8 +294,8 @@ class TestTree:
 
 
 class TestNumbers:
-    @pytest.mark.parametrize(
-        ("text", "number"),
+    @each_case(
+        "text, number",
         [
             ("0", 0.0),
             ("-0", 0.0),
@@ -311,7 +310,7 @@ class TestNumbers:
     def test_numbers(self, text: str, number: float) -> None:
         assert as_number(text) == number
 
-    @pytest.mark.parametrize(
+    @each_case(
         "text",
         [
             *("", " 1", "1 ", "1\n", "1_0", ".5", "5.", "1e", "e1", "--1", "0x10", "1,5", "True"),

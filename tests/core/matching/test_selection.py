@@ -14,6 +14,7 @@ from climate.core.query import Everything
 from climate.core.requirement import Requirement
 from climate.core.selection import Candidate, Weigher, rank
 from climate.plugins import preferences
+from tests.support.cases import each_case
 
 ANY = Requirement("physical:host", 1, 1, Everything())
 
@@ -74,7 +75,7 @@ class TestRank:
         some = [candidate(1, w=f"-{most}"), candidate(2, w=most), candidate(3, w="0")]
         assert ids(some, (by("w"), 1.0)) == [2, 3, 1]
 
-    @pytest.mark.parametrize("weight", [math.nan, math.inf])
+    @each_case("weight", [math.nan, math.inf])
     def test_a_weight_is_a_finite_number(self, weight: float) -> None:
         with pytest.raises(ValueError, match="gives host-1 the weight"):
             ids([candidate(1)], (lambda *_: weight, 1.0))
@@ -99,8 +100,8 @@ class TestRank:
 
 
 class TestWhatClimateBrings:
-    @pytest.mark.parametrize(
-        ("properties", "passes"),
+    @each_case(
+        "properties, passes",
         [
             ({}, True),
             ({"maintenance": "False"}, True),

@@ -19,6 +19,7 @@ from climate.core.subscription import (
     key_of,
     where,
 )
+from tests.support.cases import each_case
 
 PUBLIC = WebhookRules()
 LAB = WebhookRules(networks=(ipaddress.ip_network("10.1.0.0/16"),), plain=True)
@@ -48,7 +49,7 @@ def failing(attempts: int = 0, given_up: int = 0) -> Subscription:
 # Where to.
 
 
-@pytest.mark.parametrize(
+@each_case(
     "address",
     [
         *("127.0.0.1", "127.9.9.9", "0.0.0.0", "10.1.2.3", "172.16.0.1"),  # noqa: S104 - refused
@@ -72,7 +73,7 @@ def test_what_is_not_public_is_not_reached(address: str) -> None:
         check_address(address, PUBLIC)
 
 
-@pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8"])
+@each_case("address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8"])
 def test_what_is_public_is_reached(address: str) -> None:
     check_address(address, PUBLIC)
 
@@ -85,7 +86,7 @@ def test_the_operator_may_allow_networks() -> None:
             check_address(other, LAB)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "url",
     [
         *("http://example.org/", "ftp://example.org/", "example.org", "//example.org", "https://"),
@@ -121,7 +122,7 @@ def test_a_secret_is_a_key_of_enough_bytes() -> None:
     assert key_of(f"whsec_{base64.b64encode(key).decode()}") == key
 
 
-@pytest.mark.parametrize(
+@each_case(
     "secret",
     [
         *("", "whsec_", "secret", base64.b64encode(bytes(24)).decode(), "whsec_***"),

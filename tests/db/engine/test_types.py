@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from climate.db import json_text
+from tests.support.cases import each_case
 
 
 class Word(str):
@@ -15,7 +16,7 @@ class Word(str):
     __slots__ = ()
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [
         {"a": [1, None, True, 1.5, 'ä € 𝄞 " \\ \0']},
@@ -30,7 +31,7 @@ def test_a_value_is_read_as_python_would_read_it(value: Any) -> None:
     assert repr(found) == repr(json.loads(json.dumps(value)))
 
 
-@pytest.mark.parametrize("text", ["1e400", "NaN", '"\\ud800"', "[NaN, 1]", b' {"a": 1} '])
+@each_case("text", ["1e400", "NaN", '"\\ud800"', "[NaN, 1]", b' {"a": 1} '])
 def test_what_python_has_written_is_read(text: str | bytes) -> None:
     assert repr(json_text.read(text)) == repr(json.loads(text))
 

@@ -15,6 +15,7 @@ from climate.plugins.compute_host import (
     known_services,
     parse_capabilities,
 )
+from tests.support.cases import each_case
 
 
 def node(name: str, service: str, **told: Any) -> dict[str, Any]:
@@ -51,9 +52,8 @@ class TestAServiceWithOneNode:
         assert json.loads(host.properties["cpu_info"]) == {"arch": "x86_64"}
         assert host.refusal is None
 
-    @pytest.mark.parametrize(
-        ("told", "usable"),
-        [({}, True), ({"state": "down"}, False), ({"status": "disabled"}, False)],
+    @each_case(
+        "told, usable", [({}, True), ({"state": "down"}, False), ({"status": "disabled"}, False)]
     )
     def test_is_usable_if_up_and_enabled(self, told: dict[str, str], usable: bool) -> None:
         assert hosts(node("n1", "n1", **told))[0].usable is usable
@@ -97,7 +97,7 @@ class TestAServiceWithOneNode:
             "cpu_info:topology:cores": "8",
         }
 
-    @pytest.mark.parametrize("told", [None, "x86_64", [], {"topology": None}])
+    @each_case("told", [None, "x86_64", [], {"topology": None}])
     def test_has_no_pieces_of_what_has_none(self, told: Any) -> None:
         (host,) = hosts(node("n1", "n1", cpu_info=told))
         assert not [name for name in host.properties if ":" in name]
@@ -145,7 +145,7 @@ class TestCapabilities:
             "n1": {"rack": "r1=left"},
         }
 
-    @pytest.mark.parametrize("line", ["domain-c7", "domain-c7:", ": ha=True", "n1: ha", "n1: =x"])
+    @each_case("line", ["domain-c7", "domain-c7:", ": ha=True", "n1: ha", "n1: =x"])
     def test_of_another_form_are_refused_with_the_line(self, line: str) -> None:
         with pytest.raises(ValueError, match="is not of the form"):
             parse_capabilities([line])

@@ -13,6 +13,7 @@ from climate.plugins import providers
 from climate.plugins.base import Found
 from climate.plugins.compute_host import NODES
 from climate.plugins.providers import Providers
+from tests.support.cases import each_case
 
 
 class Answer:
@@ -102,7 +103,7 @@ N1 = {
 
 
 class TestWhatAHostHas:
-    @pytest.mark.parametrize("others", [(), ("n2",)])
+    @each_case("others", [(), ("n2",)])
     def test_is_what_its_tree_of_providers_has(
         self, placement: Placement, others: tuple[str, ...]
     ) -> None:
@@ -130,7 +131,7 @@ class TestWhatAHostHas:
             "CUSTOM_GPU": Inventory(5, 2, 4.0, 3),
         }
 
-    @pytest.mark.parametrize(
+    @each_case(
         "several",
         [
             host("service", "n1", "n2"),

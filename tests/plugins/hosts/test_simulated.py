@@ -10,6 +10,7 @@ import pytest
 
 from climate import config
 from climate.plugins.simulated import SimulatedCloud, SimulatedFailure
+from tests.support.cases import each_case
 
 Make = Callable[..., SimulatedCloud]
 
@@ -62,7 +63,7 @@ def test_another_seed_fails_elsewhere(make: Make) -> None:
     assert outcomes(make(failure_rate=0.5, seed=7)) != outcomes(make(failure_rate=0.5, seed=8))
 
 
-@pytest.mark.parametrize(("rate", "failures"), [(0.0, 0), (1.0, 60)])
+@each_case("rate, failures", [(0.0, 0), (1.0, 60)])
 def test_a_rate_may_be_never_or_always(make: Make, rate: float, failures: int) -> None:
     found = outcomes(make(failure_rate=rate))
     assert len(found) - found.count("done") == failures

@@ -1,9 +1,8 @@
 """What a reserved flavor says is what a reservation has of its hosts, whatever Nova would add."""
 
-import pytest
-
 from climate.plugins.reserved_flavors import extra_specs, flavor_shape
 from climate.plugins.slots import Size
+from tests.support.cases import each_case
 
 ID = "0aa1f9b6-1111-4222-8333-444455556666"
 SLOT = {
@@ -13,8 +12,8 @@ SLOT = {
 }
 
 
-@pytest.mark.parametrize(
-    ("amounts", "shape", "said"),
+@each_case(
+    "amounts, shape, said",
     [
         (
             {"VCPU": 2, "MEMORY_MB": 512, "DISK_GB": 10},

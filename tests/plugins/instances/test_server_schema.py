@@ -9,6 +9,7 @@ from climate.plugins.flavor import FlavorSchema
 from climate.plugins.instance import InstanceSchema
 from climate.plugins.nova_servers import request
 from climate.plugins.slots import Boot
+from tests.support.cases import each_case
 
 ROOM = {
     "amount": 2,
@@ -41,8 +42,8 @@ def test_servers_cannot_be_kept_and_are_told_what_can() -> None:
     assert "snapshot" in reason
 
 
-@pytest.mark.parametrize(
-    ("asked", "where"),
+@each_case(
+    "asked, where",
     [
         ({"on_start": "create"}, "server"),
         ({"server": SERVER}, "server"),

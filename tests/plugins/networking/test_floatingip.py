@@ -20,6 +20,7 @@ from climate.plugins.places import Taken
 from climate.plugins.simulated import SimulatedCloud
 from climate.plugins.simulated_floatingips import NETWORK, SimulatedFloatingips
 from tests.plugins.contract import Interrupted, PluginContract, lease, resources
+from tests.support.cases import each_case
 
 
 class FragileCloud(SimulatedCloud):
@@ -119,7 +120,7 @@ def test_addresses_that_are_named_are_a_part_of_their_own(plugin: FloatingipPlug
     assert not matches(others.query, {**unnamed, "network_id": "another"})
 
 
-@pytest.mark.parametrize(
+@each_case(
     "params",
     [
         {"amount": 1},
@@ -215,8 +216,8 @@ def test_an_address_that_fails_joins_when_it_works(plugin: FloatingipPlugin) -> 
 # What can be registered.
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
+@each_case(
+    "name, reason",
     [
         ("198.51.100.101", "in an allocation pool"),
         (f"{NETWORK}/198.51.100.254", "in an allocation pool"),

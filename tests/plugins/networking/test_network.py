@@ -19,6 +19,7 @@ from climate.plugins.segments import Segment
 from climate.plugins.simulated_networks import SimulatedNetworks
 from tests.plugins.contract import PluginContract, lease, resources
 from tests.plugins.networking.test_floatingip import FragileCloud
+from tests.support.cases import each_case
 
 FIRST = "vlan:sim:101"
 
@@ -83,20 +84,20 @@ def test_a_segment_matches_both_expressions(plugin: NetworkPlugin) -> None:
     assert not matches(needs.query, {"network_type": "vlan", "speed": "1"})
 
 
-@pytest.mark.parametrize("params", [{"network_name": ""}, {"network_name": None}, {"on_end": "x"}])
+@each_case("params", [{"network_name": ""}, {"network_name": None}, {"on_end": "x"}])
 def test_what_cannot_be_is_refused(plugin: NetworkPlugin, params: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         reservation(plugin, **params)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text", ["vlan:sim:1", "vlan:a:b:4094", "vxlan::16777215", "geneve::1", "gre::4294967295"]
 )
 def test_segments_are_read_as_they_are_written(text: str) -> None:
     assert str(Segment.parse(text)) == text
 
 
-@pytest.mark.parametrize(
+@each_case(
     "text",
     [
         "",

@@ -17,6 +17,7 @@ from climate.plugins import fence, openstack
 from climate.plugins.fence import Fenced, Permit
 from tests.keystone import Keystone
 from tests.process import free_port, write_config
+from tests.support.cases import each_case
 
 Way = Callable[..., Adapter]
 
@@ -124,7 +125,7 @@ def test_what_reads_is_asked_once_more(way: Way, start: Callable[..., Compute]) 
     assert nova.seen == ["GET", "GET"]
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+@each_case("method", ["POST", "PUT", "PATCH", "DELETE"])
 def test_nothing_is_changed_for_a_claim_that_has_run_out(
     way: Way, start: Callable[..., Compute], method: str
 ) -> None:
@@ -147,7 +148,7 @@ def test_nothing_is_changed_for_a_claim_that_has_run_out(
     assert compute.seen == [method, "GET", method, method]
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+@each_case("method", ["POST", "PUT", "DELETE"])
 def test_what_may_have_arrived_is_not_sent_again(
     way: Way, start: Callable[..., Compute], method: str
 ) -> None:
@@ -190,8 +191,8 @@ def test_the_user_may_be_that_of_another_section(
     assert nova.get("/servers").json() == {}
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
+@each_case(
+    "options, reason",
     [
         ({"service_user__auth_type": None}, r"\[service_user\] auth_type is not set"),
         ({"service_user__auth_type": "nosuch"}, "nosuch"),

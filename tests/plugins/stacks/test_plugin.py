@@ -4,12 +4,11 @@ from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-import pytest
-
 from climate.clock import ManualClock
 from climate.plugins.base import Expected
 from climate.plugins.stack_audit import differences
 from climate.plugins.stacks import Stack, StackCloud
+from tests.support.cases import each_case
 
 NOON = datetime(2030, 1, 15, 12, tzinfo=UTC)
 
@@ -25,7 +24,7 @@ class Cloud:
         raise NotImplementedError
 
 
-@pytest.mark.parametrize(("minutes", "found"), [(59, 0), (61, 1)])
+@each_case("minutes, found", [(59, 0), (61, 1)])
 def test_it_is_named_when_it_is_an_hour_old_by_the_clock(minutes: int, found: int) -> None:
     clock = ManualClock(NOON + timedelta(minutes=minutes))
     expected = Expected(registered=(), running=(), changing=())

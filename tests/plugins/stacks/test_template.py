@@ -7,6 +7,7 @@ import pytest
 
 from climate.plugins import stack_templates
 from climate.plugins.stack_templates import Source, Unreadable
+from tests.support.cases import each_case
 
 FLAVORS = {"m1.tiny": "1", "1": "m1.tiny"}
 
@@ -87,7 +88,7 @@ def test_nothing_is_adopted_by_templates_that_are_too_old_for_it() -> None:
     assert stack_templates.adoptable(template) == []
 
 
-@pytest.mark.parametrize("text", ["", "- a list", "a: [", "no: version", "\x00"])
+@each_case("text", ["", "- a list", "a: [", "no: version", "\x00"])
 def test_what_is_no_template_is_unreadable(text: str) -> None:
     with pytest.raises(Unreadable):
         stack_templates.parse(text)

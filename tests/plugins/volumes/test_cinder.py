@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import pytest
-
 from climate.core.lease import Inventory
 from climate.plugins.cinder_types import as_room, capacity_of, described
 from climate.plugins.rooms import Room
+from tests.support.cases import each_case
 
 ROOM = Room(id="1", reservation_id="2f", base_id="b")
 
@@ -15,8 +14,8 @@ def pool(total: Any, reserved: Any = 0, **more: Any) -> dict[str, Any]:
     return {"total_capacity_gb": total, "reserved_percentage": reserved, **more}
 
 
-@pytest.mark.parametrize(
-    ("pools", "expected"),
+@each_case(
+    "pools, expected",
     [
         ([pool(100)], Inventory(100, max_unit=100)),
         ([pool("100.9", 10)], Inventory(90, max_unit=90)),
@@ -44,7 +43,7 @@ def test_how_much_pools_have(pools: list[dict[str, Any]], expected: Inventory | 
     assert capacity_of(pools) == expected
 
 
-@pytest.mark.parametrize("is_over", [False, True])
+@each_case("is_over", [False, True])
 def test_a_room_is_known_by_its_description(is_over: bool) -> None:
     found = {"id": "1", "name": ROOM.name, "description": described(ROOM, is_over=is_over)}
     room = as_room(found)
@@ -53,8 +52,8 @@ def test_a_room_is_known_by_its_description(is_over: bool) -> None:
     assert room.is_over is is_over
 
 
-@pytest.mark.parametrize(
-    ("name", "description"),
+@each_case(
+    "name, description",
     [
         (ROOM.name, None),
         (ROOM.name, "my own"),

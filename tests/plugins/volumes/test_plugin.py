@@ -22,6 +22,7 @@ from climate.plugins.simulated import SimulatedCloud
 from climate.plugins.simulated_volumes import SimulatedVolumes
 from climate.plugins.volume import VolumePlugin
 from tests.plugins.contract import ASKER, Interrupted, PluginContract, lease, resources
+from tests.support.cases import each_case
 
 
 class FragileCloud(SimulatedCloud):
@@ -153,7 +154,7 @@ def test_volumes_of_one_type_are_shares_of_it(plugin: VolumePlugin) -> None:
     assert by_id["volume_type_id"] == asked["volume_type_id"] == "sim-gold"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "params",
     [
         {"amount": 0},
@@ -337,7 +338,7 @@ def test_the_operator_says_what_the_cloud_does_not(plugin: VolumePlugin) -> None
     }
 
 
-@pytest.mark.parametrize("said", ["0", "-1", "1.5", "many", "99999999999", "²"])
+@each_case("said", ["0", "-1", "1.5", "many", "99999999999", "²"])
 def test_what_is_no_number_is_refused(plugin: VolumePlugin, said: str) -> None:
     with pytest.raises(InvalidInput, match="gigabytes must be a whole number"):
         plugin.declared(plugin.find(name="silver"), {"gigabytes": said})
