@@ -1,4 +1,4 @@
-"""The double-booking guard from outside: take it away, and look for what it forbids."""
+"""The guard against double booking, from outside: remove it, and search for overlaps."""
 
 from collections import defaultdict
 from datetime import datetime
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from climate.db.engine import Database
 from climate.db.tables import AllocationRow
 
-Taken = tuple[int, datetime, datetime]
+Booking = tuple[int, datetime, datetime]
 
 _DROP = {
     "sqlite": [
@@ -25,13 +25,13 @@ _DROP = {
 
 
 def drop(database: Database) -> None:
-    """Take the guard out of the schema."""
+    """Remove the guard from the schema."""
     with database.engine.begin() as connection:
         for statement in _DROP[database.dialect]:
             connection.exec_driver_sql(statement)
 
 
-def taken(database: Database) -> list[Taken]:
+def bookings(database: Database) -> list[Booking]:
     """Return (resource id, start, end) of every allocation."""
     with database.read() as session:
         query = sa.select(
@@ -40,14 +40,14 @@ def taken(database: Database) -> list[Taken]:
         return [(row.resource_id, row.start_at, row.busy_until) for row in session.execute(query)]
 
 
-def overlaps(database: Database) -> list[tuple[Taken, Taken]]:
-    """Return every pair of allocations that share an instant of a resource, by brute force."""
-    by_resource: dict[int, list[Taken]] = defaultdict(list)
-    for one in taken(database):
-        by_resource[one[0]].append(one)
+def overlaps(database: Database) -> list[tuple[Booking, Booking]]:
+    """Return every pair of allocations that overlap on a resource, by brute force."""
+    by_resource: dict[int, list[Booking]] = defaultdict(list)
+    for booking in bookings(database):
+        by_resource[booking[0]].append(booking)
     return [
-        (one, other)
-        for mine in by_resource.values()
-        for one, other in combinations(mine, 2)
-        if one[1] < other[2] and other[1] < one[2]
+        (first, second)
+        for of_resource in by_resource.values()
+        for first, second in combinations(of_resource, 2)
+        if first[1] < second[2] and second[1] < first[2]
     ]
