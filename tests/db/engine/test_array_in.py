@@ -1,4 +1,4 @@
-"""What is among many: found on every database, and where it can be by one statement for any."""
+"""``IN`` over many values: correct on every database, and one statement for any number."""
 
 from collections.abc import Iterator
 
@@ -12,6 +12,7 @@ from climate.db.engine import Database
 from climate.db.outbox import write
 from climate.db.outbox_tables import OutboxRow
 from tests.conftest import NOON
+from tests.support.backends import on_sqlite
 
 KINDS = ["lease.create", "lease.update", "lease.delete"]
 
@@ -19,69 +20,71 @@ KINDS = ["lease.create", "lease.update", "lease.delete"]
 @pytest.fixture
 def session(database: Database) -> Iterator[Session]:
     """Return a session with a notification of each kind."""
-    with Session(database.engine) as made:
+    with Session(database.engine) as opened:
         for kind in KINDS:
-            write(made, kind, {"project_id": "p"}, NOON)
-        yield made
+            write(opened, kind, {"project_id": "p"}, NOON)
+        yield opened
 
 
-@pytest.mark.parametrize("wanted", [[], KINDS[:1], KINDS[1:], ["of", "no", "kind"]])
-def test_those_are_found_that_are_among_the_values(session: Session, wanted: list[str]) -> None:
-    query = sa.select(OutboxRow.event_type).where(among(OutboxRow.event_type, wanted))
-    assert sorted(session.scalars(query)) == sorted({*wanted} & {*KINDS})
+def test_selects_rows_whose_value_is_in_the_list(session: Session) -> None:
+    for values in ([], KINDS[:1], KINDS[1:], ["no", "such", "kind"]):
+        query = sa.select(OutboxRow.event_type).where(among(OutboxRow.event_type, values))
+        assert sorted(session.scalars(query)) == sorted({*values} & {*KINDS})
+    others = sa.select(OutboxRow.event_type).where(~among(OutboxRow.event_type, KINDS[:2]))
+    assert list(session.scalars(others)) == KINDS[2:]
 
 
-def test_the_values_can_be_a_parameter(session: Session) -> None:
+def test_the_list_can_be_a_parameter(session: Session) -> None:
     query = sa.select(OutboxRow.event_type).where(among(OutboxRow.event_type, "kinds"))
-    for wanted in ([], KINDS[:2], KINDS):
-        assert sorted(session.scalars(query, {"kinds": wanted})) == sorted(wanted)
+    for values in ([], KINDS[:2], KINDS):
+        assert sorted(session.scalars(query, {"kinds": values})) == sorted(values)
 
 
-@pytest.mark.parametrize("kind", ["a, b", 'a "b"', "a \\ b", "{a}", "NULL", "", "a\nb", "ä 𝄞", "'"])
-def test_any_text_is_found_and_no_other(session: Session, kind: str) -> None:
-    write(session, kind, {"project_id": "p"}, NOON)
-    query = sa.select(OutboxRow.event_type).where(among(OutboxRow.event_type, [kind, "other"]))
-    assert list(session.scalars(query)) == [kind]
+def test_matches_any_text_exactly(session: Session) -> None:
+    texts = ["a, b", 'a "b"', "a \\ b", "{a}", "NULL", "", "a\nb", "ä 𝄞", "'"]
+    for text in texts:
+        write(session, text, {"project_id": "p"}, NOON)
+    wrong = []
+    for text in texts:
+        query = sa.select(OutboxRow.event_type).where(among(OutboxRow.event_type, [text, "other"]))
+        if list(session.scalars(query)) != [text]:
+            wrong.append(text)
+    assert wrong == []
 
 
-def test_numbers_are_found(session: Session) -> None:
+def test_matches_numbers(session: Session) -> None:
     ids = session.scalars(sa.select(OutboxRow.id).order_by(OutboxRow.id)).all()
     query = sa.select(OutboxRow.id).where(among(OutboxRow.id, ids[1:]))
     assert sorted(session.scalars(query)) == ids[1:]
 
 
-def test_what_is_too_long_for_the_column_is_not_there(session: Session) -> None:
-    known = session.scalars(sa.select(OutboxRow.message_id)).all()
-    wanted = [f"{id_} and more" for id_ in known]  # that it is as long as it may be is the point
-    assert session.scalars(sa.select(OutboxRow.id).where(among(OutboxRow.message_id, known))).all()
-    query = sa.select(OutboxRow.id).where(among(OutboxRow.message_id, wanted))
+def test_a_value_longer_than_the_column_matches_nothing(session: Session) -> None:
+    stored = session.scalars(sa.select(OutboxRow.message_id)).all()
+    longer = [f"{id_} and more" for id_ in stored]  # stored ids fill the column
+    assert session.scalars(sa.select(OutboxRow.id).where(among(OutboxRow.message_id, stored))).all()
+    query = sa.select(OutboxRow.id).where(among(OutboxRow.message_id, longer))
     assert session.scalars(query).all() == []
 
 
-def test_all_others_can_be_asked_for(session: Session) -> None:
-    query = sa.select(OutboxRow.event_type).where(~among(OutboxRow.event_type, KINDS[:2]))
-    assert list(session.scalars(query)) == KINDS[2:]
-
-
-def test_on_mariadb_an_index_can_be_used() -> None:
+def test_mariadb_gets_a_plain_in_that_can_use_an_index() -> None:
     query = sa.select(OutboxRow.id).where(among(OutboxRow.seq, [1, 2]))
     text = str(query.compile(dialect=mysql.dialect(), compile_kwargs={"literal_binds": True}))
     assert text.endswith("WHERE outbox.seq IN (1, 2)")
 
 
-@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
-def test_on_sqlite_an_index_is_used(session: Session) -> None:
+@on_sqlite
+def test_sqlite_uses_an_index(session: Session) -> None:
     query = sa.select(OutboxRow.id).where(among(OutboxRow.seq, "seqs"))
     text = f"EXPLAIN QUERY PLAN {query.compile(session.get_bind())}"
     plan = session.connection().exec_driver_sql(text, ("[1, 2]",)).all()
     assert any("SEARCH outbox USING" in row.detail and "(seq=?)" in row.detail for row in plan)
 
 
-def test_all_but_mariadb_get_one_statement_for_any_number(session: Session) -> None:
-    told: set[str] = set()
+def test_all_databases_but_mariadb_get_one_statement_for_any_number(session: Session) -> None:
+    statements: set[str] = set()
 
     def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        told.add(statement)
+        statements.add(statement)
 
     engine = session.get_bind()
     sa.event.listen(engine, "before_cursor_execute", note)
@@ -89,5 +92,5 @@ def test_all_but_mariadb_get_one_statement_for_any_number(session: Session) -> N
         session.scalars(
             sa.select(OutboxRow.id).where(among(OutboxRow.event_type, KINDS[:count]))
         ).all()
-    several = engine.dialect.name in {"mysql", "mariadb"}
-    assert len(told) == (len(KINDS) + 1 if several else 1)
+    expected = len(KINDS) + 1 if engine.dialect.name in {"mysql", "mariadb"} else 1
+    assert len(statements) == expected

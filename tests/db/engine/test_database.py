@@ -1,4 +1,4 @@
-"""Transactions: what is run again, how often, and what is left of those that failed."""
+"""Transactions: which failures are retried, how often, and what a failed one leaves behind."""
 
 import threading
 from collections.abc import Callable
@@ -21,6 +21,19 @@ from climate.db.engine import (
 )
 from climate.db.tables import AllocationRow, ResourceRow
 from tests.conftest import NOON
+from tests.support.backends import on_postgresql, on_servers, on_sqlite
+
+
+@pytest.fixture
+def hasty(database: Database) -> Database:
+    """Return a database that does not pause between attempts."""
+    return without_pauses(database)
+
+
+def without_pauses(database: Database) -> Database:
+    """Retry at once."""
+    database._retrying.sleep = lambda _seconds: None
+    return database
 
 
 def _add(session: Session, name: str) -> None:
@@ -57,24 +70,27 @@ def _losing(times: int, attempts: list[int]) -> Callable[[Session], str]:
     return work
 
 
-@pytest.mark.parametrize("times", [0, 1, 3, ATTEMPTS - 1])
-def test_a_lost_race_is_run_again_and_leaves_nothing_behind(database: Database, times: int) -> None:
+@on_sqlite
+@pytest.mark.parametrize("losses", [0, ATTEMPTS - 1])
+def test_a_lost_race_is_retried_and_leaves_nothing_behind(hasty: Database, losses: int) -> None:
     attempts: list[int] = []
-    assert database.write(_losing(times, attempts)) == "done"
-    assert attempts == list(range(1, times + 2))
-    assert _names(database) == [f"added by attempt {times + 1}"]
+    assert hasty.write(_losing(losses, attempts)) == "done"
+    assert attempts == list(range(1, losses + 2))
+    assert _names(hasty) == [f"added by attempt {losses + 1}"]
 
 
-def test_a_race_that_is_always_lost_is_given_up_as_contention(database: Database) -> None:
+@on_sqlite
+def test_a_race_lost_too_often_is_reported_as_contention(hasty: Database) -> None:
     attempts: list[int] = []
-    with pytest.raises(Contention) as refusal:
-        database.write(_losing(1000, attempts))
-    assert refusal.value.status == 503
+    with pytest.raises(Contention) as error:
+        hasty.write(_losing(1000, attempts))
+    assert error.value.status == 503
     assert attempts == list(range(1, ATTEMPTS + 1))
-    assert _names(database) == []
+    assert _names(hasty) == []
 
 
-def test_later_attempts_are_patient(database: Database) -> None:
+@on_sqlite
+def test_later_attempts_are_patient(hasty: Database) -> None:
     patient: list[bool] = []
 
     def work(session: Session) -> None:
@@ -82,13 +98,14 @@ def test_later_attempts_are_patient(database: Database) -> None:
         raise LostRace
 
     with pytest.raises(LostRace):
-        database.write(work)
+        hasty.write(work)
     assert patient == [attempt >= PATIENT_ATTEMPT for attempt in range(1, ATTEMPTS + 1)]
     assert any(patient)
     assert not all(patient)
 
 
-def test_any_other_error_is_raised_at_once_and_leaves_nothing_behind(database: Database) -> None:
+@on_sqlite
+def test_any_other_error_is_raised_without_a_retry_and_rolled_back(database: Database) -> None:
     attempts: list[int] = []
 
     def work(session: Session) -> None:
@@ -102,7 +119,7 @@ def test_any_other_error_is_raised_at_once_and_leaves_nothing_behind(database: D
     assert _names(database) == []
 
 
-def test_a_violated_foreign_key_is_not_run_again(database: Database) -> None:
+def test_a_violated_foreign_key_is_not_retried(database: Database) -> None:
     attempts: list[int] = []
 
     def work(session: Session) -> None:
@@ -117,17 +134,18 @@ def test_a_violated_foreign_key_is_not_run_again(database: Database) -> None:
     assert _names(database) == []
 
 
-def test_what_a_read_scope_does_is_not_kept(database: Database) -> None:
+@on_sqlite
+def test_a_read_session_is_rolled_back(database: Database) -> None:
     with database.read() as session:
         _add(session, "not to be kept")
         session.flush()
     assert _names(database) == []
 
 
-@pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
-def test_a_real_deadlock_is_run_again(database: Database) -> None:
+@on_servers
+def test_a_deadlock_is_retried(database: Database) -> None:
     database.write(lambda session: [_add(session, name) for name in ("a", "b")])
-    both_hold_one = threading.Barrier(2)
+    both_hold_a_lock = threading.Barrier(2)
     attempts: list[str] = []
 
     def swap(first: str, second: str) -> None:
@@ -135,7 +153,7 @@ def test_a_real_deadlock_is_run_again(database: Database) -> None:
             attempts.append(first)
             _rename(session, first, first)
             if session.info["attempt"] == 1:
-                both_hold_one.wait(10)
+                both_hold_a_lock.wait(10)
             _rename(session, second, second)
             _add(session, f"{first} then {second}")
 
@@ -144,12 +162,12 @@ def test_a_real_deadlock_is_run_again(database: Database) -> None:
     with ThreadPoolExecutor(2) as threads:
         for done in [threads.submit(swap, "a", "b"), threads.submit(swap, "b", "a")]:
             done.result(60)
-    assert len(attempts) > 2, "there was no deadlock"
+    assert len(attempts) > 2, "no deadlock occurred"
     assert _names(database) == ["a", "a then b", "b", "b then a"]
 
 
-@pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
-def test_a_key_that_somebody_added_after_we_looked_is_seen_by_the_next_attempt(
+@on_servers
+def test_a_duplicate_key_is_retried_and_the_next_attempt_sees_the_row(
     database: Database,
 ) -> None:
     def work(session: Session) -> str:
@@ -165,8 +183,8 @@ def test_a_key_that_somebody_added_after_we_looked_is_seen_by_the_next_attempt(
     assert _names(database) == ["a"]
 
 
-@pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
-def test_a_new_statement_sees_what_others_have_committed_since(database: Database) -> None:
+@on_servers
+def test_each_statement_sees_what_others_have_committed(database: Database) -> None:
     def work(session: Session) -> tuple[int, int]:
         count = sa.select(sa.func.count()).select_from(ResourceRow)
         before = session.scalar(count)
@@ -177,8 +195,8 @@ def test_a_new_statement_sees_what_others_have_committed_since(database: Databas
     assert database.write(work) == (0, 1)
 
 
-@pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
-def test_the_server_ends_a_transaction_that_is_left_open(database: Database) -> None:
+@on_servers
+def test_the_server_ends_an_idle_transaction_after_30_seconds(database: Database) -> None:
     setting = {
         "postgresql": "SHOW idle_in_transaction_session_timeout",
         "mysql": "SELECT @@idle_transaction_timeout",
@@ -187,54 +205,54 @@ def test_the_server_ends_a_transaction_that_is_left_open(database: Database) -> 
         assert session.connection().exec_driver_sql(setting).scalar() in {"30s", 30}
 
 
-def test_on_sqlite_a_writer_has_the_database_from_the_first_moment(sqlite_url: str) -> None:
+def test_sqlite_locks_the_database_when_a_write_begins(sqlite_url: str) -> None:
     database = Database(sqlite_url)
     impatient = sa.create_engine(sqlite_url, connect_args={"timeout": 0})
 
     def work(session: Session) -> OperationalError:
         session.connection()
-        with pytest.raises(OperationalError) as refusal, impatient.connect() as other:
+        with pytest.raises(OperationalError) as error, impatient.connect() as other:
             other.exec_driver_sql("BEGIN IMMEDIATE")
-        return refusal.value
+        return error.value
 
-    refused = database.write(work)
-    assert "database is locked" in str(refused)
-    assert is_transient(refused)
+    error = database.write(work)
+    assert "database is locked" in str(error)
+    assert is_transient(error)
     database.dispose()
     impatient.dispose()
 
 
-def test_on_sqlite_it_is_tried_again_while_others_are_writing(
+def test_sqlite_is_retried_while_another_process_writes(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "_STATEMENT_WAIT", 0)
-    database, others = Database(sqlite_url), sa.create_engine(sqlite_url)
+    database, others = without_pauses(Database(sqlite_url)), sa.create_engine(sqlite_url)
     conflicts: list[str] = []
     database.on_conflict = conflicts.append
     with others.connect() as writing:
         writing.exec_driver_sql("BEGIN IMMEDIATE")
-        with pytest.raises(OperationalError, match="database is locked") as refusal:
+        with pytest.raises(OperationalError, match="database is locked") as error:
             database.write(lambda session: session.connection())
     assert conflicts == ["locked"] * (engine.ATTEMPTS - 1)
-    assert engine.is_unavailable(refusal.value)
+    assert engine.is_unavailable(error.value)
     database.dispose()
     others.dispose()
 
 
-def test_on_sqlite_commits_are_durable_and_foreign_keys_count(sqlite_url: str) -> None:
+def test_sqlite_commits_are_durable_and_foreign_keys_are_enforced(sqlite_url: str) -> None:
     database = Database(sqlite_url)
     with database.read() as session:
-        found = {
+        pragmas = {
             name: session.connection().exec_driver_sql(f"PRAGMA {name}").scalar()
             for name in ("journal_mode", "synchronous", "foreign_keys")
         }
-    assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+    assert pragmas == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
     database.dispose()
 
 
-@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
-def test_what_is_prepared_outlives_a_rollback(database: Database) -> None:
-    """A driver that forgets it would have the next search planned anew."""
+@on_postgresql
+def test_prepared_statements_survive_a_rollback(database: Database) -> None:
+    """If the driver dropped them, PostgreSQL would plan the next search again."""
     for _ in range(7):  # psycopg prepares what was run five times
         with database.read() as session:
             session.execute(sa.text("SELECT 1 AS prepared"))
@@ -246,15 +264,15 @@ def test_what_is_prepared_outlives_a_rollback(database: Database) -> None:
 
 
 def _end(database: Database, process: int | None) -> None:
-    """End a connection from the server's side, and wait until it is gone."""
-    there = sa.text("SELECT count(*) FROM pg_stat_activity WHERE pid = :pid")
+    """Terminate a connection on the server, and wait until it is gone."""
+    alive = sa.text("SELECT count(*) FROM pg_stat_activity WHERE pid = :pid")
     with database.engine.begin() as other:
         other.execute(sa.text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": process})
-        assert other.scalar(there, {"pid": process}) == 0
+        assert other.scalar(alive, {"pid": process}) == 0
 
 
-@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
-def test_a_connection_that_ends_is_an_outage_when_in_use_and_else_replaced(
+@on_postgresql
+def test_a_dead_connection_is_an_outage_in_use_and_is_replaced_in_the_pool(
     database: Database,
 ) -> None:
     with database.read() as session:

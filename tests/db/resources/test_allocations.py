@@ -1,8 +1,7 @@
-"""Which resources are free: the probe against a look at every booking."""
+"""Free resources: the query against a search through every booking."""
 
 import datetime as dt
 import threading
-import time
 
 import pytest
 import sqlalchemy as sa
@@ -16,9 +15,12 @@ from climate.db import allocations, fitting
 from climate.db.engine import Database
 from climate.db.tables import AllocationRow, ResourceRow
 from tests.conftest import NOON
+from tests.process import eventually
+from tests.support.backends import on_postgresql, on_servers, on_sqlite
 
 HOST = "physical:host"
 HOSTS = Requirement(HOST, 1, 1, Everything())
+HOUR = dt.timedelta(hours=1)
 
 
 @pytest.fixture
@@ -35,15 +37,14 @@ def hosts(database: Database) -> list[int]:
 
 
 def _window(start: int, end: int) -> Window:
-    hour = dt.timedelta(hours=1)
-    return Window(NOON + start * hour, NOON + end * hour)
+    return Window(NOON + start * HOUR, NOON + end * HOUR)
 
 
-def _book(database: Database, *booked: tuple[int, Window]) -> None:
+def _book(database: Database, *bookings: tuple[int, Window]) -> None:
     """Replace all bookings."""
     rows = [
         {"resource_id": host, "start_at": window.start, "busy_until": window.end}
-        for host, window in booked
+        for host, window in bookings
     ]
     with database.engine.begin() as connection:
         connection.execute(sa.delete(AllocationRow))
@@ -58,31 +59,23 @@ def _candidates(
         return allocations.candidates(session, HOSTS, busy, limit=limit, rotation=rotation)
 
 
-@pytest.mark.parametrize(
-    ("window", "is_free"),
-    [
-        ((8, 10), True),
-        ((12, 14), True),
-        ((8, 11), False),
-        ((11, 14), False),
-        ((10, 12), False),
-        ((11, 12), False),
-        ((9, 13), False),
-    ],
-)
-def test_a_host_is_free_right_up_to_a_booking_and_from_its_end(
-    database: Database, hosts: list[int], window: tuple[int, int], is_free: bool
+def test_a_host_is_free_up_to_the_start_of_a_booking_and_from_its_end(
+    database: Database, hosts: list[int]
 ) -> None:
     _book(database, (hosts[0], _window(10, 12)))
-    assert (hosts[0] in _candidates(database, _window(*window))) is is_free
-
-
-@pytest.mark.parametrize("microseconds", [-1, 0, 1])
-def test_a_microsecond_decides(database: Database, hosts: list[int], microseconds: int) -> None:
-    _book(database, (hosts[0], _window(10, 12)))
-    start = _window(12, 14).start + dt.timedelta(microseconds=microseconds)
-    asked = Window(start, _window(12, 14).end)
-    assert (hosts[0] in _candidates(database, asked)) is (microseconds >= 0)
+    tick = dt.timedelta(microseconds=1)
+    expected = {
+        _window(8, 10): True,
+        _window(12, 14): True,
+        _window(8, 11): False,
+        _window(11, 14): False,
+        _window(10, 12): False,
+        _window(11, 12): False,
+        _window(9, 13): False,
+        Window(_window(12, 14).start - tick, _window(12, 14).end): False,
+        Window(_window(12, 14).start + tick, _window(12, 14).end): True,
+    }
+    assert {window: hosts[0] in _candidates(database, window) for window in expected} == expected
 
 
 @given(
@@ -91,10 +84,8 @@ def test_a_microsecond_decides(database: Database, hosts: list[int], microsecond
     length=st.integers(1, 4),
     rotation=st.floats(0, 0.999),
 )
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-def test_the_probe_finds_exactly_the_hosts_without_a_booking_in_the_way(
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_candidates_are_exactly_the_hosts_without_an_overlapping_booking(
     database: Database,
     hosts: list[int],
     slots: list[set[int]],
@@ -102,45 +93,46 @@ def test_the_probe_finds_exactly_the_hosts_without_a_booking_in_the_way(
     length: int,
     rotation: float,
 ) -> None:
-    asked = _window(start, start + length)
-    booked = [
+    window = _window(start, start + length)
+    bookings = [
         (host, _window(slot, slot + 1))
-        for host, mine in zip(hosts, slots, strict=False)
-        for slot in mine
+        for host, booked_slots in zip(hosts, slots, strict=False)
+        for slot in booked_slots
     ]
-    _book(database, *booked)
+    _book(database, *bookings)
     expected = [
-        host for host in hosts if not any(h == host and w.overlaps(asked) for h, w in booked)
+        host for host in hosts if not any(h == host and w.overlaps(window) for h, w in bookings)
     ]
-    assert sorted(_candidates(database, asked, rotation=rotation)) == expected
+    assert sorted(_candidates(database, window, rotation=rotation)) == expected
     with database.read() as session:
-        assert allocations.still_free(session, HOSTS, asked, hosts) == set(expected)
+        assert allocations.still_free(session, HOSTS, window, hosts) == set(expected)
 
 
-@pytest.mark.parametrize("limit", [1, 2, 3])
-def test_no_more_candidates_than_asked_for_wherever_the_search_begins(
-    database: Database, hosts: list[int], limit: int
+@on_sqlite
+def test_returns_as_many_candidates_as_requested_wherever_the_search_begins(
+    database: Database, hosts: list[int]
 ) -> None:
-    found = [_candidates(database, _window(0, 1), limit, step / 20) for step in range(20)]
-    assert {len(set(ids)) for ids in found} == {limit}
-    assert {ids[0] for ids in found} == set(hosts)
+    for limit in (1, 2, 3):
+        pages = [_candidates(database, _window(0, 1), limit, step / 20) for step in range(20)]
+        assert {len(set(ids)) for ids in pages} == {limit}
+        assert {ids[0] for ids in pages} == set(hosts)
 
 
-@pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
-def test_a_host_that_somebody_else_has_locked_is_a_candidate_and_not_ours(
+@on_servers
+def test_a_host_locked_by_another_transaction_is_a_candidate_but_not_ours(
     database: Database, hosts: list[int]
 ) -> None:
     with database.engine.connect() as other:
         query = sa.select(ResourceRow.id).where(ResourceRow.id == hosts[1]).with_for_update()
         other.execute(query)
         assert _candidates(database, _window(0, 1)) == hosts
-        mine = database.write(lambda session: allocations.lock(session, hosts, wait=False))
-    assert mine == set(hosts) - {hosts[1]}
+        locked = database.write(lambda session: allocations.lock(session, hosts, wait=False))
+    assert locked == set(hosts) - {hosts[1]}
 
 
-@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+@on_postgresql
 @pytest.mark.parametrize("rotation", [0.0, 0.5, 0.99])
-def test_hosts_are_found_and_locked_at_once_but_for_those_that_others_have(
+def test_postgresql_finds_and_locks_in_one_statement_and_skips_locked_hosts(
     database: Database, hosts: list[int], rotation: float
 ) -> None:
     with database.engine.connect() as other:
@@ -161,42 +153,55 @@ def _in_service(*, reservable: bool) -> sa.Update:
     return sa.update(ResourceRow).values(reservable=reservable)
 
 
-@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+PAUSE = 42
+_WAITING = sa.text(
+    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = :key"
+)
+
+
+@on_postgresql
 @pytest.mark.parametrize(
-    ("meanwhile", "is_there"),
+    ("change", "exists"),
     [
         (_in_service(reservable=True), True),
         (_in_service(reservable=False), True),
         (sa.delete(ResourceRow), False),
     ],
 )
-def test_that_somebody_changed_a_host_while_hosts_were_looked_for_is_told(
+def test_postgresql_reports_a_host_that_changed_during_the_search(
     database: Database,
     hosts: list[int],
-    meanwhile: sa.Update | sa.Delete,
-    is_there: bool,
+    change: sa.Update | sa.Delete,
+    exists: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The statement sees hosts as they were when it began, and is made to take its time here."""
+    """The statement has its snapshot and waits for an advisory lock until the change is stored."""
     first = hosts[0]
-    slow = sa.select(sa.func.pg_sleep(1.0)).scalar_subquery().is_not(None)
-    fit = fitting._free
-    monkeypatch.setattr(fitting, "_free", lambda wanted: [slow, *fit(wanted)])
+    pause = sa.select(sa.func.pg_advisory_xact_lock(PAUSE)).scalar_subquery().is_not(None)
+    conditions = fitting._free
+    monkeypatch.setattr(fitting, "_free", lambda wanted: [pause, *conditions(wanted)])
     statement = fitting.some_locked.__wrapped__(fitting.shape(HOSTS), 12)
-
-    def change() -> None:
-        time.sleep(0.4)
-        with database.engine.begin() as connection:
-            connection.execute(meanwhile.where(ResourceRow.id == first))
-
-    rival = threading.Thread(target=change)
-    rival.start()
     monkeypatch.setattr(fitting, "some_locked", lambda *_: statement)
-    grabbed = database.write(
-        lambda session: allocations.grab(
-            session, HOSTS, _window(0, 1), limit=12, locking=12, rotation=0.0
+    results: list[allocations.Grabbed] = []
+
+    def search() -> None:
+        results.append(
+            database.write(
+                lambda session: allocations.grab(
+                    session, HOSTS, _window(0, 1), limit=12, locking=12, rotation=0.0
+                )
+            )
         )
-    )
-    rival.join()
-    assert grabbed.changed == ([first] if is_there else [])
-    assert sorted(grabbed.locked) == (hosts if is_there else hosts[1:])
+
+    searching = threading.Thread(target=search)
+    with database.engine.connect() as holder:
+        holder.execute(sa.select(sa.func.pg_advisory_xact_lock(PAUSE)))
+        searching.start()
+        with database.engine.connect() as watcher:
+            eventually(lambda: watcher.scalar(_WAITING, {"key": PAUSE}), "the search waits")
+        with database.engine.begin() as rival:
+            rival.execute(change.where(ResourceRow.id == first))
+    searching.join()
+    [grabbed] = results
+    assert grabbed.changed == ([first] if exists else [])
+    assert sorted(grabbed.locked) == (hosts if exists else hosts[1:])

@@ -1,4 +1,4 @@
-"""What is left of shared resources: the sweep against a look at every instant."""
+"""Free capacity of shared resources: the query against a count of every hour."""
 
 import datetime as dt
 
@@ -16,6 +16,7 @@ from climate.db import allocations, capacity
 from climate.db.engine import Database
 from climate.db.tables import AllocationRow, ResourceRow
 from tests.conftest import NOON
+from tests.support.backends import on_sqlite
 
 HOST = "physical:host"
 HOUR = dt.timedelta(hours=1)
@@ -79,7 +80,8 @@ def _candidates(database: Database, amounts: dict[str, int], window: Window) -> 
         return sorted(found)
 
 
-def test_a_resource_has_what_the_ratio_makes_of_what_is_not_set_aside(
+@on_sqlite
+def test_capacity_is_the_unreserved_total_times_the_ratio(
     database: Database, hosts: list[int]
 ) -> None:
     assert _free(database, hosts, _window(0, 1)) == {
@@ -89,6 +91,7 @@ def test_a_resource_has_what_the_ratio_makes_of_what_is_not_set_aside(
     }
 
 
+@on_sqlite
 def test_shares_that_touch_are_not_added_up(database: Database, hosts: list[int]) -> None:
     _share(database, (hosts[0], "VCPU", 6, 0, 2), (hosts[0], "VCPU", 7, 2, 4))
     assert _free(database, hosts, _window(0, 4))[hosts[0]]["VCPU"] == 1
@@ -109,10 +112,8 @@ shares = st.lists(
 
 
 @given(shares=shares, start=st.integers(0, 9), length=st.integers(1, 4))
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-def test_the_sweep_finds_the_peak(
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_free_capacity_is_the_total_minus_the_peak_of_the_window(
     database: Database, hosts: list[int], shares: list[Share], start: int, length: int
 ) -> None:
     _share(database)
@@ -129,7 +130,8 @@ def test_the_sweep_finds_the_peak(
             assert found[host][name] == everything[host][name] - peak
 
 
-def test_who_wants_a_share_is_kept_off_what_somebody_has_whole(
+@on_sqlite
+def test_a_share_is_not_placed_on_a_resource_booked_whole(
     database: Database, hosts: list[int]
 ) -> None:
     _share(database, (hosts[1], "", 0, 0, 2))
@@ -137,16 +139,18 @@ def test_who_wants_a_share_is_kept_off_what_somebody_has_whole(
     assert _candidates(database, {"VCPU": 1}, _window(2, 3)) == hosts[:2]
 
 
-def test_who_wants_it_whole_is_kept_off_what_is_shared(
-    database: Database, hosts: list[int]
-) -> None:
+@on_sqlite
+def test_a_whole_resource_is_not_placed_on_shares(database: Database, hosts: list[int]) -> None:
     _share(database, (hosts[1], "VCPU", 1, 0, 2), (hosts[1], "MEMORY_MB", 1, 4, 6))
     assert _candidates(database, {}, _window(1, 3)) == [hosts[0], hosts[2]]
     assert _candidates(database, {}, _window(5, 6)) == [hosts[0], hosts[2]]
     assert _candidates(database, {}, _window(2, 4)) == hosts
 
 
-def test_only_what_is_large_enough_is_a_candidate(database: Database, hosts: list[int]) -> None:
+@on_sqlite
+def test_only_resources_with_enough_capacity_are_candidates(
+    database: Database, hosts: list[int]
+) -> None:
     assert _candidates(database, {"VCPU": 9}, _window(0, 1)) == [hosts[1]]
     assert _candidates(database, {"VCPU": 9, "MEMORY_MB": 1001}, _window(0, 1)) == []
     assert _candidates(database, {"CUSTOM_GPU": 1}, _window(0, 1)) == []
@@ -154,16 +158,15 @@ def test_only_what_is_large_enough_is_a_candidate(database: Database, hosts: lis
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"], indirect=True)
-@pytest.mark.parametrize("first", ["", "VCPU"])
-def test_the_schema_keeps_whole_bookings_and_shares_apart(
-    database: Database, hosts: list[int], first: str
+def test_the_schema_rejects_a_whole_booking_that_overlaps_a_share(
+    database: Database, hosts: list[int]
 ) -> None:
-    second = "" if first else "VCPU"
-    with pytest.raises(sa.exc.IntegrityError, match="allocations_no_overlap"):
-        _share(database, (hosts[0], first, 1, 0, 3), (hosts[0], second, 1, 2, 4))
-    _share(database, (hosts[0], first, 1, 0, 3), (hosts[0], second, 1, 3, 4))
+    for first, second in (("", "VCPU"), ("VCPU", "")):
+        with pytest.raises(sa.exc.IntegrityError, match="allocations_no_overlap"):
+            _share(database, (hosts[0], first, 1, 0, 3), (hosts[0], second, 1, 2, 4))
+        _share(database, (hosts[0], first, 1, 0, 3), (hosts[0], second, 1, 3, 4))
 
 
-def test_the_schema_lets_shares_overlap(database: Database, hosts: list[int]) -> None:
+def test_the_schema_accepts_shares_that_overlap(database: Database, hosts: list[int]) -> None:
     _share(database, (hosts[0], "VCPU", 1, 0, 3), (hosts[0], "VCPU", 1, 0, 3))
     assert _free(database, hosts, _window(0, 3))[hosts[0]]["VCPU"] == 6
