@@ -1,4 +1,4 @@
-"""The events table with leases in it that were never admitted: just enough to be claimed."""
+"""Leases and events for tests of the event queue, stored without admission."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -45,8 +45,8 @@ def add_lease(
         values = {**common, **reservation, **flags, "params": {}, "details": {}}
         connection.execute(sa.insert(ReservationRow).values(**values))
         for host in hosts:
-            taken = {"resource_id": host, "start_at": at(start), "busy_until": at(end)}
-            connection.execute(sa.insert(AllocationRow).values(reservation_id=name, **taken))
+            booking = {"resource_id": host, "start_at": at(start), "busy_until": at(end)}
+            connection.execute(sa.insert(AllocationRow).values(reservation_id=name, **booking))
     add_event(database, name, START, start)
     add_event(database, name, END, end)
 
@@ -78,14 +78,14 @@ def claims(
 ) -> list[tuple[str, int]]:
     """Claim what is due ``now``; return (id, attempt) of each."""
     with database.read() as session:
-        ids = [one.event_id for one in line.waiting(session, at(now), 1000)]
-    found: list[tuple[str, int]] = []
-    # As a manager does: what is blocked is passed over.
-    while ids and len(found) < limit:
-        some, ids = ids[: limit - len(found)], ids[limit - len(found) :]
-        work = partial(_claim, owner=owner, now=now, ids=some)
-        found += [(id_, attempt) for id_, _, attempt in database.write(work)]
-    return found
+        ids = [event.event_id for event in line.waiting(session, at(now), 1000)]
+    claimed: list[tuple[str, int]] = []
+    # Like a manager: skip blocked events and try the next ones.
+    while ids and len(claimed) < limit:
+        batch, ids = ids[: limit - len(claimed)], ids[limit - len(claimed) :]
+        work = partial(_claim, owner=owner, now=now, ids=batch)
+        claimed += [(id_, attempt) for id_, _, attempt in database.write(work)]
+    return claimed
 
 
 def _claim(
@@ -104,7 +104,7 @@ def finish(
     status: str = "DONE",
     again: float | None = None,
 ) -> bool:
-    """Store an outcome; ``again``: when it may be tried the next time."""
+    """Store an outcome; ``again``: when the event may be retried."""
     outcome = {"status": status} | ({} if again is None else {"run_at": at(again)})
     return database.write(
         lambda session: events.finish(session, event_id, owner, attempt, at(now), **outcome)
@@ -112,7 +112,7 @@ def finish(
 
 
 def fail(database: Database, event_id: str, now: float, again: float, attempt: int = 1) -> None:
-    """Store that an attempt failed and is to be repeated."""
+    """Store a failed attempt that is retried at ``again``."""
     assert finish(database, event_id, now, attempt=attempt, status="UNDONE", again=again)
 
 

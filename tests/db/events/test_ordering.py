@@ -1,4 +1,4 @@
-"""The order in which events may run, as a rule in the data."""
+"""Events wait for each other: within a lease, and for the end of the lease that used a host."""
 
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from climate.core.schedule import BEFORE_END, BEFORE_START, UPDATE
 from climate.db.engine import Database
 from climate.db.tables import LeaseRow
+from tests.support.backends import on_sqlite
 from tests.support.event_queue import (
     add_event,
     add_hosts,
@@ -19,20 +20,23 @@ from tests.support.event_queue import (
 )
 
 
-def test_events_are_claimed_in_the_order_they_are_due(database: Database) -> None:
+@on_sqlite
+def test_claims_events_in_the_order_they_are_due(database: Database) -> None:
     for name, start in (("late", 3), ("early", 1), ("middle", 2)):
         add_lease(database, name, start, 60)
     assert claim(database, 2) == ["early start", "middle start"]
     assert claim(database, 3) == ["late start"]
 
 
-def test_nothing_is_claimed_before_it_is_due(database: Database) -> None:
+@on_sqlite
+def test_claims_nothing_before_it_is_due(database: Database) -> None:
     add_lease(database, "a", 1, 2)
     assert claim(database, 0.99) == []
     assert claim(database, 1) == ["a start"]
 
 
-def test_an_end_waits_until_the_start_is_over(database: Database) -> None:
+@on_sqlite
+def test_an_end_waits_for_the_start(database: Database) -> None:
     add_lease(database, "a", 1, 2)
     assert claim(database, 5) == ["a start"]
     assert claim(database, 5) == []
@@ -40,19 +44,21 @@ def test_an_end_waits_until_the_start_is_over(database: Database) -> None:
     assert claim(database, 5) == ["a end"]
 
 
-def test_all_overdue_actions_of_a_lease_run_one_after_the_other(database: Database) -> None:
+@on_sqlite
+def test_overdue_actions_of_a_lease_run_one_at_a_time_in_order(database: Database) -> None:
     add_lease(database, "a", 1, 60)
-    add_event(database, "a", BEFORE_END, 1)  # a lease that is shorter than the notice
+    add_event(database, "a", BEFORE_END, 1)  # the lease is shorter than the lead time
     add_event(database, "a", UPDATE, 30)
     ran = []
-    while found := claim(database, 90):
-        assert len(found) == 1
-        ran += found
-        finish(database, found[0], 90)
+    while claimed := claim(database, 90):
+        assert len(claimed) == 1
+        ran += claimed
+        finish(database, claimed[0], 90)
     assert ran == ["a start", "a before_end", "a update", "a end"]
 
 
-def test_heads_ups_and_users_events_neither_wait_nor_block(database: Database) -> None:
+@on_sqlite
+def test_reminders_and_user_events_neither_wait_nor_block(database: Database) -> None:
     add_lease(database, "a", 1, 60)
     add_event(database, "a", BEFORE_START, 0)
     add_event(database, "a", "coffee", 1)
@@ -61,7 +67,7 @@ def test_heads_ups_and_users_events_neither_wait_nor_block(database: Database) -
     assert claim(database, 2) == ["a tea"]
 
 
-def test_a_start_waits_for_the_end_of_the_lease_that_had_its_host(database: Database) -> None:
+def test_a_start_waits_for_the_end_of_the_previous_lease_of_its_host(database: Database) -> None:
     host, other = add_hosts(database, 2)
     add_lease(database, "first", 0, 10, [host])
     add_lease(database, "second", 10, 20, [host, other])
@@ -73,19 +79,21 @@ def test_a_start_waits_for_the_end_of_the_lease_that_had_its_host(database: Data
     assert claim(database, 10) == ["second start"]
 
 
-def test_a_start_waits_even_if_the_previous_lease_did_not_start_yet(database: Database) -> None:
+@on_sqlite
+def test_a_start_waits_even_if_the_previous_lease_has_not_started(database: Database) -> None:
     [host] = add_hosts(database, 1)
     add_lease(database, "first", 0, 10, [host])
     add_lease(database, "second", 10, 20, [host])
     ran = []
-    while found := claim(database, 30):
-        assert len(found) == 1
-        ran += found
-        finish(database, found[0], 30)
+    while claimed := claim(database, 30):
+        assert len(claimed) == 1
+        ran += claimed
+        finish(database, claimed[0], 30)
     assert ran == ["first start", "first end", "second start", "second end"]
 
 
-def test_a_start_waits_while_the_end_before_it_is_tried_again(database: Database) -> None:
+@on_sqlite
+def test_a_start_waits_while_the_previous_end_is_retried(database: Database) -> None:
     [host] = add_hosts(database, 1)
     add_lease(database, "first", 0, 10, [host])
     add_lease(database, "second", 10, 20, [host])
@@ -99,7 +107,10 @@ def test_a_start_waits_while_the_end_before_it_is_tried_again(database: Database
     assert claim(database, 12) == ["second start"]
 
 
-def test_an_update_waits_for_the_end_of_the_lease_that_had_a_new_host(database: Database) -> None:
+@on_sqlite
+def test_an_update_waits_for_the_end_of_the_previous_lease_of_an_added_host(
+    database: Database,
+) -> None:
     host, other = add_hosts(database, 2)
     add_lease(database, "first", 0, 10, [host])
     add_lease(database, "grown", 5, 20, [other])
@@ -115,6 +126,7 @@ def test_an_update_waits_for_the_end_of_the_lease_that_had_a_new_host(database: 
     assert claim(database, 10) == ["more of grown update"]
 
 
+@on_sqlite
 def test_leases_on_other_hosts_are_not_delayed(database: Database) -> None:
     host, other = add_hosts(database, 2)
     add_lease(database, "slow", 0, 10, [host])
@@ -129,7 +141,8 @@ def test_leases_on_other_hosts_are_not_delayed(database: Database) -> None:
     assert claim(database, 10) == ["after it start"]
 
 
-def test_a_host_that_is_never_given_back_does_not_hold_up_leases_on_other_hosts(
+@on_sqlite
+def test_a_host_that_is_never_released_does_not_delay_leases_on_other_hosts(
     database: Database,
 ) -> None:
     stuck, fine = add_hosts(database, 2)
@@ -147,7 +160,8 @@ def test_a_host_that_is_never_given_back_does_not_hold_up_leases_on_other_hosts(
     assert "innocent start" in ran
 
 
-def test_an_end_overtakes_a_start_that_failed(database: Database) -> None:
+@on_sqlite
+def test_an_end_overtakes_a_failed_start(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     assert claim(database, 0) == ["a start"]
     fail(database, "a start", 0, again=1)
@@ -155,7 +169,8 @@ def test_an_end_overtakes_a_start_that_failed(database: Database) -> None:
     assert claim(database, 20) == []
 
 
-def test_what_follows_a_start_that_failed_waits_until_it_is_repeated(database: Database) -> None:
+@on_sqlite
+def test_events_after_a_failed_start_wait_for_its_retry(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     add_event(database, "a", BEFORE_END, 0)
     assert claim(database, 0) == ["a start"]
@@ -171,10 +186,8 @@ def test_what_follows_a_start_that_failed_waits_until_it_is_repeated(database: D
     notice=st.sampled_from([0, 8]),
     change=st.sampled_from([0, 5, 10]),
 )
-@settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-def test_whatever_fails_actions_of_a_lease_run_one_at_a_time_and_all_of_them_run(
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_all_actions_of_a_lease_run_one_at_a_time_whichever_fail(
     database: Database, failures: list[bool], notice: float, change: float
 ) -> None:
     with database.engine.begin() as connection:
@@ -184,9 +197,9 @@ def test_whatever_fails_actions_of_a_lease_run_one_at_a_time_and_all_of_them_run
     add_event(database, "a", UPDATE, change)
     outcomes = iter(failures)
     for now in range(0, 60, 2):
-        found = claims(database, now)
-        assert len(found) <= 1, "two actions of one lease at once"
-        for event_id, attempt in found:
+        claimed = claims(database, now)
+        assert len(claimed) <= 1, "two actions of one lease at once"
+        for event_id, attempt in claimed:
             if next(outcomes, False):
                 fail(database, event_id, now, now + 2 ** min(attempt, 3), attempt)
             else:

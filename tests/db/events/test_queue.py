@@ -1,11 +1,10 @@
-"""The events table as a queue: who gets what, and who is done with it."""
+"""The events table as a queue: claims, their expiry, and results of stale owners."""
 
 import datetime as dt
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
@@ -13,6 +12,7 @@ from climate.core.schedule import RELENTLESS, rank
 from climate.db import events, line
 from climate.db.engine import Database
 from climate.db.tables import EventRow
+from tests.support.backends import on_servers, on_sqlite
 from tests.support.event_queue import add_lease, at, claim, claims, fail, finish, state
 
 SECOND = dt.timedelta(seconds=1)
@@ -25,8 +25,8 @@ def _add_many(database: Database, count: int) -> set[str]:
         {
             "id": f"event-{number}",
             "lease_id": "a",
-            "kind": "told",
-            "rank": rank("told"),
+            "kind": "user_event",
+            "rank": rank("user_event"),
             "due_at": at(0) + number * SECOND / 1000,
             "run_at": at(0) + number * SECOND / 1000,
             "status": "UNDONE",
@@ -40,30 +40,28 @@ def _add_many(database: Database, count: int) -> set[str]:
     return {str(row["id"]) for row in rows}
 
 
-@pytest.mark.parametrize("limit", [1, 3])
-def test_claimers_at_work_together_get_every_event_once(database_url: str, limit: int) -> None:
-    crowd = 6
-    databases = [Database(database_url) for _ in range(crowd)]
+def test_concurrent_claimers_claim_every_event_exactly_once(database_url: str) -> None:
+    databases = [Database(database_url) for _ in range(6)]
     waiting = _add_many(databases[0], 120)
-    together = threading.Barrier(crowd)
+    together = threading.Barrier(len(databases))
 
     def work(number: int) -> list[str]:
-        mine: list[str] = []
+        owner, done = f"claimer-{number}", []
         together.wait(20)
-        while len(Counter(mine)) < len(waiting):
-            found = claim(databases[number], 1, f"claimer-{number}", limit)
-            for event_id in found:
-                assert finish(databases[number], event_id, 1, owner=f"claimer-{number}")
-            mine += found
-            if not found and not _is_due(databases[number]):
-                break
-        return mine
+        while True:
+            claimed = claim(databases[number], 1, owner, limit=1 + number % 3)
+            for event_id in claimed:
+                assert finish(databases[number], event_id, 1, owner=owner)
+            done += claimed
+            if not claimed and not _is_due(databases[number]):
+                return done
 
-    with ThreadPoolExecutor(crowd) as threads:
-        found = [done.result(60) for done in [threads.submit(work, n) for n in range(crowd)]]
+    with ThreadPoolExecutor(len(databases)) as threads:
+        futures = [threads.submit(work, number) for number in range(len(databases))]
+        done = [future.result(60) for future in futures]
     for database in databases:
         database.dispose()
-    assert Counter(event for mine in found for event in mine) == Counter(waiting)
+    assert Counter(event for events_ in done for event in events_) == Counter(waiting)
 
 
 def _is_due(database: Database) -> bool:
@@ -71,21 +69,22 @@ def _is_due(database: Database) -> bool:
         return bool(line.waiting(session, at(1), 1))
 
 
-@pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
-def test_while_one_claims_another_gets_the_next_and_does_not_wait(database: Database) -> None:
+@on_servers
+def test_a_second_claimer_skips_locked_events_without_waiting(database: Database) -> None:
     _add_many(database, 5)
-    with Session(database.engine) as mine, Session(database.engine) as theirs:
+    with Session(database.engine) as first_session, Session(database.engine) as other:
         ids = [f"event-{number}" for number in range(4)]
-        first = events.claim(mine, "me", at(1), at(2), ids[:2])
-        second = events.claim(theirs, "they", at(1), at(2), ids)
+        first = events.claim(first_session, "me", at(1), at(2), ids[:2])
+        second = events.claim(other, "they", at(1), at(2), ids)
         assert [id_ for id_, _, _ in first] == ["event-0", "event-1"]
         assert [id_ for id_, _, _ in second] == ["event-2", "event-3"]
-        theirs.commit()
-        mine.commit()
+        other.commit()
+        first_session.commit()
     assert claim(database, 1) == ["event-4"]
 
 
-def test_a_claim_takes_no_more_than_its_limit(database: Database) -> None:
+@on_sqlite
+def test_claims_at_most_the_limit_in_order(database: Database) -> None:
     _add_many(database, 5)
     assert claim(database, 1, limit=2) == ["event-0", "event-1"]
     assert claim(database, 1, limit=2) == ["event-2", "event-3"]
@@ -93,93 +92,96 @@ def test_a_claim_takes_no_more_than_its_limit(database: Database) -> None:
     assert claim(database, 1, limit=2) == []
 
 
-def test_a_claim_is_written_with_owner_and_attempt(database: Database) -> None:
+@on_sqlite
+def test_a_claim_stores_owner_and_attempt(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     assert claims(database, 0) == [("a start", 1)]
     assert state(database, "a start") == ("IN_PROGRESS", "me", 1)
 
 
-def seen(database: Database) -> dict[str, events.Held]:
-    """Return all claims as they are."""
+def claimed(database: Database) -> dict[str, events.Held]:
+    """Return all claims as stored."""
     with database.read() as session:
         return events.claimed(session)
 
 
 def reap(database: Database, stale: dict[str, events.Held]) -> int:
-    """Take claims back; return how many."""
+    """Reclaim claims; return how many."""
     return database.write(lambda session: events.reap(session, stale))
 
 
-def test_a_claim_that_has_expired_goes_to_the_next_with_a_new_attempt(database: Database) -> None:
+def test_an_expired_claim_is_reclaimed_with_a_new_attempt(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0, "dead")
-    assert reap(database, seen(database)) == 1
+    assert reap(database, claimed(database)) == 1
     assert state(database, "a start") == ("UNDONE", None, 1)
     assert claims(database, 6, "alive") == [("a start", 2)]
 
 
-def test_a_claim_that_is_kept_does_not_expire(database: Database) -> None:
+def test_a_renewed_claim_does_not_expire(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0, "busy")
-    before = seen(database)
+    before = claimed(database)
     database.write(lambda session: events.extend(session, "busy", ["a start"], at(20)))
     assert reap(database, before) == 0
     assert state(database, "a start") == ("IN_PROGRESS", "busy", 1)
 
 
-def test_nobody_keeps_a_claim_that_is_not_his(database: Database) -> None:
+def test_only_the_owner_renews_a_claim(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0, "dead")
-    before = seen(database)
+    before = claimed(database)
     database.write(lambda session: events.extend(session, "other", ["a start"], at(20)))
     assert reap(database, before) == 1
 
 
-# SQLite has one writer at a time.
-@pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
-def test_a_claim_that_somebody_is_in_the_middle_of_holds_up_no_other(database: Database) -> None:
-    """Nor is it taken: whoever has locked it is at its beginning or its end, or frozen there."""
+@on_servers
+def test_a_locked_claim_delays_neither_renewal_nor_reclaim_of_others(database: Database) -> None:
+    """Nor is it reclaimed: its owner is starting or finishing the event, or is frozen."""
     for name in ("a", "b"):
         add_lease(database, name, 0, 10)
     claim(database, 0, "busy", 2)
     with database.engine.begin() as connection:
-        mine = sa.select(EventRow.id).where(EventRow.id == "a start").with_for_update()
-        connection.execute(mine)
-        kept = database.write(
+        lock = sa.select(EventRow.id).where(EventRow.id == "a start").with_for_update()
+        connection.execute(lock)
+        renewed = database.write(
             lambda session: events.extend(session, "busy", ["a start", "b start"], at(20))
         )
-        assert kept == {"b start": 1}
-        assert reap(database, seen(database)) == 1
+        assert renewed == {"b start": 1}
+        assert reap(database, claimed(database)) == 1
     assert state(database, "a start") == ("IN_PROGRESS", "busy", 1)
     assert state(database, "b start") == ("UNDONE", None, 1)
 
 
-@pytest.mark.parametrize(
-    ("owner", "attempt"), [("dead", 1), ("alive", 1), ("dead", 2), ("alive", 3), ("nobody", 2)]
-)
-def test_the_result_of_whoever_lost_the_claim_is_dropped(
-    database: Database, owner: str, attempt: int
-) -> None:
+def test_the_result_of_a_stale_owner_or_attempt_is_dropped(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0, "dead")
-    reap(database, seen(database))
+    reap(database, claimed(database))
     claim(database, 6, "alive")
-    assert not finish(database, "a start", 7, owner=owner, attempt=attempt)
+    stale = [("dead", 1), ("alive", 1), ("dead", 2), ("alive", 3), ("nobody", 2)]
+    accepted = [
+        (owner, attempt)
+        for owner, attempt in stale
+        if finish(database, "a start", 7, owner=owner, attempt=attempt)
+    ]
+    assert accepted == []
     assert state(database, "a start") == ("IN_PROGRESS", "alive", 2)
     assert finish(database, "a start", 7, owner="alive", attempt=2)
     assert state(database, "a start") == ("DONE", None, 2)
 
 
-def test_a_claim_that_was_reaped_is_not_ours_even_if_nobody_took_it(database: Database) -> None:
+@on_sqlite
+def test_a_reclaimed_claim_is_lost_even_before_the_next_claim(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0, "slow")
-    reap(database, seen(database))
+    reap(database, claimed(database))
     assert not database.write(lambda session: events.is_mine(session, "a start", "slow", 1))
     assert not finish(database, "a start", 7, owner="slow")
     assert state(database, "a start") == ("UNDONE", None, 1)
 
 
-def test_a_moved_event_is_taken_from_whoever_is_at_it(database: Database) -> None:
+@on_sqlite
+def test_rescheduling_an_event_revokes_its_claim(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0)
     database.write(lambda session: events.rearm(session, "a start", at(8), at(1)))
@@ -188,17 +190,19 @@ def test_a_moved_event_is_taken_from_whoever_is_at_it(database: Database) -> Non
     assert claims(database, 8) == [("a start", 2)]
 
 
-def test_who_stops_hands_back_his_claims_and_only_his(database: Database) -> None:
+@on_sqlite
+def test_a_stopping_manager_releases_only_its_own_claims(database: Database) -> None:
     for name in ("a", "b", "c"):
         add_lease(database, name, 0, 10)
-    mine = claim(database, 0, "stopping", limit=2)
-    theirs = claim(database, 0, "staying", limit=1)
+    stopped = claim(database, 0, "stopping", limit=2)
+    others = claim(database, 0, "staying", limit=1)
     assert database.write(lambda session: events.hand_back(session, "stopping")) == 2
-    assert state(database, theirs[0]) == ("IN_PROGRESS", "staying", 1)
-    assert claims(database, 0, "staying") == [(id_, 2) for id_ in mine]
+    assert state(database, others[0]) == ("IN_PROGRESS", "staying", 1)
+    assert claims(database, 0, "staying") == [(id_, 2) for id_ in stopped]
 
 
-def test_what_is_done_is_not_handed_back(database: Database) -> None:
+@on_sqlite
+def test_an_executed_event_is_not_released(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0)
     finish(database, "a start", 0)
@@ -206,7 +210,8 @@ def test_what_is_done_is_not_handed_back(database: Database) -> None:
     assert state(database, "a start") == ("DONE", None, 1)
 
 
-def test_giving_way_leaves_an_event_as_it_was_before_the_claim(database: Database) -> None:
+@on_sqlite
+def test_requeueing_restores_the_event_as_it_was_before_the_claim(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0)
     database.write(lambda session: events.give_way(session, "a start", "me", 1))
@@ -214,7 +219,8 @@ def test_giving_way_leaves_an_event_as_it_was_before_the_claim(database: Databas
     assert claims(database, 0) == [("a start", 1)]
 
 
-def test_the_next_run_is_that_of_the_first_open_event_still_to_come(database: Database) -> None:
+@on_sqlite
+def test_the_next_run_is_that_of_the_first_future_open_event(database: Database) -> None:
     def next_run(after: float) -> dt.datetime | None:
         with database.read() as session:
             return events.next_run(session, at(after))
@@ -230,7 +236,8 @@ def test_the_next_run_is_that_of_the_first_open_event_still_to_come(database: Da
     assert next_run(20) is None
 
 
-def test_what_somebody_is_at_or_has_done_is_not_dropped(database: Database) -> None:
+@on_sqlite
+def test_claimed_and_executed_events_are_not_cancelled(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     add_lease(database, "b", 1, 10)
     assert claim(database, 0) == ["a start"]
@@ -242,13 +249,14 @@ def test_what_somebody_is_at_or_has_done_is_not_dropped(database: Database) -> N
         assert set(session.scalars(sa.select(EventRow.id))) == {"a start", "b start"}
 
 
-def test_what_is_tried_again_is_hurried_and_what_is_not_due_is_not(database: Database) -> None:
+@on_sqlite
+def test_run_now_advances_a_pending_retry_but_no_event_that_is_not_due(database: Database) -> None:
     add_lease(database, "a", 1, 60)
     assert claim(database, 1) == ["a start"]
     fail(database, "a start", 1, again=9)
     database.write(lambda session: events.hurry(session, "a", RELENTLESS, at(0.9)))
     assert claim(database, 0.95) == []
-    assert claim(database, 1) == ["a start"]  # as that was due, if not yet where it was said
+    assert claim(database, 1) == ["a start"]  # due since then
     fail(database, "a start", 1, again=9, attempt=2)
     database.write(lambda session: events.hurry(session, "a", RELENTLESS, at(2)))
     assert claim(database, 2) == ["a start"]

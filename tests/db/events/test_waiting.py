@@ -1,4 +1,4 @@
-"""The line of events that wait for a worker: in which order, and what it takes to look at it."""
+"""Events that wait for a worker: their order, and what it costs to list them."""
 
 import pytest
 import sqlalchemy as sa
@@ -7,25 +7,26 @@ from sqlalchemy.dialects import postgresql
 from climate.db import events, line
 from climate.db.engine import Database
 from climate.db.tables import ReservationRow
+from tests.support.backends import on_postgresql, on_sqlite
 from tests.support.event_queue import add_hosts, add_lease, at
 
 
 def waiting(database: Database, limit: int, skip: int = 0) -> list[str]:
-    """Return what waits at noon and 50 minutes."""
+    """Return the ids of the events that wait 50 minutes after noon."""
     with database.read() as session:
-        return [one.event_id for one in line.waiting(session, at(50), limit, skip)]
+        return [event.event_id for event in line.waiting(session, at(50), limit, skip)]
 
 
 def become_stacks(database: Database, *leases: str) -> None:
-    """Have leases be of another resource type."""
-    mine = sa.update(ReservationRow).where(ReservationRow.lease_id.in_(leases))
+    """Change the resource type of leases."""
+    change = sa.update(ReservationRow).where(ReservationRow.lease_id.in_(leases))
     with database.engine.begin() as connection:
-        connection.execute(mine.values(resource_type="virtual:stack"))
+        connection.execute(change.values(resource_type="virtual:stack"))
 
 
 @pytest.fixture
 def crowd(database: Database) -> Database:
-    """Return a database in which five leases of hosts are to start, and then one of a stack."""
+    """Return a database in which five leases of hosts start, and then one of a stack."""
     for number in range(5):
         add_lease(database, f"host-{number}", number, 100)
     add_lease(database, "stack", 10, 100)
@@ -36,46 +37,57 @@ def crowd(database: Database) -> Database:
 HOSTS = [f"host-{number} start" for number in range(5)]
 
 
-def test_few_come_as_they_are_due(crowd: Database) -> None:
+@on_sqlite
+def test_a_short_queue_is_in_the_order_of_due_times(crowd: Database) -> None:
     assert waiting(crowd, 6) == [*HOSTS, "stack start"]
 
 
-def test_of_many_the_first_of_each_resource_type_come_first(crowd: Database) -> None:
+def test_a_long_queue_alternates_between_resource_types(crowd: Database) -> None:
     assert waiting(crowd, 3) == [HOSTS[0], "stack start", HOSTS[1]]
     assert waiting(crowd, 3, 3) == HOSTS[2:]
     assert waiting(crowd, 3, 6) == []
 
 
-def test_each_comes_with_its_project_and_its_types(crowd: Database) -> None:
+@on_sqlite
+def test_each_event_has_its_project_and_resource_types(crowd: Database) -> None:
     with crowd.read() as session:
         for limit in (6, 5):
-            found = {one.event_id: one.group for one in line.waiting(session, at(50), limit)}
-            assert found[HOSTS[0]] == ("project", frozenset({"physical:host"}))
-            assert found["stack start"] == ("project", frozenset({"virtual:stack"}))
+            groups = {event.event_id: event.group for event in line.waiting(session, at(50), limit)}
+            assert groups[HOSTS[0]] == ("project", frozenset({"physical:host"}))
+            assert groups["stack start"] == ("project", frozenset({"virtual:stack"}))
 
 
-def test_who_is_known_is_not_asked_about_again(crowd: Database) -> None:
-    asked: list[str] = []
+@on_sqlite
+def test_known_events_need_no_second_statement(crowd: Database) -> None:
+    statements: list[str] = []
     with crowd.read() as session:
-        known = {one.event_id: one for one in line.waiting(session, at(50), 7)}
+        known = {event.event_id: event for event in line.waiting(session, at(50), 7)}
         sa.event.listen(
-            crowd.engine, "before_cursor_execute", lambda *given: asked.append(given[2])
+            crowd.engine,
+            "before_cursor_execute",
+            lambda *arguments: statements.append(arguments[2]),
         )
         assert line.waiting(session, at(50), 7, known=known) == list(known.values())
-    assert len(asked) == 1
+    assert len(statements) == 1
 
 
-def test_newcomers_are_those_who_became_due_since_and_are_not_known(crowd: Database) -> None:
+@on_sqlite
+def test_newly_due_events_are_those_since_a_time_that_are_not_known(crowd: Database) -> None:
     with crowd.read() as session:
-        seen = line.newcomers(session, at(3), at(9), 7, {"host-4 start"})
-        assert [(one.event_id, one.project_id) for one in seen] == [("host-3 start", "project")]
-        seen = line.newcomers(session, at(3), at(10), 7, ())
-        assert [one.event_id for one in seen] == [*HOSTS[3:], "stack start"]
-        assert seen[2].types == frozenset({"virtual:stack"})
-        assert [one.event_id for one in line.newcomers(session, at(3), at(10), 2, ())] == HOSTS[3:]
+        newly_due = line.newcomers(session, at(3), at(9), 7, {"host-4 start"})
+        assert [(event.event_id, event.project_id) for event in newly_due] == [
+            ("host-3 start", "project")
+        ]
+        newly_due = line.newcomers(session, at(3), at(10), 7, ())
+        assert [event.event_id for event in newly_due] == [*HOSTS[3:], "stack start"]
+        assert newly_due[2].types == frozenset({"virtual:stack"})
+        assert [event.event_id for event in line.newcomers(session, at(3), at(10), 2, ())] == HOSTS[
+            3:
+        ]
 
 
-def test_those_still_wait_whom_nobody_has_claimed(crowd: Database) -> None:
+@on_sqlite
+def test_unclaimed_events_are_still_waiting(crowd: Database) -> None:
     crowd.write(lambda session: events.claim(session, "me", at(50), at(51), HOSTS[:2]))
     with crowd.read() as session:
         assert line.still_waiting(session, HOSTS) == set(HOSTS[2:])
@@ -89,29 +101,33 @@ PAST = sa.text(
 )
 
 
-@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
-@pytest.mark.parametrize(
-    "statement", [line._FEW, line._DESCRIBED, events._CLAIMS, events._NEXT, events._CLAIMABLE]
-)
-def test_what_is_over_need_not_be_read(database: Database, statement: sa.Select[int]) -> None:
-    """Nor though PostgreSQL plans for values that it does not know, as our connections have it."""
+@on_postgresql
+def test_postgresql_does_not_read_past_events(
+    database: Database, subtests: pytest.Subtests
+) -> None:
+    """Also with generic plans, which our prepared statements use."""
     [host] = add_hosts(database, 1)
     add_lease(database, "a", 0, 100, [host])
+    statements = [line._FEW, line._DESCRIBED, events._CLAIMS, events._NEXT, events._CLAIMABLE]
     with database.engine.begin() as connection:
         connection.execute(PAST)
         connection.exec_driver_sql("ANALYZE events")
-        steps = plan(connection, statement)
-    assert "Index" in steps
-    assert "Seq Scan on events" not in steps, steps
+        for statement in statements:
+            with subtests.test(statement=str(statement)):
+                steps = plan(connection, statement)
+                assert "Index" in steps
+                assert "Seq Scan on events" not in steps, steps
 
 
 def plan(connection: sa.Connection, statement: sa.Select[int]) -> str:
-    """Return how PostgreSQL goes about a statement, whatever its parameters are."""
+    """Return PostgreSQL's plan of a statement for unknown parameters."""
     numbered = postgresql.dialect(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
-    asked = statement.params(now=at(0), since=at(0), ids=["a"], limit=1)
-    text = asked.compile(dialect=numbered, compile_kwargs={"render_postcompile": True})
-    connection.exec_driver_sql(f"PREPARE asked AS {text}")
-    known = "SELECT coalesce(cardinality(parameter_types), 0) FROM pg_prepared_statements"
-    count = connection.exec_driver_sql(f"{known} WHERE name = 'asked'").scalar_one()
-    given = f"({', '.join(['NULL'] * count)})" if count else ""
-    return "\n".join(connection.exec_driver_sql(f"EXPLAIN EXECUTE asked{given}").scalars())
+    bound = statement.params(now=at(0), since=at(0), ids=["a"], limit=1)
+    text = bound.compile(dialect=numbered, compile_kwargs={"render_postcompile": True})
+    connection.exec_driver_sql(f"PREPARE examined AS {text}")
+    types = "SELECT coalesce(cardinality(parameter_types), 0) FROM pg_prepared_statements"
+    count = connection.exec_driver_sql(f"{types} WHERE name = 'examined'").scalar_one()
+    parameters = f"({', '.join(['NULL'] * count)})" if count else ""
+    steps = connection.exec_driver_sql(f"EXPLAIN EXECUTE examined{parameters}").scalars().all()
+    connection.exec_driver_sql("DEALLOCATE examined")
+    return "\n".join(steps)
