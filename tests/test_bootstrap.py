@@ -1,7 +1,8 @@
-"""What a process does with itself before a long life."""
+"""Settings of the process before the service starts."""
 
 import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -10,7 +11,7 @@ from climate import service
 
 @pytest.fixture
 def settled() -> Iterator[None]:
-    """Have this process settle, for a while."""
+    """Settle this process, and undo it after the test."""
     before = gc.get_threshold()
     service.settle()
     yield
@@ -18,26 +19,26 @@ def settled() -> Iterator[None]:
     gc.set_threshold(*before)
 
 
-@pytest.mark.usefixtures("settled")
-def test_what_a_batch_makes_is_not_looked_through_for_garbage() -> None:
-    looks: list[str] = []
-    gc.callbacks.append(lambda phase, _: looks.append(phase))
+@contextmanager
+def collections() -> Iterator[list[str]]:
+    """Note the phases of garbage collections."""
+    phases: list[str] = []
+    gc.callbacks.append(lambda phase, _: phases.append(phase))
     try:
-        made: list[list[int]] = [[] for _ in range(40_000)]
+        yield phases
     finally:
         del gc.callbacks[-1]
-    assert len(made) == 40_000
-    assert looks == []
 
 
 @pytest.mark.usefixtures("settled")
-def test_garbage_is_found_all_the_same() -> None:
-    looks: list[str] = []
-    gc.callbacks.append(lambda phase, _: looks.append(phase))
-    try:
+def test_a_batch_triggers_no_garbage_collection_but_real_garbage_does() -> None:
+    with collections() as phases:
+        batch: list[list[int]] = [[] for _ in range(40_000)]
+    assert len(batch) == 40_000
+    assert phases == []
+    del batch
+    with collections() as phases:
         for _ in range(60_000):
             ring: list[object] = []
             ring.append(ring)
-    finally:
-        del gc.callbacks[-1]
-    assert looks
+    assert phases

@@ -1,4 +1,4 @@
-"""The end of serving: the sockets are closed while a thread may be about to wait for them."""
+"""The server stops while a thread may be about to wait for a socket."""
 
 import threading
 from types import SimpleNamespace
@@ -10,16 +10,18 @@ from climate import serving
 
 @pytest.fixture
 def failures(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return what threads fail with."""
-    found: list[str] = []
-    monkeypatch.setattr(threading, "excepthook", lambda one: found.append(str(one.exc_value)))
-    return found
+    """Return the errors of threads."""
+    errors: list[str] = []
+    monkeypatch.setattr(
+        threading, "excepthook", lambda arguments: errors.append(str(arguments.exc_value))
+    )
+    return errors
 
 
-def serve(failure: Exception, *, is_the_end: bool) -> None:
-    """Have a server fail, after it was asked to stop or before that."""
+def serve(failure: Exception, *, is_stopping: bool) -> None:
+    """Let a server fail, with or without a preceding request to stop."""
     stopping = threading.Event()
-    if is_the_end:
+    if is_stopping:
         stopping.set()
 
     def run() -> None:
@@ -33,10 +35,10 @@ def serve(failure: Exception, *, is_the_end: bool) -> None:
 @pytest.mark.parametrize(
     "failure", [OSError(9, "bad file descriptor"), ValueError("file descriptor is negative")]
 )
-def test_that_the_sockets_are_closed_at_the_end_is_no_failure(
+def test_a_closed_socket_is_an_error_only_while_serving(
     failures: list[str], failure: Exception
 ) -> None:
-    serve(failure, is_the_end=True)
+    serve(failure, is_stopping=True)
     assert failures == []
-    serve(failure, is_the_end=False)
+    serve(failure, is_stopping=False)
     assert failures == [str(failure)]

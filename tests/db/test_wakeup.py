@@ -1,26 +1,26 @@
-"""Hints that others are told of, by a thread."""
+"""A thread publishes hints of new events to other processes."""
 
 from typing import Any
 
-import pytest
 import sqlalchemy as sa
 
 from climate import wakeup
 from climate.db.engine import Database
 from tests.process import eventually
+from tests.support.backends import on_postgresql
 
 
-@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
-def test_what_was_hinted_before_the_end_is_told(database: Database) -> None:
-    told: list[str] = []
+@on_postgresql
+def test_publishes_hints_given_before_it_closes(database: Database) -> None:
+    statements: list[str] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-        told.append(statement)
+        statements.append(statement)
 
     sa.event.listen(database.engine, "before_cursor_execute", note)
-    made = wakeup.for_database(database)
-    made.hint()
-    eventually(lambda: told, "the first hint is told")
-    made.hint()
-    made.close()
-    assert len(told) >= 2
+    hints = wakeup.for_database(database)
+    hints.hint()
+    eventually(lambda: statements, "the first hint is published")
+    hints.hint()
+    hints.close()
+    assert len(statements) >= 2
