@@ -1,4 +1,4 @@
-"""Packages that are as good as installed."""
+"""A configuration, and packages installed for one test."""
 
 import sys
 from collections.abc import Callable
@@ -15,14 +15,14 @@ Install = Callable[..., None]
 
 @pytest.fixture
 def conf() -> ConfigOpts:
-    made = config.new()
-    config.load(made, "test", [])
-    return made
+    conf = config.new()
+    config.load(conf, "test", [])
+    return conf
 
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Return what installs a package with one module and one entry point to it."""
+    """Return a function that installs a package with one module and one entry point to it."""
     monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})
     monkeypatch.setattr("stevedore._cache._c._disable_caching", True)
 

@@ -1,14 +1,14 @@
-"""The simulated cloud: the same each time, shared by processes, slow and fallible as told."""
+"""The simulated cloud: reproducible, shared by processes, slow and failing as configured."""
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from climate import config
+from climate.plugins import simulated
 from climate.plugins.simulated import SimulatedCloud, SimulatedFailure
 from tests.support.cases import each_case
 
@@ -17,7 +17,7 @@ Make = Callable[..., SimulatedCloud]
 
 @pytest.fixture
 def make() -> Make:
-    """Return what makes a cloud with options of [simulated]."""
+    """Return a maker of clouds with options of [simulated]."""
 
     def run(**options: object) -> SimulatedCloud:
         conf = config.new()
@@ -30,7 +30,7 @@ def make() -> Make:
 
 
 def outcomes(cloud: SimulatedCloud, count: int = 60) -> list[str]:
-    """Return how each of many attempts to do something went."""
+    """Return the outcome of each of many attempts to change something."""
     found = []
     for number in range(count):
         try:
@@ -42,40 +42,40 @@ def outcomes(cloud: SimulatedCloud, count: int = 60) -> list[str]:
     return found
 
 
-def test_there_are_as_many_hosts_as_told_and_always_the_same(make: Make) -> None:
+def test_has_the_configured_number_of_hosts_always_the_same(make: Make) -> None:
     found = make(hosts=6).hosts()
     assert [host.external_id for host in found] == [f"sim-{number}" for number in range(1, 7)]
     assert [host.properties["vcpus"] for host in found] == ["16", "16", "16", "64", "16", "16"]
     assert found == make(hosts=6).hosts()
 
 
-def test_there_may_be_no_hosts(make: Make) -> None:
+def test_may_have_no_hosts(make: Make) -> None:
     assert make(hosts=0).hosts() == []
 
 
-def test_the_same_seed_fails_at_the_same_places(make: Make) -> None:
+def test_the_same_seed_fails_in_the_same_calls(make: Make) -> None:
     first = outcomes(make(failure_rate=0.5, seed=7))
     assert first == outcomes(make(failure_rate=0.5, seed=7))
     assert {outcome == "done" for outcome in first} == {True, False}
 
 
-def test_another_seed_fails_elsewhere(make: Make) -> None:
+def test_another_seed_fails_in_other_calls(make: Make) -> None:
     assert outcomes(make(failure_rate=0.5, seed=7)) != outcomes(make(failure_rate=0.5, seed=8))
 
 
 @each_case("rate, failures", [(0.0, 0), (1.0, 60)])
-def test_a_rate_may_be_never_or_always(make: Make, rate: float, failures: int) -> None:
+def test_the_failure_rate_may_be_never_or_always(make: Make, rate: float, failures: int) -> None:
     found = outcomes(make(failure_rate=rate))
     assert len(found) - found.count("done") == failures
 
 
-def test_what_failed_has_no_effect(make: Make) -> None:
+def test_a_failed_change_has_no_effect(make: Make) -> None:
     cloud = make(failure_rate=1.0)
     outcomes(cloud)
     assert cloud.effects() == []
 
 
-def test_what_is_so_already_takes_no_effect_and_cannot_fail(make: Make, tmp_path: Path) -> None:
+def test_a_change_already_made_has_no_effect_and_cannot_fail(make: Make, tmp_path: Path) -> None:
     cloud = make(journal=str(tmp_path / "cloud"))
     cloud.ensure_pool("pool", "lab")
     cloud.add_host("pool", "sim-1")
@@ -92,21 +92,25 @@ def test_what_is_so_already_takes_no_effect_and_cannot_fail(make: Make, tmp_path
     assert broken.effects() == done
 
 
-def test_a_delay_is_taken_before_the_effect(make: Make) -> None:
-    cloud = make(delay=0.05)
-    began = time.monotonic()
-    cloud.ensure_pool("pool", "lab")
-    assert time.monotonic() - began >= 0.05
-
-
-def test_looking_takes_no_time(make: Make) -> None:
-    cloud = make(delay=3600)  # the test would never end
+def test_a_change_is_delayed_before_its_effect_and_a_read_is_not(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud = make(delay=3600)
+    effects_at_pause: list[tuple[float, int]] = []
+    monkeypatch.setattr(
+        simulated.time,
+        "sleep",
+        lambda seconds: effects_at_pause.append((seconds, len(cloud.effects()))),
+    )
     assert cloud.hosts()
     assert cloud.servers("sim-1") == []
     assert cloud.pool_hosts("pool") == []
+    assert effects_at_pause == []
+    cloud.ensure_pool("pool", "lab")
+    assert effects_at_pause == [(3600, 0)]
 
 
-def test_two_clouds_with_one_journal_are_one_cloud(make: Make, tmp_path: Path) -> None:
+def test_clouds_with_one_journal_share_their_state(make: Make, tmp_path: Path) -> None:
     one, other = (make(journal=str(tmp_path / "cloud")) for _ in range(2))
     one.ensure_pool("pool", "lab")
     other.add_host("pool", "sim-1")
@@ -124,14 +128,14 @@ def test_two_clouds_with_one_journal_are_one_cloud(make: Make, tmp_path: Path) -
     assert one.effects() == other.effects()
 
 
-def test_two_clouds_without_a_journal_are_two(make: Make) -> None:
+def test_clouds_without_a_journal_share_nothing(make: Make) -> None:
     one, other = make(), make()
     one.ensure_pool("pool", "lab")
     one.add_host("pool", "sim-1")
     assert other.pool_hosts("pool") == []
 
 
-def test_two_that_keep_an_image_on_one_occasion_keep_one(make: Make, tmp_path: Path) -> None:
+def test_concurrent_snapshots_for_one_occasion_keep_one_image(make: Make, tmp_path: Path) -> None:
     here, there = (make(journal=str(tmp_path / "cloud")) for _ in range(2))
     here.boot_server("sim-1", "server")
     image = {"host": "sim-1", "server": "server", "occasion": "the end"}
@@ -149,7 +153,7 @@ def test_a_journal_outlives_the_process(make: Make, tmp_path: Path) -> None:
     assert make(journal=str(tmp_path / "cloud")).pool_hosts("pool") == ["sim-1"]
 
 
-def test_a_line_that_is_still_being_written_is_waited_for(make: Make, tmp_path: Path) -> None:
+def test_ignores_a_line_until_it_is_complete(make: Make, tmp_path: Path) -> None:
     journal = tmp_path / "cloud"
     cloud = make(journal=str(journal))
     line = json.dumps({"effect": "ensure_pool", "pool": "pool", "project": "lab"}) + "\n"
@@ -159,7 +163,7 @@ def test_a_line_that_is_still_being_written_is_waited_for(make: Make, tmp_path: 
     assert [effect["pool"] for effect in cloud.effects()] == ["pool"]
 
 
-def test_no_line_is_lost_or_torn_whoever_writes(make: Make, tmp_path: Path) -> None:
+def test_concurrent_writers_neither_lose_nor_tear_lines(make: Make, tmp_path: Path) -> None:
     clouds = [make(journal=str(tmp_path / "cloud")) for _ in range(4)]
 
     def write(cloud: SimulatedCloud, name: str) -> None:
