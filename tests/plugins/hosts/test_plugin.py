@@ -13,21 +13,8 @@ from climate.core.errors import Conflict
 from climate.core.lease import Reservation
 from climate.plugins.base import ResourcePlugin
 from climate.plugins.host import HostPlugin
-from climate.plugins.simulated import SimulatedCloud
-from tests.plugins.contract import Interrupted, PluginContract, lease, resources
-
-
-class FragileCloud(SimulatedCloud):
-    """A simulated cloud that can be told when to fail."""
-
-    left: int | None = None
-
-    def act(self, name: str, **details: str) -> None:
-        if self.left == 0:
-            raise Interrupted(name)
-        if self.left is not None:
-            self.left -= 1
-        super().act(name, **details)
+from tests.plugins.contract import PluginContract, lease, resources
+from tests.plugins.fragile import FragileCloud
 
 
 @pytest.fixture

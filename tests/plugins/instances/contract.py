@@ -14,25 +14,27 @@ from tests.plugins.contract import PluginContract, resources
 
 
 class SlotContract(PluginContract):
-    """The contract of plugins whose reservations are slots on hosts."""
+    """The contract of plug-ins whose reservations are slots on hosts."""
 
-    #: What one unit of the example takes.
+    #: The amounts of one unit of the example.
     amounts: ClassVar[dict[str, int]]
     taken: ClassVar = HostPlugin.resource_type
 
     def granted(self, plugin: ResourcePlugin, count: int) -> Sequence[Granted]:
-        found = resources(self.hosts, count)
-        shares = ({name: n * one.id for name, n in self.amounts.items()} for one in found)
-        return tuple(replace(one, amounts=mine) for one, mine in zip(found, shares, strict=True))
+        hosts = resources(self.hosts, count)
+        return tuple(
+            replace(host, amounts={name: n * host.id for name, n in self.amounts.items()})
+            for host in hosts
+        )
 
     @pytest.fixture(autouse=True)
     def _hosts(self, hosts: HostPlugin) -> None:
         self.hosts = hosts
 
-    def test_all_that_there_is_can_be_found(self, plugin: ResourcePlugin) -> None:
-        """Nothing of this type is registered; hosts are."""
+    def test_finds_every_resource_of_the_inventory_by_name(self, plugin: ResourcePlugin) -> None:
+        """Operators register hosts, not slots."""
         assert list(plugin.inventory()) == []
 
-    def test_what_is_not_there_is_not_found(self, plugin: ResourcePlugin) -> None:
+    def test_rejects_an_unknown_name_or_number(self, plugin: ResourcePlugin) -> None:
         with pytest.raises(Conflict, match="register hosts"):
             plugin.find(name="no such thing")

@@ -1,4 +1,4 @@
-"""The instance plugin keeps the contract, on the simulated cloud."""
+"""The instance and flavor plug-ins on the simulated cloud."""
 
 import contextlib
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from climate.plugins.flavor import FlavorPlugin
 from climate.plugins.host import HostPlugin
 from climate.plugins.instance import InstancePlugin
 from climate.plugins.simulated_instances import SimulatedInstances
-from tests.plugins.contract import Interrupted, lease
+from tests.plugins.contract import Interrupted, ParamsContract, lease, resources
 from tests.plugins.instances.contract import SlotContract
 
 
@@ -46,7 +46,9 @@ def hosts(conf: ConfigOpts) -> HostPlugin:
     return HostPlugin(conf, contextlib.nullcontext)
 
 
-class TestInstancePlugin(SlotContract):
+class InstanceContract(SlotContract):
+    """The contract on the simulated cloud."""
+
     example: ClassVar = {
         "amount": "6",
         "vcpus": 2,
@@ -81,13 +83,17 @@ class TestInstancePlugin(SlotContract):
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         cloud(plugin).delete_slots(reservation.id)
 
-    def test_each_host_has_as_many_slots_as_were_taken_of_it(self, plugin: ResourcePlugin) -> None:
+
+class TestInstancePlugin(InstanceContract):
+    def test_each_host_has_the_slots_that_were_allocated_on_it(
+        self, plugin: ResourcePlugin
+    ) -> None:
         mine = self.reservation(plugin)
         told = plugin.start(lease(mine), mine, self.granted(plugin, 3))
         assert cloud(plugin).slots()[mine.id].hosts == {"sim-1": 1, "sim-2": 2, "sim-3": 3}
         assert told["flavor_id"] == mine.id
 
-    def test_a_host_that_fails_keeps_its_slots_and_one_that_is_not_its_own_does_not(
+    def test_a_failed_host_keeps_its_slots_and_a_removed_host_loses_them(
         self, plugin: ResourcePlugin
     ) -> None:
         mine, (first, second, third) = self.reservation(plugin), self.granted(plugin, 3)
@@ -95,7 +101,7 @@ class TestInstancePlugin(SlotContract):
         plugin.start(lease(mine), mine, [replace(second, reservable=False), third])
         assert cloud(plugin).slots()[mine.id].hosts == {"sim-2": 2, "sim-3": 3}
 
-    def test_the_audit_knows_what_is_missing_and_what_is_left(self, plugin: ResourcePlugin) -> None:
+    def test_the_audit_reports_missing_and_stale_slots(self, plugin: ResourcePlugin) -> None:
         mine, left, given = *(self.reservation(plugin) for _ in "ab"), self.granted(plugin, 2)
         for one in (mine, left):
             plugin.start(lease(one), one, given)
@@ -123,11 +129,11 @@ def cloud(plugin: ResourcePlugin) -> FragileInstances:
     return plugin.cloud
 
 
-class TestInstancePluginWithServers(TestInstancePlugin):
-    """Servers are booted once each, and images kept once, whatever is interrupted."""
+class TestInstancePluginWithServers(InstanceContract):
+    """Interruptions never boot a server twice, or keep an image twice."""
 
     example: ClassVar = {
-        **TestInstancePlugin.example,
+        **InstanceContract.example,
         "on_start": "create",
         "on_end": "snapshot",
         "server": {"imageRef": "cirros", "networks": [{"uuid": "1"}], "metadata": {"a": "b"}},
@@ -137,14 +143,14 @@ class TestInstancePluginWithServers(TestInstancePlugin):
         there = cloud(plugin).slots()
         return super().state(plugin), {id_: cloud(plugin).slot_servers(id_) for id_ in there}
 
-    def test_the_audit_knows_what_is_missing_and_what_is_left(self, plugin: ResourcePlugin) -> None:
+    def test_the_audit_reports_stale_servers_without_a_repair(self, plugin: ResourcePlugin) -> None:
         left = self.reservation(plugin)
         plugin.start(lease(left), left, self.granted(plugin, 2))
         [stale] = plugin.audit(lambda: Expected((), (), ()))
         assert f"{left.id}-6" in stale.what
         assert stale.repair is None
 
-    def test_servers_that_are_there_are_left_alone(self, plugin: ResourcePlugin) -> None:
+    def test_existing_servers_stay_when_the_reservation_grows(self, plugin: ResourcePlugin) -> None:
         mine, given = self.reservation(plugin), self.granted(plugin, 3)
         told = plugin.start(lease(mine), mine, given)
         assert len(told["servers"]) == 6
@@ -154,14 +160,23 @@ class TestInstancePluginWithServers(TestInstancePlugin):
         assert len(again["servers"]) == 7
 
 
-class TestFlavorPlugin(TestInstancePlugin):
-    """Instances of a flavor are handed over and taken back as others are."""
+class TestFlavorPlugin(ParamsContract):
+    """Its start and end are those of the instance plug-in."""
 
     example: ClassVar = {"flavor_id": "gpu", "amount": "6", "affinity": "None"}
-    amounts: ClassVar = {"VCPU": 4, "MEMORY_MB": 8192, "DISK_GB": 80, "CUSTOM_GPU": 1}
+    taken: ClassVar = HostPlugin.resource_type
 
     @pytest.fixture
     def plugin(self, conf: ConfigOpts) -> FlavorPlugin:
-        made = FlavorPlugin(conf, contextlib.nullcontext)
-        made.cloud = FragileInstances(conf)
-        return made
+        plugin = FlavorPlugin(conf, contextlib.nullcontext)
+        plugin.cloud = FragileInstances(conf)
+        return plugin
+
+    def test_start_and_end_leave_no_trace(self, plugin: FlavorPlugin, hosts: HostPlugin) -> None:
+        amounts = {"VCPU": 4, "MEMORY_MB": 8192, "DISK_GB": 80, "CUSTOM_GPU": 1}
+        reservation = self.reservation(plugin)
+        granted = [replace(host, amounts=amounts) for host in resources(hosts, 2)]
+        plugin.start(lease(reservation), reservation, granted)
+        assert cloud(plugin).slots()[reservation.id].hosts == {"sim-1": 1, "sim-2": 1}
+        plugin.end(lease(reservation), reservation, granted)
+        assert cloud(plugin).slots() == {}

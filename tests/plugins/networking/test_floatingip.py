@@ -17,23 +17,10 @@ from climate.core.query import matches
 from climate.plugins.base import Difference, Expected, Holding, ResourcePlugin
 from climate.plugins.floatingip import FloatingipPlugin
 from climate.plugins.places import Taken
-from climate.plugins.simulated import SimulatedCloud
 from climate.plugins.simulated_floatingips import NETWORK, SimulatedFloatingips
-from tests.plugins.contract import Interrupted, PluginContract, lease, resources
+from tests.plugins.contract import PluginContract, lease, resources
+from tests.plugins.fragile import FragileCloud
 from tests.support.cases import each_case
-
-
-class FragileCloud(SimulatedCloud):
-    """A simulated cloud that can be told when to fail."""
-
-    left: int | None = None
-
-    def act(self, name: str, **details: str) -> None:
-        if self.left == 0:
-            raise Interrupted(name)
-        if self.left is not None:
-            self.left -= 1
-        super().act(name, **details)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from climate.plugins.network import NetworkPlugin
 from climate.plugins.segments import Segment
 from climate.plugins.simulated_networks import SimulatedNetworks
 from tests.plugins.contract import PluginContract, lease, resources
-from tests.plugins.networking.test_floatingip import FragileCloud
+from tests.plugins.fragile import FragileCloud
 from tests.support.cases import each_case
 
 FIRST = "vlan:sim:101"

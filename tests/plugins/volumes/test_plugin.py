@@ -18,24 +18,11 @@ from climate.core.query import matches
 from climate.plugins.base import Difference, Expected, Holding, NotYet, ResourcePlugin
 from climate.plugins.filling import NotMade
 from climate.plugins.rooms import Quota, Volume
-from climate.plugins.simulated import SimulatedCloud
 from climate.plugins.simulated_volumes import SimulatedVolumes
 from climate.plugins.volume import VolumePlugin
-from tests.plugins.contract import ASKER, Interrupted, PluginContract, lease, resources
+from tests.plugins.contract import ASKER, PluginContract, lease, resources
+from tests.plugins.fragile import FragileCloud
 from tests.support.cases import each_case
-
-
-class FragileCloud(SimulatedCloud):
-    """A simulated cloud that can be told when to fail."""
-
-    left: int | None = None
-
-    def act(self, name: str, **details: str) -> None:
-        if self.left == 0:
-            raise Interrupted(name)
-        if self.left is not None:
-            self.left -= 1
-        super().act(name, **details)
 
 
 @pytest.fixture
