@@ -49,7 +49,7 @@ def test_both_services_have_the_same_bookings() -> None:
     assert set(in_climate(given)) == set(in_blazar(given))
 
 
-def test_there_is_a_host_for_every_request_that_has_room() -> None:
+def test_a_host_is_free_for_every_request() -> None:
     given = book(HOSTS)
     busy = in_climate(given)
 
@@ -60,7 +60,7 @@ def test_there_is_a_host_for_every_request_that_has_room() -> None:
         assert asked <= free
 
 
-def test_clients_ask_for_slots_of_their_own_unless_they_race() -> None:
+def test_clients_use_separate_slots_unless_they_race() -> None:
     given = book(HOSTS)
     apart = [next(Slots(given, 0, 4).of(client)) for client in range(4)]
     together = [next(Slots(given, 0, 4, same=True).of(client)) for client in range(4)]
@@ -69,7 +69,7 @@ def test_clients_ask_for_slots_of_their_own_unless_they_race() -> None:
     assert set(together) == {apart[0]}
 
 
-def test_the_rows_fit_the_schema_and_go_again(mine: Store) -> None:
+def test_the_rows_can_be_stored_and_removed(mine: Store) -> None:
     assert mine.is_empty()
     mine.fill(book(HOSTS))
 
@@ -81,7 +81,7 @@ def test_the_rows_fit_the_schema_and_go_again(mine: Store) -> None:
 
 
 @each_case("begin, double", [(3, 0), (2, 1), (1, 1)])
-def test_double_bookings_are_counted(begin: int, double: int) -> None:
+def test_counts_double_bookings(begin: int, double: int) -> None:
     engine = sa.create_engine("sqlite://")
     held = f"SELECT 1 AS host, 1 AS begin, 3 AS until UNION ALL SELECT 1, {begin}, 4"
 

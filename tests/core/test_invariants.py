@@ -27,7 +27,7 @@ def booking(first: float, last: float, name: str | None = None, amount: int = 0)
         ([booking(0, 2, "GPU", 1)], ["has 0 GPU, and 1 are taken"]),
     ],
 )
-def test_a_resource_is_taken_once_or_within_what_it_has(
+def test_reports_a_resource_booked_beyond_its_capacity(
     bookings: list[Booking], wrong: list[str]
 ) -> None:
     for order in (bookings, bookings[::-1]):
@@ -61,7 +61,7 @@ RELEASE = Due("release_lease", "UNDONE", WINDOW.start)
         ("TERMINATED", [START, ENDED], "start_lease is still to be done"),
     ],
 )
-def test_a_lease_has_the_open_events_that_its_state_calls_for(
+def test_reports_a_lease_whose_events_contradict_its_status(
     status: str, events: list[Due], wrong: str | None
 ) -> None:
     found = wrong_events(status, WINDOW, events)
@@ -69,7 +69,7 @@ def test_a_lease_has_the_open_events_that_its_state_calls_for(
     assert wrong is None or wrong in str(found)
 
 
-def test_what_broke_holds_again_after_a_clean_round_and_not_before() -> None:
+def test_an_invariant_is_restored_after_a_whole_clean_round() -> None:
     sound = Verdict(None, ())
     assert sound.after([], NOON, is_round_over=True) == sound
     broken = sound.after(["x"], NOON, is_round_over=False)

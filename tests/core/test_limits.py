@@ -45,23 +45,23 @@ def hours_in(uses: Sequence[Use], first: int, length: int) -> int:
 
 class TestPeak:
     @given(several, several, several, st.sampled_from(["hosts", "vcpus"]))
-    def test_it_is_what_one_finds_hour_by_hour(
+    def test_equals_the_maximum_over_every_hour(
         self, others: list[Use], before: list[Use], after: list[Use], amount: str
     ) -> None:
         everything = [*others, *after]
         found = [at(everything, hour, amount) for hour in added(before, after, amount)]
         assert limits.peak(others, before, after, amount)[0] == max(found, default=0)
 
-    def test_it_is_not_the_sum_of_what_is_used_at_different_times(self) -> None:
+    def test_does_not_add_up_uses_at_different_times(self) -> None:
         assert limits.peak([use(0, 1), use(1, 2)], [], [use(0, 2)], "hosts") == (2, 1)
 
-    def test_leases_that_touch_are_not_there_at_one_time(self) -> None:
+    def test_does_not_add_up_leases_that_touch(self) -> None:
         assert limits.peak([use(0, 1)], [], [use(1, 2)], "hosts") == (1, 1)
 
 
 class TestHostHours:
     @given(several, several, several, st.integers(1, LAST))
-    def test_it_is_what_one_finds_window_by_window(
+    def test_equal_the_maximum_over_every_window(
         self, others: list[Use], before: list[Use], after: list[Use], length: int
     ) -> None:
         windows = {
@@ -74,13 +74,13 @@ class TestHostHours:
         assert limits.host_hours(others, before, after, length * HOUR)[0] == worst
 
     @given(several, st.integers(1, LAST), st.integers(0, LAST))
-    def test_what_is_shown_is_the_most_of_any_window_that_is_not_over(
+    def test_the_reported_usage_is_the_maximum_of_windows_not_yet_over(
         self, uses: list[Use], length: int, now: int
     ) -> None:
         worst = max(hours_in(uses, first, length) for first in range(now - length, LAST + 1))
         assert limits.most_hours(uses, NOON + now * HOUR, length * HOUR) == worst
 
-    def test_what_is_added_may_begin_where_nothing_else_has_an_edge(self) -> None:
+    def test_an_addition_may_begin_where_no_use_begins_or_ends(self) -> None:
         # From the fifth hour on a window reaches what is added in the tenth.
         others, before, after = [use(0, 6)], [use(0, 10)], [use(0, 20)]
         assert limits.host_hours(others, before, after, 5 * HOUR) == (6, 5)
@@ -94,24 +94,24 @@ class TestHostHours:
 
 class TestExcessOfUse:
     @given(several, several, st.integers(1, LAST))
-    def test_what_adds_nothing_is_never_refused(
+    def test_accepts_a_change_that_adds_nothing(
         self, others: list[Use], before: list[Use], length: int
     ) -> None:
         nothing = Limits(hosts=0, vcpus=0, host_hours=0)
         assert excess_of_use(nothing, length * HOUR, others, before, before[1:]) is None
         assert excess_of_use(nothing, length * HOUR, others, before, before) is None
 
-    def test_it_says_what_is_used_and_what_is_asked(self) -> None:
+    def test_reports_used_and_requested_amounts(self) -> None:
         found = excess_of_use(Limits(hosts=4), HOUR, [use(0, 2, 3)], [], [use(1, 3, 2)])
         assert found == Excess(limit="hosts", allowed=4, used=3, asked=2)
 
-    def test_what_is_allowed_may_be_used_up(self) -> None:
+    def test_accepts_use_up_to_the_limit(self) -> None:
         allowed = Limits(hosts=5, vcpus=50, host_hours=10)
         others, mine = [use(0, 2, 3, 30)], [use(0, 2, 2, 20)]
         assert excess_of_use(allowed, 24 * HOUR, others, [], mine) is None
 
     @each_case("name", ["hosts", "vcpus", "host_hours"])
-    def test_each_limit_is_looked_at(self, name: str) -> None:
+    def test_enforces_each_limit(self, name: str) -> None:
         found = excess_of_use(Limits(**{name: 1}), 24 * HOUR, [], [], [use(0, 2, 2, 2)])
         assert found is not None
         assert found.limit == name
@@ -129,36 +129,36 @@ class TestExcessOfDates:
         found = excess_of_dates(self.LIMITS, was, windows[1], self.NOW, started=started)
         return found.limit if found else None
 
-    def test_a_new_lease_has_a_length_and_an_end(self) -> None:
+    def test_limits_the_duration_and_the_end_of_a_new_lease(self) -> None:
         assert self.excess(None, (1, 3)) is None
         assert self.excess(None, (1, 3.01)) == "duration"
         assert self.excess(None, (9, 10.5)) is None
         assert self.excess(None, (9, 10.6)) == "horizon"
 
-    def test_what_is_beyond_a_limit_already_may_come_nearer(self) -> None:
+    def test_accepts_a_change_towards_the_limit(self) -> None:
         assert self.excess((0, 20), (0, 19)) is None
         assert self.excess((0, 20), (0, 20)) is None
         assert self.excess((0, 20), (0, 21)) == "duration"
         assert self.excess((19, 20), (18, 19)) is None
         assert self.excess((19, 20), (20, 21)) == "horizon"
 
-    def test_a_running_lease_is_prolonged_shortly_before_its_end(self) -> None:
+    def test_a_running_lease_can_be_extended_shortly_before_its_end(self) -> None:
         assert self.excess((0, 1), (0, 1.5), started=True) is None
         assert self.excess((0, 1.01), (0, 1.5), started=True) == "extension_window"
         assert self.excess((0, 1.01), (0, 0.9), started=True) is None
         assert self.excess((0, 1.01), (0, 1.5), started=False) is None
 
-    def test_and_only_by_so_much(self) -> None:
+    def test_limits_the_length_of_an_extension(self) -> None:
         assert self.excess((0, 0.9), (0, 1.9), started=True) is None
         assert self.excess((0, 0.9), (0, 1.91), started=True) == "extension"
 
 
 class TestOverrides:
-    def test_they_win_over_defaults_and_may_lift_them(self) -> None:
+    def test_replace_or_lift_defaults(self) -> None:
         defaults = Limits(hosts=4, leases=2)
         assert defaults.overridden({"hosts": -1, "vcpus": 8}) == Limits(leases=2, vcpus=8)
 
-    def test_negative_values_are_no_limits(self) -> None:
+    def test_a_negative_value_means_no_limit(self) -> None:
         assert Limits.of({"hosts": -1, "leases": 0}) == Limits(leases=0)
 
 
@@ -171,17 +171,17 @@ class TestRules:
         exempt_roles=frozenset({"admin"}),
     )
 
-    def test_who_is_exempt(self) -> None:
+    def test_projects_users_and_roles_can_be_exempt(self) -> None:
         assert self.RULES.apply_to("lab", "alice", ["member"])
         assert not self.RULES.apply_to("ops", "alice", ["member"])
         assert not self.RULES.apply_to("lab", "root", ["member"])
         assert not self.RULES.apply_to("lab", "alice", ["member", "admin"])
 
-    def test_without_being_enabled_they_hold_for_nobody(self) -> None:
+    def test_apply_to_nobody_unless_enabled(self) -> None:
         assert not limits.NO_RULES.apply_to("lab", "alice", [])
 
 
-def test_a_refusal_says_it_to_people_and_to_programs() -> None:
+def test_the_error_has_a_message_and_machine_readable_details() -> None:
     excess = Excess(limit="hosts", allowed=4, used=3, asked=2)
     error = limits.refusal(Scope.PROJECT, "lab", HOUR, excess)
     assert "4 hosts at any one time are allowed, 3 are taken, this asks for 2" in error.message
@@ -198,6 +198,6 @@ def test_a_refusal_says_it_to_people_and_to_programs() -> None:
 
 
 @each_case("limit", limits.NAMES)
-def test_there_is_a_sentence_for_each_limit(limit: str) -> None:
+def test_every_limit_has_an_error_message(limit: str) -> None:
     error = limits.refusal(Scope.USER, "eve", HOUR, Excess(limit=limit, allowed=1, used=2, asked=3))
     assert error.message.startswith(f"Limit {limit} of user eve: ")

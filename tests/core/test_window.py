@@ -34,9 +34,9 @@ calendar = st.tuples(moments, moments).filter(lambda p: p[0] < p[1]).map(lambda 
 cleanings = st.timedeltas(timedelta(0), timedelta(days=400_000))
 
 
-class TestWhatIsAWindow:
+class TestValidity:
     @pytest.mark.parametrize("end", [9, 8.5], ids=["empty", "reversed"])
-    def test_its_end_is_after_its_start(self, end: float) -> None:
+    def test_rejects_an_end_before_the_start(self, end: float) -> None:
         with pytest.raises(InvalidDate, match=r"^End date must be later than start date\.$"):
             window(9, end)
 
@@ -45,20 +45,18 @@ class TestWhatIsAWindow:
         [(NINE.replace(tzinfo=None), at(10)), (NINE, at(10).replace(tzinfo=None))],
         ids=["start", "end"],
     )
-    def test_a_naive_time_is_a_mistake_of_the_programmer(
-        self, start: datetime, end: datetime
-    ) -> None:
+    def test_rejects_a_naive_time(self, start: datetime, end: datetime) -> None:
         with pytest.raises(TypeError, match="aware"):
             Window(start, end)
 
-    def test_one_microsecond_is_long_enough(self) -> None:
+    def test_accepts_a_microsecond(self) -> None:
         assert Window(NINE, NINE + TICK).end == NINE + TICK
 
-    def test_it_may_last_as_long_as_the_calendar(self) -> None:
+    def test_accepts_the_whole_calendar(self) -> None:
         whole = Window(datetime.min.replace(tzinfo=UTC), END_OF_TIME)
         assert whole.contains(window(9, 10))
 
-    def test_the_same_instants_in_another_zone_are_the_same_window(self) -> None:
+    def test_equal_instants_in_another_zone_are_the_same_window(self) -> None:
         zone = timezone(timedelta(hours=2))
         assert Window(NINE.astimezone(zone), at(10).astimezone(zone)) == window(9, 10)
 
@@ -68,19 +66,19 @@ class TestOverlap:
         assert not window(9, 10).overlaps(window(10, 11))
         assert not window(10, 11).overlaps(window(9, 10))
 
-    def test_one_shared_microsecond_is_an_overlap(self) -> None:
+    def test_a_shared_microsecond_is_an_overlap(self) -> None:
         assert window(9, 10).overlaps(Window(at(10) - TICK, at(11)))
 
     @given(windows, windows)
-    def test_it_is_a_shared_instant(self, one: Window, other: Window) -> None:
+    def test_overlap_means_a_shared_instant(self, one: Window, other: Window) -> None:
         assert one.overlaps(other) == bool(instants(one) & instants(other))
 
     @given(calendar, calendar)
-    def test_it_is_mutual(self, one: Window, other: Window) -> None:
+    def test_overlap_is_symmetric(self, one: Window, other: Window) -> None:
         assert one.overlaps(other) == other.overlaps(one)
 
     @given(calendar)
-    def test_every_window_overlaps_itself(self, one: Window) -> None:
+    def test_overlap_is_reflexive(self, one: Window) -> None:
         assert one.overlaps(one)
 
 
@@ -91,11 +89,13 @@ class TestContaining:
         assert window(9, 12).contains(window(9, 12))
 
     @given(windows, windows)
-    def test_it_is_having_all_instants_of_the_other(self, one: Window, other: Window) -> None:
+    def test_containing_means_having_all_instants_of_the_other(
+        self, one: Window, other: Window
+    ) -> None:
         assert one.contains(other) == (instants(one) >= instants(other))
 
     @given(calendar, calendar)
-    def test_what_is_contained_overlaps(self, one: Window, other: Window) -> None:
+    def test_a_contained_window_overlaps(self, one: Window, other: Window) -> None:
         assert one.overlaps(other) or not one.contains(other)
 
 
@@ -103,11 +103,13 @@ class TestBusy:
     def test_cleaning_follows_the_window(self) -> None:
         assert window(9, 10).busy(2 * HOUR) == window(9, 12)
 
-    def test_without_cleaning_it_is_the_window(self) -> None:
+    def test_without_cleaning_the_busy_window_is_the_window(self) -> None:
         assert window(9, 10).busy(timedelta(0)) == window(9, 10)
 
     @given(windows, windows, st.integers(0, 5))
-    def test_it_keeps_the_gap_on_both_sides(self, one: Window, other: Window, hours: int) -> None:
+    def test_cleaning_keeps_the_gap_on_both_sides(
+        self, one: Window, other: Window, hours: int
+    ) -> None:
         gaps = [b.start - a.end for a, b in itertools.permutations((one, other))]
         apart = any(gap >= hours * HOUR for gap in gaps)
         assert one.busy(hours * HOUR).overlaps(other.busy(hours * HOUR)) != apart
@@ -122,7 +124,7 @@ class TestBusy:
         assert Window(NINE, END_OF_TIME - HOUR - TICK).busy(HOUR).end == END_OF_TIME - TICK
 
     @given(calendar, cleanings)
-    def test_it_contains_the_window_and_never_leaves_the_calendar(
+    def test_contains_the_window_and_stays_in_the_calendar(
         self, one: Window, cleaning: timedelta
     ) -> None:
         busy = one.busy(cleaning)

@@ -26,7 +26,7 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_number_that_has_passed_to_another_process_is_not_ours(
+def test_does_not_stop_another_process_with_a_reused_pid(
     folder: Path, stranger: subprocess.Popen[bytes]
 ) -> None:
     (folder / "ours.pid").write_text(f"{stranger.pid} 1")
@@ -36,7 +36,7 @@ def test_a_number_that_has_passed_to_another_process_is_not_ours(
     assert daemons.known() == []
 
 
-def test_what_runs_is_started_once_and_stopped_with_all_that_it_started(
+def test_starts_a_daemon_once_and_stops_its_children(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(daemons, "_GRACE", 0.2)
@@ -52,14 +52,14 @@ def test_what_runs_is_started_once_and_stopped_with_all_that_it_started(
     eventually(lambda: daemons._began(child) is None, "its child is gone")
 
 
-def test_what_cannot_start_is_not_waited_for(folder: Path) -> None:
+def test_reports_a_daemon_that_cannot_start(folder: Path) -> None:
     daemon = Daemon("ours", ["sh", "-c", "echo no luck; exit 1"], port=1)
     daemon.start()
     with pytest.raises(layout.Failure, match="no luck"):
         daemon.wait()
 
 
-def test_settings_of_whoever_runs_it_do_not_reach_the_services(
+def test_services_do_not_inherit_openstack_settings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OS_AUTH_URL", "http://cloud.example.org/v3")

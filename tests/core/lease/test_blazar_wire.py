@@ -64,7 +64,7 @@ def holding(params: Mapping[str, Any]) -> Reservation:
 
 
 class TestDate:
-    def test_it_has_microseconds_and_no_zone(self) -> None:
+    def test_has_microseconds_and_no_zone(self) -> None:
         assert wire.date(moment("2049-12-31 00:00:00")) == "2049-12-31T00:00:00.000000"
 
     @each_case(
@@ -79,25 +79,25 @@ class TestDate:
         assert wire.date(moment(text)) == date
 
     @given(moments)
-    def test_clients_read_it_back_with_their_fixed_format(self, when: datetime) -> None:
+    def test_clients_parse_it_with_their_fixed_format(self, when: datetime) -> None:
         read = datetime.strptime(wire.date(when), "%Y-%m-%dT%H:%M:%S.%f")  # noqa: DTZ007
         assert read.replace(tzinfo=UTC) == when
 
 
 class TestStamp:
-    def test_it_has_a_space_and_whole_seconds(self) -> None:
+    def test_has_a_space_and_whole_seconds(self) -> None:
         assert wire.stamp(MADE) == "2049-12-31 00:00:30"
 
-    def test_what_never_happened_is_null(self) -> None:
+    def test_no_time_is_null(self) -> None:
         assert wire.stamp(None) is None
 
     @given(moments)
-    def test_it_has_the_same_length_in_every_year(self, when: datetime) -> None:
+    def test_has_the_same_length_in_every_year(self, when: datetime) -> None:
         assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", str(wire.stamp(when)))
 
 
 class TestBodies:
-    def test_a_lease_has_the_keys_and_values_that_clients_know(self) -> None:
+    def test_a_lease_has_blazars_keys_and_values(self) -> None:
         body = wire.lease_body(LEASE)
         assert (body.pop("reservations"), body.pop("events")) == (
             [wire.reservation_body(RESERVATION)],
@@ -117,7 +117,7 @@ class TestBodies:
             "updated_at": None,
         }
 
-    def test_a_reservation_has_its_own_keys_beside_the_common_ones(self) -> None:
+    def test_a_reservation_has_common_keys_params_and_details(self) -> None:
         assert wire.reservation_body(RESERVATION) == {
             "id": "reservation-1",
             "lease_id": "lease-1",
@@ -135,10 +135,10 @@ class TestBodies:
         }
 
     @each_case("key", ["id", "lease_id", "status", "resource_type"])
-    def test_no_parameter_can_pass_itself_off_as_a_common_key(self, key: str) -> None:
+    def test_a_parameter_cannot_replace_a_common_key(self, key: str) -> None:
         assert wire.reservation_body(holding({key: "forged"}))[key] != "forged"
 
-    def test_an_event_says_what_is_due_when_and_whether_it_was_done(self) -> None:
+    def test_an_event_has_its_kind_time_and_status(self) -> None:
         assert wire.event_body(EVENT) == {
             "id": "event-1",
             "lease_id": "lease-1",
@@ -158,14 +158,14 @@ class TestBodies:
         assert [one["id"] for one in body["reservations"]] == ["b", "a"]
         assert [one["id"] for one in body["events"]] == ["d", "c"]
 
-    def test_all_of_it_is_json(self) -> None:
+    def test_the_body_is_json(self) -> None:
         assert json.loads(json.dumps(wire.lease_body(LEASE))) == wire.lease_body(LEASE)
 
 
 class TestPayload:
-    def test_it_is_the_body_with_the_id_named_as_consumers_know_it(self) -> None:
+    def test_is_the_body_with_a_lease_id(self) -> None:
         body = wire.lease_body(LEASE)
         assert wire.payload(LEASE) == {"lease_id": body.pop("id"), **body}
 
-    def test_an_event_may_add_to_it(self) -> None:
+    def test_an_event_may_add_keys(self) -> None:
         assert wire.payload(LEASE, {"starts_in": 60.0})["starts_in"] == 60.0

@@ -67,11 +67,9 @@ def refusal(present: Lease, change: Change, now: datetime = NOW) -> str:
     return caught.value.message
 
 
-class TestWhetherAtAll:
+class TestChangeability:
     @each_case("status", LeaseStatus)
-    def test_a_lease_can_be_renamed_while_nothing_is_being_done_to_it(
-        self, status: LeaseStatus
-    ) -> None:
+    def test_a_lease_can_be_renamed_while_no_operation_runs(self, status: LeaseStatus) -> None:
         if status in STABLE_LEASE:
             check_changeable(lease(60, 120, status), only_name=True)
         else:
@@ -79,120 +77,122 @@ class TestWhetherAtAll:
                 check_changeable(lease(60, 120, status), only_name=True)
 
     @each_case("status", LeaseStatus)
-    def test_more_than_the_name_can_change_until_it_has_ended(self, status: LeaseStatus) -> None:
+    def test_everything_else_can_change_until_the_lease_has_ended(
+        self, status: LeaseStatus
+    ) -> None:
         if status in STABLE_LEASE - {LeaseStatus.TERMINATED}:
             check_changeable(lease(60, 120, status), only_name=False)
         else:
             with pytest.raises(ClimateError):
                 check_changeable(lease(60, 120, status), only_name=False)
 
-    def test_busy_is_a_conflict_and_over_is_a_bad_request(self) -> None:
+    def test_a_busy_lease_is_a_conflict_and_an_ended_one_a_bad_request(self) -> None:
         with pytest.raises(LeaseBusy) as busy:
             check_changeable(lease(0, 60, LeaseStatus.STARTING), only_name=False)
         with pytest.raises(InvalidDate) as over:
             check_changeable(lease(-60, -1, LeaseStatus.TERMINATED), only_name=False)
         assert (busy.value.status, over.value.status) == (409, 400)
 
-    def test_a_reservation_keeps_its_type(self) -> None:
+    def test_rejects_a_change_of_the_resource_type(self) -> None:
         check_resource_type("physical:host", None)
         check_resource_type("physical:host", "physical:host")
         with pytest.raises(Conflict, match="from physical:host"):
             check_resource_type("physical:host", "virtual:instance")
 
 
-class TestHavingStarted:
+class TestHasStarted:
     def test_a_pending_lease_starts_at_its_start(self) -> None:
         assert not has_started(lease(1, 60), NOW)
         assert not has_started(lease(0, 60), NOON - timedelta(microseconds=1))
         assert has_started(lease(0, 60), NOON)
 
     @each_case("status", sorted(set(LeaseStatus) - {PENDING}))
-    def test_any_other_has_started_whatever_the_clock_says(self, status: LeaseStatus) -> None:
+    def test_a_lease_in_any_other_status_has_started(self, status: LeaseStatus) -> None:
         assert has_started(lease(60, 120, status), NOW)
 
 
-class TestALeaseThatHasNotStarted:
-    def test_nothing_asked_is_nothing_changed(self) -> None:
+class TestLeaseBeforeItsStart:
+    def test_an_empty_change_keeps_the_window(self) -> None:
         assert changed_window(lease(60, 120), Change(), NOW) == span(60, 120)
 
     @each_case("start, end", [(90, None), (None, 90), (30, 45), (600, 700), (None, 61), (0, None)])
-    def test_it_moves_to_any_window_that_is_not_past(
+    def test_moves_to_any_window_that_is_not_in_the_past(
         self, start: float | None, end: float | None
     ) -> None:
         found = changed_window(lease(60, 120), to(start, end), NOW)
         assert found == span(60 if start is None else start, 120 if end is None else end)
 
-    def test_the_present_minute_is_not_past(self) -> None:
+    def test_may_start_in_the_present_minute(self) -> None:
         assert changed_window(lease(60, 120), to(0), NOW).start == NOON
 
     @each_case("start", [-1, -600])
-    def test_it_cannot_start_before_the_present_minute(self, start: float) -> None:
+    def test_rejects_a_start_before_the_present_minute(self, start: float) -> None:
         assert refusal(lease(60, 120), to(start)).startswith("Start date")
 
     @each_case("start, end", [(None, 60), (None, 59), (120, None), (90, 80), (None, -1), (None, 0)])
-    def test_its_end_stays_after_its_start(self, start: float | None, end: float | None) -> None:
+    def test_rejects_an_end_before_the_start(self, start: float | None, end: float | None) -> None:
         assert "date must be later" in refusal(lease(60, 120), to(start, end))
 
-    def test_it_cannot_be_over_before_it_starts(self) -> None:
+    def test_rejects_an_end_in_the_past(self) -> None:
         change = Change(start=NOON, end=NOW - timedelta(seconds=1))
         assert "End date" in refusal(lease(60, 120), change)
 
-    def test_it_may_move_to_the_end_of_the_calendar(self) -> None:
+    def test_may_move_to_the_end_of_the_calendar(self) -> None:
         change = Change(start=END_OF_TIME - timedelta(minutes=1), end=END_OF_TIME)
         assert changed_window(lease(60, 120), change, NOW).end == END_OF_TIME
 
 
-class TestALeaseThatHasStarted:
+class TestLeaseAfterItsStart:
     @each_case("start", [-1, 0, 1, -61, 600])
-    def test_its_start_cannot_change(self, start: float) -> None:
+    def test_rejects_another_start(self, start: float) -> None:
         assert "start date" in refusal(lease(-60, 60, ACTIVE), to(start))
 
-    def test_not_even_within_the_minute_in_which_it_started(self) -> None:
+    def test_rejects_another_start_in_the_minute_of_its_start(self) -> None:
         assert "start date" in refusal(lease(0, 60), to(5))
 
-    def test_its_own_start_may_be_repeated(self) -> None:
+    def test_accepts_its_own_start(self) -> None:
         assert changed_window(lease(-60, 60, ACTIVE), to(-60, 90), NOW) == span(-60, 90)
 
     @each_case("status, end", itertools.product((PENDING, ACTIVE, ERROR), (1, 59, 61, 6000)))
     def test_its_end_may_move_anywhere_in_the_future(self, status: LeaseStatus, end: float) -> None:
         assert changed_window(lease(-60, 60, status), to(end=end), NOW) == span(-60, end)
 
-    def test_an_end_in_the_present_minute_is_now(self) -> None:
+    def test_an_end_in_the_present_minute_means_now(self) -> None:
         assert changed_window(lease(-60, 60, ACTIVE), to(end=0), NOW) == Window(at(-60), NOW)
 
-    def test_to_end_now_does_not_keep_one_that_is_overdue(self) -> None:
+    def test_an_end_now_does_not_extend_an_overdue_lease(self) -> None:
         assert changed_window(lease(-60, 0, ACTIVE), to(end=0), NOW) == span(-60, 0)
 
     @each_case("end", [-1, -30, -60, -90])
-    def test_it_cannot_have_ended_in_the_past(self, end: float) -> None:
+    def test_rejects_an_end_in_the_past(self, end: float) -> None:
         assert "End date" in refusal(lease(-60, 60, ACTIVE), to(end=end))
 
-    def test_it_can_end_in_the_minute_in_which_it_started(self) -> None:
+    def test_may_end_in_the_minute_of_its_start(self) -> None:
         assert changed_window(lease(0, 60, ACTIVE), to(end=0), NOW) == Window(NOON, NOW)
 
-    def test_it_can_end_in_that_minute_also_if_it_started_later_in_it(self) -> None:
+    def test_may_end_in_that_minute_if_it_started_within_it(self) -> None:
         started = 5 / 60
         found = changed_window(lease(started, 60, ACTIVE), to(end=0), NOW)
         assert found == Window(at(started), NOW)
 
-    def test_it_cannot_end_at_the_instant_of_its_start_as_no_window_is_empty(self) -> None:
+    def test_rejects_an_end_at_the_instant_of_its_start(self) -> None:
         assert "End date" in refusal(lease(0, 60, ACTIVE), to(end=0), NOON)
 
 
-class TestARequestThatTookAMinute:
+class TestRequestThatTookAMinute:
     """It was asked at ten seconds past noon, and is dealt with a minute later."""
 
     def after(self, present: Lease, start: float | None = None, end: float | None = None) -> Window:
         asked = dataclasses.replace(to(start, end), asked_at=NOW)
         return changed_window(present, asked, NOW + timedelta(minutes=1))
 
-    def test_what_was_now_then_is_no_past(self) -> None:
+    def test_now_means_the_time_of_the_request(self) -> None:
         assert self.after(lease(60, 120), start=0) == span(0, 120)
         ended_now = Window(at(-60), NOW + timedelta(minutes=1))
         assert self.after(lease(-60, 60, ACTIVE), end=0) == ended_now
 
     @each_case("status", [PENDING, ACTIVE])
-    def test_one_that_was_to_start_at_once_and_has_started_is_left_at_that(
+    def test_a_start_now_keeps_the_start_of_a_lease_that_started_meanwhile(
         self, status: LeaseStatus
     ) -> None:
         assert self.after(lease(1, 60, status), start=0) == span(1, 60)
@@ -200,53 +200,53 @@ class TestARequestThatTookAMinute:
             self.after(lease(1, 60, status), start=-1)
 
     @each_case("status", [PENDING, ACTIVE])
-    def test_an_end_before_its_start_is_refused_as_it_was_then(self, status: LeaseStatus) -> None:
+    def test_rejects_an_end_before_the_start_as_at_the_request(self, status: LeaseStatus) -> None:
         with pytest.raises(InvalidDate, match="End date"):
             self.after(lease(1, 60, status), end=0.5)
 
-    def test_one_that_has_ended_since_cannot_come_back(self) -> None:
+    def test_rejects_a_change_of_a_lease_that_ended_meanwhile(self) -> None:
         with pytest.raises(InvalidDate, match="has ended"):
             self.after(lease(-60, 0.9, ACTIVE), end=60)
 
 
-class TestALeaseWhoseEndHasPassed:
+class TestLeaseAfterItsEnd:
     """Its manager was away, or cannot end it."""
 
     @each_case(
         "status, change",
         itertools.product((PENDING, ACTIVE, ERROR), (to(end=60), to(30, 60), to(end=0), Change())),
     )
-    def test_it_cannot_come_back(self, status: LeaseStatus, change: Change) -> None:
+    def test_rejects_every_change(self, status: LeaseStatus, change: Change) -> None:
         assert "has ended" in refusal(lease(-60, -1, status), change)
 
-    def test_within_the_minute_of_its_end_it_still_can(self) -> None:
+    def test_accepts_a_change_within_the_minute_of_its_end(self) -> None:
         assert changed_window(lease(-60, 0, ACTIVE), to(end=60), NOW) == span(-60, 60)
 
 
 class TestNotices:
-    def test_they_keep_their_distance_when_only_dates_change(self) -> None:
+    def test_keep_their_offsets_when_only_dates_change(self) -> None:
         assert changed_notices(lease(60, 120), to(600, 700), span(600, 700)) == (HEADS_UP, WARNING)
 
-    def test_an_explicit_before_end_replaces_the_one_there_was(self) -> None:
+    def test_an_explicit_before_end_replaces_the_previous_one(self) -> None:
         change = Change(before_end=at(100))
         assert changed_notices(lease(60, 120), change, span(60, 120)) == (
             HEADS_UP,
             Notice(BEFORE_END, Anchor.END, -1200),
         )
 
-    def test_it_is_measured_from_the_new_end(self) -> None:
+    def test_an_explicit_before_end_is_relative_to_the_new_end(self) -> None:
         change = Change(end=at(150), before_end=at(149))
         found = changed_notices(lease(60, 120), change, span(60, 150))
         assert found[-1] == Notice(BEFORE_END, Anchor.END, -60)
 
     @each_case("minutes", [60, 59, 150, 151])
-    def test_it_lies_strictly_inside_the_new_window(self, minutes: float) -> None:
+    def test_rejects_a_before_end_outside_the_new_window(self, minutes: float) -> None:
         with pytest.raises(InvalidDate, match="before_end_date") as caught:
             changed_notices(lease(0, 600), Change(before_end=at(minutes)), span(60, 150))
         assert caught.value.status == 400
 
 
-def test_a_moved_lease_is_the_same_but_for_its_dates() -> None:
+def test_a_moved_lease_differs_only_in_its_dates() -> None:
     before = lease(60, 120)
     after = moved(before, span(90, 150), (WARNING,), NOW)
     assert after == dataclasses.replace(
@@ -278,7 +278,7 @@ def allowed(
 
 
 @given(spans, dates, dates, seconds, st.booleans())
-def test_a_window_changes_as_the_contract_allows(
+def test_accepts_exactly_the_windows_that_the_contract_allows(
     present: tuple[int, int], start: int | None, end: int | None, now: int, active: bool
 ) -> None:
     def moment(second: int) -> datetime:

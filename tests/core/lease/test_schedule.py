@@ -54,64 +54,64 @@ def due(notices: Sequence[Notice], now: datetime = NOON, window: Window = LEASE)
 
 
 class TestStartAndEnd:
-    def test_every_lease_starts_and_ends_on_time(self) -> None:
+    def test_are_planned_at_the_dates_of_the_lease(self) -> None:
         assert plan(LEASE, [], NOON) == (Planned(START, at(60)), Planned(END, at(120)))
 
-    def test_they_are_planned_even_if_they_have_passed(self) -> None:
+    def test_are_planned_even_if_the_dates_have_passed(self) -> None:
         assert plan(LEASE, [], at(600)) == (Planned(START, at(60)), Planned(END, at(120)))
 
 
-class TestHeadsUps:
-    def test_each_comes_as_long_before_the_start_as_it_says(self) -> None:
+class TestReminders:
+    def test_each_is_due_its_lead_time_before_the_start(self) -> None:
         assert due([heads_up(MINUTE), heads_up(10 * MINUTE)]) == [50, 59]
 
-    def test_those_whose_moment_has_passed_become_one_that_is_due_at_once(self) -> None:
+    def test_overdue_reminders_become_one_that_is_due_now(self) -> None:
         leads = [heads_up(2 * HOUR), heads_up(1.5 * HOUR), heads_up(10 * MINUTE)]
         assert due(leads) == [0, 50]
 
-    def test_one_that_is_due_this_instant_is_not_told_twice(self) -> None:
+    def test_a_reminder_due_now_is_combined_with_the_overdue_ones(self) -> None:
         assert due([heads_up(HOUR), heads_up(2 * HOUR)]) == [0]
 
-    def test_two_for_the_same_moment_are_one(self) -> None:
+    def test_reminders_for_the_same_time_are_one(self) -> None:
         assert due([heads_up(MINUTE), heads_up(MINUTE)]) == [59]
 
     @each_case("now", [60, 61, 600])
-    def test_there_is_none_once_the_start_has_come(self, now: float) -> None:
+    def test_there_is_none_after_the_start(self, now: float) -> None:
         assert due([heads_up(HOUR), heads_up(MINUTE)], at(now)) == []
 
-    def test_one_is_left_a_microsecond_before_the_start(self) -> None:
+    def test_there_is_one_a_microsecond_before_the_start(self) -> None:
         now = LEASE.start - timedelta(microseconds=1)
         assert plan(LEASE, [heads_up(HOUR), heads_up(MINUTE)], now)[0] == Planned(BEFORE_START, now)
 
 
 class TestBeforeEnd:
-    def test_it_comes_as_long_before_the_end_as_it_says(self) -> None:
+    def test_is_due_its_lead_time_before_the_end(self) -> None:
         assert due([before_end(15 * MINUTE)]) == [105]
 
-    def test_it_does_not_come_before_the_start(self) -> None:
+    def test_is_never_due_before_the_start(self) -> None:
         assert due([before_end(2 * HOUR)]) == [60]
 
-    def test_at_the_instant_of_the_start_it_comes_after_it(self) -> None:
+    def test_follows_a_start_of_the_same_instant(self) -> None:
         kinds = [event.kind for event in plan(LEASE, [before_end(HOUR)], NOON)]
         assert kinds == [START, BEFORE_END, END]
 
 
-class TestEventsOfUsers:
-    def test_they_are_measured_from_the_edge_they_belong_to(self) -> None:
+class TestUserEvents:
+    def test_are_relative_to_their_anchor(self) -> None:
         notices = [Notice("a", Anchor.START, 10 * MINUTE), Notice("b", Anchor.END, -10 * MINUTE)]
         assert due(notices) == [70, 110]
 
-    def test_they_move_with_the_lease(self) -> None:
+    def test_move_with_the_lease(self) -> None:
         later = Window(LEASE.start + timedelta(days=1), LEASE.end + timedelta(days=1))
         assert due([Notice("a", Anchor.START, 10 * MINUTE)], window=later) == [24 * 60 + 70]
 
-    def test_they_may_precede_the_start_and_the_present(self) -> None:
+    def test_may_precede_the_start_and_the_present(self) -> None:
         assert due([Notice("a", Anchor.START, -90 * MINUTE)]) == [-30]
 
-    def test_they_do_not_outlive_the_lease(self) -> None:
+    def test_are_due_at_the_end_at_the_latest(self) -> None:
         assert due([Notice("a", Anchor.START, 2 * HOUR)]) == [120]
 
-    def test_at_the_instant_of_the_end_they_come_before_it(self) -> None:
+    def test_precede_an_end_of_the_same_instant(self) -> None:
         kinds = [event.kind for event in plan(LEASE, [Notice("z", Anchor.END, 0)], NOON)]
         assert kinds == [START, "z", END]
 
@@ -123,21 +123,21 @@ class TestOffsetsBeyondTheCalendar:
     LATE = Window(datetime(9999, 12, 30, tzinfo=UTC), END_OF_TIME)
 
     @each_case("lead", [48 * HOUR, 1e11, 1e30])
-    def test_a_heads_up_before_the_calendar_has_passed(self, lead: float) -> None:
+    def test_a_reminder_before_the_calendar_is_due_now(self, lead: float) -> None:
         assert plan(self.EARLY, [heads_up(lead)], DAWN)[0] == Planned(BEFORE_START, DAWN)
         assert due([heads_up(1e11), heads_up(MINUTE)]) == [0, 59]
 
     @each_case("lead", [1e11, 1e30])
-    def test_a_before_end_before_the_calendar_comes_with_the_start(self, lead: float) -> None:
+    def test_a_before_end_before_the_calendar_is_due_at_the_start(self, lead: float) -> None:
         assert due([before_end(lead)]) == [60]
 
     @each_case("offset", [72 * HOUR, 1e12, 1e30])
-    def test_an_event_after_the_calendar_comes_with_the_end(self, offset: float) -> None:
+    def test_a_user_event_after_the_calendar_is_due_at_the_end(self, offset: float) -> None:
         found = plan(self.LATE, [Notice("a", Anchor.START, offset)], NOON)
         assert found[1:] == (Planned("a", END_OF_TIME), Planned(END, END_OF_TIME))
 
     @each_case("offset", [-1e11, -1e30])
-    def test_an_event_before_the_calendar_is_long_due(self, offset: float) -> None:
+    def test_a_user_event_before_the_calendar_is_due_at_its_beginning(self, offset: float) -> None:
         assert plan(LEASE, [Notice("a", Anchor.START, offset)], NOON)[0] == Planned("a", DAWN)
 
 
@@ -148,10 +148,10 @@ class TestRanks:
         for one, other in itertools.pairwise(self.ORDER):
             assert rank(one) < rank(other)
 
-    def test_all_kinds_that_users_invent_rank_alike(self) -> None:
+    def test_all_user_events_have_the_same_rank(self) -> None:
         assert rank("backup") == rank("zzz")
 
-    def test_only_these_act_on_the_cloud(self) -> None:
+    def test_start_update_before_end_and_end_act_on_the_cloud(self) -> None:
         assert set(ACTIONS) == {START, UPDATE, BEFORE_END, END}
 
 
@@ -213,7 +213,7 @@ def test_the_order_of_notices_does_not_matter(
 
 
 @given(spans, st.lists(notices, max_size=6), seconds)
-def test_nothing_is_due_after_the_end(span: tuple[int, int], asked: list[Notice], now: int) -> None:
+def test_ends_with_the_only_end(span: tuple[int, int], asked: list[Notice], now: int) -> None:
     found = planned(span, asked, now)
     assert found[-1] == Planned(END, moment(span[1]))
     assert [event.kind for event in found].count(END) == 1

@@ -41,49 +41,49 @@ def total(found: Assignment) -> int:
 
 
 class TestOneDemand:
-    def test_it_gets_the_preferred_ones(self) -> None:
+    def test_gets_its_preferred_candidates(self) -> None:
         assert assign([Demand(1, 2, (7, 3, 5))]) == ((7, 3),)
 
-    def test_it_gets_what_there_is_if_that_is_enough(self) -> None:
+    def test_gets_fewer_than_the_maximum_if_that_reaches_the_minimum(self) -> None:
         assert assign([Demand(1, 5, (7, 3))]) == ((7, 3),)
 
-    def test_too_few_is_nothing_at_all(self) -> None:
+    def test_fails_if_there_are_too_few_candidates(self) -> None:
         assert assign([Demand(3, 5, (7, 3))]) is None
 
-    def test_a_demand_for_nothing_is_met(self) -> None:
+    def test_an_empty_demand_succeeds(self) -> None:
         assert assign([Demand(0, 0, (7, 3))]) == ((),)
 
 
 class TestSeveralDemands:
-    def test_none_is_met_by_nothing(self) -> None:
+    def test_no_demands_succeed(self) -> None:
         assert assign([]) == ()
 
-    def test_the_choosy_one_gets_the_only_one_that_suits_it(self) -> None:
+    def test_a_demand_gets_its_only_candidate_before_a_flexible_one(self) -> None:
         assert assign([Demand(1, 1, (1, 2)), Demand(1, 1, (1,))]) == ((2,), (1,))
 
     def test_others_move_along_a_chain_of_alternatives(self) -> None:
         chain = [Demand(1, 1, (1, 2)), Demand(1, 1, (2, 3)), Demand(1, 1, (1,))]
         assert assign(chain) == ((2,), (3,), (1,))
 
-    def test_the_one_with_alternatives_gives_way_again_and_again(self) -> None:
+    def test_a_flexible_demand_moves_more_than_once(self) -> None:
         demands = [Demand(2, 2, (1, 2, 3, 4)), Demand(1, 1, (1,)), Demand(1, 1, (2,))]
         assert assign(demands) == ((3, 4), (1,), (2,))
 
-    def test_every_minimum_comes_before_anybody_gets_more(self) -> None:
+    def test_every_minimum_is_met_before_any_maximum(self) -> None:
         assert assign([Demand(1, 3, (1, 2, 3)), Demand(2, 2, (1, 2, 3))]) == ((1,), (2, 3))
 
-    def test_what_is_left_goes_to_the_first(self) -> None:
+    def test_the_first_demand_gets_the_remaining_candidates(self) -> None:
         assert assign([Demand(1, 4, (1, 2, 3, 4)), Demand(1, 4, (1, 2, 3, 4))]) == (
             (1, 3, 4),
             (2,),
         )
 
-    def test_each_could_be_served_but_not_all_at_once(self) -> None:
+    def test_fails_if_not_all_can_be_met_together(self) -> None:
         assert assign([Demand(1, 1, (1, 2)), Demand(1, 1, (1, 2)), Demand(1, 1, (1, 2))]) is None
 
 
 @given(few)
-def test_there_is_an_assignment_exactly_if_a_search_through_all_finds_one(
+def test_finds_an_assignment_exactly_if_an_exhaustive_search_does(
     demands: list[Demand],
 ) -> None:
     exists = next(every_assignment(demands), None) is not None
@@ -91,39 +91,39 @@ def test_there_is_an_assignment_exactly_if_a_search_through_all_finds_one(
 
 
 @given(few)
-def test_no_assignment_hands_out_more(demands: list[Demand]) -> None:
+def test_assigns_as_many_as_an_exhaustive_search(demands: list[Demand]) -> None:
     found = assign(demands)
     if found is not None:
         assert total(found) == max(sum(counts) for counts in every_assignment(demands))
 
 
 @given(few)
-def test_every_demand_gets_its_own_candidates_within_its_bounds(demands: list[Demand]) -> None:
+def test_every_demand_gets_its_candidates_within_its_bounds(demands: list[Demand]) -> None:
     for demand, ids in zip(demands, assign(demands) or [], strict=False):
         assert demand.minimum <= len(ids) <= demand.maximum
         assert set(ids) <= set(demand.candidates)
 
 
 @given(few)
-def test_nothing_is_handed_out_twice(demands: list[Demand]) -> None:
+def test_assigns_nothing_twice(demands: list[Demand]) -> None:
     handed = [id_ for ids in assign(demands) or [] for id_ in ids]
     assert len(handed) == len(set(handed))
 
 
 @given(few)
-def test_what_a_demand_gets_is_in_its_order_of_preference(demands: list[Demand]) -> None:
+def test_assigns_in_the_order_of_preference(demands: list[Demand]) -> None:
     for demand, ids in zip(demands, assign(demands) or [], strict=False):
         assert list(ids) == sorted(ids, key=demand.candidates.index)
 
 
 @given(demands_of(range(1, 6)).map(lambda found: found[:1]))
-def test_alone_a_demand_gets_the_best_of_its_candidates(demands: list[Demand]) -> None:
+def test_a_single_demand_gets_its_first_candidates(demands: list[Demand]) -> None:
     for demand, ids in zip(demands, assign(demands) or [], strict=False):
         assert ids == demand.candidates[: demand.maximum]
 
 
 @given(few)
-def test_one_more_candidate_never_makes_it_impossible(demands: list[Demand]) -> None:
+def test_another_candidate_never_makes_it_impossible(demands: list[Demand]) -> None:
     more = [Demand(d.minimum, d.maximum, (*d.candidates, 99)) for d in demands]
     assert assign(demands) is None or assign(more) is not None
 
@@ -167,12 +167,10 @@ THIRDS = [Counted(range(3_000 * n, 3_000 * (n + 2))) for n in range(3)]
         ([*(Demand(50, 51, FIRST_HALF) for _ in range(100)), Demand(1, 1, ANY)], True),
     ],
 )
-def test_the_work_grows_with_the_candidates_and_not_with_their_square(
-    demands: list[Demand], possible: bool
-) -> None:
+def test_the_work_grows_linearly_with_the_candidates(demands: list[Demand], possible: bool) -> None:
     each = sum(len(demand.candidates) for demand in demands)
     assert looks_at(each, demands, possible=possible) < 20
 
 
-def test_the_looks_are_counted() -> None:
+def test_the_test_counts_accesses() -> None:
     assert looks_at(10_000, [Demand(10_000, 10_000, ANY)], possible=True) >= 1

@@ -71,7 +71,7 @@ def _fits(requirement: Requirement, there: list[Timeline], begin: int, end: int)
 
 
 @given(requirement=requirements, there=timelines, length=st.integers(1, 5))
-def test_starts_are_exactly_those_where_it_fits(
+def test_finds_exactly_the_starts_at_which_a_requirement_fits(
     requirement: Requirement, there: list[Timeline], length: int
 ) -> None:
     found = starts(requirement, there, length * HOUR, (hour(0), hour(LAST)))
@@ -87,7 +87,9 @@ def test_starts_are_exactly_those_where_it_fits(
 
 
 @given(requirement=requirements, there=timelines)
-def test_the_free_units_of_each_hour(requirement: Requirement, there: list[Timeline]) -> None:
+def test_counts_the_free_units_of_each_hour(
+    requirement: Requirement, there: list[Timeline]
+) -> None:
     steps = free_over(requirement, there, Window(hour(0), hour(LAST)))
     assert steps[0].window.start == hour(0)
     assert steps[-1].window.end == hour(LAST)
@@ -98,7 +100,9 @@ def test_the_free_units_of_each_hour(requirement: Requirement, there: list[Timel
 
 
 @given(requirement=requirements, there=timelines)
-def test_how_long_it_lasts_from_now(requirement: Requirement, there: list[Timeline]) -> None:
+def test_finds_how_long_a_requirement_fits_from_now(
+    requirement: Requirement, there: list[Timeline]
+) -> None:
     end = lasting(requirement, there, hour(0), hour(LAST))
     lengths = [n for n in range(1, LAST + 1) if _fits(requirement, there, 0, n)]
     assert end == (hour(max(lengths)) if lengths else None)
@@ -112,18 +116,18 @@ def test_a_gap_just_long_enough_is_a_start() -> None:
     assert starts(one, there, 4 * HOUR, (hour(0), hour(4))) == []
 
 
-def test_who_needs_nothing_can_always_start() -> None:
+def test_an_empty_requirement_can_always_start() -> None:
     nothing = Requirement("host", 0, 0, Everything())
     assert starts(nothing, [], HOUR, (hour(0), hour(4))) == [(hour(0), hour(4))]
 
 
-def test_several_need_a_time_that_suits_all() -> None:
+def test_several_requirements_start_when_all_fit() -> None:
     some: list[Starts] = [(hour(0), hour(2)), (hour(4), hour(6))]
     assert both(some, [(hour(1), hour(5))]) == [(hour(1), hour(2)), (hour(4), hour(5))]
     assert both(some, [(hour(3), hour(3))]) == []
 
 
-def test_units_may_be_tiny() -> None:
+def test_counts_billions_of_units() -> None:
     most = 2**31 - 1
     there = [Timeline({"MEMORY_MB": most}, [Booking(hour(1), hour(2), "MEMORY_MB", 5)])]
     tiny = Requirement("host", most, most, Everything(), {"MEMORY_MB": 1})

@@ -48,19 +48,19 @@ class TestReading:
         assert read(specs).query == Everything()
         assert read(specs).amounts == {}
 
-    def test_an_expression_is_read_as_ever(self) -> None:
+    def test_accepts_an_expression_too(self) -> None:
         assert read('["==", "$vcpus", 16]').query == Compare("==", "vcpus", Operand("16"))
         assert "not JSON" in refusal('{"capabilities:vcpus": ')
         assert "not JSON" in refusal('{"a":' * 100_000) or "levels deep" in refusal(
             '{"a":' * 100_000
         )
 
-    def test_text_and_decoded_are_the_same(self) -> None:
+    def test_text_and_decoded_specs_are_equivalent(self) -> None:
         specs = {"capabilities:vcpus": ">= 8", "trait:HW_CPU_X86_AVX2": "required"}
         assert read(json.dumps(specs)) == read(specs)
         assert accepts(specs)
 
-    def test_all_of_them_must_hold(self) -> None:
+    def test_all_specs_must_match(self) -> None:
         yes, no = {"capabilities:vcpus": ">= 8"}, {"capabilities:rack": "row 4"}
         assert accepts(yes)
         assert not accepts(no)
@@ -102,15 +102,15 @@ class TestOperators:
             ("  >=   8  ", True),
         ],
     )
-    def test_are_those_of_nova(self, operation: object, verdict: bool) -> None:
+    def test_compare_as_in_nova(self, operation: object, verdict: bool) -> None:
         assert has(operation) is verdict
 
     @each_case("operation", ["16", "!= 1", "s!= 1", "<in> 1", "s>= 0", "null"])
-    def test_what_is_absent_never_matches(self, operation: str) -> None:
+    def test_an_absent_property_never_matches(self, operation: str) -> None:
         assert not has(operation, "fpga")
 
     @each_case("operation", ["= 1", "== 1", "!= 1", ">= 1", "<= 1"])
-    def test_what_is_no_number_has_no_order_as_one(self, operation: str) -> None:
+    def test_text_never_matches_a_numeric_comparison(self, operation: str) -> None:
         assert not has(operation, "hypervisor_type")
 
     def test_a_bare_value_is_the_whole_text(self) -> None:
@@ -147,7 +147,7 @@ class TestOperators:
             (float("inf"), "not Infinity"),
         ],
     )
-    def test_mistakes_are_refused_with_their_place(self, operation: object, reason: str) -> None:
+    def test_rejects_mistakes_with_their_place(self, operation: object, reason: str) -> None:
         assert reason in refusal({"capabilities:vcpus": operation})
 
 
@@ -160,7 +160,7 @@ class TestScopes:
         assert accepts({"hypervisor_type": "QEMU"})
         assert not accepts({"hypervisor_type": "KVM"})
 
-    def test_what_aggregates_tell_is_asked_of_properties(self) -> None:
+    def test_aggregate_specs_match_properties(self) -> None:
         assert accepts({"aggregate_instance_extra_specs:rack": "<in> row"})
         assert names(read({"aggregate_instance_extra_specs:ssd": "true"}).query) == {"ssd"}
 
@@ -173,7 +173,7 @@ class TestScopes:
             ("total_usable_disk_gb", "local_gb"),
         ],
     )
-    def test_the_names_of_novas_scheduler_are_known(self, name: str, known: str) -> None:
+    def test_maps_the_names_of_novas_scheduler(self, name: str, known: str) -> None:
         assert names(read({f"capabilities:{name}": ">= 1"}).query) == {known}
 
     @each_case(
@@ -184,7 +184,7 @@ class TestScopes:
             "trove:datastore",
         ],
     )
-    def test_what_selects_no_hosts_is_passed_over(self, key: str) -> None:
+    def test_ignores_specs_that_select_no_hosts(self, key: str) -> None:
         assert read({key: "1"}).query == Everything()
         assert read({key: "1"}).amounts == {}
 
@@ -201,20 +201,20 @@ class TestScopes:
             ("aggregate_instance_extra_spec:ssd", "aggregate_instance_extra_specs"),
         ],
     )
-    def test_a_misspelt_scope_is_refused_with_what_was_meant(self, key: str, meant: str) -> None:
+    def test_rejects_a_misspelt_scope_with_a_suggestion(self, key: str, meant: str) -> None:
         assert refusal({key: "required"}).endswith(
             f'unknown scope in "{key}"; did you mean {meant}?'
         )
 
     @each_case("key", ["pci_passthrough:alias", "accel:device_profile"])
-    def test_what_selects_hosts_otherwise_is_refused(self, key: str) -> None:
+    def test_rejects_specs_that_select_hosts_by_devices(self, key: str) -> None:
         assert f'hosts cannot be chosen by their devices in "{key}"' in refusal({key: "a:1"})
 
     @each_case("key", ["capabilities:", ""])
-    def test_a_name_is_needed(self, key: str) -> None:
+    def test_rejects_a_spec_without_a_name(self, key: str) -> None:
         assert "the name of a property is missing" in refusal({key: "1"})
 
-    def test_an_unknown_property_is_refused_with_its_place(self) -> None:
+    def test_rejects_an_unknown_property_with_its_place(self) -> None:
         with pytest.raises(InvalidQuery) as caught:
             check_names(read({"capabilities:vcpu": "= 1"}).query, {"vcpus"})
         expected = 'Unknown property vcpu in "capabilities:vcpu"; did you mean vcpus?'
@@ -222,20 +222,20 @@ class TestScopes:
 
 
 class TestTraits:
-    def test_are_there_or_not(self) -> None:
+    def test_are_required_or_forbidden(self) -> None:
         assert accepts({"trait:HW_CPU_X86_AVX2": "required"})
         assert not accepts({"trait:HW_CPU_X86_AVX2": "forbidden"})
         assert accepts({"trait:CUSTOM_X": "forbidden"})
         assert not accepts({"trait:CUSTOM_X": "required"})
 
-    def test_one_that_was_taken_back_is_not_there(self) -> None:
+    def test_a_removed_trait_is_absent(self) -> None:
         assert accepts({"trait:CUSTOM_WAS": "forbidden"})
         assert not accepts({"trait:CUSTOM_WAS": "required"})
 
-    def test_expressions_see_them_as_flags(self) -> None:
+    def test_are_flags_in_expressions(self) -> None:
         assert accepts(["==", "$trait:HW_CPU_X86_AVX2", True])
 
-    def test_groups_are_not_told_apart(self) -> None:
+    def test_ignores_the_number_of_a_group(self) -> None:
         assert names(read({"trait1:A": "required", "trait_NET:B": "required"}).query) == {
             "trait:A",
             "trait:B",
@@ -254,21 +254,21 @@ class TestTraits:
             ({"trait:" + "A" * 59: "required"}, "expected up to 58"),
         ],
     )
-    def test_mistakes(self, specs: Mapping[str, Any], reason: str) -> None:
+    def test_rejects_mistakes(self, specs: Mapping[str, Any], reason: str) -> None:
         assert reason in refusal(specs)
 
 
 class TestResources:
-    def test_are_amounts_beside_the_query(self) -> None:
+    def test_are_amounts_and_no_part_of_the_query(self) -> None:
         selector = read({"resources:CUSTOM_GPU": "1", "resources:VCPU": 4, "capabilities:a": "1"})
         assert selector.amounts == {"CUSTOM_GPU": 1, "VCPU": 4}
         assert names(selector.query) == {"a"}
 
-    def test_none_of_a_class_is_no_condition(self) -> None:
+    def test_an_amount_of_zero_is_ignored(self) -> None:
         bare_metal = {"resources:VCPU": "0", "resources:CUSTOM_BAREMETAL": "1"}
         assert read(bare_metal).amounts == {"CUSTOM_BAREMETAL": 1}
 
-    def test_groups_add_up(self) -> None:
+    def test_adds_up_the_groups(self) -> None:
         specs = {"resources1:VGPU": "1", "resources2:VGPU": "2", "resources_NET:X": "1"}
         assert read(specs).amounts == {"VGPU": 3, "X": 1}
 
@@ -283,14 +283,14 @@ class TestResources:
             ("9" * 400, "expected a whole number"),
         ],
     )
-    def test_mistakes(self, value: object, reason: str) -> None:
+    def test_rejects_mistakes(self, value: object, reason: str) -> None:
         assert reason in refusal({"resources:VCPU": value})
 
-    def test_a_class_has_a_name_that_a_property_can_have(self) -> None:
+    def test_rejects_a_class_name_that_is_too_long(self) -> None:
         assert "expected up to 54 of A-Z" in refusal({"resources:" + "A" * 55: "1"})
 
 
-def test_no_more_conditions_than_in_an_expression() -> None:
+def test_limits_the_number_of_conditions() -> None:
     many = {f"capabilities:c{at}": "1" for at in range(MAX_CONDITIONS)}
     assert len(names(read(many).query)) == MAX_CONDITIONS
     assert f"at most {MAX_CONDITIONS}" in refusal({**many, "resources:VCPU": "1"})
@@ -312,9 +312,7 @@ _KEYS = st.sampled_from(["capabilities:a", "trait:A", "resources:A", "a", "hw:a"
     st.dictionaries(_KEYS, _VALUES | st.text() | st.integers()),
     st.dictionaries(st.just("a"), st.text()),
 )
-def test_whatever_is_sent_is_obeyed_or_refused(
-    specs: dict[str, Any], properties: dict[str, str]
-) -> None:
+def test_accepts_or_rejects_any_specs(specs: dict[str, Any], properties: dict[str, str]) -> None:
     try:
         selector = read(specs)
     except InvalidQuery:
@@ -347,7 +345,7 @@ def _as_nova(found: str, operation: str) -> bool:
 
 
 @given(st.sampled_from(["16", "9", "16.0", "-1", "1e3"]), _VALUES)
-def test_what_is_obeyed_means_what_it_means_to_nova(found: str, operation: str) -> None:
+def test_accepted_operations_mean_the_same_as_in_nova(found: str, operation: str) -> None:
     try:
         query = read({"capabilities:a": operation}).query
     except InvalidQuery:

@@ -74,7 +74,7 @@ def _alone(demand: Demand, free: Free) -> int:
 
 
 @given(wanted=st.lists(demands(), max_size=3), free=resources)
-def test_what_is_chosen_is_there_and_nobody_elses(wanted: list[Demand], free: Free) -> None:
+def test_allocates_only_free_capacity_and_none_twice(wanted: list[Demand], free: Free) -> None:
     chosen = choose(wanted, _all_five(free))
     if chosen is None:
         return
@@ -86,7 +86,7 @@ def test_what_is_chosen_is_there_and_nobody_elses(wanted: list[Demand], free: Fr
 
 
 @given(demand=demands(), free=resources)
-def test_one_demand_gets_all_there_is(demand: Demand, free: Free) -> None:
+def test_a_single_demand_gets_all_the_capacity_that_exists(demand: Demand, free: Free) -> None:
     there = _alone(demand, _all_five(free))
     chosen = choose([demand], _all_five(free))
     if there < demand.minimum:
@@ -105,18 +105,18 @@ def test_units_fill_a_resource_before_the_next() -> None:
     assert choose([Demand(3, 3, (2, 1), SMALL)], free) == ({2: 2, 1: 1},)
 
 
-def test_units_that_stay_together_go_where_most_of_them_fit() -> None:
+def test_units_together_go_where_most_of_them_fit() -> None:
     free = {1: {"VCPU": 4, "MEMORY_MB": 9}, 2: {"VCPU": 8, "MEMORY_MB": 9}}
     assert choose([Demand(1, 3, (1, 2), SMALL, Layout.TOGETHER)], free) == ({2: 3},)
 
 
-def test_units_apart_avoid_what_the_reservation_has_already() -> None:
+def test_units_apart_avoid_resources_that_the_reservation_already_has() -> None:
     free = {id_: {"VCPU": 4, "MEMORY_MB": 9} for id_ in (1, 2, 3)}
     demand = Demand(2, 2, (1, 2, 3), SMALL, Layout.APART, kept={1: 1})
     assert choose([demand], free) == ({2: 1, 3: 1},)
 
 
-def test_whole_resources_are_left_to_those_who_need_them_whole() -> None:
+def test_shares_leave_whole_resources_to_demands_for_whole_ones() -> None:
     free = {id_: {"VCPU": 4, "MEMORY_MB": 9} for id_ in (1, 2)}
     for order in itertools.permutations([Demand(1, 1, (1,)), Demand(1, 1, (1, 2), SMALL)]):
         chosen = choose(order, free)
@@ -125,7 +125,7 @@ def test_whole_resources_are_left_to_those_who_need_them_whole() -> None:
 
 
 @each_case("candidates", list(itertools.permutations((1, 2, 3, 4))))
-def test_shares_go_where_there_is_most_room_if_the_rest_is_wanted_whole(
+def test_shares_take_the_largest_resource_if_the_rest_is_needed_whole(
     candidates: tuple[int, ...],
 ) -> None:
     free = {id_: {"VCPU": 8 if id_ == 4 else 4} for id_ in candidates}
@@ -133,20 +133,20 @@ def test_shares_go_where_there_is_most_room_if_the_rest_is_wanted_whole(
     assert choose(wanted, free) == ({1: 1, 2: 1, 3: 1}, {4: 2})
 
 
-def test_every_minimum_is_met_before_anybody_gets_more() -> None:
+def test_every_minimum_is_met_before_any_maximum() -> None:
     free = {id_: {"VCPU": 4, "MEMORY_MB": 9} for id_ in (1, 2)}
     whole, share = Demand(1, 2, (1, 2)), Demand(1, 1, (1,), LARGE)
     assert choose([whole, share], free) == ({2: 1}, {1: 1})
 
 
-def test_the_large_one_is_not_shut_out_by_small_ones() -> None:
+def test_small_units_leave_room_for_a_large_one() -> None:
     free = {1: {"VCPU": 4, "MEMORY_MB": 8}, 2: {"VCPU": 2, "MEMORY_MB": 1}}
     wanted = [Demand(1, 1, (1, 2), SMALL), Demand(1, 1, (1,), LARGE)]
     assert choose(wanted, free) == ({2: 1}, {1: 1})
 
 
 @each_case("resources, tried", [(50, 24), (10_000, 1)])
-def test_the_more_there_is_to_look_at_the_fewer_orders_are_tried(
+def test_tries_fewer_orders_the_more_resources_there_are(
     monkeypatch: pytest.MonkeyPatch, resources: int, tried: int
 ) -> None:
     orders = []

@@ -45,7 +45,7 @@ def refusal(query: object) -> str:
     return str(caught.value)
 
 
-class TestWhatMatches:
+class TestMatching:
     @each_case("query", [None, "", [], "[]", " [ ] ", '""', ["and", []], ["or", "", []]])
     def test_an_empty_expression_matches_everything(self, query: object) -> None:
         assert matches(parse(query), HOST)
@@ -65,7 +65,7 @@ class TestWhatMatches:
             ["and", [">=", "$vcpus", "2"], [">=", "$memory_mb", "2048"]],
         ],
     )
-    def test_comparisons_of_blazar(self, query: list[Any]) -> None:
+    def test_matches_by_blazars_comparisons(self, query: list[Any]) -> None:
         assert accepts(query)
         assert accepts(json.dumps(query))
 
@@ -80,7 +80,7 @@ class TestWhatMatches:
             ["==", "$hypervisor_hostname", "compute-1 "],
         ],
     )
-    def test_comparisons_that_fail(self, query: list[Any]) -> None:
+    def test_does_not_match_if_the_comparison_is_false(self, query: list[Any]) -> None:
         assert not accepts(query)
 
     def test_two_numbers_compare_as_numbers(self) -> None:
@@ -89,7 +89,7 @@ class TestWhatMatches:
         assert accepts(["==", "$memory_mb", 4096])
         assert not accepts(["!=", "$vcpus", "+016.0"])
 
-    def test_otherwise_both_compare_as_text(self) -> None:
+    def test_anything_else_compares_as_text(self) -> None:
         assert accepts(["<", "$vcpus", "9 cores"])
         assert accepts([">", "$hypervisor_hostname", 9])
         assert not accepts(["==", "$vcpus", " 16"])
@@ -113,16 +113,16 @@ class TestWhatMatches:
         assert accepts(["<", "$motd", "hello"])
         assert accepts(["!=", "$motd", "null"])
 
-    def test_null_asks_whether_the_property_is_there(self) -> None:
+    def test_null_means_that_the_property_is_absent(self) -> None:
         assert accepts(["==", "$fpga", "null"])
         assert accepts(["!=", "$gpu", "null"])
         assert not accepts(["==", "$gpu", "null"])
         assert not accepts(["!=", "$fpga", "null"])
 
-    def test_null_is_absence_even_where_the_value_is_that_word(self) -> None:
+    def test_null_does_not_match_the_value_null(self) -> None:
         assert not matches(parse(["==", "$x", "null"]), {"x": "null"})
 
-    def test_and_needs_all_or_needs_one(self) -> None:
+    def test_and_requires_all_and_or_requires_one(self) -> None:
         yes, no = ["==", "$vcpus", "16"], ["==", "$vcpus", "1"]
         assert accepts(["and", yes, yes])
         assert not accepts(["and", yes, no])
@@ -135,12 +135,12 @@ class TestWhatMatches:
         yes, no = ["==", "$vcpus", "16"], ["==", "$vcpus", "1"]
         assert not accepts(["and", ["and", yes, no], yes])
 
-    def test_not_is_plain_negation(self) -> None:
+    def test_not_negates(self) -> None:
         assert not accepts(["not", ["==", "$gpu", "True"]])
         assert accepts(["not", ["==", "$fpga", "True"]])
         assert not accepts(["not", []])
 
-    def test_in_is_equality_with_any(self) -> None:
+    def test_in_is_equality_with_any_value(self) -> None:
         assert accepts(["in", "$vcpus", "8", "16"])
         assert accepts(["in", "$vcpus", [8, 16.0]])
         assert accepts(["in", "$gpu", "False", True])
@@ -194,7 +194,7 @@ class TestMalformed:
             (["not", [], []], '"not" needs exactly one expression at the top level, got 2'),
         ],
     )
-    def test_says_where_and_what_was_expected(self, query: object, reason: str) -> None:
+    def test_the_error_says_where_and_what_was_expected(self, query: object, reason: str) -> None:
         assert refusal(query).startswith("Malformed requirements ")
         assert reason in refusal(query)
 
@@ -206,7 +206,7 @@ class TestMalformed:
     def test_long_input_is_quoted_in_part(self, query: object) -> None:
         assert len(refusal(query)) < 700
 
-    def test_is_a_bad_request(self) -> None:
+    def test_the_error_is_a_bad_request(self) -> None:
         with pytest.raises(InvalidQuery) as caught:
             parse("?")
         assert (caught.value.code, caught.value.status) == ("invalid_query", 400)
@@ -220,14 +220,14 @@ class TestBounds:
             query = ["and", query]
         return query
 
-    def test_depth(self) -> None:
+    def test_limits_the_depth(self) -> None:
         assert accepts(self.nested(MAX_DEPTH))
         assert f"nested more than {MAX_DEPTH} levels deep at [1]" in refusal(
             self.nested(MAX_DEPTH + 1)
         )
 
     @each_case("levels", [500, 100_000])
-    def test_text_of_any_depth_is_refused(self, levels: int) -> None:
+    def test_rejects_text_of_any_depth(self, levels: int) -> None:
         assert "Malformed requirements [[[" in refusal("[" * levels)
         assert "levels deep" in refusal('["not",' * levels + "[]" + "]" * levels)
 
@@ -237,7 +237,7 @@ class TestBounds:
         query[place] = json.loads("[" * 500 + "]" * 500)
         assert f"at [{place}]" in refusal(query)
 
-    def test_conditions(self) -> None:
+    def test_limits_the_number_of_conditions(self) -> None:
         one = ["==", "$vcpus", "16"]
         assert accepts(["and"] + [one] * MAX_CONDITIONS)
         assert f"at most {MAX_CONDITIONS}" in refusal(["and"] + [one] * (MAX_CONDITIONS + 1))
@@ -249,22 +249,22 @@ class TestBounds:
 
 
 class TestNames:
-    def test_all_names_are_found(self) -> None:
+    def test_lists_the_names_of_a_query(self) -> None:
         query = ["or", ["not", ["==", "$a", "null"]], ["and", ["in", "$b", "1"], [">", "$c", 1]]]
         assert names(parse(query)) == {"a", "b", "c"}
         assert names(Everything()) == frozenset()
 
-    def test_known_names_pass(self) -> None:
+    def test_accepts_known_names(self) -> None:
         check_names(parse(["and", ["==", "$a", "1"], []]), {"a", "b"})
 
-    def test_an_unknown_one_is_refused_with_its_place(self) -> None:
+    def test_rejects_an_unknown_name_with_its_place(self) -> None:
         query = parse(["and", ["==", "$vcpus", "1"], ["not", ["==", "$gpu", "1"]]])
         with pytest.raises(InvalidQuery, match=r"^Unknown property gpu at \[2\]\[1\]\[1\]$"):
             check_names(query, {"vcpus", "memory_mb"})
         with pytest.raises(InvalidQuery, match=r"^Unknown property gpu at \[1\]$"):
             check_names(parse(["in", "$gpu", "1"]), ())
 
-    def test_close_names_are_suggested_whatever_their_case(self) -> None:
+    def test_suggests_similar_names_in_any_case(self) -> None:
         known = {"gpu_model", "vcpus", "GPUs"}
         with pytest.raises(InvalidQuery, match=r"gpu_modle at \[1\]; did you mean gpu_model\?$"):
             check_names(parse(["==", "$gpu_modle", "1"]), known)
@@ -278,7 +278,7 @@ class TestNames:
 
 
 class TestTree:
-    def test_what_an_expression_becomes(self) -> None:
+    def test_an_expression_becomes_a_tree(self) -> None:
         assert parse(["or", ["=", "$a", 1], ["not", ["and", []]], ["in", "$b", ["x"]]]) == Or(
             (
                 Compare("==", "a", Operand("1")),
@@ -287,7 +287,7 @@ class TestTree:
             )
         )
 
-    def test_both_is_the_conjunction(self) -> None:
+    def test_both_is_a_conjunction(self) -> None:
         a, b = parse(["==", "$a", "1"]), parse(["==", "$b", "1"])
         assert both(a, b) == And((a, b))
         assert both(a, Everything()) == both(Everything(), a) == a
@@ -307,7 +307,7 @@ class TestNumbers:
             ("1e-999", 0.0),
         ],
     )
-    def test_numbers(self, text: str, number: float) -> None:
+    def test_recognises_numbers(self, text: str, number: float) -> None:
         assert as_number(text) == number
 
     @each_case(
@@ -317,15 +317,15 @@ class TestNumbers:
             *("\N{ARABIC-INDIC DIGIT ONE}", "²", "nan", "inf", "Infinity", "1e999", "9" * 400),
         ],
     )
-    def test_no_numbers(self, text: str) -> None:
+    def test_recognises_text_that_is_no_number(self, text: str) -> None:
         assert as_number(text) is None
 
     @given(st.text("0123456789+-.eE _", max_size=8) | st.text(max_size=4))
-    def test_as_the_oracle_has_it(self, text: str) -> None:
+    def test_agrees_with_the_oracle(self, text: str) -> None:
         assert as_number(text) == _number(text)
 
     @given(st.integers(-(10**300), 10**300) | st.floats(allow_nan=False, allow_infinity=False))
-    def test_every_finite_json_number_is_one(self, number: float) -> None:
+    def test_recognises_every_finite_json_number(self, number: float) -> None:
         assert as_number(json.dumps(number)) == float(number)
 
 
@@ -433,7 +433,7 @@ class TestAgainstAnOracle:
 
 class TestArbitraryInput:
     @given(_JSON)
-    def test_json_is_read_or_refused(self, value: Any) -> None:
+    def test_accepts_or_rejects_any_json(self, value: Any) -> None:
         for source in (value, json.dumps(value)):
             try:
                 matches(parse(source), HOST)
@@ -441,7 +441,7 @@ class TestArbitraryInput:
                 assert str(error).startswith("Malformed requirements ")  # noqa: PT017 - may pass
 
     @given(st.text() | st.text('[]{}",$=<>!ab1.eE- '))
-    def test_text_is_read_or_refused(self, text: str) -> None:
+    def test_accepts_or_rejects_any_text(self, text: str) -> None:
         try:
             parse(text)
         except InvalidQuery as error:

@@ -6,12 +6,12 @@ from climate.core.requirement import Requirement
 RED = Compare("==", "colour", Operand("red"))
 
 
-def test_a_requirement_is_its_only_part() -> None:
+def test_a_simple_requirement_is_its_only_part() -> None:
     alone = Requirement("lab:bench", 1, 2, Everything())
     assert alone.parts == (alone,)
 
 
-def test_parts_stand_by_themselves() -> None:
+def test_the_parts_of_a_requirement_are_independent() -> None:
     red, others = Requirement("lab:bench", 1, 1, RED), Requirement("lab:bench", 2, 3, Not(RED))
     both = Requirement("lab:bench", 1, 1, RED, besides=others)
     assert both.parts == (red, others)

@@ -53,41 +53,41 @@ class TestRank:
     def test_without_weighers_the_order_stays(self) -> None:
         assert ids([candidate(3), candidate(1), candidate(2)]) == [3, 1, 2]
 
-    def test_the_biggest_weight_is_first_and_ties_keep_their_order(self) -> None:
+    def test_the_largest_weight_is_first_and_ties_keep_their_order(self) -> None:
         some = [candidate(1, w="1"), candidate(2, w="9"), candidate(3, w="1"), candidate(4, w="9")]
         assert ids(some, (by("w"), 1.0)) == [2, 4, 1, 3]
 
-    def test_a_negative_multiplier_turns_it_round(self) -> None:
+    def test_a_negative_multiplier_reverses_the_order(self) -> None:
         some = [candidate(1, w="1"), candidate(2, w="9"), candidate(3, w="5")]
         assert ids(some, (by("w"), -1.0)) == [1, 3, 2]
 
-    def test_weighers_count_by_their_multipliers_whatever_they_measure(self) -> None:
+    def test_multipliers_weigh_normalised_values(self) -> None:
         some = [candidate(1, mib="1000000", score="0"), candidate(2, mib="0", score="0.1")]
         assert ids(some, (by("mib"), 1.0), (by("score"), 2.0)) == [2, 1]
         assert ids(some, (by("mib"), 2.0), (by("score"), 1.0)) == [1, 2]
 
-    def test_a_weigher_that_tells_nothing_apart_does_not_count(self) -> None:
+    def test_a_weigher_with_equal_values_has_no_effect(self) -> None:
         some = [candidate(1, w="7", x="0"), candidate(2, w="7", x="1")]
         assert ids(some, (by("w"), 100.0), (by("x"), 0.1)) == [2, 1]
 
-    def test_the_largest_distance_is_one(self) -> None:
+    def test_normalises_the_largest_floats(self) -> None:
         most = repr(sys.float_info.max)
         some = [candidate(1, w=f"-{most}"), candidate(2, w=most), candidate(3, w="0")]
         assert ids(some, (by("w"), 1.0)) == [2, 3, 1]
 
     @each_case("weight", [math.nan, math.inf])
-    def test_a_weight_is_a_finite_number(self, weight: float) -> None:
+    def test_rejects_a_weight_that_is_not_finite(self, weight: float) -> None:
         with pytest.raises(ValueError, match="gives host-1 the weight"):
             ids([candidate(1)], (lambda *_: weight, 1.0))
 
-    def test_nothing_of_nothing(self) -> None:
+    def test_ranks_no_candidates(self) -> None:
         assert ids([], (by("w"), 1.0)) == []
 
     @given(
         st.lists(st.tuples(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9)), max_size=8),
         st.floats(-5, 5),
     )
-    def test_who_is_best_in_all_is_first(
+    def test_a_candidate_that_is_best_in_all_is_first(
         self, weights: list[tuple[float, float]], multiplier: float
     ) -> None:
         some = [candidate(at, a=repr(a), b=repr(b)) for at, (a, b) in enumerate(weights)]
@@ -99,7 +99,7 @@ class TestRank:
             assert turned[found[0]] == best
 
 
-class TestWhatClimateBrings:
+class TestBuiltInPreferences:
     @each_case(
         "properties, passes",
         [
@@ -109,10 +109,12 @@ class TestWhatClimateBrings:
             ({"maintenance": "yes"}, False),
         ],
     )
-    def test_no_maintenance(self, properties: dict[str, str], passes: bool) -> None:
+    def test_no_maintenance_excludes_hosts_in_maintenance(
+        self, properties: dict[str, str], passes: bool
+    ) -> None:
         assert preferences.no_maintenance(candidate(1, **properties), ANY) is passes
 
-    def test_fewest_properties_keeps_what_is_special(self) -> None:
+    def test_fewest_properties_spares_special_hosts(self) -> None:
         plain, special = candidate(1, vcpus="1"), candidate(2, vcpus="1", gpu="1", ssd="1")
         weigh = (preferences.fewest_properties, 1.0)
         assert ids([special, plain], weigh) == [1, 2]
@@ -120,14 +122,14 @@ class TestWhatClimateBrings:
         asked = Requirement("physical:host", 1, 1, query)
         assert ids([special, plain], weigh, requirement=asked) == [2, 1]
 
-    def test_fewest_left_fills_what_is_begun(self) -> None:
+    def test_fewest_left_fills_partly_used_hosts(self) -> None:
         some = [candidate(1, {"VCPU": 16}), candidate(2, {"VCPU": 4}), candidate(3, {"VCPU": 8})]
         share = Requirement("virtual:instance", 1, 1, Everything(), {"VCPU": 4})
         weigh = (preferences.fewest_left, 1.0)
         assert ids(some, weigh, requirement=share) == [2, 3, 1]
         assert ids(some, weigh) == [1, 2, 3]
 
-    def test_lowest_id_packs(self) -> None:
+    def test_lowest_id_prefers_hosts_registered_first(self) -> None:
         assert ids([candidate(3), candidate(1), candidate(2)], (preferences.lowest_id, 1.0)) == [
             1,
             2,

@@ -68,13 +68,13 @@ def failing(attempts: int = 0, given_up: int = 0) -> Subscription:
         *("2130706433", "127.1", "0177.0.0.1", "not-an-address"),
     ],
 )
-def test_what_is_not_public_is_not_reached(address: str) -> None:
+def test_rejects_addresses_that_are_not_public(address: str) -> None:
     with pytest.raises(InvalidInput):
         check_address(address, PUBLIC)
 
 
 @each_case("address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8"])
-def test_what_is_public_is_reached(address: str) -> None:
+def test_accepts_public_addresses(address: str) -> None:
     check_address(address, PUBLIC)
 
 
@@ -97,12 +97,12 @@ def test_the_operator_may_allow_networks() -> None:
         f"https://example.org/{'x' * 2048}",
     ],
 )
-def test_a_url_that_nothing_can_be_sent_to_is_refused(url: str) -> None:
+def test_rejects_urls_that_cannot_be_delivered_to(url: str) -> None:
     with pytest.raises(InvalidInput):
         check_url(url, PUBLIC)
 
 
-def test_a_url_says_where() -> None:
+def test_a_url_names_host_and_port() -> None:
     for url, place in [
         ("https://example.org/hook?a=b", ("example.org", 443)),
         ("https://example.org:8443", ("example.org", 8443)),
@@ -117,7 +117,7 @@ def test_a_url_says_where() -> None:
 # Signed with what.
 
 
-def test_a_secret_is_a_key_of_enough_bytes() -> None:
+def test_accepts_a_secret_of_24_bytes() -> None:
     key = bytes(range(24))
     assert key_of(f"whsec_{base64.b64encode(key).decode()}") == key
 
@@ -131,7 +131,7 @@ def test_a_secret_is_a_key_of_enough_bytes() -> None:
         f"whsec_{base64.b64encode(bytes(30)).decode()}é",
     ],
 )
-def test_what_is_none_is_refused_without_repeating_it(secret: str) -> None:
+def test_rejects_an_invalid_secret_without_repeating_it(secret: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         key_of(secret)
     assert not secret.removeprefix("whsec_") or secret not in refusal.value.message
@@ -140,7 +140,7 @@ def test_what_is_none_is_refused_without_repeating_it(secret: str) -> None:
 # What a failure means.
 
 
-def test_pauses_grow_and_are_spread() -> None:
+def test_pauses_between_attempts_double_with_jitter() -> None:
     failed = Outcome(reason="HTTP 500")
     pauses = [judge(failing(n), failed, PUBLIC, 0.5).pause for n in range(9)]
     assert pauses == [1, 2, 4, 8, 16, 32, 64, 128, 256]
@@ -150,13 +150,13 @@ def test_pauses_grow_and_are_spread() -> None:
     assert judge(failing(2), failed, PUBLIC, 0.999).pause < 5
 
 
-def test_a_wish_is_heard_within_reason() -> None:
+def test_respects_retry_after_up_to_an_hour() -> None:
     assert judge(failing(), Outcome(reason="x", retry_after=90), PUBLIC, 0.5).pause == 90
     assert judge(failing(), Outcome(reason="x", retry_after=9e9), PUBLIC, 0.5).pause == 3600
     assert judge(failing(5), Outcome(reason="x", retry_after=3), PUBLIC, 0.5).pause == 32
 
 
-def test_there_is_an_end_to_trying() -> None:
+def test_gives_up_and_suspends_after_repeated_failures() -> None:
     failed = Outcome(reason="HTTP 500")
     assert not judge(failing(8), failed, PUBLIC, 0.5).give_up
     given_up = judge(failing(9), failed, PUBLIC, 0.5)

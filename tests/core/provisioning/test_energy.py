@@ -40,7 +40,9 @@ def stays_long(host: FreeHost, policy: Policy) -> bool:
 
 
 @given(some_hosts, policies)
-def test_who_goes_off_was_idle_and_is_back_in_time(hosts: list[FreeHost], policy: Policy) -> None:
+def test_switches_off_only_idle_hosts_that_can_be_back_in_time(
+    hosts: list[FreeHost], policy: Policy
+) -> None:
     for host in to_switch_off(hosts, policy, NOW):
         assert (NOW - host.idle_since).total_seconds() >= policy.idle_time
         if host.next_start is not None:
@@ -49,7 +51,7 @@ def test_who_goes_off_was_idle_and_is_back_in_time(hosts: list[FreeHost], policy
 
 
 @given(some_hosts, policies)
-def test_of_each_class_the_spares_stay_and_no_more(hosts: list[FreeHost], policy: Policy) -> None:
+def test_keeps_exactly_the_spare_hosts_of_each_class(hosts: list[FreeHost], policy: Policy) -> None:
     off = to_switch_off(hosts, policy, NOW)
     warm = Counter(one.hardware for one in hosts if stays_long(one, policy))
     left = warm - Counter(one.hardware for one in off)
@@ -62,7 +64,7 @@ def test_of_each_class_the_spares_stay_and_no_more(hosts: list[FreeHost], policy
 
 
 @given(some_hosts, policies, st.randoms(use_true_random=False))
-def test_the_order_in_which_hosts_are_given_is_nothing(
+def test_the_order_of_hosts_does_not_matter(
     hosts: list[FreeHost], policy: Policy, random: object
 ) -> None:
     shuffled = sorted(hosts, key=lambda _: random.random())  # type: ignore[attr-defined]
@@ -72,13 +74,13 @@ def test_the_order_in_which_hosts_are_given_is_nothing(
 
 
 @given(some_hosts, policies)
-def test_who_has_gone_off_sends_nobody_after_it(hosts: list[FreeHost], policy: Policy) -> None:
+def test_a_second_run_switches_off_nothing_more(hosts: list[FreeHost], policy: Policy) -> None:
     off = to_switch_off(hosts, policy, NOW)
     assert to_switch_off([one for one in hosts if one not in off], policy, NOW) == []
 
 
 @given(some_hosts, policies)
-def test_the_latest_needed_goes_first(hosts: list[FreeHost], policy: Policy) -> None:
+def test_switches_off_the_host_needed_last_first(hosts: list[FreeHost], policy: Policy) -> None:
     off = {one.id for one in to_switch_off(hosts, policy, NOW)}
     idle = timedelta(seconds=policy.idle_time)
     able = [one for one in hosts if stays_long(one, policy) and NOW - one.idle_since >= idle]
@@ -90,7 +92,7 @@ def test_the_latest_needed_goes_first(hosts: list[FreeHost], policy: Policy) -> 
 
 
 @given(some_hosts, policies, st.lists(st.sampled_from(["gpu", "plain"]), max_size=4))
-def test_as_many_wake_as_spares_are_missing(
+def test_wakes_as_many_hosts_as_spares_are_missing(
     hosts: list[FreeHost], policy: Policy, coming: list[str]
 ) -> None:
     asleep = [
@@ -130,7 +132,7 @@ moments = st.integers(-100 * 24 * 60, 0).map(lambda count: NOW + timedelta(minut
     st.lists(st.tuples(moments, st.none() | moments, st.sampled_from(["gpu", "plain"]))),
     st.sampled_from(list(Period)),
 )
-def test_hours_add_up_however_they_are_divided(
+def test_saved_hours_add_up_for_every_period(
     given_: list[tuple[datetime, datetime | None, str]], period: Period
 ) -> None:
     found = [made(*one) for one in given_ if one[1] is None or one[1] >= one[0]]
@@ -181,7 +183,9 @@ def taken(mine: Shutdown, step: str, owner: str, now: datetime) -> Shutdown:
 
 
 @given(steps)
-def test_one_acts_and_what_was_begun_is_never_nobodys(given_: list[tuple[str, str, int]]) -> None:
+def test_one_owner_at_a_time_and_a_begun_shutdown_is_never_unclaimed(
+    given_: list[tuple[str, str, int]],
+) -> None:
     now, mine = NOW, replace(made(None, None), progress=ShutdownState.WANTED)
     for step, owner, seconds in given_:
         now += timedelta(seconds=seconds)

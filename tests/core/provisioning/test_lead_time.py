@@ -30,7 +30,7 @@ def _lead(mine: Sequence[float], others: Sequence[Sequence[float]], policy: Poli
 
 
 @given(st.lists(seconds, max_size=12), histories, quantiles)
-def test_it_stays_in_the_operators_bounds_and_never_below_what_is_usual(
+def test_stays_within_the_operators_bounds(
     mine: list[float], others: list[list[float]], quantile: float
 ) -> None:
     policy = Policy(shortest=300.0, longest=900.0)
@@ -41,7 +41,7 @@ def test_it_stays_in_the_operators_bounds_and_never_below_what_is_usual(
 
 
 @given(st.lists(seconds, max_size=12), histories, quantiles, quantiles)
-def test_who_wants_more_certainty_waits_no_less(
+def test_a_higher_quantile_is_never_shorter(
     mine: list[float], others: list[list[float]], one: float, other: float
 ) -> None:
     like = profile(others, WIDE)
@@ -51,7 +51,7 @@ def test_who_wants_more_certainty_waits_no_less(
 
 
 @given(st.lists(seconds, min_size=1, max_size=12), histories, st.floats(0.1, 10.0))
-def test_machines_that_are_all_so_many_times_slower_get_so_many_times_more(
+def test_scales_with_the_observed_times(
     mine: list[float], others: list[list[float]], times: float
 ) -> None:
     slower = replace(WIDE, prior=WIDE.prior * times)
@@ -64,14 +64,14 @@ def test_the_order_of_hosts_does_not_matter(others: list[list[float]]) -> None:
     assert profile(others, WIDE) == profile(others[::-1], WIDE)
 
 
-def test_of_a_class_of_which_nothing_is_known_the_prior_is_usual() -> None:
+def test_an_unknown_class_uses_the_prior() -> None:
     found = lead([], profile([], WIDE), 0.99, WIDE)
     assert found.usual == pytest.approx(WIDE.prior)
     assert found.seconds > WIDE.prior
     assert found.class_times == 0
 
 
-def test_a_new_host_is_taken_for_one_of_its_class() -> None:
+def test_a_new_host_uses_the_times_of_its_class() -> None:
     rng = _seeded(1)
     others = [_boots(200.0, 20, rng) for _ in range(50)]
     new = _lead([], others)
@@ -79,7 +79,7 @@ def test_a_new_host_is_taken_for_one_of_its_class() -> None:
     assert _lead(_boots(200.0, 20, rng), others) < new
 
 
-def test_it_is_enough_as_often_as_was_asked() -> None:
+def test_suffices_in_the_requested_share_of_cases() -> None:
     rng = _seeded(2)
     pace = [rng.lognormvariate(0.0, 0.2) for _ in range(200)]
     others = [_boots(300.0 * one, 12, rng) for one in pace]
@@ -93,7 +93,7 @@ def test_it_is_enough_as_often_as_was_asked() -> None:
     assert 0.93 < sum(enough) / len(enough) < 0.97
 
 
-def test_a_host_that_became_slow_is_followed_after_three_times_a_single_one_forgiven() -> None:
+def test_follows_a_slow_host_after_three_times_but_not_after_one() -> None:
     rng = _seeded(3)
     others = [_boots(200.0, 20, rng) for _ in range(50)]
     before = others[0]
@@ -103,7 +103,7 @@ def test_a_host_that_became_slow_is_followed_after_three_times_a_single_one_forg
     assert thrice > 600.0
 
 
-def test_what_was_seen_too_seldom_is_extrapolated_and_what_was_seen_is_not() -> None:
+def test_extrapolates_only_beyond_the_observed_quantiles() -> None:
     rng = _seeded(4)
     few = sorted(rng.gauss(0.0, 0.2) for _ in range(50))
     assert surprise(few, 0.999) > few[-1]
@@ -111,12 +111,12 @@ def test_what_was_seen_too_seldom_is_extrapolated_and_what_was_seen_is_not() -> 
     assert surprise(many, 0.99) == pytest.approx(0.2 * 2.326, rel=0.05)
 
 
-def test_all_of_several_hosts_are_to_be_ready() -> None:
+def test_several_hosts_are_ready_together_with_the_requested_probability() -> None:
     assert of_all(0.99, 1) == 0.99
     assert of_all(0.99, 10) ** 10 == pytest.approx(0.99)
 
 
-def test_classes_learn_apart_from_each_other() -> None:
+def test_classes_are_learned_separately() -> None:
     times = {"a": [100.0], "b": [1000.0], "c": []}
     found = profiles(times, {"a": "fast", "b": "slow", "c": "slow", "d": "new"}, WIDE)
     assert math.exp(found["fast"].usual) == pytest.approx(100.0)

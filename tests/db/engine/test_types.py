@@ -26,23 +26,23 @@ class Word(str):
         "\ud800",
     ],
 )
-def test_a_value_is_read_as_python_would_read_it(value: Any) -> None:
+def test_writes_and_reads_values_like_pythons_json(value: Any) -> None:
     found = json_text.read(json_text.written(value))
     assert repr(found) == repr(json.loads(json.dumps(value)))
 
 
 @each_case("text", ["1e400", "NaN", '"\\ud800"', "[NaN, 1]", b' {"a": 1} '])
-def test_what_python_has_written_is_read(text: str | bytes) -> None:
+def test_reads_json_that_python_wrote(text: str | bytes) -> None:
     assert repr(json_text.read(text)) == repr(json.loads(text))
 
 
-def test_a_moment_is_written_with_its_zone() -> None:
+def test_writes_a_time_with_its_zone() -> None:
     moment = datetime(999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
     assert datetime.fromisoformat(json_text.read(json_text.written(moment))) == moment
     told = {Word("at"): Word("a"), "moment": moment}
     assert datetime.fromisoformat(json_text.read(json_text.written(told))["moment"]) == moment
 
 
-def test_what_is_no_json_is_refused() -> None:
+def test_rejects_a_value_that_is_no_json() -> None:
     with pytest.raises(TypeError):
         json_text.written({"a": object()})

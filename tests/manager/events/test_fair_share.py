@@ -35,7 +35,7 @@ def test_no_project_gets_all_workers() -> None:
     assert projects(shares.choose(waiting("b", 1, HOST), [], [])) == ["b"]
 
 
-def test_projects_take_turns_however_many_one_of_them_has() -> None:
+def test_projects_take_turns_whatever_the_length_of_their_queues() -> None:
     shares = Shares(4, [HOST], Pace())
     many = waiting("a", 1000, HOST) | waiting("b", 2, HOST) | waiting("c", 2, HOST)
     assert projects(shares.choose(many, [], [])) == ["a", "b", "c"]
@@ -46,7 +46,7 @@ def test_projects_take_turns_however_many_one_of_them_has() -> None:
     assert projects(shares.choose(many, one_free, [])) == ["a"]
 
 
-def test_a_type_that_hangs_leaves_workers_to_others_and_to_what_only_tells() -> None:
+def test_a_hanging_type_leaves_workers_to_other_types() -> None:
     shares = Shares(8, [HOST, IP], Pace())
     chosen = [
         one for project in ("a", "b") for one in shares.choose(waiting(project, 4, HOST), [], [])
@@ -60,7 +60,7 @@ def test_a_type_that_hangs_leaves_workers_to_others_and_to_what_only_tells() -> 
     assert shares.choose(waiting("c", 9, HOST, IP), [*hanging, *running("c", 1, IP)], []) == []
 
 
-def test_what_was_given_up_and_still_runs_stays_few() -> None:
+def test_abandoned_calls_occupy_a_bounded_number_of_workers() -> None:
     shares = Shares(4, [HOST, IP], Pace())
     left = running("a", 4, HOST)
     assert shares.choose(waiting("b", 9, HOST), [], left) == []
@@ -68,13 +68,13 @@ def test_what_was_given_up_and_still_runs_stays_few() -> None:
     assert len(shares.choose(waiting("b", 9, HOST), [], left[:3])) > 0
 
 
-def test_one_worker_does_all() -> None:
+def test_a_single_worker_serves_all_types() -> None:
     shares = Shares(1, [HOST, IP], Pace())
     for types in ((HOST,), (IP,), ()):
         assert len(shares.choose(waiting("a", 3, *types), [], [])) == 1
 
 
-def test_what_is_quick_is_taken_together_and_what_is_not_one_by_one() -> None:
+def test_fast_events_are_batched_and_slow_ones_are_not() -> None:
     pace = Pace()
     shares = Shares(4, [HOST, IP], pace)
 
@@ -92,14 +92,14 @@ def test_what_is_quick_is_taken_together_and_what_is_not_one_by_one() -> None:
     assert sizes(HOST) == {MOST}
 
 
-def test_what_holds_up_one_of_many_calls_makes_few_of_the_next() -> None:
+def test_a_delay_of_a_single_call_does_not_shrink_the_batches() -> None:
     pace = Pace()
     pace.note(frozenset({HOST}), 0.02, 200)
     pace.note(frozenset({HOST}), 0.04, 200)  # the same, and twenty milliseconds for nothing
     assert pace.fits(frozenset({HOST})) == MOST
 
 
-def test_what_is_quick_is_taken_together_whosever_it_is() -> None:
+def test_a_batch_may_mix_projects() -> None:
     pace = Pace()
     pace.note(frozenset({HOST}), 0.01)
     everybody = {
@@ -113,7 +113,7 @@ def test_what_is_quick_is_taken_together_whosever_it_is() -> None:
     assert third[0].project_id == "p11"  # nobody was passed over
 
 
-def test_whoever_has_as_many_workers_as_may_be_has_no_part_in_what_is_taken_together() -> None:
+def test_a_project_at_its_maximum_has_no_part_in_a_batch() -> None:
     pace = Pace()
     pace.note(frozenset({IP}), 0.01)
     busy = running("a", 6, HOST)
@@ -122,7 +122,7 @@ def test_whoever_has_as_many_workers_as_may_be_has_no_part_in_what_is_taken_toge
     assert [set(projects([some])) for some in shares.choose(both, busy, [])] == [{"b"}]
 
 
-def test_what_hangs_keeps_nobody_back_whose_events_were_taken_with_it() -> None:
+def test_a_hanging_call_does_not_delay_the_projects_of_its_batch() -> None:
     """Its worker was relieved of them: it is one project's, and one call's."""
     pace = Pace()
     pace.note(frozenset({HOST}), 0.01)
@@ -141,7 +141,7 @@ def test_what_hangs_keeps_nobody_back_whose_events_were_taken_with_it() -> None:
     assert {one.project_id for one in first} == {"p0", "p1"}
 
 
-def test_what_is_no_lease_s_is_never_taken_together() -> None:
+def test_events_without_a_lease_are_not_batched() -> None:
     revocations = [Waiting(str(n), None, frozenset()) for n in range(9)]
     chosen = Shares(8, [HOST], Pace()).choose({(None, frozenset()): revocations}, [], [])
     assert {len(some) for some in chosen} == {1}

@@ -34,7 +34,7 @@ def looks(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Any:
     return look
 
 
-def test_managers_that_have_more_than_a_page_before_them_begin_at_different_places(
+def test_managers_begin_a_long_queue_at_different_places(
     looks: Any,
 ) -> None:
     orders = [looks(25, seed) for seed in range(4)]
@@ -44,7 +44,7 @@ def test_managers_that_have_more_than_a_page_before_them_begin_at_different_plac
         assert order[first:] + order[:first] == [f"{n:02}" for n in range(10)]
 
 
-def test_a_crowd_of_newcomers_is_begun_at_different_places_too(
+def test_managers_begin_many_newly_due_events_at_different_places(
     looks: Any, make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks(0, 0)
@@ -58,12 +58,12 @@ def test_a_crowd_of_newcomers_is_begun_at_different_places_too(
     assert len(first) > 1
 
 
-def test_few_are_taken_in_their_order(looks: Any) -> None:
+def test_a_short_queue_keeps_its_order(looks: Any) -> None:
     assert {tuple(looks(9, seed)) for seed in range(4)} == {tuple(f"{n:02}" for n in range(9))}
 
 
 @pytest.mark.parametrize(("took", "serves"), [(0.01, 0), (0.1, 2), (30, 10)])
-def test_a_laborious_look_serves_a_while(
+def test_an_expensive_query_is_reused_for_a_while(
     took: float, serves: float, make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story = make_story()
@@ -95,9 +95,7 @@ def seen(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Line:
     return made
 
 
-def test_who_comes_while_a_look_serves_joins_at_once(
-    seen: Line, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_newly_due_events_join_a_reused_query(seen: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     others = ("another project", frozenset({"physical:host"}))
     came = [[Waiting("two", *others)], [Waiting("three", *MINE)], []]
@@ -123,7 +121,7 @@ def test_who_comes_while_a_look_serves_joins_at_once(
     ]
 
 
-def test_a_minute_is_not_looked_through_again_all_the_time_if_that_takes_long(
+def test_an_expensive_search_for_newly_due_events_is_repeated_less_often(
     seen: Line, make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, asked = make_story().clock, []
@@ -179,7 +177,7 @@ def crowd(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Crowd:
     return Crowd(make_story(), monkeypatch)
 
 
-def test_a_manager_that_claims_in_vain_goes_on_where_others_have_not_been(crowd: Crowd) -> None:
+def test_a_manager_whose_claims_fail_skips_events_claimed_by_others(crowd: Crowd) -> None:
     crowd.claim(2, 0, 2, 1, 0, 0)
     assert crowd.asked == []  # only when it goes on
     crowd.left = {"13", "15", "18"}
@@ -190,7 +188,7 @@ def test_a_manager_that_claims_in_vain_goes_on_where_others_have_not_been(crowd:
     assert crowd.ids[first:] + crowd.ids[:first] == sorted(crowd.left)
 
 
-def test_those_who_are_blocked_are_asked_about_once(crowd: Crowd) -> None:
+def test_blocked_events_are_checked_once(crowd: Crowd) -> None:
     crowd.claim(0, 0, 0, 0, 0, 0, 0)
     assert crowd.asked == [16]
     assert crowd.ids == [f"{n:02}" for n in range(14, 20)]  # in their order

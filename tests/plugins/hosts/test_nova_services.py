@@ -41,7 +41,7 @@ def hosts(*nodes: dict[str, Any], alone: bool = True, **options: Any) -> list[Fo
     return list(find_hosts(nodes, services, options.get("capabilities", {}), alone=alone))
 
 
-class TestAServiceWithOneNode:
+class TestServiceWithOneNode:
     def test_is_one_host_named_by_the_service(self) -> None:
         (host,) = hosts(node("n1.example.org", "n1"), zones={"n1": "az-1"})
         assert host.external_id == "n1"
@@ -58,7 +58,7 @@ class TestAServiceWithOneNode:
     def test_is_usable_if_up_and_enabled(self, told: dict[str, str], usable: bool) -> None:
         assert hosts(node("n1", "n1", **told))[0].usable is usable
 
-    def test_is_usable_if_climate_disabled_it_itself(self) -> None:
+    def test_is_usable_if_climate_disabled_it(self) -> None:
         told = node("n1", "n1", status="disabled")
         told["service"]["disabled_reason"] = REST
         (host,) = hosts(told)
@@ -66,7 +66,7 @@ class TestAServiceWithOneNode:
         (host,) = hosts({**told, "state": "down"})
         assert (host.usable, host.lost, host.disabled) == (False, True, False)
 
-    def test_was_heard_of_when_its_service_was(self) -> None:
+    def test_has_the_heartbeat_of_its_service(self) -> None:
         moment = datetime(2026, 11, 22, 5, 24, 52, tzinfo=UTC)
         told = {"s": "2026-11-22T05:24:52.000000", "n1": None}
         listed = [SimpleNamespace(host=name, zone="", updated_at=at) for name, at in told.items()]
@@ -81,14 +81,14 @@ class TestAServiceWithOneNode:
         ]
         assert heard == [datetime(1970, 1, 1, tzinfo=UTC), moment, moment, moment]
 
-    def test_has_what_the_configuration_says_of_its_node(self) -> None:
+    def test_has_the_configured_capabilities_of_its_node(self) -> None:
         (host,) = hosts(node("domain-c7", "vc"), capabilities={"domain-c7": {"ha": "True"}})
         assert host.properties["ha"] == "True"
 
-    def test_has_an_empty_text_for_what_nova_does_not_tell(self) -> None:
+    def test_has_an_empty_text_for_a_missing_value(self) -> None:
         assert hosts(node("n1", "n1", cpu_info=None))[0].properties["cpu_info"] == ""
 
-    def test_has_the_pieces_of_what_nova_says_of_its_cpus(self) -> None:
+    def test_has_the_parts_of_the_cpu_info(self) -> None:
         told = {"arch": "x86_64", "features": ["avx2"], "topology": {"cores": 8}, "extra": 1}
         (host,) = hosts(node("n1", "n1", cpu_info=told))
         assert {name: host.properties[name] for name in host.properties if ":" in name} == {
@@ -98,15 +98,15 @@ class TestAServiceWithOneNode:
         }
 
     @each_case("told", [None, "x86_64", [], {"topology": None}])
-    def test_has_no_pieces_of_what_has_none(self, told: Any) -> None:
+    def test_has_no_parts_of_other_cpu_info(self, told: Any) -> None:
         (host,) = hosts(node("n1", "n1", cpu_info=told))
         assert not [name for name in host.properties if ":" in name]
 
 
-class TestAServiceWithSeveralNodes:
+class TestServiceWithSeveralNodes:
     NODES = (node("b2", "ironic", vcpus=8), node("b1", "ironic"), node("n1", "n1"))
 
-    def test_is_a_host_as_a_whole_and_each_of_its_nodes_is_one(self) -> None:
+    def test_is_a_host_and_each_of_its_nodes_is_one(self) -> None:
         names = [host.external_id for host in hosts(*self.NODES)]
         assert names == ["ironic", "ironic/b2", "ironic/b1", "n1"]
 
@@ -117,28 +117,28 @@ class TestAServiceWithSeveralNodes:
         assert whole["hypervisor_hostname"] == "ironic"
         assert whole["hypervisor_type"] == "QEMU"
 
-    def test_has_no_say_on_what_its_nodes_differ_in(self) -> None:
+    def test_has_an_empty_text_where_its_nodes_differ(self) -> None:
         nodes = (node("b1", "s", hypervisor_type="a"), node("b2", "s", hypervisor_type="b"))
         assert hosts(*nodes)[0].properties["hypervisor_type"] == ""
 
-    def test_has_the_capabilities_that_all_its_nodes_have(self) -> None:
+    def test_has_the_capabilities_common_to_its_nodes(self) -> None:
         known = {"b1": {"ha": "True", "drs": "True"}, "b2": {"ha": "True", "drs": "False"}}
         whole = hosts(*self.NODES, capabilities=known)[0].properties
         assert whole["ha"] == "True"
         assert "drs" not in whole
 
-    def test_works_only_if_all_its_nodes_do(self) -> None:
+    def test_is_usable_only_if_all_its_nodes_are(self) -> None:
         nodes = (node("b1", "s"), node("b2", "s", state="down"))
         assert [host.usable for host in hosts(*nodes)] == [False, True, False]
 
-    def test_says_why_a_node_cannot_be_had_alone_where_it_cannot(self) -> None:
+    def test_explains_why_a_node_cannot_be_reserved_alone(self) -> None:
         refusals = [host.refusal for host in hosts(*self.NODES, alone=False)]
         assert refusals[0] is refusals[3] is None
         assert "b2 is one of 2 nodes of the compute service ironic" in str(refusals[1])
 
 
 class TestCapabilities:
-    def test_are_read_line_by_line(self) -> None:
+    def test_are_parsed_line_by_line(self) -> None:
         lines = ["domain-c7: ha=True, drs=False", "", "n1:rack=r1=left"]
         assert parse_capabilities(lines) == {
             "domain-c7": {"ha": "True", "drs": "False"},
@@ -146,6 +146,6 @@ class TestCapabilities:
         }
 
     @each_case("line", ["domain-c7", "domain-c7:", ": ha=True", "n1: ha", "n1: =x"])
-    def test_of_another_form_are_refused_with_the_line(self, line: str) -> None:
+    def test_rejects_an_invalid_line(self, line: str) -> None:
         with pytest.raises(ValueError, match="is not of the form"):
             parse_capabilities([line])

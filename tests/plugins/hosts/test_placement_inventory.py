@@ -102,29 +102,31 @@ N1 = {
 }
 
 
-class TestWhatAHostHas:
+class TestProperties:
     @each_case("others", [(), ("n2",)])
-    def test_is_what_its_tree_of_providers_has(
+    def test_come_from_the_hosts_tree_of_providers(
         self, placement: Placement, others: tuple[str, ...]
     ) -> None:
         assert facts(placement, host("n1"), *map(host, others))[0] == N1
 
-    def test_is_nothing_more_if_placement_does_not_know_it(self, placement: Placement) -> None:
+    def test_are_empty_for_a_host_unknown_to_placement(self, placement: Placement) -> None:
         assert facts(placement, host("n3")) == [{}]
 
-    def test_leaves_out_names_that_no_property_can_have(self, placement: Placement) -> None:
+    def test_omit_names_that_are_too_long(self, placement: Placement) -> None:
         assert facts(placement, host("n2")) == [{"trait:CUSTOM_A": "True"}]
 
-    def test_is_common_to_its_nodes_and_their_amounts_add_up(self, placement: Placement) -> None:
+    def test_of_several_nodes_are_common_traits_and_added_amounts(
+        self, placement: Placement
+    ) -> None:
         whole = host("service", "n1", "n2")
         assert facts(placement, whole) == [{"trait:CUSTOM_A": "True", "resources:CUSTOM_GPU": "3"}]
 
-    def test_is_not_told_if_nothing_is_wanted(self, placement: Placement) -> None:
+    def test_are_not_requested_if_none_are_configured(self, placement: Placement) -> None:
         made = Providers(placement, [], [])  # type: ignore[arg-type]
         assert told(made, host("n1"), host("n2")) == [{}, {}]
         assert "traits" not in placement.asked
 
-    def test_can_be_shared_but_for_what_reservations_bring(self, placement: Placement) -> None:
+    def test_shares_exclude_the_inventories_of_reservations(self, placement: Placement) -> None:
         [found] = Providers(placement, [], []).describe([host("n1")], ["n1"])  # type: ignore[arg-type]
         assert found.inventories == {
             "VCPU": Inventory(16, 1, 4.0, 16),
@@ -138,7 +140,7 @@ class TestWhatAHostHas:
             replace(host("n1"), external_id="service/n1"),
         ],
     )
-    def test_cannot_be_shared_if_it_is_one_of_several_nodes_or_all_of_them(
+    def test_a_host_of_several_nodes_has_no_shares(
         self, placement: Placement, several: Found
     ) -> None:
         made = Providers(placement, [], [])  # type: ignore[arg-type]
@@ -146,7 +148,7 @@ class TestWhatAHostHas:
         assert (found.complete, found.inventories) == (True, {})
 
 
-class TestALook:
+class TestInventory:
     @pytest.fixture
     def made(self, placement: Placement) -> Providers:
         found = Providers(placement, ["CUSTOM_*", "HW_*"], ["CUSTOM_*"])  # type: ignore[arg-type]
@@ -154,32 +156,34 @@ class TestALook:
         placement.asked.clear()
         return found
 
-    def test_reads_again_only_what_has_changed(self, placement: Placement, made: Providers) -> None:
+    def test_reads_only_providers_that_changed(self, placement: Placement, made: Providers) -> None:
         assert told(made, host("n1"), host("n2"))[0] == N1
         assert placement.asked == ["list"]
         placement.change("n2", traits=["CUSTOM_C"])
         assert told(made, host("n1"), host("n2"))[1] == {"trait:CUSTOM_C": "True"}
         assert placement.asked == ["list", "list", "traits", "inventories"]
 
-    def test_sees_a_provider_that_came_or_went(self, placement: Placement, made: Providers) -> None:
+    def test_notices_new_and_removed_providers(self, placement: Placement, made: Providers) -> None:
         placement.add("n2-gpu", root="n2", CUSTOM_GPU=9)
         assert told(made, host("n1"), host("n2"))[1]["resources:CUSTOM_GPU"] == "8"
         del placement.providers[placement.id_of("n2-gpu")]
         assert "resources:CUSTOM_GPU" not in told(made, host("n1"), host("n2"))[1]
 
-    def test_leaves_others_hosts_alone(self, placement: Placement, made: Providers) -> None:
+    def test_skips_hosts_that_were_not_requested(
+        self, placement: Placement, made: Providers
+    ) -> None:
         placement.change("n2", traits=["CUSTOM_C"])
         first, second = made.describe([host("n1"), host("n2")], ["n1"])
         assert (first.complete, second.complete) == (True, False)
         assert placement.asked == ["list", "list"]
 
-    def test_says_that_it_knows_nothing_new_when_placement_is_down(
+    def test_is_incomplete_when_placement_is_down(
         self, placement: Placement, made: Providers
     ) -> None:
         placement.is_down = True
         assert [one.complete for one in made.describe([host("n1")], ["n1"])] == [False]
 
-    def test_reads_no_more_than_a_share_and_the_rest_next_time(
+    def test_reads_a_bounded_number_of_providers_per_run(
         self, placement: Placement, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(providers, "MOST_READ", 1)

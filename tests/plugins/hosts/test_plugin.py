@@ -95,7 +95,7 @@ def snapshots(plugin: HostPlugin) -> list[str]:
         ("snapshot", "", []),
     ],
 )
-def test_servers_are_kept_as_images_if_that_was_asked_for(
+def test_keeps_servers_as_images_if_requested(
     conf: ConfigOpts, configured: str, asked: str | None, kept: list[str]
 ) -> None:
     conf.set_override("before_end", configured, group="physical:host")
@@ -107,7 +107,7 @@ def test_servers_are_kept_as_images_if_that_was_asked_for(
     assert snapshots(plugin) == kept
 
 
-def test_servers_of_users_are_deleted_before_the_host_is_given_back(plugin: HostPlugin) -> None:
+def test_deletes_servers_before_it_releases_the_host(plugin: HostPlugin) -> None:
     mine, given = reservation(plugin), resources(plugin, 1)
     plugin.start(lease(mine), mine, given)
     plugin.cloud.boot_server(given[0].external_id, "vm")
@@ -116,7 +116,7 @@ def test_servers_of_users_are_deleted_before_the_host_is_given_back(plugin: Host
     assert done[-3:] == ["delete_servers", "remove_host", "delete_pool"]
 
 
-def test_a_host_that_the_lease_holds_no_more_is_given_back_as_well(plugin: HostPlugin) -> None:
+def test_releases_a_host_that_the_lease_no_longer_holds(plugin: HostPlugin) -> None:
     mine, given = reservation(plugin), resources(plugin, 2)
     plugin.start(lease(mine), mine, given)
     plugin.cloud.boot_server(given[1].external_id, "vm")
@@ -125,7 +125,7 @@ def test_a_host_that_the_lease_holds_no_more_is_given_back_as_well(plugin: HostP
     assert plugin.cloud.servers(given[1].external_id) == []
 
 
-def test_a_host_of_another_pool_is_not_taken(plugin: HostPlugin) -> None:
+def test_rejects_a_host_of_another_pool(plugin: HostPlugin) -> None:
     mine, theirs, given = reservation(plugin), reservation(plugin), resources(plugin, 1)
     plugin.start(lease(theirs), theirs, given)
     with pytest.raises(RuntimeError, match="still in pool"):
@@ -133,11 +133,11 @@ def test_a_host_of_another_pool_is_not_taken(plugin: HostPlugin) -> None:
     assert plugin.cloud.pool_hosts(theirs.id) == ["sim-1"]
 
 
-def test_a_host_is_found_by_name_or_number(plugin: HostPlugin) -> None:
+def test_finds_a_host_by_name_or_number(plugin: HostPlugin) -> None:
     assert plugin.find(name="sim-2") == plugin.find(external_number="2")
 
 
-def test_a_host_with_servers_cannot_be_registered(plugin: HostPlugin) -> None:
+def test_rejects_the_registration_of_a_host_with_servers(plugin: HostPlugin) -> None:
     plugin.cloud.boot_server("sim-2", "vm")
     with pytest.raises(Conflict, match="vm"):
         plugin.find(name="sim-2")

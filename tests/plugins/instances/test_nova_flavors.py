@@ -32,7 +32,7 @@ SLOT = {
         ),
     ],
 )
-def test_what_nova_would_take_otherwise_is_said(
+def test_sets_the_amounts_that_nova_would_derive_otherwise(
     amounts: dict[str, int], shape: dict[str, int], said: dict[str, str]
 ) -> None:
     size = Size(amounts)
@@ -40,7 +40,7 @@ def test_what_nova_would_take_otherwise_is_said(
     assert extra_specs(ID, size) == {**said, **SLOT}
 
 
-def test_what_a_flavor_says_itself_is_not_said_again() -> None:
+def test_keeps_the_extra_specs_of_the_flavor() -> None:
     own = {"hw:cpu_policy": "dedicated", "resources1:CUSTOM_FPGA": "1", "hw:mem_page_size": "large"}
     shape = {"vcpus": 4, "ram": 512, "disk": 10, "ephemeral": 2, "swap": 100}
     size = Size({"PCPU": 4, "MEMORY_MB": 512, "DISK_GB": 13, "CUSTOM_FPGA": 1}, own, shape)

@@ -28,7 +28,7 @@ def refusal(**asked: Any) -> Any:
     return caught.value.messages
 
 
-def test_room_alone_is_what_who_says_nothing_gets() -> None:
+def test_boots_no_servers_by_default() -> None:
     for nothing in ({}, {"on_start": None, "on_end": None, "server": None}):
         for schema, asked in ((InstanceSchema, ROOM), (FlavorSchema, {"flavor_id": "a"})):
             loaded = schema().load({**asked, "amount": 2, **nothing})
@@ -36,7 +36,7 @@ def test_room_alone_is_what_who_says_nothing_gets() -> None:
             assert life == ["nothing", "delete", None]
 
 
-def test_servers_cannot_be_kept_and_are_told_what_can() -> None:
+def test_rejects_keeping_servers_and_suggests_a_snapshot() -> None:
     [reason] = refusal(on_end="keep")["on_end"]
     assert "somebody else's" in reason
     assert "snapshot" in reason
@@ -58,11 +58,11 @@ def test_servers_cannot_be_kept_and_are_told_what_can() -> None:
         ({"on_end": "burn"}, "on_end"),
     ],
 )
-def test_what_makes_no_sense_is_refused_where_it_is(asked: dict[str, Any], where: str) -> None:
+def test_rejects_contradictory_params_at_their_field(asked: dict[str, Any], where: str) -> None:
     assert list(refusal(**asked)) == [where]
 
 
-def test_nova_is_asked_for_a_server_of_the_reservations_flavor() -> None:
+def test_requests_a_server_of_the_reserved_flavor() -> None:
     server = {**SERVER, "networks": "none", "metadata": {"a": "b"}}
     boot = Boot(reservation_id="r", name="lease", amount=2, known=0, server=server)
     assert request(boot, 2) == {
@@ -74,7 +74,7 @@ def test_nova_is_asked_for_a_server_of_the_reservations_flavor() -> None:
     }
 
 
-def test_servers_have_the_name_that_was_asked_for() -> None:
+def test_servers_have_the_requested_name() -> None:
     server = {**SERVER, "name": "web"}
     one = Boot(reservation_id="r", name="lease", amount=1, known=0, server=server)
     assert request(one, 1)["name"] == "web"

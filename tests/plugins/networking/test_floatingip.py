@@ -94,7 +94,9 @@ def addresses(plugin: FloatingipPlugin) -> list[str]:
 # What is asked for.
 
 
-def test_addresses_that_are_named_are_a_part_of_their_own(plugin: FloatingipPlugin) -> None:
+def test_required_addresses_are_a_separate_part_of_the_requirement(
+    plugin: FloatingipPlugin,
+) -> None:
     required, others = plugin.requirement(reservation(plugin).params).parts
     assert (required.minimum, required.maximum) == (2, 2)
     assert (others.minimum, others.maximum) == (1, 1)
@@ -123,12 +125,12 @@ def test_addresses_that_are_named_are_a_part_of_their_own(plugin: FloatingipPlug
         {"on_end": "snapshot"},
     ],
 )
-def test_what_cannot_be_is_refused(plugin: FloatingipPlugin, params: Mapping[str, Any]) -> None:
+def test_rejects_invalid_params(plugin: FloatingipPlugin, params: Mapping[str, Any]) -> None:
     with pytest.raises(ValidationError):
         reservation(plugin, **params)
 
 
-def test_what_is_not_given_has_blazars_defaults(plugin: FloatingipPlugin) -> None:
+def test_fills_in_blazars_defaults(plugin: FloatingipPlugin) -> None:
     loaded = plugin.schema().load({"network_id": NETWORK, "required_floatingips": None})
     assert loaded == {
         "network_id": NETWORK,
@@ -142,7 +144,7 @@ def test_what_is_not_given_has_blazars_defaults(plugin: FloatingipPlugin) -> Non
 # What happens at the start and at the end.
 
 
-def test_nothing_is_made_of_addresses_that_are_promised(plugin: FloatingipPlugin) -> None:
+def test_without_on_start_the_project_creates_the_floating_ips(plugin: FloatingipPlugin) -> None:
     mine = started(plugin, on_start="nothing")
     assert addresses(plugin) == []
     cloud(plugin).take("198.51.100.2", "lab")
@@ -151,7 +153,7 @@ def test_nothing_is_made_of_addresses_that_are_promised(plugin: FloatingipPlugin
     assert addresses(plugin) == ["198.51.100.3"]
 
 
-def test_what_is_to_be_kept_stays_and_is_nobody_elses(plugin: FloatingipPlugin) -> None:
+def test_a_kept_floating_ip_blocks_its_address(plugin: FloatingipPlugin) -> None:
     mine = started(plugin, on_end="keep")
     for _ in range(2):
         plugin.end(lease(mine), mine, resources(plugin, 2))
@@ -164,7 +166,7 @@ def test_what_is_to_be_kept_stays_and_is_nobody_elses(plugin: FloatingipPlugin) 
     assert addresses(plugin) == ["198.51.100.2", "198.51.100.3"]
 
 
-def test_an_address_that_is_taken_strands_no_other(plugin: FloatingipPlugin) -> None:
+def test_an_occupied_address_does_not_stop_the_others(plugin: FloatingipPlugin) -> None:
     cloud(plugin).take("198.51.100.2", "lab")
     mine = reservation(plugin)
     with pytest.raises(Taken):
@@ -174,7 +176,7 @@ def test_an_address_that_is_taken_strands_no_other(plugin: FloatingipPlugin) -> 
     assert addresses(plugin) == ["198.51.100.2"]
 
 
-def test_what_lost_its_marks_is_still_known_by_its_id(plugin: FloatingipPlugin) -> None:
+def test_identifies_a_floating_ip_without_tags_by_its_id(plugin: FloatingipPlugin) -> None:
     mine = started(plugin)
     for id_ in mine.details["floatingips"].values():
         cloud(plugin).unmark(id_)
@@ -186,13 +188,13 @@ def test_what_lost_its_marks_is_still_known_by_its_id(plugin: FloatingipPlugin) 
     assert addresses(plugin) == []
 
 
-def test_what_is_no_more_its_own_is_taken_back(plugin: FloatingipPlugin) -> None:
+def test_removes_the_floating_ip_of_a_removed_address(plugin: FloatingipPlugin) -> None:
     mine, given = started(plugin), resources(plugin, 3)
     plugin.start(lease(mine), mine, given[1:])
     assert addresses(plugin) == ["198.51.100.3", "198.51.100.4"]
 
 
-def test_an_address_that_fails_joins_when_it_works(plugin: FloatingipPlugin) -> None:
+def test_a_failed_address_is_added_when_it_recovers(plugin: FloatingipPlugin) -> None:
     mine, (first, second) = reservation(plugin), resources(plugin, 2)
     plugin.start(lease(mine), mine, [first, replace(second, reservable=False)])
     assert addresses(plugin) == ["198.51.100.2"]
@@ -215,20 +217,20 @@ def test_an_address_that_fails_joins_when_it_works(plugin: FloatingipPlugin) -> 
         ("another/198.51.100.2", "another is no external network"),
     ],
 )
-def test_what_the_cloud_gives_to_others_cannot_be_registered(
+def test_rejects_the_registration_of_an_address_that_neutron_assigns(
     plugin: FloatingipPlugin, name: str, reason: str
 ) -> None:
     with pytest.raises(InvalidInput, match=reason):
         plugin.find(name=name)
 
 
-def test_what_is_taken_cannot_be_registered(plugin: FloatingipPlugin) -> None:
+def test_rejects_the_registration_of_an_occupied_address(plugin: FloatingipPlugin) -> None:
     cloud(plugin).take("198.51.100.2", "lab")
     with pytest.raises(Conflict, match=r"198.51.100.2 is taken by floating IP"):
         plugin.find(name=f"{NETWORK}/198.51.100.2")
 
 
-def test_a_look_tells_what_somebody_else_has(plugin: FloatingipPlugin) -> None:
+def test_an_inventory_reports_addresses_occupied_by_others(plugin: FloatingipPlugin) -> None:
     registered = resources(plugin, 3)
     started(plugin, 1)
     cloud(plugin).take("198.51.100.3", "another project")
@@ -247,7 +249,7 @@ def audit(plugin: FloatingipPlugin, *running: Reservation, count: int = 2) -> li
     return list(plugin.audit(lambda: Expected(given, held, ())))
 
 
-def test_nothing_is_wrong_with_what_was_started(plugin: FloatingipPlugin) -> None:
+def test_the_audit_finds_no_drift_after_start_and_end(plugin: FloatingipPlugin) -> None:
     mine = started(plugin)
     assert audit(plugin, mine) == []
     cloud(plugin).unmark(mine.details["floatingips"]["198.51.100.2"])
@@ -256,7 +258,7 @@ def test_nothing_is_wrong_with_what_was_started(plugin: FloatingipPlugin) -> Non
     assert audit(plugin) == []
 
 
-def test_a_floating_ip_that_is_missing_is_made_again(plugin: FloatingipPlugin) -> None:
+def test_the_audit_reports_a_missing_floating_ip(plugin: FloatingipPlugin) -> None:
     mine = started(plugin)
     cloud(plugin).delete(cloud(plugin).takers(["198.51.100.3"])[0])
     [difference] = audit(plugin, mine)
@@ -264,7 +266,7 @@ def test_a_floating_ip_that_is_missing_is_made_again(plugin: FloatingipPlugin) -
     assert difference.lease_id == mine.lease_id
 
 
-def test_what_a_lease_left_behind_is_deleted(plugin: FloatingipPlugin) -> None:
+def test_the_audit_deletes_a_stale_floating_ip(plugin: FloatingipPlugin) -> None:
     mine = started(plugin, 1)
     [difference] = audit(plugin)
     assert mine.id in difference.what
@@ -274,7 +276,7 @@ def test_what_a_lease_left_behind_is_deleted(plugin: FloatingipPlugin) -> None:
     assert addresses(plugin) == []
 
 
-def test_what_is_not_ours_is_told_and_left_alone(plugin: FloatingipPlugin) -> None:
+def test_the_audit_reports_a_foreign_floating_ip_without_a_repair(plugin: FloatingipPlugin) -> None:
     cloud(plugin).take("198.51.100.2", "another project")
     [difference] = audit(plugin)
     assert "198.51.100.2 can be reserved, and floating IP" in difference.what
@@ -283,7 +285,7 @@ def test_what_is_not_ours_is_told_and_left_alone(plugin: FloatingipPlugin) -> No
     assert len(audit(plugin)) == 1, "nobody asked about that one"
 
 
-def test_what_was_made_of_a_promise_is_as_it_should_be(plugin: FloatingipPlugin) -> None:
+def test_the_audit_accepts_floating_ips_that_the_project_created(plugin: FloatingipPlugin) -> None:
     mine = started(plugin, on_start="nothing")
     assert audit(plugin, mine) == []
     cloud(plugin).take("198.51.100.2", "lab")

@@ -85,7 +85,7 @@ def test_a_segment_matches_both_expressions(plugin: NetworkPlugin) -> None:
 
 
 @each_case("params", [{"network_name": ""}, {"network_name": None}, {"on_end": "x"}])
-def test_what_cannot_be_is_refused(plugin: NetworkPlugin, params: dict[str, Any]) -> None:
+def test_rejects_invalid_params(plugin: NetworkPlugin, params: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         reservation(plugin, **params)
 
@@ -93,7 +93,7 @@ def test_what_cannot_be_is_refused(plugin: NetworkPlugin, params: dict[str, Any]
 @each_case(
     "text", ["vlan:sim:1", "vlan:a:b:4094", "vxlan::16777215", "geneve::1", "gre::4294967295"]
 )
-def test_segments_are_read_as_they_are_written(text: str) -> None:
+def test_parses_segments(text: str) -> None:
     assert str(Segment.parse(text)) == text
 
 
@@ -114,12 +114,12 @@ def test_segments_are_read_as_they_are_written(text: str) -> None:
         f"gre::{10**40}",
     ],
 )
-def test_what_is_no_segment_cannot_be_registered(plugin: NetworkPlugin, text: str) -> None:
+def test_rejects_the_registration_of_an_invalid_segment(plugin: NetworkPlugin, text: str) -> None:
     with pytest.raises(NotFound):
         plugin.find(name=text)
 
 
-def test_a_segment_with_a_network_is_not_to_be_had(plugin: NetworkPlugin) -> None:
+def test_a_segment_in_use_can_be_neither_registered_nor_used(plugin: NetworkPlugin) -> None:
     cloud(plugin).take(FIRST, "somebody")
     with pytest.raises(Conflict, match=rf"{FIRST} is taken by network .* of project somebody"):
         plugin.find(name=FIRST)
@@ -127,7 +127,7 @@ def test_a_segment_with_a_network_is_not_to_be_had(plugin: NetworkPlugin) -> Non
     assert found == {FIRST: False, "vlan:sim:102": True}
 
 
-def test_a_network_can_be_promised_or_kept(plugin: NetworkPlugin) -> None:
+def test_a_network_can_be_left_to_the_project_or_kept(plugin: NetworkPlugin) -> None:
     promised, given = reservation(plugin, on_start="nothing"), resources(plugin, 1)
     assert plugin.start(lease(promised), promised, given) == {}
     assert cloud(plugin).there() == {}

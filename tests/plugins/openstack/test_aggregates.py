@@ -59,7 +59,7 @@ def changes(cloud: Cloud) -> AggregateChanges:
     return AggregateChanges(nova, cloud.take)
 
 
-def test_an_aggregate_is_made_and_tagged_in_its_turn(
+def test_creates_and_tags_an_aggregate_under_its_lock(
     cloud: Cloud, changes: AggregateChanges
 ) -> None:
     changes.ensure(None, "pool", "zone", {"of": "us"})
@@ -67,16 +67,14 @@ def test_an_aggregate_is_made_and_tagged_in_its_turn(
     assert cloud.changes == [(turn, "create in zone"), (turn, "tag {'of': 'us'}")]
 
 
-def test_nobody_waits_for_a_turn_to_find_that_all_is_well(
-    cloud: Cloud, changes: AggregateChanges
-) -> None:
+def test_takes_no_lock_if_nothing_changes(cloud: Cloud, changes: AggregateChanges) -> None:
     pool = Aggregate(cloud, "pool")
     cloud.turn = "somebody else's"
     assert changes.ensure(pool, "pool", None, {"of": "somebody"}) is pool
     assert cloud.changes == []
 
 
-def test_hosts_come_and_go_in_the_turn_of_the_aggregate(
+def test_adds_and_removes_hosts_under_the_lock_of_the_aggregate(
     cloud: Cloud, changes: AggregateChanges
 ) -> None:
     changes.join(Aggregate(cloud, "pool"), "host")

@@ -53,7 +53,7 @@ class Placement:
             raise Conflict
 
 
-def test_what_others_wrote_meanwhile_is_kept() -> None:
+def test_keeps_concurrent_changes_of_others() -> None:
     placement = Placement(others=2)
     PlacementSlots(placement).put("host", lambda: "root", MINE, 3)  # type: ignore[arg-type]
     assert placement.made == [{"name": "climate_host", "parent_provider_uuid": "root"}]
@@ -62,13 +62,13 @@ def test_what_others_wrote_meanwhile_is_kept() -> None:
     assert PlacementSlots(placement).counts() == {"host": {MINE: 3, THEIRS: 2}}  # type: ignore[arg-type]
 
 
-def test_who_never_gets_a_turn_gives_up() -> None:
+def test_gives_up_after_repeated_conflicts() -> None:
     slots = PlacementSlots(Placement(others=placement_slots._RACES))  # type: ignore[arg-type]
     with pytest.raises(Conflict):
         slots.put("host", lambda: "root", MINE, 3)
 
 
-def test_slots_in_use_are_not_removed_yet() -> None:
+def test_slots_in_use_are_not_removed() -> None:
     placement = Placement(others=0)
     slots = PlacementSlots(placement)  # type: ignore[arg-type]
     slots.put("host", lambda: "root", MINE, 3)

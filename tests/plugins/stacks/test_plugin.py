@@ -25,7 +25,7 @@ class Cloud:
 
 
 @each_case("minutes, found", [(59, 0), (61, 1)])
-def test_it_is_named_when_it_is_an_hour_old_by_the_clock(minutes: int, found: int) -> None:
+def test_the_audit_reports_an_unknown_stack_after_an_hour(minutes: int, found: int) -> None:
     clock = ManualClock(NOON + timedelta(minutes=minutes))
     expected = Expected(registered=(), running=(), changing=())
     cloud = cast("StackCloud", Cloud())

@@ -41,7 +41,7 @@ def test_every_flavor_is_wrapped_wherever_its_server_is_defined() -> None:
     assert source.template["resources"]["plain"] == server(1)
 
 
-def test_a_type_that_an_environment_calls_otherwise_is_what_it_is() -> None:
+def test_resolves_type_aliases_of_the_environment() -> None:
     vm = {**server("m1.tiny"), "type": "VM"}
     environment = {"resource_registry": {"VM": "OS::Nova::Server"}}
     source = Source(hot(one=vm), environment=environment)
@@ -49,7 +49,7 @@ def test_a_type_that_an_environment_calls_otherwise_is_what_it_is() -> None:
     assert found.template["resources"]["one"]["properties"]["flavor"] == wrapped("m1.tiny")
 
 
-def test_templates_of_the_other_kind_are_wrapped_in_their_own_words() -> None:
+def test_wraps_flavors_in_cloudformation_templates() -> None:
     resource = {"Type": "AWS::EC2::Instance", "Properties": {"InstanceType": "m1.tiny"}}
     source = Source({"AWSTemplateFormatVersion": "2010-09-09", "Resources": {"one": resource}})
     found = stack_templates.edited(source, stack_templates.with_flavors({"m1.tiny": "1"}))
@@ -58,7 +58,7 @@ def test_templates_of_the_other_kind_are_wrapped_in_their_own_words() -> None:
     assert found.template["Resources"]["one"]["Properties"] == {"InstanceType": wanted}
 
 
-def test_groups_are_as_large_as_they_may_become() -> None:
+def test_sizes_groups_at_their_maximum() -> None:
     largest = {"get_param": "most"}
     group = {"min_size": 1, "max_size": largest, "resource": server("m1.tiny")}
     source = Source(hot(group={"type": "OS::Heat::AutoScalingGroup", "properties": group}))
@@ -67,7 +67,7 @@ def test_groups_are_as_large_as_they_may_become() -> None:
     assert (properties["min_size"], properties["desired_capacity"]) == (largest, largest)
 
 
-def test_an_adopted_floating_ip_is_put_to_its_port_by_another_resource() -> None:
+def test_an_adopted_floating_ip_gets_an_association_resource() -> None:
     properties = {"floating_network": "public", "port_id": {"get_resource": "port"}}
     address = {"type": "OS::Neutron::FloatingIP", "properties": properties}
     source = Source(hot(address=address))
@@ -80,7 +80,7 @@ def test_an_adopted_floating_ip_is_put_to_its_port_by_another_resource() -> None
     }
 
 
-def test_nothing_is_adopted_by_templates_that_are_too_old_for_it() -> None:
+def test_templates_too_old_for_external_ids_adopt_nothing() -> None:
     template = {
         **hot(one={"type": "OS::Neutron::FloatingIP"}),
         "heat_template_version": "2015-10-15",
@@ -89,11 +89,11 @@ def test_nothing_is_adopted_by_templates_that_are_too_old_for_it() -> None:
 
 
 @each_case("text", ["", "- a list", "a: [", "no: version", "\x00"])
-def test_what_is_no_template_is_unreadable(text: str) -> None:
+def test_rejects_text_that_is_no_template(text: str) -> None:
     with pytest.raises(Unreadable):
         stack_templates.parse(text)
 
 
-def test_dates_in_templates_stay_texts() -> None:
+def test_dates_in_templates_stay_text() -> None:
     text = "heat_template_version: 2016-10-14\nresources: {}"
     assert stack_templates.parse(text)["heat_template_version"] == "2016-10-14"

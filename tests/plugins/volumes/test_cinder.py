@@ -39,12 +39,14 @@ def pool(total: Any, reserved: Any = 0, **more: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_how_much_pools_have(pools: list[dict[str, Any]], expected: Inventory | None) -> None:
+def test_adds_up_the_capacity_of_pools(
+    pools: list[dict[str, Any]], expected: Inventory | None
+) -> None:
     assert capacity_of(pools) == expected
 
 
 @each_case("is_over", [False, True])
-def test_a_room_is_known_by_its_description(is_over: bool) -> None:
+def test_identifies_a_reserved_volume_type_by_its_description(is_over: bool) -> None:
     found = {"id": "1", "name": ROOM.name, "description": described(ROOM, is_over=is_over)}
     room = as_room(found)
     assert room is not None
@@ -62,5 +64,5 @@ def test_a_room_is_known_by_its_description(is_over: bool) -> None:
         ("reservation:another", described(ROOM)),
     ],
 )
-def test_what_others_made_is_no_room(name: str, description: str | None) -> None:
+def test_ignores_volume_types_of_others(name: str, description: str | None) -> None:
     assert as_room({"id": "1", "name": name, "description": description}) is None

@@ -129,7 +129,7 @@ def end(plugin: VolumePlugin, mine: Reservation, tries: int = 3) -> None:
 # What is asked for.
 
 
-def test_volumes_of_one_type_are_shares_of_it(plugin: VolumePlugin) -> None:
+def test_volumes_are_shares_of_their_type(plugin: VolumePlugin) -> None:
     asked = reservation(plugin, resource_properties='["==", "$tier", "1"]').params
     needs = plugin.requirement(asked)
     assert (needs.minimum, needs.maximum) == (2, 2)
@@ -155,22 +155,22 @@ def test_volumes_of_one_type_are_shares_of_it(plugin: VolumePlugin) -> None:
         {"on_end": "forget"},
     ],
 )
-def test_what_cannot_be_is_refused(plugin: VolumePlugin, params: Mapping[str, Any]) -> None:
+def test_rejects_invalid_params(plugin: VolumePlugin, params: Mapping[str, Any]) -> None:
     with pytest.raises(ValidationError):
         reservation(plugin, **params)
 
 
-def test_who_asks_for_images_at_the_end_is_told_what_to_do_instead(plugin: VolumePlugin) -> None:
+def test_rejects_a_snapshot_at_the_end_and_suggests_keep(plugin: VolumePlugin) -> None:
     with pytest.raises(ValidationError, match="Use keep"):
         reservation(plugin, on_end="snapshot")
 
 
-def test_a_type_that_there_is_not_is_refused(plugin: VolumePlugin) -> None:
+def test_rejects_an_unknown_volume_type(plugin: VolumePlugin) -> None:
     with pytest.raises(InvalidInput, match="Volume type bronze could not be found"):
         plugin.look_up({"volume_type": "bronze"}, ASKER)
 
 
-def test_what_is_not_given_has_defaults(plugin: VolumePlugin) -> None:
+def test_fills_in_defaults(plugin: VolumePlugin) -> None:
     asked = {"volume_type": "gold", "size": 1, "on_start": None, "on_end": None}
     assert plugin.schema().load(asked) == {
         "volume_type": "gold",
@@ -186,7 +186,7 @@ def test_what_is_not_given_has_defaults(plugin: VolumePlugin) -> None:
 # What happens at the start and at the end.
 
 
-def test_the_volumes_are_there_and_there_can_be_no_more(plugin: VolumePlugin) -> None:
+def test_a_start_creates_the_volumes_and_forbids_more(plugin: VolumePlugin) -> None:
     mine = started(plugin)
     [room] = cloud(plugin).rooms()
     assert mine.details["reserved_type"] == room.name == f"reservation:{mine.id}"
@@ -196,7 +196,7 @@ def test_the_volumes_are_there_and_there_can_be_no_more(plugin: VolumePlugin) ->
         cloud(plugin).make(room, "lab", 1)
 
 
-def test_a_room_that_is_promised_is_filled_by_the_project(plugin: VolumePlugin) -> None:
+def test_without_on_start_the_project_creates_the_volumes(plugin: VolumePlugin) -> None:
     mine = started(plugin, on_start="nothing")
     [room] = cloud(plugin).rooms()
     assert volumes(plugin, room.id) == []
@@ -206,7 +206,7 @@ def test_a_room_that_is_promised_is_filled_by_the_project(plugin: VolumePlugin) 
     assert volumes(plugin, room.id) == []
 
 
-def test_a_reservation_that_grew_has_more_volumes(plugin: VolumePlugin) -> None:
+def test_a_larger_reservation_gets_more_volumes(plugin: VolumePlugin) -> None:
     mine = started(plugin)
     more = replace(mine, params={**mine.params, "amount": 3})
     told = plugin.start(lease(more), more, granted(plugin, 3))
@@ -214,7 +214,7 @@ def test_a_reservation_that_grew_has_more_volumes(plugin: VolumePlugin) -> None:
     assert len(volumes(plugin, mine.id)) == 3
 
 
-def test_a_volume_that_could_not_be_made_is_told_and_made_again(plugin: VolumePlugin) -> None:
+def test_reports_and_replaces_a_volume_in_error(plugin: VolumePlugin) -> None:
     mine = started(plugin)
     broken = mine.details["volumes"][0]
     cloud(plugin).set_status(broken, "error")
@@ -225,14 +225,14 @@ def test_a_volume_that_could_not_be_made_is_told_and_made_again(plugin: VolumePl
     assert len(told["volumes"]) == 2
 
 
-def test_volumes_that_are_being_made_are_waited_for(plugin: VolumePlugin) -> None:
+def test_waits_for_volumes_that_are_being_created(plugin: VolumePlugin) -> None:
     mine = started(plugin)
     cloud(plugin).set_status(mine.details["volumes"][0], "creating")
     with pytest.raises(NotYet, match="is creating"):
         plugin.start(lease(mine), mine, granted(plugin))
 
 
-def test_what_is_to_be_kept_is_of_the_type_that_it_was_reserved_of(plugin: VolumePlugin) -> None:
+def test_kept_volumes_return_to_the_base_type(plugin: VolumePlugin) -> None:
     mine = started(plugin, on_end="keep")
     cloud(plugin).attach(mine.details["volumes"][0])
     for _ in range(2):
@@ -244,7 +244,7 @@ def test_what_is_to_be_kept_is_of_the_type_that_it_was_reserved_of(plugin: Volum
         assert cloud(plugin).rooms() == []
 
 
-def test_what_its_owner_deletes_is_not_kept(plugin: VolumePlugin) -> None:
+def test_does_not_keep_a_volume_that_its_owner_deletes(plugin: VolumePlugin) -> None:
     mine = started(plugin, on_end="keep")
     first, second = mine.details["volumes"]
     cloud(plugin).set_status(first, "error_deleting")
@@ -256,7 +256,7 @@ def test_what_its_owner_deletes_is_not_kept(plugin: VolumePlugin) -> None:
     assert [one.id for one in volumes(plugin, "sim-gold")] == [second]
 
 
-def test_a_volume_that_hangs_is_waited_for_and_then_dealt_with(
+def test_waits_for_a_hanging_volume_and_then_deletes_it(
     plugin: VolumePlugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = started(plugin)
@@ -274,7 +274,7 @@ def test_a_volume_that_hangs_is_waited_for_and_then_dealt_with(
     assert cloud(plugin).rooms() == []
 
 
-def test_nobody_fills_a_room_that_is_over(plugin: VolumePlugin) -> None:
+def test_no_volume_can_be_created_after_the_end_began(plugin: VolumePlugin) -> None:
     mine = started(plugin)
     cloud(plugin).set_status(mine.details["volumes"][0], "deleting")
     with pytest.raises(NotYet):
@@ -284,7 +284,7 @@ def test_nobody_fills_a_room_that_is_over(plugin: VolumePlugin) -> None:
     assert cloud(plugin).quota(room, "lab") == Quota(0, 0)
 
 
-def test_a_type_that_fails_before_the_start_has_no_room(plugin: VolumePlugin) -> None:
+def test_a_failed_type_is_handed_over_when_it_recovers(plugin: VolumePlugin) -> None:
     mine, [gold] = reservation(plugin), granted(plugin)
     plugin.start(lease(mine), mine, [replace(gold, reservable=False)])
     assert cloud(plugin).rooms() == []
@@ -295,7 +295,7 @@ def test_a_type_that_fails_before_the_start_has_no_room(plugin: VolumePlugin) ->
 # What can be registered, and how much there is of it.
 
 
-def test_a_type_for_all_cannot_be_registered(plugin: VolumePlugin) -> None:
+def test_rejects_the_registration_of_a_public_type(plugin: VolumePlugin) -> None:
     with pytest.raises(Conflict, match="standard cannot be reserved: it is public"):
         plugin.find(name="standard")
 
@@ -312,7 +312,9 @@ def registered(plugin: VolumePlugin, name: str, **own: str) -> Resource:
     )
 
 
-def test_the_operator_says_what_the_cloud_does_not(plugin: VolumePlugin) -> None:
+def test_the_operator_declares_the_capacity_that_the_cloud_does_not_report(
+    plugin: VolumePlugin,
+) -> None:
     silver = plugin.find(name="silver")
     with pytest.raises(InvalidInput, match=r'does not tell how many GiB .* "gigabytes"'):
         plugin.declared(silver, {})
@@ -326,12 +328,12 @@ def test_the_operator_says_what_the_cloud_does_not(plugin: VolumePlugin) -> None
 
 
 @each_case("said", ["0", "-1", "1.5", "many", "99999999999", "²"])
-def test_what_is_no_number_is_refused(plugin: VolumePlugin, said: str) -> None:
+def test_rejects_a_capacity_that_is_no_whole_number(plugin: VolumePlugin, said: str) -> None:
     with pytest.raises(InvalidInput, match="gigabytes must be a whole number"):
         plugin.declared(plugin.find(name="silver"), {"gigabytes": said})
 
 
-def test_a_look_counts_what_leases_left(plugin: VolumePlugin) -> None:
+def test_an_inventory_counts_the_volumes_that_leases_left(plugin: VolumePlugin) -> None:
     silver = registered(plugin, "silver", gigabytes="100")
     gold = registered(plugin, "gold", volumes="9")
     mine = started(plugin)
@@ -355,7 +357,7 @@ def test_a_look_counts_what_leases_left(plugin: VolumePlugin) -> None:
     assert left() == {"DISK_GB": 5, "VOLUMES": 1}
 
 
-def test_a_look_tells_what_is_gone_or_open_to_others(plugin: VolumePlugin) -> None:
+def test_an_inventory_reports_types_that_are_gone_or_public(plugin: VolumePlugin) -> None:
     gold = registered(plugin, "gold")
     gone = replace(gold, external_id="gone")
     public = replace(gold, external_id="sim-standard")
@@ -376,14 +378,14 @@ def audit(plugin: VolumePlugin, *running: Reservation) -> list[Difference]:
     return list(plugin.audit(lambda: Expected(given, held, ())))
 
 
-def test_nothing_is_wrong_with_what_was_started(plugin: VolumePlugin) -> None:
+def test_the_audit_finds_no_drift_after_start_and_end(plugin: VolumePlugin) -> None:
     mine = started(plugin)
     assert audit(plugin, mine) == []
     end(plugin, mine)
     assert audit(plugin) == []
 
 
-def test_what_a_reservation_lacks_is_handed_over_again(plugin: VolumePlugin) -> None:
+def test_the_audit_reports_drift_that_a_start_repairs(plugin: VolumePlugin) -> None:
     mine = started(plugin, on_start="nothing")
     [room] = cloud(plugin).rooms()
     cloud(plugin).set_quota(room, "lab", Quota(9, 10))
@@ -400,7 +402,7 @@ def test_what_a_reservation_lacks_is_handed_over_again(plugin: VolumePlugin) -> 
     assert difference.lease_id == mine.lease_id
 
 
-def test_what_a_lease_left_behind_is_deleted_unless_there_are_volumes(plugin: VolumePlugin) -> None:
+def test_the_audit_deletes_a_stale_type_unless_it_has_volumes(plugin: VolumePlugin) -> None:
     mine = started(plugin)
     [difference] = audit(plugin)
     assert f"reservation:{mine.id} is of no running reservation, and volumes" in difference.what
