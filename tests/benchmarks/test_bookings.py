@@ -23,61 +23,63 @@ HOSTS = 7
 
 
 @pytest.fixture
-def mine(sqlite_url: str) -> Iterator[Store]:
+def store(sqlite_url: str) -> Iterator[Store]:
     database = Database(sqlite_url)
     yield climate_store(database)
     database.dispose()
 
 
-def in_climate(given: Book) -> list[tuple[int, Window]]:
-    found = of_climate(given)["allocations"]
-    return [(one["resource_id"] - 1, Window(one["start_at"], one["busy_until"])) for one in found]
+def in_climate(workload: Book) -> list[tuple[int, Window]]:
+    allocations = of_climate(workload)["allocations"]
+    return [
+        (row["resource_id"] - 1, Window(row["start_at"], row["busy_until"])) for row in allocations
+    ]
 
 
-def in_blazar(given: Book) -> list[tuple[int, Window]]:
-    rows = of_blazar(given)
+def in_blazar(workload: Book) -> list[tuple[int, Window]]:
+    rows = of_blazar(workload)
     hosts = {host["id"]: number for number, host in enumerate(rows["computehosts"])}
-    leases = {one["id"]: Window(one["start_date"], one["end_date"]) for one in rows["leases"]}
-    found = rows["computehost_allocations"]
-    return [(hosts[one["compute_host_id"]], leases[one["reservation_id"]]) for one in found]
+    leases = {row["id"]: Window(row["start_date"], row["end_date"]) for row in rows["leases"]}
+    allocations = rows["computehost_allocations"]
+    return [(hosts[row["compute_host_id"]], leases[row["reservation_id"]]) for row in allocations]
 
 
 def test_both_services_have_the_same_bookings() -> None:
-    given = book(HOSTS)
+    workload = book(HOSTS)
 
-    assert len(in_climate(given)) == given.bookings == PER_HOST * HOSTS
-    assert set(in_climate(given)) == set(in_blazar(given))
+    assert len(in_climate(workload)) == workload.bookings == PER_HOST * HOSTS
+    assert set(in_climate(workload)) == set(in_blazar(workload))
 
 
 def test_a_host_is_free_for_every_request() -> None:
-    given = book(HOSTS)
-    busy = in_climate(given)
+    workload = book(HOSTS)
+    busy = in_climate(workload)
 
-    for number in range(given.room):
-        slot = given.slot(number)
+    for number in range(workload.room):
+        slot = workload.slot(number)
         free = HOSTS - sum(window.overlaps(slot) for _, window in busy)
-        asked = sum(given.slot(other) == slot for other in range(given.room))
-        assert asked <= free
+        requests = sum(workload.slot(other) == slot for other in range(workload.room))
+        assert requests <= free
 
 
 def test_clients_use_separate_slots_unless_they_race() -> None:
-    given = book(HOSTS)
-    apart = [next(Slots(given, 0, 4).of(client)) for client in range(4)]
-    together = [next(Slots(given, 0, 4, same=True).of(client)) for client in range(4)]
+    workload = book(HOSTS)
+    apart = [next(Slots(workload, 0, 4).of(client)) for client in range(4)]
+    together = [next(Slots(workload, 0, 4, same=True).of(client)) for client in range(4)]
 
     assert len(set(apart)) == 4
     assert set(together) == {apart[0]}
 
 
-def test_the_rows_can_be_stored_and_removed(mine: Store) -> None:
-    assert mine.is_empty()
-    mine.fill(book(HOSTS))
+def test_the_rows_can_be_stored_and_removed(store: Store) -> None:
+    assert store.is_empty()
+    store.fill(book(HOSTS))
 
-    assert mine.count_double() == 0
-    assert len(mine.clear(hosts=False)) > 0
-    assert not mine.is_empty()
-    mine.clear(hosts=True)
-    assert mine.is_empty()
+    assert store.count_double() == 0
+    assert len(store.clear(hosts=False)) > 0
+    assert not store.is_empty()
+    store.clear(hosts=True)
+    assert store.is_empty()
 
 
 @each_case("begin, double", [(3, 0), (2, 1), (1, 1)])

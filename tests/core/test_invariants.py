@@ -31,9 +31,9 @@ def test_reports_a_resource_booked_beyond_its_capacity(
     bookings: list[Booking], wrong: list[str]
 ) -> None:
     for order in (bookings, bookings[::-1]):
-        found = list(booked_twice(order, {"VCPU": 8}))
-        assert len(found) == len(wrong), found
-        assert all(part in what for part, what in zip(wrong, found, strict=True))
+        violations = list(booked_twice(order, {"VCPU": 8}))
+        assert len(violations) == len(wrong), violations
+        assert all(part in what for part, what in zip(wrong, violations, strict=True))
 
 
 START = Due("start_lease", "UNDONE", WINDOW.start)
@@ -64,9 +64,9 @@ RELEASE = Due("release_lease", "UNDONE", WINDOW.start)
 def test_reports_a_lease_whose_events_contradict_its_status(
     status: str, events: list[Due], wrong: str | None
 ) -> None:
-    found = wrong_events(status, WINDOW, events)
-    assert (found is None) == (wrong is None)
-    assert wrong is None or wrong in str(found)
+    violations = wrong_events(status, WINDOW, events)
+    assert (violations is None) == (wrong is None)
+    assert wrong is None or wrong in str(violations)
 
 
 def test_an_invariant_is_restored_after_a_whole_clean_round() -> None:

@@ -31,7 +31,7 @@ several = st.lists(_use(), max_size=5)
 def at(uses: Sequence[Use], hour: int, amount: str) -> int:
     """What is in use during the hour that begins so long after noon."""
     now = NOON + hour * HOUR
-    return sum(getattr(one, amount) for one in uses if one.start <= now < one.end)
+    return sum(getattr(item, amount) for item in uses if item.start <= now < item.end)
 
 
 def added(before: Sequence[Use], after: Sequence[Use], amount: str) -> list[int]:
@@ -48,9 +48,9 @@ class TestPeak:
     def test_equals_the_maximum_over_every_hour(
         self, others: list[Use], before: list[Use], after: list[Use], amount: str
     ) -> None:
-        everything = [*others, *after]
-        found = [at(everything, hour, amount) for hour in added(before, after, amount)]
-        assert limits.peak(others, before, after, amount)[0] == max(found, default=0)
+        all_uses = [*others, *after]
+        result = [at(all_uses, hour, amount) for hour in added(before, after, amount)]
+        assert limits.peak(others, before, after, amount)[0] == max(result, default=0)
 
     def test_does_not_add_up_uses_at_different_times(self) -> None:
         assert limits.peak([use(0, 1), use(1, 2)], [], [use(0, 2)], "hosts") == (2, 1)
@@ -69,8 +69,8 @@ class TestHostHours:
             for hour in added(before, after, "hosts")
             for first in range(hour - length, hour + 2)
         }
-        everything = [*others, *after]
-        worst = max((hours_in(everything, first, length) for first in windows), default=0)
+        all_uses = [*others, *after]
+        worst = max((hours_in(all_uses, first, length) for first in windows), default=0)
         assert limits.host_hours(others, before, after, length * HOUR)[0] == worst
 
     @given(several, st.integers(1, LAST), st.integers(0, LAST))
@@ -102,19 +102,19 @@ class TestExcessOfUse:
         assert excess_of_use(nothing, length * HOUR, others, before, before) is None
 
     def test_reports_used_and_requested_amounts(self) -> None:
-        found = excess_of_use(Limits(hosts=4), HOUR, [use(0, 2, 3)], [], [use(1, 3, 2)])
-        assert found == Excess(limit="hosts", allowed=4, used=3, asked=2)
+        result = excess_of_use(Limits(hosts=4), HOUR, [use(0, 2, 3)], [], [use(1, 3, 2)])
+        assert result == Excess(limit="hosts", allowed=4, used=3, asked=2)
 
     def test_accepts_use_up_to_the_limit(self) -> None:
         allowed = Limits(hosts=5, vcpus=50, host_hours=10)
-        others, mine = [use(0, 2, 3, 30)], [use(0, 2, 2, 20)]
-        assert excess_of_use(allowed, 24 * HOUR, others, [], mine) is None
+        others, requested = [use(0, 2, 3, 30)], [use(0, 2, 2, 20)]
+        assert excess_of_use(allowed, 24 * HOUR, others, [], requested) is None
 
     @each_case("name", ["hosts", "vcpus", "host_hours"])
     def test_enforces_each_limit(self, name: str) -> None:
-        found = excess_of_use(Limits(**{name: 1}), 24 * HOUR, [], [], [use(0, 2, 2, 2)])
-        assert found is not None
-        assert found.limit == name
+        result = excess_of_use(Limits(**{name: 1}), 24 * HOUR, [], [], [use(0, 2, 2, 2)])
+        assert result is not None
+        assert result.limit == name
 
 
 class TestExcessOfDates:
@@ -126,8 +126,8 @@ class TestExcessOfDates:
     ) -> str | None:
         windows = [Window(NOON + s * HOUR, NOON + e * HOUR) for s, e in (before or after, after)]
         was = windows[0] if before else None
-        found = excess_of_dates(self.LIMITS, was, windows[1], self.NOW, started=started)
-        return found.limit if found else None
+        result = excess_of_dates(self.LIMITS, was, windows[1], self.NOW, started=started)
+        return result.limit if result else None
 
     def test_limits_the_duration_and_the_end_of_a_new_lease(self) -> None:
         assert self.excess(None, (1, 3)) is None

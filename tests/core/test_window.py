@@ -21,9 +21,9 @@ def window(start: float, end: float) -> Window:
     return Window(at(start), at(end))
 
 
-def instants(found: Window, first: int = 0, last: int = 24) -> set[int]:
+def instants(interval: Window, first: int = 0, last: int = 24) -> set[int]:
     """The whole hours that lie in the window, by asking each of them."""
-    return {hour for hour in range(first, last) if found.start <= at(hour) < found.end}
+    return {hour for hour in range(first, last) if interval.start <= at(hour) < interval.end}
 
 
 # Windows of whole hours within a day: small enough to look at every instant.
@@ -70,16 +70,16 @@ class TestOverlap:
         assert window(9, 10).overlaps(Window(at(10) - TICK, at(11)))
 
     @given(windows, windows)
-    def test_overlap_means_a_shared_instant(self, one: Window, other: Window) -> None:
-        assert one.overlaps(other) == bool(instants(one) & instants(other))
+    def test_overlap_means_a_shared_instant(self, first: Window, other: Window) -> None:
+        assert first.overlaps(other) == bool(instants(first) & instants(other))
 
     @given(calendar, calendar)
-    def test_overlap_is_symmetric(self, one: Window, other: Window) -> None:
-        assert one.overlaps(other) == other.overlaps(one)
+    def test_overlap_is_symmetric(self, first: Window, other: Window) -> None:
+        assert first.overlaps(other) == other.overlaps(first)
 
     @given(calendar)
-    def test_overlap_is_reflexive(self, one: Window) -> None:
-        assert one.overlaps(one)
+    def test_overlap_is_reflexive(self, first: Window) -> None:
+        assert first.overlaps(first)
 
 
 class TestContaining:
@@ -90,13 +90,13 @@ class TestContaining:
 
     @given(windows, windows)
     def test_containing_means_having_all_instants_of_the_other(
-        self, one: Window, other: Window
+        self, first: Window, other: Window
     ) -> None:
-        assert one.contains(other) == (instants(one) >= instants(other))
+        assert first.contains(other) == (instants(first) >= instants(other))
 
     @given(calendar, calendar)
-    def test_a_contained_window_overlaps(self, one: Window, other: Window) -> None:
-        assert one.overlaps(other) or not one.contains(other)
+    def test_a_contained_window_overlaps(self, first: Window, other: Window) -> None:
+        assert first.overlaps(other) or not first.contains(other)
 
 
 class TestBusy:
@@ -108,11 +108,11 @@ class TestBusy:
 
     @given(windows, windows, st.integers(0, 5))
     def test_cleaning_keeps_the_gap_on_both_sides(
-        self, one: Window, other: Window, hours: int
+        self, first: Window, other: Window, hours: int
     ) -> None:
-        gaps = [b.start - a.end for a, b in itertools.permutations((one, other))]
+        gaps = [b.start - a.end for a, b in itertools.permutations((first, other))]
         apart = any(gap >= hours * HOUR for gap in gaps)
-        assert one.busy(hours * HOUR).overlaps(other.busy(hours * HOUR)) != apart
+        assert first.busy(hours * HOUR).overlaps(other.busy(hours * HOUR)) != apart
 
     def test_a_window_that_ends_with_the_calendar_is_busy_to_its_end(self) -> None:
         last = Window(NINE, datetime(9999, 12, 31, 23, 59, tzinfo=UTC))
@@ -125,9 +125,9 @@ class TestBusy:
 
     @given(calendar, cleanings)
     def test_contains_the_window_and_stays_in_the_calendar(
-        self, one: Window, cleaning: timedelta
+        self, first: Window, cleaning: timedelta
     ) -> None:
-        busy = one.busy(cleaning)
-        assert busy.start == one.start
-        assert busy.end == END_OF_TIME or busy.end - one.end == cleaning
-        assert busy.contains(one)
+        busy = first.busy(cleaning)
+        assert busy.start == first.start
+        assert busy.end == END_OF_TIME or busy.end - first.end == cleaning
+        assert busy.contains(first)

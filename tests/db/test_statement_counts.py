@@ -56,10 +56,10 @@ def _add_hosts(story: Story, count: int) -> None:
             for name in names
         ]
         connection.execute(sa.insert(ResourceRow), rows)
-        made = sa.select(ResourceRow.id).where(ResourceRow.external_id.in_(names))
+        created = sa.select(ResourceRow.id).where(ResourceRow.external_id.in_(names))
         properties = [
             {"resource_id": id_, "name": "vcpus", "value": "16", "number": 16.0, "native": True}
-            for id_ in connection.scalars(made)
+            for id_ in connection.scalars(created)
         ]
         connection.execute(sa.insert(ResourceProperty), properties)
 
@@ -118,9 +118,9 @@ def _count(story: Story, size: int = 4) -> dict[str, list[str]]:
         return response.get_json()
 
     lease: list[str] = []
-    made = send("POST", "/v1/leases", body, 201)["lease"]
-    lease.append(made["id"])
-    grown = {"id": made["reservations"][0]["id"], "min": size, "max": 2 * size}
+    created = send("POST", "/v1/leases", body, 201)["lease"]
+    lease.append(created["id"])
+    grown = {"id": created["reservations"][0]["id"], "min": size, "max": 2 * size}
     moved = {"start_date": story.date(start + 10), "end_date": story.date(start + 50)}
     send("PUT", "/v1/leases/{0}", {"reservations": [grown], **moved})
     send("GET", "/v1/leases/{0}")
@@ -133,7 +133,7 @@ def _count(story: Story, size: int = 4) -> dict[str, list[str]]:
     send("GET", "/v2/leases/{0}")
     send("GET", "/v2/resources?limit=1000")
     send("GET", "/v2/resources?limit=2&properties=%5B%22==%22,%22$vcpus%22,16%5D")
-    grown = {"id": made["reservations"][0]["id"], "params": {"min": size, "max": 2 * size}}
+    grown = {"id": created["reservations"][0]["id"], "params": {"min": size, "max": 2 * size}}
     send("PATCH", "/v2/leases/{0}", {"reservations": [grown]})
     send("DELETE", "/v1/leases/{0}", status=204)
     return statements
@@ -228,8 +228,8 @@ def test_limits_cost_one_statement_without_a_limit_and_none_for_the_exempt(
 
 
 def test_enforcing_limits_takes_four_statements_whatever_the_usage(make_story: MakeStory) -> None:
-    everything = {"leases": 99, "hosts": 99, "vcpus": 9999, "host_hours": 9999}
-    options = {f"limits__project_{name}": value for name, value in everything.items()}
+    high_limits = {"leases": 99, "hosts": 99, "vcpus": 9999, "host_hours": 9999}
+    options = {f"limits__project_{name}": value for name, value in high_limits.items()}
     story = make_story(limits__enabled=True, **options)
     story.register(4)
     _sent_to_reserve(story, "admin:admin")  # creates the row that later requests lock

@@ -294,9 +294,9 @@ class PluginContract(ParamsContract):
                 return True
         return False
 
-    def described(self, plugin: ResourcePlugin, mine: Reservation) -> Any:
+    def described(self, plugin: ResourcePlugin, reservation: Reservation) -> Any:
         """Return the state, with a constant name for the reservation."""
-        return json.loads(json.dumps(self.state(plugin)).replace(mine.id, "mine"))
+        return json.loads(json.dumps(self.state(plugin)).replace(reservation.id, "mine"))
 
     def described_at_once(
         self, plugin: ResourcePlugin, reservation: Reservation, granted: Sequence[Granted]

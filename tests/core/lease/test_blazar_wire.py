@@ -155,8 +155,8 @@ class TestBodies:
         body = wire.lease_body(
             dataclasses.replace(LEASE, reservations=tuple(two), events=tuple(due))
         )
-        assert [one["id"] for one in body["reservations"]] == ["b", "a"]
-        assert [one["id"] for one in body["events"]] == ["d", "c"]
+        assert [item["id"] for item in body["reservations"]] == ["b", "a"]
+        assert [item["id"] for item in body["events"]] == ["d", "c"]
 
     def test_the_body_is_json(self) -> None:
         assert json.loads(json.dumps(wire.lease_body(LEASE))) == wire.lease_body(LEASE)

@@ -119,8 +119,8 @@ class TestLeaseBeforeItsStart:
     def test_moves_to_any_window_that_is_not_in_the_past(
         self, start: float | None, end: float | None
     ) -> None:
-        found = changed_window(lease(60, 120), to(start, end), NOW)
-        assert found == span(60 if start is None else start, 120 if end is None else end)
+        result = changed_window(lease(60, 120), to(start, end), NOW)
+        assert result == span(60 if start is None else start, 120 if end is None else end)
 
     def test_may_start_in_the_present_minute(self) -> None:
         assert changed_window(lease(60, 120), to(0), NOW).start == NOON
@@ -172,8 +172,8 @@ class TestLeaseAfterItsStart:
 
     def test_may_end_in_that_minute_if_it_started_within_it(self) -> None:
         started = 5 / 60
-        found = changed_window(lease(started, 60, ACTIVE), to(end=0), NOW)
-        assert found == Window(at(started), NOW)
+        result = changed_window(lease(started, 60, ACTIVE), to(end=0), NOW)
+        assert result == Window(at(started), NOW)
 
     def test_rejects_an_end_at_the_instant_of_its_start(self) -> None:
         assert "End date" in refusal(lease(0, 60, ACTIVE), to(end=0), NOON)
@@ -183,8 +183,8 @@ class TestRequestThatTookAMinute:
     """It was asked at ten seconds past noon, and is dealt with a minute later."""
 
     def after(self, present: Lease, start: float | None = None, end: float | None = None) -> Window:
-        asked = dataclasses.replace(to(start, end), asked_at=NOW)
-        return changed_window(present, asked, NOW + timedelta(minutes=1))
+        request = dataclasses.replace(to(start, end), asked_at=NOW)
+        return changed_window(present, request, NOW + timedelta(minutes=1))
 
     def test_now_means_the_time_of_the_request(self) -> None:
         assert self.after(lease(60, 120), start=0) == span(0, 120)
@@ -236,8 +236,8 @@ class TestNotices:
 
     def test_an_explicit_before_end_is_relative_to_the_new_end(self) -> None:
         change = Change(end=at(150), before_end=at(149))
-        found = changed_notices(lease(60, 120), change, span(60, 150))
-        assert found[-1] == Notice(BEFORE_END, Anchor.END, -60)
+        result = changed_notices(lease(60, 120), change, span(60, 150))
+        assert result[-1] == Notice(BEFORE_END, Anchor.END, -60)
 
     @each_case("minutes", [60, 59, 150, 151])
     def test_rejects_a_before_end_outside_the_new_window(self, minutes: float) -> None:
@@ -284,14 +284,14 @@ def test_accepts_exactly_the_windows_that_the_contract_allows(
     def moment(second: int) -> datetime:
         return NOON + timedelta(seconds=second)
 
-    asked = Change(
+    request = Change(
         start=None if start is None else moment(start), end=None if end is None else moment(end)
     )
     before = lease(present[0] / 60, present[1] / 60, ACTIVE if active else PENDING)
     wanted = allowed(present, (start, end), now, active=active)
     if wanted is None:
         with pytest.raises(InvalidDate):
-            changed_window(before, asked, moment(now))
+            changed_window(before, request, moment(now))
     else:
-        found = changed_window(before, asked, moment(now))
-        assert found == Window(moment(wanted[0]), moment(wanted[1]))
+        result = changed_window(before, request, moment(now))
+        assert result == Window(moment(wanted[0]), moment(wanted[1]))

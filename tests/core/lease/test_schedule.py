@@ -133,8 +133,8 @@ class TestOffsetsBeyondTheCalendar:
 
     @each_case("offset", [72 * HOUR, 1e12, 1e30])
     def test_a_user_event_after_the_calendar_is_due_at_the_end(self, offset: float) -> None:
-        found = plan(self.LATE, [Notice("a", Anchor.START, offset)], NOON)
-        assert found[1:] == (Planned("a", END_OF_TIME), Planned(END, END_OF_TIME))
+        result = plan(self.LATE, [Notice("a", Anchor.START, offset)], NOON)
+        assert result[1:] == (Planned("a", END_OF_TIME), Planned(END, END_OF_TIME))
 
     @each_case("offset", [-1e11, -1e30])
     def test_a_user_event_before_the_calendar_is_due_at_its_beginning(self, offset: float) -> None:
@@ -145,8 +145,8 @@ class TestRanks:
     ORDER = (BEFORE_START, START, UPDATE, "a user's own", BEFORE_END, END)
 
     def test_events_of_the_same_instant_have_an_order(self) -> None:
-        for one, other in itertools.pairwise(self.ORDER):
-            assert rank(one) < rank(other)
+        for item, other in itertools.pairwise(self.ORDER):
+            assert rank(item) < rank(other)
 
     def test_all_user_events_have_the_same_rank(self) -> None:
         assert rank("backup") == rank("zzz")
@@ -174,47 +174,47 @@ def moment(second: int) -> datetime:
     return DAWN if second <= first else NOON + timedelta(seconds=second)
 
 
-def expected(span: tuple[int, int], asked: Sequence[Notice], now: int) -> list[tuple[int, str]]:
+def expected(span: tuple[int, int], requested: Sequence[Notice], now: int) -> list[tuple[int, str]]:
     """What is to be planned, one rule after the other, as (second, kind) in order."""
     start, end = span
-    found = [(start, START), (end, END)]
-    heads_ups = [start + round(one.offset) for one in asked if one.kind == BEFORE_START]
+    result = [(start, START), (end, END)]
+    heads_ups = [start + round(item.offset) for item in requested if item.kind == BEFORE_START]
     if now < start:
         coming = sorted({second for second in heads_ups if second > now})
         missed = [now] if any(second <= now for second in heads_ups) else []
-        found += [(second, BEFORE_START) for second in missed + coming]
-    for one in asked:
-        second = round(one.offset) + (start if one.anchor is Anchor.START else end)
-        if one.kind == BEFORE_END and (max(second, start), BEFORE_END) not in found:
-            found.append((max(second, start), BEFORE_END))
-        if one.kind in {"backup", "mail"} and (min(second, end), one.kind) not in found:
-            found.append((min(second, end), one.kind))
+        result += [(second, BEFORE_START) for second in missed + coming]
+    for item in requested:
+        second = round(item.offset) + (start if item.anchor is Anchor.START else end)
+        if item.kind == BEFORE_END and (max(second, start), BEFORE_END) not in result:
+            result.append((max(second, start), BEFORE_END))
+        if item.kind in {"backup", "mail"} and (min(second, end), item.kind) not in result:
+            result.append((min(second, end), item.kind))
     order = [BEFORE_START, START, "backup", "mail", BEFORE_END, END]
-    return sorted(found, key=lambda event: (event[0], order.index(event[1])))
+    return sorted(result, key=lambda event: (event[0], order.index(event[1])))
 
 
-def planned(span: tuple[int, int], asked: Sequence[Notice], now: int) -> tuple[Planned, ...]:
-    return plan(Window(moment(span[0]), moment(span[1])), asked, moment(now))
+def planned(span: tuple[int, int], requested: Sequence[Notice], now: int) -> tuple[Planned, ...]:
+    return plan(Window(moment(span[0]), moment(span[1])), requested, moment(now))
 
 
 @given(spans, st.lists(notices, max_size=6), seconds)
-def test_a_plan_follows_the_rules(span: tuple[int, int], asked: list[Notice], now: int) -> None:
-    found = [(event.due_at, event.kind) for event in planned(span, asked, now)]
-    wanted = [(moment(second), kind) for second, kind in expected(span, asked, now)]
-    assert found == list(dict.fromkeys(wanted))
+def test_a_plan_follows_the_rules(span: tuple[int, int], requested: list[Notice], now: int) -> None:
+    result = [(event.due_at, event.kind) for event in planned(span, requested, now)]
+    wanted = [(moment(second), kind) for second, kind in expected(span, requested, now)]
+    assert result == list(dict.fromkeys(wanted))
 
 
 @given(spans, st.lists(notices, max_size=6), seconds, st.randoms(use_true_random=False))
 def test_the_order_of_notices_does_not_matter(
-    span: tuple[int, int], asked: list[Notice], now: int, rng: random.Random
+    span: tuple[int, int], requested: list[Notice], now: int, rng: random.Random
 ) -> None:
-    shuffled = rng.sample(asked, len(asked))
-    assert planned(span, shuffled, now) == planned(span, asked, now)
+    shuffled = rng.sample(requested, len(requested))
+    assert planned(span, shuffled, now) == planned(span, requested, now)
 
 
 @given(spans, st.lists(notices, max_size=6), seconds)
-def test_ends_with_the_only_end(span: tuple[int, int], asked: list[Notice], now: int) -> None:
-    found = planned(span, asked, now)
-    assert found[-1] == Planned(END, moment(span[1]))
-    assert [event.kind for event in found].count(END) == 1
-    assert [event.kind for event in found].count(START) == 1
+def test_ends_with_the_only_end(span: tuple[int, int], requested: list[Notice], now: int) -> None:
+    result = planned(span, requested, now)
+    assert result[-1] == Planned(END, moment(span[1]))
+    assert [event.kind for event in result].count(END) == 1
+    assert [event.kind for event in result].count(START) == 1

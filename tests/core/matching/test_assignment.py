@@ -12,9 +12,9 @@ Assignment = tuple[tuple[int, ...], ...]
 
 def demands_of(ids: Sequence[int]) -> st.SearchStrategy[list[Demand]]:
     """Up to three demands for some of the ids, each in an order of preference of its own."""
-    some = st.lists(st.sampled_from(ids), unique=True, max_size=len(ids)).map(tuple)
+    candidates = st.lists(st.sampled_from(ids), unique=True, max_size=len(ids)).map(tuple)
     bounds = st.tuples(st.integers(0, 3), st.integers(0, 3)).map(sorted)
-    demand = st.builds(lambda pair, mine: Demand(*pair, mine), bounds, some)
+    demand = st.builds(lambda pair, preferred: Demand(*pair, preferred), bounds, candidates)
     return st.lists(demand, max_size=3)
 
 
@@ -36,8 +36,8 @@ def every_assignment(demands: Sequence[Demand]) -> Iterator[list[int]]:
             yield counts
 
 
-def total(found: Assignment) -> int:
-    return sum(len(ids) for ids in found)
+def total(result: Assignment) -> int:
+    return sum(len(ids) for ids in result)
 
 
 class TestOneDemand:
@@ -92,9 +92,9 @@ def test_finds_an_assignment_exactly_if_an_exhaustive_search_does(
 
 @given(few)
 def test_assigns_as_many_as_an_exhaustive_search(demands: list[Demand]) -> None:
-    found = assign(demands)
-    if found is not None:
-        assert total(found) == max(sum(counts) for counts in every_assignment(demands))
+    result = assign(demands)
+    if result is not None:
+        assert total(result) == max(sum(counts) for counts in every_assignment(demands))
 
 
 @given(few)
@@ -116,7 +116,7 @@ def test_assigns_in_the_order_of_preference(demands: list[Demand]) -> None:
         assert list(ids) == sorted(ids, key=demand.candidates.index)
 
 
-@given(demands_of(range(1, 6)).map(lambda found: found[:1]))
+@given(demands_of(range(1, 6)).map(lambda result: result[:1]))
 def test_a_single_demand_gets_its_first_candidates(demands: list[Demand]) -> None:
     for demand, ids in zip(demands, assign(demands) or [], strict=False):
         assert ids == demand.candidates[: demand.maximum]

@@ -65,55 +65,57 @@ def _all(requirement: Requirement, units: list[int]) -> int:
     return max(units, default=0) if together else sum(units)
 
 
-def _fits(requirement: Requirement, there: list[Timeline], begin: int, end: int) -> bool:
-    units = [_units(requirement, timeline, begin, end) for timeline in there]
+def _fits(requirement: Requirement, resources: list[Timeline], begin: int, end: int) -> bool:
+    units = [_units(requirement, timeline, begin, end) for timeline in resources]
     return _all(requirement, units) >= requirement.minimum
 
 
-@given(requirement=requirements, there=timelines, length=st.integers(1, 5))
+@given(requirement=requirements, resources=timelines, length=st.integers(1, 5))
 def test_finds_exactly_the_starts_at_which_a_requirement_fits(
-    requirement: Requirement, there: list[Timeline], length: int
+    requirement: Requirement, resources: list[Timeline], length: int
 ) -> None:
-    found = starts(requirement, there, length * HOUR, (hour(0), hour(LAST)))
+    result = starts(requirement, resources, length * HOUR, (hour(0), hour(LAST)))
     possible = {
         number
         for number in range(LAST + 1)
-        if any(begin <= hour(number) <= end for begin, end in found)
+        if any(begin <= hour(number) <= end for begin, end in result)
     }
     assert possible == {
-        number for number in range(LAST + 1) if _fits(requirement, there, number, number + length)
+        number
+        for number in range(LAST + 1)
+        if _fits(requirement, resources, number, number + length)
     }
-    assert found == sorted(found)
+    assert result == sorted(result)
 
 
-@given(requirement=requirements, there=timelines)
+@given(requirement=requirements, resources=timelines)
 def test_counts_the_free_units_of_each_hour(
-    requirement: Requirement, there: list[Timeline]
+    requirement: Requirement, resources: list[Timeline]
 ) -> None:
-    steps = free_over(requirement, there, Window(hour(0), hour(LAST)))
+    steps = free_over(requirement, resources, Window(hour(0), hour(LAST)))
     assert steps[0].window.start == hour(0)
     assert steps[-1].window.end == hour(LAST)
     for number in range(LAST):
-        free = [one.free for one in steps if one.window.start <= hour(number) < one.window.end]
-        units = [_units(requirement, one, number, number + 1) for one in there]
+        free = [item.free for item in steps if item.window.start <= hour(number) < item.window.end]
+        units = [_units(requirement, item, number, number + 1) for item in resources]
         assert free == [_all(requirement, units)]
 
 
-@given(requirement=requirements, there=timelines)
+@given(requirement=requirements, resources=timelines)
 def test_finds_how_long_a_requirement_fits_from_now(
-    requirement: Requirement, there: list[Timeline]
+    requirement: Requirement, resources: list[Timeline]
 ) -> None:
-    end = lasting(requirement, there, hour(0), hour(LAST))
-    lengths = [n for n in range(1, LAST + 1) if _fits(requirement, there, 0, n)]
+    end = lasting(requirement, resources, hour(0), hour(LAST))
+    lengths = [n for n in range(1, LAST + 1) if _fits(requirement, resources, 0, n)]
     assert end == (hour(max(lengths)) if lengths else None)
 
 
 def test_a_gap_just_long_enough_is_a_start() -> None:
-    there = [Timeline({}, [Booking(hour(0), hour(2)), Booking(hour(5), hour(6))])]
-    one = Requirement("host", 1, 1, Everything())
-    assert starts(one, there, 3 * HOUR, (hour(0), hour(4))) == [(hour(2), hour(2))]
-    assert starts(one, there, 2 * HOUR, (hour(0), hour(4))) == [(hour(2), hour(3))]
-    assert starts(one, there, 4 * HOUR, (hour(0), hour(4))) == []
+    resources = [Timeline({}, [Booking(hour(0), hour(2)), Booking(hour(5), hour(6))])]
+    item = Requirement("host", 1, 1, Everything())
+    assert starts(item, resources, 3 * HOUR, (hour(0), hour(4))) == [(hour(2), hour(2))]
+    assert starts(item, resources, 2 * HOUR, (hour(0), hour(4))) == [(hour(2), hour(3))]
+    assert starts(item, resources, 4 * HOUR, (hour(0), hour(4))) == []
 
 
 def test_an_empty_requirement_can_always_start() -> None:
@@ -122,18 +124,18 @@ def test_an_empty_requirement_can_always_start() -> None:
 
 
 def test_several_requirements_start_when_all_fit() -> None:
-    some: list[Starts] = [(hour(0), hour(2)), (hour(4), hour(6))]
-    assert both(some, [(hour(1), hour(5))]) == [(hour(1), hour(2)), (hour(4), hour(5))]
-    assert both(some, [(hour(3), hour(3))]) == []
+    suitable: list[Starts] = [(hour(0), hour(2)), (hour(4), hour(6))]
+    assert both(suitable, [(hour(1), hour(5))]) == [(hour(1), hour(2)), (hour(4), hour(5))]
+    assert both(suitable, [(hour(3), hour(3))]) == []
 
 
 def test_counts_billions_of_units() -> None:
     most = 2**31 - 1
-    there = [Timeline({"MEMORY_MB": most}, [Booking(hour(1), hour(2), "MEMORY_MB", 5)])]
+    resources = [Timeline({"MEMORY_MB": most}, [Booking(hour(1), hour(2), "MEMORY_MB", 5)])]
     tiny = Requirement("host", most, most, Everything(), {"MEMORY_MB": 1})
-    steps = free_over(tiny, there, Window(hour(0), hour(3)))
-    assert [one.free for one in steps] == [most, most - 5, most]
-    assert starts(tiny, there, HOUR, (hour(0), hour(3))) == [
+    steps = free_over(tiny, resources, Window(hour(0), hour(3)))
+    assert [item.free for item in steps] == [most, most - 5, most]
+    assert starts(tiny, resources, HOUR, (hour(0), hour(3))) == [
         (hour(0), hour(0)),
         (hour(2), hour(3)),
     ]

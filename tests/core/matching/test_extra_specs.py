@@ -322,32 +322,32 @@ def test_accepts_or_rejects_any_specs(specs: dict[str, Any], properties: dict[st
     assert all(amount > 0 for amount in selector.amounts.values())
 
 
-def _as_nova(found: str, operation: str) -> bool:
+def _as_nova(value: str, operation: str) -> bool:
     """Apply an operation that is sound for Nova, too; written from its documentation."""
     op, *words = operation.split() or [""]
     ours = {
-        "=": lambda: float(found) >= float(words[0]),
-        "==": lambda: float(found) == float(words[0]),
-        "!=": lambda: float(found) != float(words[0]),
-        ">=": lambda: float(found) >= float(words[0]),
-        "<=": lambda: float(found) <= float(words[0]),
-        "s==": lambda: found == words[0],
-        "s!=": lambda: found != words[0],
-        "s>=": lambda: found >= words[0],
-        "s>": lambda: found > words[0],
-        "s<=": lambda: found <= words[0],
-        "s<": lambda: found < words[0],
-        "<in>": lambda: words[0] in found,
-        "<all-in>": lambda: all(word in found for word in words),
-        "<or>": lambda: found in words[::2],
+        "=": lambda: float(value) >= float(words[0]),
+        "==": lambda: float(value) == float(words[0]),
+        "!=": lambda: float(value) != float(words[0]),
+        ">=": lambda: float(value) >= float(words[0]),
+        "<=": lambda: float(value) <= float(words[0]),
+        "s==": lambda: value == words[0],
+        "s!=": lambda: value != words[0],
+        "s>=": lambda: value >= words[0],
+        "s>": lambda: value > words[0],
+        "s<=": lambda: value <= words[0],
+        "s<": lambda: value < words[0],
+        "<in>": lambda: words[0] in value,
+        "<all-in>": lambda: all(word in value for word in words),
+        "<or>": lambda: value in words[::2],
     }
-    return ours[op]() if op in ours else found == operation
+    return ours[op]() if op in ours else value == operation
 
 
 @given(st.sampled_from(["16", "9", "16.0", "-1", "1e3"]), _VALUES)
-def test_accepted_operations_mean_the_same_as_in_nova(found: str, operation: str) -> None:
+def test_accepted_operations_mean_the_same_as_in_nova(value: str, operation: str) -> None:
     try:
         query = read({"capabilities:a": operation}).query
     except InvalidQuery:
         return
-    assert matches(query, {"a": found}) is _as_nova(found, operation)
+    assert matches(query, {"a": value}) is _as_nova(value, operation)

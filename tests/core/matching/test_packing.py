@@ -87,13 +87,13 @@ def test_allocates_only_free_capacity_and_none_twice(wanted: list[Demand], free:
 
 @given(demand=demands(), free=resources)
 def test_a_single_demand_gets_all_the_capacity_that_exists(demand: Demand, free: Free) -> None:
-    there = _alone(demand, _all_five(free))
+    available = _alone(demand, _all_five(free))
     chosen = choose([demand], _all_five(free))
-    if there < demand.minimum:
+    if available < demand.minimum:
         assert chosen is None
     else:
         assert chosen is not None
-        assert sum(chosen[0].values()) == min(there, demand.maximum)
+        assert sum(chosen[0].values()) == min(available, demand.maximum)
 
 
 def _all_five(free: Free) -> Free:

@@ -238,9 +238,9 @@ class TestBounds:
         assert f"at [{place}]" in refusal(query)
 
     def test_limits_the_number_of_conditions(self) -> None:
-        one = ["==", "$vcpus", "16"]
-        assert accepts(["and"] + [one] * MAX_CONDITIONS)
-        assert f"at most {MAX_CONDITIONS}" in refusal(["and"] + [one] * (MAX_CONDITIONS + 1))
+        condition = ["==", "$vcpus", "16"]
+        assert accepts(["and"] + [condition] * MAX_CONDITIONS)
+        assert f"at most {MAX_CONDITIONS}" in refusal(["and"] + [condition] * (MAX_CONDITIONS + 1))
 
     def test_each_value_of_in_and_each_empty_expression_counts(self) -> None:
         assert accepts(["in", "$vcpus", *range(MAX_CONDITIONS)])
@@ -333,7 +333,9 @@ class TestNumbers:
 _NAMES = st.sampled_from(["$a", "$A", "$a b"])
 _TEXTS = st.sampled_from(["16", "9", "16.0", "1e3", "-0", "a", "A", "a ", "True", "é", "null"])
 _STORABLE = st.characters(codec="utf-8", exclude_characters="\0")  # what else is refused
-_VALUES = (_TEXTS | st.text(_STORABLE, min_size=1, max_size=2)).filter(lambda one: one != "null")
+_VALUES = (_TEXTS | st.text(_STORABLE, min_size=1, max_size=2)).filter(
+    lambda condition: condition != "null"
+)
 _OPERANDS = _VALUES | st.booleans() | st.integers(-20, 2000) | st.floats(-20, 20)
 _MAYBE_NULL = _OPERANDS | st.just("null")
 _COMPARISONS = st.tuples(
@@ -402,13 +404,13 @@ def _oracle(query: Any, properties: Mapping[str, str]) -> bool:
     return _compare(word, properties.get(rest[0][1:]), str(rest[1]))
 
 
-def _compare(op: str, found: str | None, wanted: str) -> bool:
+def _compare(op: str, actual: str | None, wanted: str) -> bool:
     if wanted == "null":
-        return (found is not None) if op == "!=" else (found is None)
-    if found is None:
+        return (actual is not None) if op == "!=" else (actual is None)
+    if actual is None:
         return False
-    left, right = _number(found), _number(wanted)
-    order = _order(found, wanted) if left is None or right is None else _order(left, right)
+    left, right = _number(actual), _number(wanted)
+    order = _order(actual, wanted) if left is None or right is None else _order(left, right)
     signs = {"=": "0", "==": "0", "!=": "-+", ">=": "0+", "<=": "-0", ">": "+", "<": "-"}
     return order in signs[op]
 

@@ -12,7 +12,7 @@ def test_a_simple_requirement_is_its_only_part() -> None:
 
 
 def test_the_parts_of_a_requirement_are_independent() -> None:
-    red, others = Requirement("lab:bench", 1, 1, RED), Requirement("lab:bench", 2, 3, Not(RED))
-    both = Requirement("lab:bench", 1, 1, RED, besides=others)
-    assert both.parts == (red, others)
+    red, rest = Requirement("lab:bench", 1, 1, RED), Requirement("lab:bench", 2, 3, Not(RED))
+    both = Requirement("lab:bench", 1, 1, RED, besides=rest)
+    assert both.parts == (red, rest)
     assert all(part.parts == (part,) for part in both.parts)

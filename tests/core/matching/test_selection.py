@@ -34,46 +34,51 @@ def candidate(id_: int, free: dict[str, int] | None = None, **properties: str) -
 
 
 def by(name: str) -> Weigher:
-    return lambda one, _requirement: float(one.resource.properties[name])
+    return lambda item, _requirement: float(item.resource.properties[name])
 
 
 def ids(
     candidates: list[Candidate], *weighers: tuple[Weigher, float], requirement: Requirement = ANY
 ) -> list[int]:
-    return [one.resource.id for one in rank(candidates, requirement, [], weighers)]
+    return [item.resource.id for item in rank(candidates, requirement, [], weighers)]
 
 
 class TestRank:
     def test_all_filters_must_pass(self) -> None:
-        some = [candidate(id_) for id_ in range(12)]
-        even = lambda one, _: one.resource.id % 2 == 0  # noqa: E731
-        third = lambda one, _: one.resource.id % 3 == 0  # noqa: E731
-        assert [one.resource.id for one in rank(some, ANY, [even, third], [])] == [0, 6]
+        candidates = [candidate(id_) for id_ in range(12)]
+        even = lambda item, _: item.resource.id % 2 == 0  # noqa: E731
+        third = lambda item, _: item.resource.id % 3 == 0  # noqa: E731
+        assert [item.resource.id for item in rank(candidates, ANY, [even, third], [])] == [0, 6]
 
     def test_without_weighers_the_order_stays(self) -> None:
         assert ids([candidate(3), candidate(1), candidate(2)]) == [3, 1, 2]
 
     def test_the_largest_weight_is_first_and_ties_keep_their_order(self) -> None:
-        some = [candidate(1, w="1"), candidate(2, w="9"), candidate(3, w="1"), candidate(4, w="9")]
-        assert ids(some, (by("w"), 1.0)) == [2, 4, 1, 3]
+        candidates = [
+            candidate(1, w="1"),
+            candidate(2, w="9"),
+            candidate(3, w="1"),
+            candidate(4, w="9"),
+        ]
+        assert ids(candidates, (by("w"), 1.0)) == [2, 4, 1, 3]
 
     def test_a_negative_multiplier_reverses_the_order(self) -> None:
-        some = [candidate(1, w="1"), candidate(2, w="9"), candidate(3, w="5")]
-        assert ids(some, (by("w"), -1.0)) == [1, 3, 2]
+        candidates = [candidate(1, w="1"), candidate(2, w="9"), candidate(3, w="5")]
+        assert ids(candidates, (by("w"), -1.0)) == [1, 3, 2]
 
     def test_multipliers_weigh_normalised_values(self) -> None:
-        some = [candidate(1, mib="1000000", score="0"), candidate(2, mib="0", score="0.1")]
-        assert ids(some, (by("mib"), 1.0), (by("score"), 2.0)) == [2, 1]
-        assert ids(some, (by("mib"), 2.0), (by("score"), 1.0)) == [1, 2]
+        candidates = [candidate(1, mib="1000000", score="0"), candidate(2, mib="0", score="0.1")]
+        assert ids(candidates, (by("mib"), 1.0), (by("score"), 2.0)) == [2, 1]
+        assert ids(candidates, (by("mib"), 2.0), (by("score"), 1.0)) == [1, 2]
 
     def test_a_weigher_with_equal_values_has_no_effect(self) -> None:
-        some = [candidate(1, w="7", x="0"), candidate(2, w="7", x="1")]
-        assert ids(some, (by("w"), 100.0), (by("x"), 0.1)) == [2, 1]
+        candidates = [candidate(1, w="7", x="0"), candidate(2, w="7", x="1")]
+        assert ids(candidates, (by("w"), 100.0), (by("x"), 0.1)) == [2, 1]
 
     def test_normalises_the_largest_floats(self) -> None:
         most = repr(sys.float_info.max)
-        some = [candidate(1, w=f"-{most}"), candidate(2, w=most), candidate(3, w="0")]
-        assert ids(some, (by("w"), 1.0)) == [2, 3, 1]
+        candidates = [candidate(1, w=f"-{most}"), candidate(2, w=most), candidate(3, w="0")]
+        assert ids(candidates, (by("w"), 1.0)) == [2, 3, 1]
 
     @each_case("weight", [math.nan, math.inf])
     def test_rejects_a_weight_that_is_not_finite(self, weight: float) -> None:
@@ -90,13 +95,13 @@ class TestRank:
     def test_a_candidate_that_is_best_in_all_is_first(
         self, weights: list[tuple[float, float]], multiplier: float
     ) -> None:
-        some = [candidate(at, a=repr(a), b=repr(b)) for at, (a, b) in enumerate(weights)]
-        found = ids(some, (by("a"), 1.0), (by("b"), multiplier))
-        assert sorted(found) == list(range(len(some)))
+        candidates = [candidate(at, a=repr(a), b=repr(b)) for at, (a, b) in enumerate(weights)]
+        ranked = ids(candidates, (by("a"), 1.0), (by("b"), multiplier))
+        assert sorted(ranked) == list(range(len(candidates)))
         turned = [(a, math.copysign(1.0, multiplier) * b) for a, b in weights]
         best = tuple(max(column) for column in zip(*turned, strict=True))
         if abs(multiplier) > 1e-6 and best in turned:
-            assert turned[found[0]] == best
+            assert turned[ranked[0]] == best
 
 
 class TestBuiltInPreferences:
@@ -119,15 +124,19 @@ class TestBuiltInPreferences:
         weigh = (preferences.fewest_properties, 1.0)
         assert ids([special, plain], weigh) == [1, 2]
         query = read({"capabilities:gpu": "1", "capabilities:ssd": "1"}).query
-        asked = Requirement("physical:host", 1, 1, query)
-        assert ids([special, plain], weigh, requirement=asked) == [2, 1]
+        requirement = Requirement("physical:host", 1, 1, query)
+        assert ids([special, plain], weigh, requirement=requirement) == [2, 1]
 
     def test_fewest_left_fills_partly_used_hosts(self) -> None:
-        some = [candidate(1, {"VCPU": 16}), candidate(2, {"VCPU": 4}), candidate(3, {"VCPU": 8})]
+        candidates = [
+            candidate(1, {"VCPU": 16}),
+            candidate(2, {"VCPU": 4}),
+            candidate(3, {"VCPU": 8}),
+        ]
         share = Requirement("virtual:instance", 1, 1, Everything(), {"VCPU": 4})
         weigh = (preferences.fewest_left, 1.0)
-        assert ids(some, weigh, requirement=share) == [2, 3, 1]
-        assert ids(some, weigh) == [1, 2, 3]
+        assert ids(candidates, weigh, requirement=share) == [2, 3, 1]
+        assert ids(candidates, weigh) == [1, 2, 3]
 
     def test_lowest_id_prefers_hosts_registered_first(self) -> None:
         assert ids([candidate(3), candidate(1), candidate(2)], (preferences.lowest_id, 1.0)) == [

@@ -53,14 +53,14 @@ def test_switches_off_only_idle_hosts_that_can_be_back_in_time(
 @given(some_hosts, policies)
 def test_keeps_exactly_the_spare_hosts_of_each_class(hosts: list[FreeHost], policy: Policy) -> None:
     off = to_switch_off(hosts, policy, NOW)
-    warm = Counter(one.hardware for one in hosts if stays_long(one, policy))
-    left = warm - Counter(one.hardware for one in off)
+    warm = Counter(item.hardware for item in hosts if stays_long(item, policy))
+    left = warm - Counter(item.hardware for item in off)
     for hardware, count in warm.items():
         assert left[hardware] >= min(count, policy.spare)
     idle = timedelta(seconds=policy.idle_time)
-    for one in hosts:
-        if one not in off and stays_long(one, policy) and NOW - one.idle_since >= idle:
-            assert left[one.hardware] <= policy.spare
+    for item in hosts:
+        if item not in off and stays_long(item, policy) and NOW - item.idle_since >= idle:
+            assert left[item.hardware] <= policy.spare
 
 
 @given(some_hosts, policies, st.randoms(use_true_random=False))
@@ -68,24 +68,26 @@ def test_the_order_of_hosts_does_not_matter(
     hosts: list[FreeHost], policy: Policy, random: object
 ) -> None:
     shuffled = sorted(hosts, key=lambda _: random.random())  # type: ignore[attr-defined]
-    assert {one.id for one in to_switch_off(hosts, policy, NOW)} == {
-        one.id for one in to_switch_off(shuffled, policy, NOW)
+    assert {item.id for item in to_switch_off(hosts, policy, NOW)} == {
+        item.id for item in to_switch_off(shuffled, policy, NOW)
     }
 
 
 @given(some_hosts, policies)
 def test_a_second_run_switches_off_nothing_more(hosts: list[FreeHost], policy: Policy) -> None:
     off = to_switch_off(hosts, policy, NOW)
-    assert to_switch_off([one for one in hosts if one not in off], policy, NOW) == []
+    assert to_switch_off([item for item in hosts if item not in off], policy, NOW) == []
 
 
 @given(some_hosts, policies)
 def test_switches_off_the_host_needed_last_first(hosts: list[FreeHost], policy: Policy) -> None:
-    off = {one.id for one in to_switch_off(hosts, policy, NOW)}
+    off = {item.id for item in to_switch_off(hosts, policy, NOW)}
     idle = timedelta(seconds=policy.idle_time)
-    able = [one for one in hosts if stays_long(one, policy) and NOW - one.idle_since >= idle]
-    for gone in (one for one in able if one.id in off):
-        for left in (one for one in able if one.id not in off and one.hardware == gone.hardware):
+    able = [item for item in hosts if stays_long(item, policy) and NOW - item.idle_since >= idle]
+    for gone in (item for item in able if item.id in off):
+        for left in (
+            item for item in able if item.id not in off and item.hardware == gone.hardware
+        ):
             assert gone.next_start is None or (
                 left.next_start is not None and left.next_start <= gone.next_start
             )
@@ -96,22 +98,22 @@ def test_wakes_as_many_hosts_as_spares_are_missing(
     hosts: list[FreeHost], policy: Policy, coming: list[str]
 ) -> None:
     asleep = [
-        replace(made(NOW - timedelta(minutes=number), None, name), id=f"{name} {number}")
+        replace(recorded(NOW - timedelta(minutes=number), None, name), id=f"{name} {number}")
         for number in range(2)
         for name in ("gpu", "plain")
     ]
     woken = to_wake(hosts, coming, asleep, policy, NOW)
     for name in ("gpu", "plain"):
-        warm = sum(stays_long(one, policy) for one in hosts if one.hardware == name)
+        warm = sum(stays_long(item, policy) for item in hosts if item.hardware == name)
         missing = max(policy.spare - warm - coming.count(name), 0)
-        mine = [one.id for one in woken if one.hardware == name]
-        assert mine == [f"{name} 1", f"{name} 0"][: min(missing, 2)]
+        current = [item.id for item in woken if item.hardware == name]
+        assert current == [f"{name} 1", f"{name} 0"][: min(missing, 2)]
     if woken:
-        left = {one.hardware for one in to_switch_off(hosts, policy, NOW)}
-        assert not left & {one.hardware for one in woken}
+        left = {item.hardware for item in to_switch_off(hosts, policy, NOW)}
+        assert not left & {item.hardware for item in woken}
 
 
-def made(off_at: datetime | None, over_at: datetime | None, hardware: str = "gpu") -> Shutdown:
+def recorded(off_at: datetime | None, over_at: datetime | None, hardware: str = "gpu") -> Shutdown:
     return Shutdown(
         id="1",
         resource_id=1,
@@ -133,17 +135,19 @@ moments = st.integers(-100 * 24 * 60, 0).map(lambda count: NOW + timedelta(minut
     st.sampled_from(list(Period)),
 )
 def test_saved_hours_add_up_for_every_period(
-    given_: list[tuple[datetime, datetime | None, str]], period: Period
+    rows: list[tuple[datetime, datetime | None, str]], period: Period
 ) -> None:
-    found = [made(*one) for one in given_ if one[1] is None or one[1] >= one[0]]
-    off = [min(one.over_at or NOW, NOW) - max(one.off_at or NOW, SINCE) for one in found]
-    whole = sum((max(one, timedelta()) for one in off), timedelta())
-    shares = saved(found, SINCE, NOW, period)
-    total = sum(one.host_hours for one in shares)
+    shutdowns = [recorded(*item) for item in rows if item[1] is None or item[1] >= item[0]]
+    off = [min(item.over_at or NOW, NOW) - max(item.off_at or NOW, SINCE) for item in shutdowns]
+    whole = sum((max(item, timedelta()) for item in off), timedelta())
+    shares = saved(shutdowns, SINCE, NOW, period)
+    total = sum(item.host_hours for item in shares)
     assert total == pytest.approx(whole / timedelta(hours=1))
-    assert len({(one.hardware, one.since) for one in shares}) == len(shares)
-    counted = [one for one in found if one.off_at and SINCE <= one.off_at < (one.over_at or NOW)]
-    assert sum(one.shutdowns for one in shares) == len(counted)
+    assert len({(item.hardware, item.since) for item in shares}) == len(shares)
+    counted = [
+        item for item in shutdowns if item.off_at and SINCE <= item.off_at < (item.over_at or NOW)
+    ]
+    assert sum(item.shutdowns for item in shares) == len(counted)
 
 
 @given(moments, st.sampled_from([Period.DAY, Period.WEEK, Period.MONTH]))
@@ -166,34 +170,34 @@ steps = st.lists(
 )
 
 
-def taken(mine: Shutdown, step: str, owner: str, now: datetime) -> Shutdown:
+def after_step(current: Shutdown, step: str, owner: str, now: datetime) -> Shutdown:
     """Return what a shutdown is after a step; as it was, if that is refused."""
     try:
         match step:
             case "accept":
-                return shutdown.accept(mine, owner, now, now + timedelta(seconds=60))
+                return shutdown.accept(current, owner, now, now + timedelta(seconds=60))
             case "off":
-                return shutdown.off(mine, owner, now)
+                return shutdown.off(current, owner, now)
             case "kept":
-                return shutdown.kept(mine, owner, "no answer")
+                return shutdown.kept(current, owner, "no answer")
             case _:
-                return shutdown.released(mine, owner)
+                return shutdown.released(current, owner)
     except ClimateError:
-        return mine
+        return current
 
 
 @given(steps)
 def test_one_owner_at_a_time_and_a_begun_shutdown_is_never_unclaimed(
-    given_: list[tuple[str, str, int]],
+    rows: list[tuple[str, str, int]],
 ) -> None:
-    now, mine = NOW, replace(made(None, None), progress=ShutdownState.WANTED)
-    for step, owner, seconds in given_:
+    now, current = NOW, replace(recorded(None, None), progress=ShutdownState.WANTED)
+    for step, owner, seconds in rows:
         now += timedelta(seconds=seconds)
-        before, mine = mine, taken(mine, step, owner, now)
+        before, current = current, after_step(current, step, owner, now)
         if before.claimed_until and before.claimed_until > now and before.owner != owner:
-            assert mine == before
+            assert current == before
         if before.attempt:
-            assert mine.progress is not ShutdownState.WANTED
+            assert current.progress is not ShutdownState.WANTED
         if before.progress not in OPEN:
-            assert mine == before
-        assert (mine.off_at is not None) is (mine.progress is ShutdownState.OFF)
+            assert current == before
+        assert (current.off_at is not None) is (current.progress is ShutdownState.OFF)

@@ -25,69 +25,71 @@ def _boots(usual: float, count: int, rng: random.Random) -> list[float]:
     return [usual * rng.lognormvariate(0.0, 0.2) for _ in range(count)]
 
 
-def _lead(mine: Sequence[float], others: Sequence[Sequence[float]], policy: Policy = WIDE) -> float:
-    return lead(mine, profile(others, policy), 0.99, policy).seconds
+def _lead(own: Sequence[float], peers: Sequence[Sequence[float]], policy: Policy = WIDE) -> float:
+    return lead(own, profile(peers, policy), 0.99, policy).seconds
 
 
 @given(st.lists(seconds, max_size=12), histories, quantiles)
 def test_stays_within_the_operators_bounds(
-    mine: list[float], others: list[list[float]], quantile: float
+    own: list[float], peers: list[list[float]], quantile: float
 ) -> None:
     policy = Policy(shortest=300.0, longest=900.0)
-    found = lead(mine, profile(others, policy), quantile, policy)
-    assert 300.0 <= found.seconds <= 900.0
-    assert found.allowance >= 1.0
-    assert found.own_times == len(mine)
+    result = lead(own, profile(peers, policy), quantile, policy)
+    assert 300.0 <= result.seconds <= 900.0
+    assert result.allowance >= 1.0
+    assert result.own_times == len(own)
 
 
 @given(st.lists(seconds, max_size=12), histories, quantiles, quantiles)
 def test_a_higher_quantile_is_never_shorter(
-    mine: list[float], others: list[list[float]], one: float, other: float
+    own: list[float], peers: list[list[float]], value: float, other: float
 ) -> None:
-    like = profile(others, WIDE)
-    less, more = sorted((one, other))
-    at_most = lead(mine, like, more, WIDE).seconds
-    assert lead(mine, like, less, WIDE).seconds <= at_most * (1 + 1e-9)
+    like = profile(peers, WIDE)
+    less, more = sorted((value, other))
+    at_most = lead(own, like, more, WIDE).seconds
+    assert lead(own, like, less, WIDE).seconds <= at_most * (1 + 1e-9)
 
 
 @given(st.lists(seconds, min_size=1, max_size=12), histories, st.floats(0.1, 10.0))
 def test_scales_with_the_observed_times(
-    mine: list[float], others: list[list[float]], times: float
+    own: list[float], peers: list[list[float]], times: float
 ) -> None:
     slower = replace(WIDE, prior=WIDE.prior * times)
-    scaled = _lead([one * times for one in mine], [[o * times for o in h] for h in others], slower)
-    assert math.isclose(scaled, _lead(mine, others) * times, rel_tol=1e-6)
+    scaled = _lead(
+        [value * times for value in own], [[o * times for o in h] for h in peers], slower
+    )
+    assert math.isclose(scaled, _lead(own, peers) * times, rel_tol=1e-6)
 
 
 @given(histories)
-def test_the_order_of_hosts_does_not_matter(others: list[list[float]]) -> None:
-    assert profile(others, WIDE) == profile(others[::-1], WIDE)
+def test_the_order_of_hosts_does_not_matter(peers: list[list[float]]) -> None:
+    assert profile(peers, WIDE) == profile(peers[::-1], WIDE)
 
 
 def test_an_unknown_class_uses_the_prior() -> None:
-    found = lead([], profile([], WIDE), 0.99, WIDE)
-    assert found.usual == pytest.approx(WIDE.prior)
-    assert found.seconds > WIDE.prior
-    assert found.class_times == 0
+    result = lead([], profile([], WIDE), 0.99, WIDE)
+    assert result.usual == pytest.approx(WIDE.prior)
+    assert result.seconds > WIDE.prior
+    assert result.class_times == 0
 
 
 def test_a_new_host_uses_the_times_of_its_class() -> None:
     rng = _seeded(1)
-    others = [_boots(200.0, 20, rng) for _ in range(50)]
-    new = _lead([], others)
+    peers = [_boots(200.0, 20, rng) for _ in range(50)]
+    new = _lead([], peers)
     assert 200.0 < new < 600.0
-    assert _lead(_boots(200.0, 20, rng), others) < new
+    assert _lead(_boots(200.0, 20, rng), peers) < new
 
 
 def test_suffices_in_the_requested_share_of_cases() -> None:
     rng = _seeded(2)
     pace = [rng.lognormvariate(0.0, 0.2) for _ in range(200)]
-    others = [_boots(300.0 * one, 12, rng) for one in pace]
-    like = profile(others, WIDE)
+    peers = [_boots(300.0 * value, 12, rng) for value in pace]
+    like = profile(peers, WIDE)
     exact = replace(WIDE, margin=1.0)
     enough = [
-        _boots(300.0 * one, 1, rng)[0] <= lead(mine, like, 0.95, exact).seconds
-        for mine, one in zip(others, pace, strict=True)
+        _boots(300.0 * value, 1, rng)[0] <= lead(own, like, 0.95, exact).seconds
+        for own, value in zip(peers, pace, strict=True)
         for _ in range(20)
     ]
     assert 0.93 < sum(enough) / len(enough) < 0.97
@@ -95,11 +97,11 @@ def test_suffices_in_the_requested_share_of_cases() -> None:
 
 def test_follows_a_slow_host_after_three_times_but_not_after_one() -> None:
     rng = _seeded(3)
-    others = [_boots(200.0, 20, rng) for _ in range(50)]
-    before = others[0]
-    once = _lead([*before, 600.0], others)
-    thrice = _lead([*before, 600.0, 620.0, 610.0], others)
-    assert once < 1.2 * _lead(before, others)
+    peers = [_boots(200.0, 20, rng) for _ in range(50)]
+    before = peers[0]
+    once = _lead([*before, 600.0], peers)
+    thrice = _lead([*before, 600.0, 620.0, 610.0], peers)
+    assert once < 1.2 * _lead(before, peers)
     assert thrice > 600.0
 
 
@@ -118,7 +120,7 @@ def test_several_hosts_are_ready_together_with_the_requested_probability() -> No
 
 def test_classes_are_learned_separately() -> None:
     times = {"a": [100.0], "b": [1000.0], "c": []}
-    found = profiles(times, {"a": "fast", "b": "slow", "c": "slow", "d": "new"}, WIDE)
-    assert math.exp(found["fast"].usual) == pytest.approx(100.0)
-    assert math.exp(found["slow"].usual) == pytest.approx(1000.0)
-    assert math.exp(found["new"].usual) == pytest.approx(WIDE.prior)
+    result = profiles(times, {"a": "fast", "b": "slow", "c": "slow", "d": "new"}, WIDE)
+    assert math.exp(result["fast"].usual) == pytest.approx(100.0)
+    assert math.exp(result["slow"].usual) == pytest.approx(1000.0)
+    assert math.exp(result["new"].usual) == pytest.approx(WIDE.prior)

@@ -27,8 +27,8 @@ class Word(str):
     ],
 )
 def test_writes_and_reads_values_like_pythons_json(value: Any) -> None:
-    found = json_text.read(json_text.written(value))
-    assert repr(found) == repr(json.loads(json.dumps(value)))
+    result = json_text.read(json_text.written(value))
+    assert repr(result) == repr(json.loads(json.dumps(value)))
 
 
 @each_case("text", ["1e400", "NaN", '"\\ud800"', "[NaN, 1]", b' {"a": 1} '])
@@ -39,8 +39,8 @@ def test_reads_json_that_python_wrote(text: str | bytes) -> None:
 def test_writes_a_time_with_its_zone() -> None:
     moment = datetime(999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
     assert datetime.fromisoformat(json_text.read(json_text.written(moment))) == moment
-    told = {Word("at"): Word("a"), "moment": moment}
-    assert datetime.fromisoformat(json_text.read(json_text.written(told))["moment"]) == moment
+    payload = {Word("at"): Word("a"), "moment": moment}
+    assert datetime.fromisoformat(json_text.read(json_text.written(payload))["moment"]) == moment
 
 
 def test_rejects_a_value_that_is_no_json() -> None:

@@ -75,9 +75,9 @@ def _free(database: Database, hosts: list[int], window: Window) -> dict[int, dic
 def _candidates(database: Database, amounts: dict[str, int], window: Window) -> list[int]:
     requirement = Requirement(HOST, 1, 1, Everything(), amounts)
     with database.read() as session:
-        found = allocations.candidates(session, requirement, window, limit=None, rotation=0.5)
-        assert allocations.still_free(session, requirement, window, found) == set(found)
-        return sorted(found)
+        free = allocations.candidates(session, requirement, window, limit=None, rotation=0.5)
+        assert allocations.still_free(session, requirement, window, free) == set(free)
+        return sorted(free)
 
 
 @on_sqlite
@@ -117,17 +117,17 @@ def test_free_capacity_is_the_total_minus_the_peak_of_the_window(
     database: Database, hosts: list[int], shares: list[Share], start: int, length: int
 ) -> None:
     _share(database)
-    everything = _free(database, hosts, _window(0, 1))
+    total = _free(database, hosts, _window(0, 1))
     booked = [(hosts[h], name, amount, at, at + hours) for h, name, amount, at, hours in shares]
     _share(database, *booked)
-    found = _free(database, hosts, _window(start, start + length))
+    free = _free(database, hosts, _window(start, start + length))
     for host in hosts[:2]:
         for name in CLASSES:
             peak = max(
                 sum(a for h, n, a, s, e in booked if (h, n) == (host, name) and s <= hour < e)
                 for hour in range(start, start + length)
             )
-            assert found[host][name] == everything[host][name] - peak
+            assert free[host][name] == total[host][name] - peak
 
 
 @on_sqlite

@@ -11,20 +11,20 @@ HOST, IP = "physical:host", "virtual:floatingip"
 
 def waiting(project: str, count: int, *types: str) -> dict[Group, list[Waiting]]:
     """Return so many events of a project."""
-    mine = frozenset(types)
-    found = [Waiting(f"{project} {types} {n}", project, mine) for n in range(count)]
-    return {(project, mine): found}
+    own = frozenset(types)
+    events = [Waiting(f"{project} {types} {n}", project, own) for n in range(count)]
+    return {(project, own): events}
 
 
 def running(project: str, count: int, *types: str) -> list[Batch]:
     """Return so many workers that are at work for a project."""
-    mine = frozenset(types)
-    return [Batch([Claim(str(n), "lease", "me", 1, project, mine)]) for n in range(count)]
+    own = frozenset(types)
+    return [Batch([Claim(str(n), "lease", "me", 1, project, own)]) for n in range(count)]
 
 
 def projects(chosen: list[list[Waiting]]) -> list[str | None]:
     """Return whose they are."""
-    return [some[0].project_id for some in chosen]
+    return [batch[0].project_id for batch in chosen]
 
 
 def test_no_project_gets_all_workers() -> None:
@@ -49,7 +49,9 @@ def test_projects_take_turns_whatever_the_length_of_their_queues() -> None:
 def test_a_hanging_type_leaves_workers_to_other_types() -> None:
     shares = Shares(8, [HOST, IP], Pace())
     chosen = [
-        one for project in ("a", "b") for one in shares.choose(waiting(project, 4, HOST), [], [])
+        event
+        for project in ("a", "b")
+        for event in shares.choose(waiting(project, 4, HOST), [], [])
     ]
     assert len(chosen) == 8
     hanging = running("a", 3, HOST) + running("b", 3, HOST)
@@ -79,7 +81,7 @@ def test_fast_events_are_batched_and_slow_ones_are_not() -> None:
     shares = Shares(4, [HOST, IP], pace)
 
     def sizes(*types: str) -> set[int]:
-        return {len(some) for some in shares.choose(waiting("a", 1000, *types), [], [])}
+        return {len(batch) for batch in shares.choose(waiting("a", 1000, *types), [], [])}
 
     assert sizes(HOST) == {1}  # nobody knows
     pace.note(frozenset({HOST}), 0.0001)
@@ -103,11 +105,11 @@ def test_a_batch_may_mix_projects() -> None:
     pace = Pace()
     pace.note(frozenset({HOST}), 0.01)
     everybody = {
-        group: some for n in range(25) for group, some in waiting(f"p{n}", 1 + n, HOST).items()
+        group: batch for n in range(25) for group, batch in waiting(f"p{n}", 1 + n, HOST).items()
     }
     shares = Shares(4, [HOST], pace)
     first, second = shares.choose(everybody, [], [])
-    assert [one.project_id for one in first] == [f"p{n}" for n in range(10)]
+    assert [event.project_id for event in first] == [f"p{n}" for n in range(10)]
     assert second[0].project_id == "p1"  # p0 has no more
     third, _ = shares.choose(everybody, [], [])
     assert third[0].project_id == "p11"  # nobody was passed over
@@ -119,29 +121,29 @@ def test_a_project_at_its_maximum_has_no_part_in_a_batch() -> None:
     busy = running("a", 6, HOST)
     shares = Shares(8, [HOST, IP], pace)
     both = waiting("a", 9, IP) | waiting("b", 9, IP)
-    assert [set(projects([some])) for some in shares.choose(both, busy, [])] == [{"b"}]
+    assert [set(projects([batch])) for batch in shares.choose(both, busy, [])] == [{"b"}]
 
 
 def test_a_hanging_call_does_not_delay_the_projects_of_its_batch() -> None:
     """Its worker was relieved of them: it is one project's, and one call's."""
     pace = Pace()
     pace.note(frozenset({HOST}), 0.01)
-    mine = [Claim(str(n), "lease", "me", 1, f"p{n}", frozenset({HOST})) for n in range(9)]
-    hanging = [Batch(mine), Batch(mine)]
+    own = [Claim(str(n), "lease", "me", 1, f"p{n}", frozenset({HOST})) for n in range(9)]
+    hanging = [Batch(own), Batch(own)]
     everybody = waiting("p0", 9, HOST) | waiting("p1", 9, HOST)
     assert Shares(8, [HOST], pace).choose(everybody, hanging, []) == []
     for batch in hanging:
-        tasks = [Task(claim, None) for claim in mine]  # type: ignore[arg-type]  # work of no matter
+        tasks = [Task(claim, None) for claim in own]  # type: ignore[arg-type]  # work of no matter
         batch.begin(tasks)
         batch.next()
         batch.relieve()
     (first, *_) = Shares(2, [HOST], pace).choose(everybody, hanging[:1], [])
-    assert {one.project_id for one in first} == {"p1"}
+    assert {event.project_id for event in first} == {"p1"}
     (first, *_) = Shares(8, [HOST], pace).choose(everybody, hanging, [])
-    assert {one.project_id for one in first} == {"p0", "p1"}
+    assert {event.project_id for event in first} == {"p0", "p1"}
 
 
 def test_events_without_a_lease_are_not_batched() -> None:
     revocations = [Waiting(str(n), None, frozenset()) for n in range(9)]
     chosen = Shares(8, [HOST], Pace()).choose({(None, frozenset()): revocations}, [], [])
-    assert {len(some) for some in chosen} == {1}
+    assert {len(batch) for batch in chosen} == {1}

@@ -25,11 +25,13 @@ def looks(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(line, "_CROWD", 10)
 
     def look(count: int, seed: int) -> list[str]:
-        there = [Waiting(f"{n:02}", *MINE) for n in range(count)]
-        monkeypatch.setattr(stored, "waiting", lambda _s, _n, limit, skip, _k: there[skip:][:limit])
-        seen = Line(replace(make_story().runtime, rng=random.Random(seed)))  # noqa: S311 - repeatable
-        assert seen.look(0) is (count >= 10)
-        return [one.event_id for some in seen.waiting.values() for one in some]
+        events = [Waiting(f"{n:02}", *MINE) for n in range(count)]
+        monkeypatch.setattr(
+            stored, "waiting", lambda _s, _n, limit, skip, _k: events[skip:][:limit]
+        )
+        view = Line(replace(make_story().runtime, rng=random.Random(seed)))  # noqa: S311 - repeatable
+        assert view.look(0) is (count >= 10)
+        return [event.event_id for group_events in view.waiting.values() for event in group_events]
 
     return look
 
@@ -52,9 +54,9 @@ def test_managers_begin_many_newly_due_events_at_different_places(
     monkeypatch.setattr(stored, "newcomers", lambda *_: crowd)
     first = set()
     for seed in range(4):
-        seen = Line(replace(make_story().runtime, rng=random.Random(seed)))  # noqa: S311 - repeatable
-        seen.look_for_newcomers()
-        first.add(next(iter(seen.waiting[MINE])).event_id)
+        view = Line(replace(make_story().runtime, rng=random.Random(seed)))  # noqa: S311 - repeatable
+        view.look_for_newcomers()
+        first.add(next(iter(view.waiting[MINE])).event_id)
     assert len(first) > 1
 
 
@@ -73,15 +75,15 @@ def test_an_expensive_query_is_reused_for_a_while(
         return [Waiting("one", *MINE)]
 
     monkeypatch.setattr(stored, "waiting", waiting)
-    seen = Line(story.runtime)
-    seen.look(0)
-    assert seen.is_good is (serves > 0)
+    view = Line(story.runtime)
+    view.look(0)
+    assert view.is_good is (serves > 0)
     story.clock.advance(serves)
-    assert not seen.is_good
+    assert not view.is_good
 
 
 @pytest.fixture
-def seen(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Line:
+def view(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Line:
     """Return a line with one who waits, as a look that took a second saw it just now."""
     story = make_story()
 
@@ -90,31 +92,34 @@ def seen(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Line:
         return [Waiting("one", *MINE)]
 
     monkeypatch.setattr(stored, "waiting", waiting)
-    made = Line(story.runtime)
-    made.look(0)
-    return made
+    line_view = Line(story.runtime)
+    line_view.look(0)
+    return line_view
 
 
-def test_newly_due_events_join_a_reused_query(seen: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
+def test_newly_due_events_join_a_reused_query(view: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
     others = ("another project", frozenset({"physical:host"}))
     came = [[Waiting("two", *others)], [Waiting("three", *MINE)], []]
 
-    def newcomers(*given: Any) -> list[Waiting]:
-        asked.append((given[1], given[2], set(given[4])))
+    def newcomers(*arguments: Any) -> list[Waiting]:
+        calls.append((arguments[1], arguments[2], set(arguments[4])))
         return came.pop(0)
 
     monkeypatch.setattr(stored, "newcomers", newcomers)
     for _ in range(3):
-        seen.look_for_newcomers()
-    assert {group: [one.event_id for one in some] for group, some in seen.waiting.items()} == {
+        view.look_for_newcomers()
+    assert {
+        group: [event.event_id for event in group_events]
+        for group, group_events in view.waiting.items()
+    } == {
         MINE: ["one", "three"],
         others: ["two"],
     }
-    looked, present = asked[0][1] - timedelta(seconds=1), asked[0][1]
+    looked, present = calls[0][1] - timedelta(seconds=1), calls[0][1]
     minute = timedelta(minutes=1)
     # What is written now may have been due for a minute.
-    assert asked == [
+    assert calls == [
         (looked - minute, present, {"one"}),
         (present - minute, present, {"one", "two"}),
         (present - minute, present, {"one", "two", "three"}),
@@ -122,53 +127,55 @@ def test_newly_due_events_join_a_reused_query(seen: Line, monkeypatch: pytest.Mo
 
 
 def test_an_expensive_search_for_newly_due_events_is_repeated_less_often(
-    seen: Line, make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
+    view: Line, make_story: MakeStory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, asked = make_story().clock, []
+    clock, calls = make_story().clock, []
 
     def newcomers(_session: object, since: datetime, now: datetime, *_: object) -> list[Waiting]:
-        asked.append((now - since).total_seconds())
+        calls.append((now - since).total_seconds())
         clock.advance(0.1)
         return []
 
     monkeypatch.setattr(stored, "newcomers", newcomers)
     for _ in range(3):
         clock.advance(1)
-        seen.look_for_newcomers()
+        view.look_for_newcomers()
     # Two seconds after it took a tenth of one; what became due meanwhile is seen at once.
-    assert asked == pytest.approx([62, 1.1, 61.1])
-    seen.look(0)
-    seen.look_for_newcomers()
-    assert asked[3:] == pytest.approx([61])
+    assert calls == pytest.approx([62, 1.1, 61.1])
+    view.look(0)
+    view.look_for_newcomers()
+    assert calls[3:] == pytest.approx([61])
 
 
 class Crowd:
     """Twenty who wait, of whom others claim all but ``left``; claims are of two at a time."""
 
     def __init__(self, story: Story, patch: pytest.MonkeyPatch) -> None:
-        self.there = [Waiting(f"{n:02}", *MINE) for n in range(20)]
-        self.left = {one.event_id for one in self.there}
-        self.asked: list[int] = []
-        patch.setattr(stored, "waiting", lambda *_: self.there)
+        self.events = [Waiting(f"{n:02}", *MINE) for n in range(20)]
+        self.left = {event.event_id for event in self.events}
+        self.checks: list[int] = []
+        patch.setattr(stored, "waiting", lambda *_: self.events)
         patch.setattr(stored, "still_waiting", self._still_waiting)
-        self.seen = Line(replace(story.runtime, rng=random.Random(5)))  # noqa: S311 - repeatable
-        self.seen.look(0)
+        self.view = Line(replace(story.runtime, rng=random.Random(5)))  # noqa: S311 - repeatable
+        self.view.look(0)
 
     def _still_waiting(self, _session: object, ids: Collection[str]) -> set[str]:
-        self.asked.append(len(ids))
+        self.checks.append(len(ids))
         return self.left & set(ids)
 
     @property
     def ids(self) -> list[str]:
-        return [one.event_id for some in self.seen.waiting.values() for one in some]
+        return [
+            event.event_id for group_events in self.view.waiting.values() for event in group_events
+        ]
 
     def claim(self, *claimed: int) -> None:
         for count in claimed:
-            self.seen.go_on()
-            [some] = self.seen.waiting.values()
-            first = list(some)[:2]
-            self.seen.leave(first)
-            self.seen.note(2, [one.event_id for one in first[:count]])
+            self.view.go_on()
+            [group_events] = self.view.waiting.values()
+            first = list(group_events)[:2]
+            self.view.leave(first)
+            self.view.note(2, [event.event_id for event in first[:count]])
 
 
 @pytest.fixture
@@ -179,10 +186,10 @@ def crowd(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Crowd:
 
 def test_a_manager_whose_claims_fail_skips_events_claimed_by_others(crowd: Crowd) -> None:
     crowd.claim(2, 0, 2, 1, 0, 0)
-    assert crowd.asked == []  # only when it goes on
+    assert crowd.checks == []  # only when it goes on
     crowd.left = {"13", "15", "18"}
-    crowd.seen.go_on()
-    assert crowd.asked == [8]
+    crowd.view.go_on()
+    assert crowd.checks == [8]
     first = crowd.ids.index("13")
     assert first > 0
     assert crowd.ids[first:] + crowd.ids[:first] == sorted(crowd.left)
@@ -190,8 +197,8 @@ def test_a_manager_whose_claims_fail_skips_events_claimed_by_others(crowd: Crowd
 
 def test_blocked_events_are_checked_once(crowd: Crowd) -> None:
     crowd.claim(0, 0, 0, 0, 0, 0, 0)
-    assert crowd.asked == [16]
+    assert crowd.checks == [16]
     assert crowd.ids == [f"{n:02}" for n in range(14, 20)]  # in their order
-    crowd.seen.look(0)
+    crowd.view.look(0)
     crowd.claim(0, 0, 0)
-    assert crowd.asked == [16, 16]
+    assert crowd.checks == [16, 16]

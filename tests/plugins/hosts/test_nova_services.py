@@ -18,7 +18,7 @@ from climate.plugins.compute_host import (
 from tests.support.cases import each_case
 
 
-def node(name: str, service: str, **told: Any) -> dict[str, Any]:
+def node(name: str, service: str, **values: Any) -> dict[str, Any]:
     """Return a hypervisor as Nova lists it."""
     return {
         "id": f"uuid-{name}",
@@ -32,7 +32,7 @@ def node(name: str, service: str, **told: Any) -> dict[str, Any]:
         "local_gb": 10,
         "state": "up",
         "status": "enabled",
-        **told,
+        **values,
     }
 
 
@@ -53,26 +53,26 @@ class TestServiceWithOneNode:
         assert host.refusal is None
 
     @each_case(
-        "told, usable", [({}, True), ({"state": "down"}, False), ({"status": "disabled"}, False)]
+        "values, usable", [({}, True), ({"state": "down"}, False), ({"status": "disabled"}, False)]
     )
-    def test_is_usable_if_up_and_enabled(self, told: dict[str, str], usable: bool) -> None:
-        assert hosts(node("n1", "n1", **told))[0].usable is usable
+    def test_is_usable_if_up_and_enabled(self, values: dict[str, str], usable: bool) -> None:
+        assert hosts(node("n1", "n1", **values))[0].usable is usable
 
     def test_is_usable_if_climate_disabled_it(self) -> None:
-        told = node("n1", "n1", status="disabled")
-        told["service"]["disabled_reason"] = REST
-        (host,) = hosts(told)
+        values = node("n1", "n1", status="disabled")
+        values["service"]["disabled_reason"] = REST
+        (host,) = hosts(values)
         assert (host.usable, host.disabled) == (True, False)
-        (host,) = hosts({**told, "state": "down"})
+        (host,) = hosts({**values, "state": "down"})
         assert (host.usable, host.lost, host.disabled) == (False, True, False)
 
     def test_has_the_heartbeat_of_its_service(self) -> None:
         moment = datetime(2026, 11, 22, 5, 24, 52, tzinfo=UTC)
-        told = {"s": "2026-11-22T05:24:52.000000", "n1": None}
-        listed = [SimpleNamespace(host=name, zone="", updated_at=at) for name, at in told.items()]
+        values = {"s": "2026-11-22T05:24:52.000000", "n1": None}
+        listed = [SimpleNamespace(host=name, zone="", updated_at=at) for name, at in values.items()]
         heard = [
-            one.heard_at
-            for one in find_hosts(
+            item.heard_at
+            for item in find_hosts(
                 [node("b1", "s"), node("b2", "s"), node("n1", "n1")],
                 known_services(listed, str),
                 {},
@@ -89,17 +89,17 @@ class TestServiceWithOneNode:
         assert hosts(node("n1", "n1", cpu_info=None))[0].properties["cpu_info"] == ""
 
     def test_has_the_parts_of_the_cpu_info(self) -> None:
-        told = {"arch": "x86_64", "features": ["avx2"], "topology": {"cores": 8}, "extra": 1}
-        (host,) = hosts(node("n1", "n1", cpu_info=told))
+        values = {"arch": "x86_64", "features": ["avx2"], "topology": {"cores": 8}, "extra": 1}
+        (host,) = hosts(node("n1", "n1", cpu_info=values))
         assert {name: host.properties[name] for name in host.properties if ":" in name} == {
             "cpu_info:arch": "x86_64",
             "cpu_info:features": '["avx2"]',
             "cpu_info:topology:cores": "8",
         }
 
-    @each_case("told", [None, "x86_64", [], {"topology": None}])
-    def test_has_no_parts_of_other_cpu_info(self, told: Any) -> None:
-        (host,) = hosts(node("n1", "n1", cpu_info=told))
+    @each_case("values", [None, "x86_64", [], {"topology": None}])
+    def test_has_no_parts_of_other_cpu_info(self, values: Any) -> None:
+        (host,) = hosts(node("n1", "n1", cpu_info=values))
         assert not [name for name in host.properties if ":" in name]
 
 

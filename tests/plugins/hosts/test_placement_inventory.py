@@ -22,8 +22,8 @@ class Answer:
 
 
 def _inventory(total: int) -> dict[str, Any]:
-    told = {"total": total, "reserved": 1, "allocation_ratio": 4.0, "max_unit": total}
-    return {**told, "min_unit": 1, "step_size": 1}
+    described = {"total": total, "reserved": 1, "allocation_ratio": 4.0, "max_unit": total}
+    return {**described, "min_unit": 1, "step_size": 1}
 
 
 class Placement:
@@ -31,7 +31,7 @@ class Placement:
 
     def __init__(self) -> None:
         self.providers: dict[str, dict[str, Any]] = {}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.is_down = False
 
     def add(
@@ -48,34 +48,34 @@ class Placement:
         }
 
     def id_of(self, name: str) -> str:
-        return next(id_ for id_, one in self.providers.items() if one["name"] == name)
+        return next(id_ for id_, item in self.providers.items() if item["name"] == name)
 
     def change(self, name: str, **what: Any) -> None:
-        one = self.providers[self.id_of(name)]
-        one.update(what, generation=one["generation"] + 1)
+        item = self.providers[self.id_of(name)]
+        item.update(what, generation=item["generation"] + 1)
 
     def get(self, path: str, params: dict[str, str]) -> Answer:
         if self.is_down:
             raise ConnectFailure("no route")
         _, id_, what = [*path.split("/")[1:], "", ""][:3]
-        self.asked.append(what or "list")
+        self.requests.append(what or "list")
         if id_:
             return Answer({what: self.providers[id_][what]})
-        found = list(self.providers.values())
+        result = list(self.providers.values())
         if "name" in params:
-            found = [one for one in found if one["name"] == params["name"]]
+            result = [item for item in result if item["name"] == params["name"]]
         if "in_tree" in params:
-            found = [one for one in found if one["root_provider_uuid"] == params["in_tree"]]
-        return Answer({"resource_providers": found})
+            result = [item for item in result if item["root_provider_uuid"] == params["in_tree"]]
+        return Answer({"resource_providers": result})
 
 
 @pytest.fixture
 def placement() -> Iterator[Placement]:
-    made = Placement()
-    made.add("n1", ["HW_CPU_X86_AVX2", "COMPUTE_ACCELERATORS", "CUSTOM_A"], VCPU=16, CUSTOM_GPU=3)
-    made.add("n1-gpu", ["CUSTOM_B"], root="n1", CUSTOM_GPU=2, CUSTOM_RESERVATION_X=2)
-    made.add("n2", ["CUSTOM_A", "CUSTOM_" + "X" * 52], VCPU=16)
-    return made
+    reader = Placement()
+    reader.add("n1", ["HW_CPU_X86_AVX2", "COMPUTE_ACCELERATORS", "CUSTOM_A"], VCPU=16, CUSTOM_GPU=3)
+    reader.add("n1-gpu", ["CUSTOM_B"], root="n1", CUSTOM_GPU=2, CUSTOM_RESERVATION_X=2)
+    reader.add("n2", ["CUSTOM_A", "CUSTOM_" + "X" * 52], VCPU=16)
+    return reader
 
 
 def host(name: str, *nodes: str) -> Found:
@@ -84,14 +84,16 @@ def host(name: str, *nodes: str) -> Found:
 
 
 def facts(placement: Placement, *hosts: Found, **options: Any) -> list[dict[str, str]]:
-    made = Providers(placement, ["CUSTOM_*", "HW_*"], ["CUSTOM_*"])  # type: ignore[arg-type]
-    return told(made, *hosts, **options)
+    reader = Providers(placement, ["CUSTOM_*", "HW_*"], ["CUSTOM_*"])  # type: ignore[arg-type]
+    return described(reader, *hosts, **options)
 
 
-def told(made: Providers, *hosts: Found) -> list[dict[str, str]]:
-    found = made.describe(hosts, {one.external_id for one in hosts})
-    assert all(one.complete for one in found)
-    return [{name: value for name, value in one.properties.items() if ":" in name} for one in found]
+def described(reader: Providers, *hosts: Found) -> list[dict[str, str]]:
+    result = reader.describe(hosts, {item.external_id for item in hosts})
+    assert all(item.complete for item in result)
+    return [
+        {name: value for name, value in item.properties.items() if ":" in name} for item in result
+    ]
 
 
 N1 = {
@@ -122,13 +124,13 @@ class TestProperties:
         assert facts(placement, whole) == [{"trait:CUSTOM_A": "True", "resources:CUSTOM_GPU": "3"}]
 
     def test_are_not_requested_if_none_are_configured(self, placement: Placement) -> None:
-        made = Providers(placement, [], [])  # type: ignore[arg-type]
-        assert told(made, host("n1"), host("n2")) == [{}, {}]
-        assert "traits" not in placement.asked
+        reader = Providers(placement, [], [])  # type: ignore[arg-type]
+        assert described(reader, host("n1"), host("n2")) == [{}, {}]
+        assert "traits" not in placement.requests
 
     def test_shares_exclude_the_inventories_of_reservations(self, placement: Placement) -> None:
-        [found] = Providers(placement, [], []).describe([host("n1")], ["n1"])  # type: ignore[arg-type]
-        assert found.inventories == {
+        [result] = Providers(placement, [], []).describe([host("n1")], ["n1"])  # type: ignore[arg-type]
+        assert result.inventories == {
             "VCPU": Inventory(16, 1, 4.0, 16),
             "CUSTOM_GPU": Inventory(5, 2, 4.0, 3),
         }
@@ -143,51 +145,55 @@ class TestProperties:
     def test_a_host_of_several_nodes_has_no_shares(
         self, placement: Placement, several: Found
     ) -> None:
-        made = Providers(placement, [], [])  # type: ignore[arg-type]
-        [found] = made.describe([several], [several.external_id])
-        assert (found.complete, found.inventories) == (True, {})
+        reader = Providers(placement, [], [])  # type: ignore[arg-type]
+        [result] = reader.describe([several], [several.external_id])
+        assert (result.complete, result.inventories) == (True, {})
 
 
 class TestInventory:
     @pytest.fixture
-    def made(self, placement: Placement) -> Providers:
-        found = Providers(placement, ["CUSTOM_*", "HW_*"], ["CUSTOM_*"])  # type: ignore[arg-type]
-        told(found, host("n1"), host("n2"))
-        placement.asked.clear()
-        return found
+    def reader(self, placement: Placement) -> Providers:
+        result = Providers(placement, ["CUSTOM_*", "HW_*"], ["CUSTOM_*"])  # type: ignore[arg-type]
+        described(result, host("n1"), host("n2"))
+        placement.requests.clear()
+        return result
 
-    def test_reads_only_providers_that_changed(self, placement: Placement, made: Providers) -> None:
-        assert told(made, host("n1"), host("n2"))[0] == N1
-        assert placement.asked == ["list"]
+    def test_reads_only_providers_that_changed(
+        self, placement: Placement, reader: Providers
+    ) -> None:
+        assert described(reader, host("n1"), host("n2"))[0] == N1
+        assert placement.requests == ["list"]
         placement.change("n2", traits=["CUSTOM_C"])
-        assert told(made, host("n1"), host("n2"))[1] == {"trait:CUSTOM_C": "True"}
-        assert placement.asked == ["list", "list", "traits", "inventories"]
+        assert described(reader, host("n1"), host("n2"))[1] == {"trait:CUSTOM_C": "True"}
+        assert placement.requests == ["list", "list", "traits", "inventories"]
 
-    def test_notices_new_and_removed_providers(self, placement: Placement, made: Providers) -> None:
+    def test_notices_new_and_removed_providers(
+        self, placement: Placement, reader: Providers
+    ) -> None:
         placement.add("n2-gpu", root="n2", CUSTOM_GPU=9)
-        assert told(made, host("n1"), host("n2"))[1]["resources:CUSTOM_GPU"] == "8"
+        assert described(reader, host("n1"), host("n2"))[1]["resources:CUSTOM_GPU"] == "8"
         del placement.providers[placement.id_of("n2-gpu")]
-        assert "resources:CUSTOM_GPU" not in told(made, host("n1"), host("n2"))[1]
+        assert "resources:CUSTOM_GPU" not in described(reader, host("n1"), host("n2"))[1]
 
     def test_skips_hosts_that_were_not_requested(
-        self, placement: Placement, made: Providers
+        self, placement: Placement, reader: Providers
     ) -> None:
         placement.change("n2", traits=["CUSTOM_C"])
-        first, second = made.describe([host("n1"), host("n2")], ["n1"])
+        first, second = reader.describe([host("n1"), host("n2")], ["n1"])
         assert (first.complete, second.complete) == (True, False)
-        assert placement.asked == ["list", "list"]
+        assert placement.requests == ["list", "list"]
 
     def test_is_incomplete_when_placement_is_down(
-        self, placement: Placement, made: Providers
+        self, placement: Placement, reader: Providers
     ) -> None:
         placement.is_down = True
-        assert [one.complete for one in made.describe([host("n1")], ["n1"])] == [False]
+        assert [item.complete for item in reader.describe([host("n1")], ["n1"])] == [False]
 
     def test_reads_a_bounded_number_of_providers_per_run(
         self, placement: Placement, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(providers, "MOST_READ", 1)
-        made = Providers(placement, ["CUSTOM_*", "HW_*"], [])  # type: ignore[arg-type]
+        reader = Providers(placement, ["CUSTOM_*", "HW_*"], [])  # type: ignore[arg-type]
         hosts, names = [host("n1"), host("n2")], ["n1", "n2"]
-        assert [one.complete for one in made.describe(hosts, names)] == [True, False]
-        assert [one.complete for one in made.describe(hosts, names)] == [True, True]
+        assert [item.complete for item in reader.describe(hosts, names)] == [True, False]
+        assert [item.complete for item in reader.describe(hosts, names)] == [True, True]

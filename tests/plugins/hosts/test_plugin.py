@@ -19,10 +19,10 @@ from tests.plugins.fragile import FragileCloud
 
 @pytest.fixture
 def conf(tmp_path: Path) -> ConfigOpts:
-    made = config.new()
-    config.load(made, "test", [])
-    made.set_override("journal", str(tmp_path / "cloud"), group="simulated")
-    return made
+    created = config.new()
+    config.load(created, "test", [])
+    created.set_override("journal", str(tmp_path / "cloud"), group="simulated")
+    return created
 
 
 class TestHostPlugin(PluginContract):
@@ -36,9 +36,9 @@ class TestHostPlugin(PluginContract):
 
     @pytest.fixture
     def plugin(self, conf: ConfigOpts) -> HostPlugin:
-        made = HostPlugin(conf, contextlib.nullcontext)
-        made.cloud = FragileCloud(conf)
-        return made
+        created = HostPlugin(conf, contextlib.nullcontext)
+        created.cloud = FragileCloud(conf)
+        return created
 
     def state(self, plugin: ResourcePlugin) -> Any:
         with cloud(plugin)._world.present() as world:
@@ -85,7 +85,7 @@ def snapshots(plugin: HostPlugin) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("configured", "asked", "kept"),
+    ("configured", "requested", "kept"),
     [
         ("", "snapshot", ["vm"]),
         ("", "default", []),
@@ -96,40 +96,40 @@ def snapshots(plugin: HostPlugin) -> list[str]:
     ],
 )
 def test_keeps_servers_as_images_if_requested(
-    conf: ConfigOpts, configured: str, asked: str | None, kept: list[str]
+    conf: ConfigOpts, configured: str, requested: str | None, kept: list[str]
 ) -> None:
     conf.set_override("before_end", configured, group="physical:host")
     plugin = HostPlugin(conf, contextlib.nullcontext)
-    mine, given = reservation(plugin, before_end=asked), resources(plugin, 1)
-    plugin.start(lease(mine), mine, given)
-    plugin.cloud.boot_server(given[0].external_id, "vm")
-    plugin.before_end(lease(mine), mine, given)
+    held, granted = reservation(plugin, before_end=requested), resources(plugin, 1)
+    plugin.start(lease(held), held, granted)
+    plugin.cloud.boot_server(granted[0].external_id, "vm")
+    plugin.before_end(lease(held), held, granted)
     assert snapshots(plugin) == kept
 
 
 def test_deletes_servers_before_it_releases_the_host(plugin: HostPlugin) -> None:
-    mine, given = reservation(plugin), resources(plugin, 1)
-    plugin.start(lease(mine), mine, given)
-    plugin.cloud.boot_server(given[0].external_id, "vm")
-    plugin.end(lease(mine), mine, given)
+    held, granted = reservation(plugin), resources(plugin, 1)
+    plugin.start(lease(held), held, granted)
+    plugin.cloud.boot_server(granted[0].external_id, "vm")
+    plugin.end(lease(held), held, granted)
     done = [effect["effect"] for effect in plugin.cloud.effects()]
     assert done[-3:] == ["delete_servers", "remove_host", "delete_pool"]
 
 
 def test_releases_a_host_that_the_lease_no_longer_holds(plugin: HostPlugin) -> None:
-    mine, given = reservation(plugin), resources(plugin, 2)
-    plugin.start(lease(mine), mine, given)
-    plugin.cloud.boot_server(given[1].external_id, "vm")
-    plugin.end(lease(mine), mine, given[:1])
-    assert plugin.cloud.pool_hosts(mine.id) == []
-    assert plugin.cloud.servers(given[1].external_id) == []
+    held, granted = reservation(plugin), resources(plugin, 2)
+    plugin.start(lease(held), held, granted)
+    plugin.cloud.boot_server(granted[1].external_id, "vm")
+    plugin.end(lease(held), held, granted[:1])
+    assert plugin.cloud.pool_hosts(held.id) == []
+    assert plugin.cloud.servers(granted[1].external_id) == []
 
 
 def test_rejects_a_host_of_another_pool(plugin: HostPlugin) -> None:
-    mine, theirs, given = reservation(plugin), reservation(plugin), resources(plugin, 1)
-    plugin.start(lease(theirs), theirs, given)
+    held, theirs, granted = reservation(plugin), reservation(plugin), resources(plugin, 1)
+    plugin.start(lease(theirs), theirs, granted)
     with pytest.raises(RuntimeError, match="still in pool"):
-        plugin.start(lease(mine), mine, given)
+        plugin.start(lease(held), held, granted)
     assert plugin.cloud.pool_hosts(theirs.id) == ["sim-1"]
 
 

@@ -31,22 +31,22 @@ def make() -> Make:
 
 def outcomes(cloud: SimulatedCloud, count: int = 60) -> list[str]:
     """Return the outcome of each of many attempts to change something."""
-    found = []
+    result = []
     for number in range(count):
         try:
             cloud.ensure_pool(f"pool-{number}", "lab")
         except SimulatedFailure as failure:
-            found.append(str(failure))
+            result.append(str(failure))
         else:
-            found.append("done")
-    return found
+            result.append("done")
+    return result
 
 
 def test_has_the_configured_number_of_hosts_always_the_same(make: Make) -> None:
-    found = make(hosts=6).hosts()
-    assert [host.external_id for host in found] == [f"sim-{number}" for number in range(1, 7)]
-    assert [host.properties["vcpus"] for host in found] == ["16", "16", "16", "64", "16", "16"]
-    assert found == make(hosts=6).hosts()
+    result = make(hosts=6).hosts()
+    assert [host.external_id for host in result] == [f"sim-{number}" for number in range(1, 7)]
+    assert [host.properties["vcpus"] for host in result] == ["16", "16", "16", "64", "16", "16"]
+    assert result == make(hosts=6).hosts()
 
 
 def test_may_have_no_hosts(make: Make) -> None:
@@ -65,8 +65,8 @@ def test_another_seed_fails_in_other_calls(make: Make) -> None:
 
 @each_case("rate, failures", [(0.0, 0), (1.0, 60)])
 def test_the_failure_rate_may_be_never_or_always(make: Make, rate: float, failures: int) -> None:
-    found = outcomes(make(failure_rate=rate))
-    assert len(found) - found.count("done") == failures
+    result = outcomes(make(failure_rate=rate))
+    assert len(result) - result.count("done") == failures
 
 
 def test_a_failed_change_has_no_effect(make: Make) -> None:
@@ -111,38 +111,38 @@ def test_a_change_is_delayed_before_its_effect_and_a_read_is_not(
 
 
 def test_clouds_with_one_journal_share_their_state(make: Make, tmp_path: Path) -> None:
-    one, other = (make(journal=str(tmp_path / "cloud")) for _ in range(2))
-    one.ensure_pool("pool", "lab")
+    first, other = (make(journal=str(tmp_path / "cloud")) for _ in range(2))
+    first.ensure_pool("pool", "lab")
     other.add_host("pool", "sim-1")
-    assert one.pool_hosts("pool") == ["sim-1"]
+    assert first.pool_hosts("pool") == ["sim-1"]
     with pytest.raises(SimulatedFailure, match="sim-1 is still in pool pool"):
-        one.add_host("another", "sim-1")
-    one.boot_server("sim-1", "vm")
+        first.add_host("another", "sim-1")
+    first.boot_server("sim-1", "vm")
     assert other.servers("sim-1") == ["vm"]
     with pytest.raises(SimulatedFailure, match="pool pool still has sim-1"):
-        one.delete_pool("pool")
+        first.delete_pool("pool")
     other.delete_servers("pool", "sim-1")
     other.remove_host("pool", "sim-1")
-    one.delete_pool("pool")
-    assert one.servers("sim-1") == []
-    assert one.effects() == other.effects()
+    first.delete_pool("pool")
+    assert first.servers("sim-1") == []
+    assert first.effects() == other.effects()
 
 
 def test_clouds_without_a_journal_share_nothing(make: Make) -> None:
-    one, other = make(), make()
-    one.ensure_pool("pool", "lab")
-    one.add_host("pool", "sim-1")
+    first, other = make(), make()
+    first.ensure_pool("pool", "lab")
+    first.add_host("pool", "sim-1")
     assert other.pool_hosts("pool") == []
 
 
 def test_concurrent_snapshots_for_one_occasion_keep_one_image(make: Make, tmp_path: Path) -> None:
-    here, there = (make(journal=str(tmp_path / "cloud")) for _ in range(2))
+    here, elsewhere = (make(journal=str(tmp_path / "cloud")) for _ in range(2))
     here.boot_server("sim-1", "server")
     image = {"host": "sim-1", "server": "server", "occasion": "the end"}
-    for cloud in (here, there):  # both have found that there is none
+    for cloud in (here, elsewhere):  # both have found that there is none
         cloud.act("snapshot", **image)
     here.snapshot_servers("sim-1", "another end")
-    kept = [one["occasion"] for one in there.effects() if one["effect"] == "snapshot"]
+    kept = [effect["occasion"] for effect in elsewhere.effects() if effect["effect"] == "snapshot"]
     assert kept == ["the end", "another end"]
 
 

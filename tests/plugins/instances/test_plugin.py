@@ -35,10 +35,10 @@ class FragileInstances(SimulatedInstances):
 
 @pytest.fixture
 def conf(tmp_path: Path) -> ConfigOpts:
-    made = config.new()
-    config.load(made, "test", [])
-    made.set_override("journal", str(tmp_path / "cloud"), group="simulated")
-    return made
+    created = config.new()
+    config.load(created, "test", [])
+    created.set_override("journal", str(tmp_path / "cloud"), group="simulated")
+    return created
 
 
 @pytest.fixture
@@ -61,14 +61,14 @@ class InstanceContract(SlotContract):
 
     @pytest.fixture
     def plugin(self, conf: ConfigOpts) -> InstancePlugin:
-        made = InstancePlugin(conf, contextlib.nullcontext)
-        made.cloud = FragileInstances(conf)
-        return made
+        created = InstancePlugin(conf, contextlib.nullcontext)
+        created.cloud = FragileInstances(conf)
+        return created
 
     def state(self, plugin: ResourcePlugin) -> Any:
         return {
-            id_: [sorted(one.projects), dict(sorted(one.hosts.items()))]
-            for id_, one in cloud(plugin).slots().items()
+            id_: [sorted(item.projects), dict(sorted(item.hosts.items()))]
+            for id_, item in cloud(plugin).slots().items()
         }
 
     @contextlib.contextmanager
@@ -88,39 +88,42 @@ class TestInstancePlugin(InstanceContract):
     def test_each_host_has_the_slots_that_were_allocated_on_it(
         self, plugin: ResourcePlugin
     ) -> None:
-        mine = self.reservation(plugin)
-        told = plugin.start(lease(mine), mine, self.granted(plugin, 3))
-        assert cloud(plugin).slots()[mine.id].hosts == {"sim-1": 1, "sim-2": 2, "sim-3": 3}
-        assert told["flavor_id"] == mine.id
+        reservation = self.reservation(plugin)
+        details = plugin.start(lease(reservation), reservation, self.granted(plugin, 3))
+        assert cloud(plugin).slots()[reservation.id].hosts == {"sim-1": 1, "sim-2": 2, "sim-3": 3}
+        assert details["flavor_id"] == reservation.id
 
     def test_a_failed_host_keeps_its_slots_and_a_removed_host_loses_them(
         self, plugin: ResourcePlugin
     ) -> None:
-        mine, (first, second, third) = self.reservation(plugin), self.granted(plugin, 3)
-        plugin.start(lease(mine), mine, [first, second])
-        plugin.start(lease(mine), mine, [replace(second, reservable=False), third])
-        assert cloud(plugin).slots()[mine.id].hosts == {"sim-2": 2, "sim-3": 3}
+        reservation, (first, second, third) = self.reservation(plugin), self.granted(plugin, 3)
+        plugin.start(lease(reservation), reservation, [first, second])
+        plugin.start(lease(reservation), reservation, [replace(second, reservable=False), third])
+        assert cloud(plugin).slots()[reservation.id].hosts == {"sim-2": 2, "sim-3": 3}
 
     def test_the_audit_reports_missing_and_stale_slots(self, plugin: ResourcePlugin) -> None:
-        mine, left, given = *(self.reservation(plugin) for _ in "ab"), self.granted(plugin, 2)
-        for one in (mine, left):
-            plugin.start(lease(one), one, given)
-        expected = Expected((), (Holding(lease(mine), mine, given),), ())
+        reservation, left, granted = (
+            *(self.reservation(plugin) for _ in "ab"),
+            self.granted(plugin, 2),
+        )
+        for item in (reservation, left):
+            plugin.start(lease(item), item, granted)
+        expected = Expected((), (Holding(lease(reservation), reservation, granted),), ())
         [stale] = plugin.audit(lambda: expected)
         assert (stale.reservation_id, stale.lease_id) == (left.id, None)
         stale.repair()
         assert list(plugin.audit(lambda: expected)) == []
-        cloud(plugin).clear_host(mine.id, "sim-2")
-        cloud(plugin).set_slots(mine.id, "sim-4", 1)
-        cloud(plugin).close_slots(mine.id)
-        found: list[Difference] = list(plugin.audit(lambda: expected))
-        assert [one.what.partition(mine.lease_id)[2] for one in found] == [
+        cloud(plugin).clear_host(reservation.id, "sim-2")
+        cloud(plugin).set_slots(reservation.id, "sim-4", 1)
+        cloud(plugin).close_slots(reservation.id)
+        drifts: list[Difference] = list(plugin.audit(lambda: expected))
+        assert [item.what.partition(reservation.lease_id)[2] for item in drifts] == [
             " is open to nobody, not to lab alone",
             " has 0 slots on sim-2, not 2",
             " has slots on sim-4, which is not its own",
         ]
-        assert {one.lease_id for one in found} == {mine.lease_id}
-        assert list(plugin.audit(lambda: Expected((), (), (mine.id,)))) == []
+        assert {item.lease_id for item in drifts} == {reservation.lease_id}
+        assert list(plugin.audit(lambda: Expected((), (), (reservation.id,)))) == []
 
 
 def cloud(plugin: ResourcePlugin) -> FragileInstances:
@@ -140,8 +143,8 @@ class TestInstancePluginWithServers(InstanceContract):
     }
 
     def state(self, plugin: ResourcePlugin) -> Any:
-        there = cloud(plugin).slots()
-        return super().state(plugin), {id_: cloud(plugin).slot_servers(id_) for id_ in there}
+        slots = cloud(plugin).slots()
+        return super().state(plugin), {id_: cloud(plugin).slot_servers(id_) for id_ in slots}
 
     def test_the_audit_reports_stale_servers_without_a_repair(self, plugin: ResourcePlugin) -> None:
         left = self.reservation(plugin)
@@ -151,12 +154,12 @@ class TestInstancePluginWithServers(InstanceContract):
         assert stale.repair is None
 
     def test_existing_servers_stay_when_the_reservation_grows(self, plugin: ResourcePlugin) -> None:
-        mine, given = self.reservation(plugin), self.granted(plugin, 3)
-        told = plugin.start(lease(mine), mine, given)
-        assert len(told["servers"]) == 6
-        more = replace(mine, details=told, params={**mine.params, "amount": 7})
-        again = plugin.start(lease(more), more, given)
-        assert again["servers"][:6] == told["servers"]
+        reservation, granted = self.reservation(plugin), self.granted(plugin, 3)
+        details = plugin.start(lease(reservation), reservation, granted)
+        assert len(details["servers"]) == 6
+        more = replace(reservation, details=details, params={**reservation.params, "amount": 7})
+        again = plugin.start(lease(more), more, granted)
+        assert again["servers"][:6] == details["servers"]
         assert len(again["servers"]) == 7
 
 

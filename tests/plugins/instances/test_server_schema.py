@@ -22,16 +22,16 @@ ROOM = {
 SERVER: dict[str, Any] = {"imageRef": "cirros"}
 
 
-def refusal(**asked: Any) -> Any:
+def refusal(**params: Any) -> Any:
     with pytest.raises(ValidationError) as caught:
-        InstanceSchema().load({**ROOM, **asked})
+        InstanceSchema().load({**ROOM, **params})
     return caught.value.messages
 
 
 def test_boots_no_servers_by_default() -> None:
     for nothing in ({}, {"on_start": None, "on_end": None, "server": None}):
-        for schema, asked in ((InstanceSchema, ROOM), (FlavorSchema, {"flavor_id": "a"})):
-            loaded = schema().load({**asked, "amount": 2, **nothing})
+        for schema, params in ((InstanceSchema, ROOM), (FlavorSchema, {"flavor_id": "a"})):
+            loaded = schema().load({**params, "amount": 2, **nothing})
             life = [loaded[name] for name in ("on_start", "on_end", "server")]
             assert life == ["nothing", "delete", None]
 
@@ -43,7 +43,7 @@ def test_rejects_keeping_servers_and_suggests_a_snapshot() -> None:
 
 
 @each_case(
-    "asked, where",
+    "params, where",
     [
         ({"on_start": "create"}, "server"),
         ({"server": SERVER}, "server"),
@@ -58,8 +58,8 @@ def test_rejects_keeping_servers_and_suggests_a_snapshot() -> None:
         ({"on_end": "burn"}, "on_end"),
     ],
 )
-def test_rejects_contradictory_params_at_their_field(asked: dict[str, Any], where: str) -> None:
-    assert list(refusal(**asked)) == [where]
+def test_rejects_contradictory_params_at_their_field(params: dict[str, Any], where: str) -> None:
+    assert list(refusal(**params)) == [where]
 
 
 def test_requests_a_server_of_the_reserved_flavor() -> None:
@@ -76,5 +76,5 @@ def test_requests_a_server_of_the_reserved_flavor() -> None:
 
 def test_servers_have_the_requested_name() -> None:
     server = {**SERVER, "name": "web"}
-    one = Boot(reservation_id="r", name="lease", amount=1, known=0, server=server)
-    assert request(one, 1)["name"] == "web"
+    boot = Boot(reservation_id="r", name="lease", amount=1, known=0, server=server)
+    assert request(boot, 1)["name"] == "web"

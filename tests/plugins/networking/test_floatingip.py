@@ -28,9 +28,9 @@ def plugin(tmp_path: Path) -> FloatingipPlugin:
     conf: ConfigOpts = config.new()
     config.load(conf, "test", [])
     conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
-    made = FloatingipPlugin(conf, contextlib.nullcontext)
-    cloud(made).cloud = FragileCloud(conf)
-    return made
+    created = FloatingipPlugin(conf, contextlib.nullcontext)
+    cloud(created).cloud = FragileCloud(conf)
+    return created
 
 
 def cloud(plugin: ResourcePlugin) -> SimulatedFloatingips:
@@ -40,9 +40,9 @@ def cloud(plugin: ResourcePlugin) -> SimulatedFloatingips:
 
 
 def fragile(plugin: ResourcePlugin) -> FragileCloud:
-    made = cloud(plugin).cloud
-    assert isinstance(made, FragileCloud)
-    return made
+    created = cloud(plugin).cloud
+    assert isinstance(created, FragileCloud)
+    return created
 
 
 class TestFloatingipPlugin(PluginContract):
@@ -58,8 +58,8 @@ class TestFloatingipPlugin(PluginContract):
 
     def state(self, plugin: ResourcePlugin) -> Any:
         return sorted(
-            [one.place, one.project_id, one.reservation_id, one.is_marked, one.port_id]
-            for one in cloud(plugin).there().values()
+            [item.place, item.project_id, item.reservation_id, item.is_marked, item.port_id]
+            for item in cloud(plugin).there().values()
         )
 
     @contextlib.contextmanager
@@ -69,12 +69,12 @@ class TestFloatingipPlugin(PluginContract):
         fragile(plugin).left = None
 
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for one in cloud(plugin).takers([], reservation.id):
-            cloud(plugin).use(one.id, "a port")
+        for item in cloud(plugin).takers([], reservation.id):
+            cloud(plugin).use(item.id, "a port")
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for one in cloud(plugin).takers([], reservation.id):
-            cloud(plugin).delete(one)
+        for item in cloud(plugin).takers([], reservation.id):
+            cloud(plugin).delete(item)
 
 
 def reservation(plugin: FloatingipPlugin, **params: Any) -> Reservation:
@@ -83,12 +83,12 @@ def reservation(plugin: FloatingipPlugin, **params: Any) -> Reservation:
 
 def started(plugin: FloatingipPlugin, count: int = 2, **params: Any) -> Reservation:
     """Return a reservation that was started, as the manager would store it."""
-    mine = reservation(plugin, **params)
-    return replace(mine, details=plugin.start(lease(mine), mine, resources(plugin, count)))
+    held = reservation(plugin, **params)
+    return replace(held, details=plugin.start(lease(held), held, resources(plugin, count)))
 
 
 def addresses(plugin: FloatingipPlugin) -> list[str]:
-    return sorted(one.place for one in cloud(plugin).there().values())
+    return sorted(item.place for item in cloud(plugin).there().values())
 
 
 # What is asked for.
@@ -145,20 +145,20 @@ def test_fills_in_blazars_defaults(plugin: FloatingipPlugin) -> None:
 
 
 def test_without_on_start_the_project_creates_the_floating_ips(plugin: FloatingipPlugin) -> None:
-    mine = started(plugin, on_start="nothing")
+    held = started(plugin, on_start="nothing")
     assert addresses(plugin) == []
     cloud(plugin).take("198.51.100.2", "lab")
     cloud(plugin).take("198.51.100.3", "another project")
-    plugin.end(lease(mine), mine, resources(plugin, 2))
+    plugin.end(lease(held), held, resources(plugin, 2))
     assert addresses(plugin) == ["198.51.100.3"]
 
 
 def test_a_kept_floating_ip_blocks_its_address(plugin: FloatingipPlugin) -> None:
-    mine = started(plugin, on_end="keep")
+    held = started(plugin, on_end="keep")
     for _ in range(2):
-        plugin.end(lease(mine), mine, resources(plugin, 2))
-        found = cloud(plugin).takers(["198.51.100.2", "198.51.100.3"])
-        assert [one.reservation_id for one in found] == [None, None]
+        plugin.end(lease(held), held, resources(plugin, 2))
+        result = cloud(plugin).takers(["198.51.100.2", "198.51.100.3"])
+        assert [item.reservation_id for item in result] == [None, None]
     another = reservation(plugin)
     with pytest.raises(Taken, match=r"198.51.100.2 is taken by floating IP .* of project lab"):
         plugin.start(lease(another), another, resources(plugin, 1))
@@ -168,38 +168,38 @@ def test_a_kept_floating_ip_blocks_its_address(plugin: FloatingipPlugin) -> None
 
 def test_an_occupied_address_does_not_stop_the_others(plugin: FloatingipPlugin) -> None:
     cloud(plugin).take("198.51.100.2", "lab")
-    mine = reservation(plugin)
+    held = reservation(plugin)
     with pytest.raises(Taken):
-        plugin.start(lease(mine), mine, resources(plugin, 2))
-    assert [one.place for one in cloud(plugin).takers([], mine.id)] == ["198.51.100.3"]
-    plugin.end(lease(mine), mine, resources(plugin, 2))
+        plugin.start(lease(held), held, resources(plugin, 2))
+    assert [item.place for item in cloud(plugin).takers([], held.id)] == ["198.51.100.3"]
+    plugin.end(lease(held), held, resources(plugin, 2))
     assert addresses(plugin) == ["198.51.100.2"]
 
 
 def test_identifies_a_floating_ip_without_tags_by_its_id(plugin: FloatingipPlugin) -> None:
-    mine = started(plugin)
-    for id_ in mine.details["floatingips"].values():
+    held = started(plugin)
+    for id_ in held.details["floatingips"].values():
         cloud(plugin).unmark(id_)
-    again = plugin.start(lease(mine), mine, resources(plugin, 2))
-    assert again == mine.details
-    assert all(one.is_marked for one in cloud(plugin).takers([], mine.id))
-    cloud(plugin).unmark(mine.details["floatingips"]["198.51.100.2"])
-    plugin.end(lease(mine), mine, resources(plugin, 2))
+    again = plugin.start(lease(held), held, resources(plugin, 2))
+    assert again == held.details
+    assert all(item.is_marked for item in cloud(plugin).takers([], held.id))
+    cloud(plugin).unmark(held.details["floatingips"]["198.51.100.2"])
+    plugin.end(lease(held), held, resources(plugin, 2))
     assert addresses(plugin) == []
 
 
 def test_removes_the_floating_ip_of_a_removed_address(plugin: FloatingipPlugin) -> None:
-    mine, given = started(plugin), resources(plugin, 3)
-    plugin.start(lease(mine), mine, given[1:])
+    held, granted = started(plugin), resources(plugin, 3)
+    plugin.start(lease(held), held, granted[1:])
     assert addresses(plugin) == ["198.51.100.3", "198.51.100.4"]
 
 
 def test_a_failed_address_is_added_when_it_recovers(plugin: FloatingipPlugin) -> None:
-    mine, (first, second) = reservation(plugin), resources(plugin, 2)
-    plugin.start(lease(mine), mine, [first, replace(second, reservable=False)])
+    held, (first, second) = reservation(plugin), resources(plugin, 2)
+    plugin.start(lease(held), held, [first, replace(second, reservable=False)])
     assert addresses(plugin) == ["198.51.100.2"]
-    told = plugin.start(lease(mine), mine, [replace(first, reservable=False), second])
-    assert addresses(plugin) == sorted(told["floatingips"]) == ["198.51.100.2", "198.51.100.3"]
+    details = plugin.start(lease(held), held, [replace(first, reservable=False), second])
+    assert addresses(plugin) == sorted(details["floatingips"]) == ["198.51.100.2", "198.51.100.3"]
 
 
 # What can be registered.
@@ -235,8 +235,8 @@ def test_an_inventory_reports_addresses_occupied_by_others(plugin: FloatingipPlu
     started(plugin, 1)
     cloud(plugin).take("198.51.100.3", "another project")
     moved = replace(registered[2], properties={"network_id": "one that is gone"})
-    found = {one.external_id: one.usable for one in plugin.look([*registered[:2], moved])}
-    assert found == {"198.51.100.2": True, "198.51.100.3": False}
+    result = {item.external_id: item.usable for item in plugin.look([*registered[:2], moved])}
+    assert result == {"198.51.100.2": True, "198.51.100.3": False}
     assert list(plugin.look([])) == []
 
 
@@ -244,33 +244,33 @@ def test_an_inventory_reports_addresses_occupied_by_others(plugin: FloatingipPlu
 
 
 def audit(plugin: FloatingipPlugin, *running: Reservation, count: int = 2) -> list[Difference]:
-    given = resources(plugin, count)
-    held = [Holding(lease(one), one, given[:2]) for one in running]
-    return list(plugin.audit(lambda: Expected(given, held, ())))
+    granted = resources(plugin, count)
+    held = [Holding(lease(item), item, granted[:2]) for item in running]
+    return list(plugin.audit(lambda: Expected(granted, held, ())))
 
 
 def test_the_audit_finds_no_drift_after_start_and_end(plugin: FloatingipPlugin) -> None:
-    mine = started(plugin)
-    assert audit(plugin, mine) == []
-    cloud(plugin).unmark(mine.details["floatingips"]["198.51.100.2"])
-    assert audit(plugin, mine) == []
-    plugin.end(lease(mine), mine, resources(plugin, 2))
+    held = started(plugin)
+    assert audit(plugin, held) == []
+    cloud(plugin).unmark(held.details["floatingips"]["198.51.100.2"])
+    assert audit(plugin, held) == []
+    plugin.end(lease(held), held, resources(plugin, 2))
     assert audit(plugin) == []
 
 
 def test_the_audit_reports_a_missing_floating_ip(plugin: FloatingipPlugin) -> None:
-    mine = started(plugin)
+    held = started(plugin)
     cloud(plugin).delete(cloud(plugin).takers(["198.51.100.3"])[0])
-    [difference] = audit(plugin, mine)
-    assert difference.what.endswith(f"of lease {mine.lease_id} lacks 198.51.100.3")
-    assert difference.lease_id == mine.lease_id
+    [difference] = audit(plugin, held)
+    assert difference.what.endswith(f"of lease {held.lease_id} lacks 198.51.100.3")
+    assert difference.lease_id == held.lease_id
 
 
 def test_the_audit_deletes_a_stale_floating_ip(plugin: FloatingipPlugin) -> None:
-    mine = started(plugin, 1)
+    held = started(plugin, 1)
     [difference] = audit(plugin)
-    assert mine.id in difference.what
-    assert difference.reservation_id == mine.id
+    assert held.id in difference.what
+    assert difference.reservation_id == held.id
     assert difference.repair is not None
     difference.repair()
     assert addresses(plugin) == []
@@ -286,7 +286,7 @@ def test_the_audit_reports_a_foreign_floating_ip_without_a_repair(plugin: Floati
 
 
 def test_the_audit_accepts_floating_ips_that_the_project_created(plugin: FloatingipPlugin) -> None:
-    mine = started(plugin, on_start="nothing")
-    assert audit(plugin, mine) == []
+    held = started(plugin, on_start="nothing")
+    assert audit(plugin, held) == []
     cloud(plugin).take("198.51.100.2", "lab")
-    assert audit(plugin, mine) == []
+    assert audit(plugin, held) == []

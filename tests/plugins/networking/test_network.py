@@ -29,9 +29,9 @@ def plugin(tmp_path: Path) -> NetworkPlugin:
     conf = config.new()
     config.load(conf, "test", [])
     conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
-    made = NetworkPlugin(conf, contextlib.nullcontext)
-    cloud(made).cloud = FragileCloud(conf)
-    return made
+    created = NetworkPlugin(conf, contextlib.nullcontext)
+    cloud(created).cloud = FragileCloud(conf)
+    return created
 
 
 def cloud(plugin: ResourcePlugin) -> SimulatedNetworks:
@@ -53,8 +53,8 @@ class TestNetworkPlugin(PluginContract):
 
     def state(self, plugin: ResourcePlugin) -> Any:
         return sorted(
-            [one.place, one.project_id, one.reservation_id, one.is_marked, one.port_id]
-            for one in cloud(plugin).there().values()
+            [item.place, item.project_id, item.reservation_id, item.is_marked, item.port_id]
+            for item in cloud(plugin).there().values()
         )
 
     @contextlib.contextmanager
@@ -64,12 +64,12 @@ class TestNetworkPlugin(PluginContract):
         cloud(plugin).cloud.left = None  # type: ignore[attr-defined]
 
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for one in cloud(plugin).takers([], reservation.id):
-            cloud(plugin).use(one.id, "a port")
+        for item in cloud(plugin).takers([], reservation.id):
+            cloud(plugin).use(item.id, "a port")
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for one in cloud(plugin).takers([], reservation.id):
-            cloud(plugin).delete(one)
+        for item in cloud(plugin).takers([], reservation.id):
+            cloud(plugin).delete(item)
 
 
 def reservation(plugin: NetworkPlugin, **params: Any) -> Reservation:
@@ -123,17 +123,17 @@ def test_a_segment_in_use_can_be_neither_registered_nor_used(plugin: NetworkPlug
     cloud(plugin).take(FIRST, "somebody")
     with pytest.raises(Conflict, match=rf"{FIRST} is taken by network .* of project somebody"):
         plugin.find(name=FIRST)
-    found = {one.external_id: one.usable for one in plugin.look(resources(plugin, 2))}
-    assert found == {FIRST: False, "vlan:sim:102": True}
+    usable = {item.external_id: item.usable for item in plugin.look(resources(plugin, 2))}
+    assert usable == {FIRST: False, "vlan:sim:102": True}
 
 
 def test_a_network_can_be_left_to_the_project_or_kept(plugin: NetworkPlugin) -> None:
-    promised, given = reservation(plugin, on_start="nothing"), resources(plugin, 1)
-    assert plugin.start(lease(promised), promised, given) == {}
+    promised, granted = reservation(plugin, on_start="nothing"), resources(plugin, 1)
+    assert plugin.start(lease(promised), promised, granted) == {}
     assert cloud(plugin).there() == {}
     kept = reservation(plugin, on_end="keep")
-    kept = replace(kept, details=plugin.start(lease(kept), kept, given))
-    plugin.end(lease(kept), kept, given)
+    kept = replace(kept, details=plugin.start(lease(kept), kept, granted))
+    plugin.end(lease(kept), kept, granted)
     [network] = cloud(plugin).there().values()
     assert {FIRST: network.id} == kept.details["networks"]
     assert network.reservation_id is None

@@ -29,11 +29,13 @@ class Placement:
 
     def get(self, path: str, params: dict[str, str]) -> Answer:
         if path.endswith("/inventories"):
-            told = dict(self.inventories)
-            return Answer({"inventories": told, "resource_provider_generation": self.generation})
-        there = [{"uuid": "child", **one} for one in self.made]
+            inventories = dict(self.inventories)
+            return Answer(
+                {"inventories": inventories, "resource_provider_generation": self.generation}
+            )
+        providers = [{"uuid": "child", **item} for item in self.made]
         wanted = params.get("name")
-        return Answer({"resource_providers": [o for o in there if wanted in {None, o["name"]}]})
+        return Answer({"resource_providers": [o for o in providers if wanted in {None, o["name"]}]})
 
     def post(self, _path: str, json: dict[str, str]) -> None:
         self.made.append(json)
@@ -57,8 +59,8 @@ def test_keeps_concurrent_changes_of_others() -> None:
     placement = Placement(others=2)
     PlacementSlots(placement).put("host", lambda: "root", MINE, 3)  # type: ignore[arg-type]
     assert placement.made == [{"name": "climate_host", "parent_provider_uuid": "root"}]
-    found = {name: one["total"] for name, one in placement.inventories.items()}
-    assert found == {reservation_class(MINE): 3, reservation_class(THEIRS): 2}
+    totals = {name: item["total"] for name, item in placement.inventories.items()}
+    assert totals == {reservation_class(MINE): 3, reservation_class(THEIRS): 2}
     assert PlacementSlots(placement).counts() == {"host": {MINE: 3, THEIRS: 2}}  # type: ignore[arg-type]
 
 

@@ -24,9 +24,9 @@ class Cloud:
         raise NotImplementedError
 
 
-@each_case("minutes, found", [(59, 0), (61, 1)])
-def test_the_audit_reports_an_unknown_stack_after_an_hour(minutes: int, found: int) -> None:
+@each_case("minutes, count", [(59, 0), (61, 1)])
+def test_the_audit_reports_an_unknown_stack_after_an_hour(minutes: int, count: int) -> None:
     clock = ManualClock(NOON + timedelta(minutes=minutes))
     expected = Expected(registered=(), running=(), changing=())
     cloud = cast("StackCloud", Cloud())
-    assert len(list(differences(cloud, clock, lambda: expected))) == found
+    assert len(list(differences(cloud, clock, lambda: expected))) == count

@@ -31,13 +31,13 @@ def test_every_flavor_is_wrapped_wherever_its_server_is_defined() -> None:
     group = {"type": "OS::Heat::AutoScalingGroup", "properties": {"resource": inner}}
     nested = json.dumps(hot(one=server("m1.tiny")))
     source = Source(hot(plain=server(1), group=group), {"a.yaml": nested, "run.sh": "#!/bin/sh"})
-    found = stack_templates.edited(source, stack_templates.with_flavors(FLAVORS))
-    resources = found.template["resources"]
+    edited = stack_templates.edited(source, stack_templates.with_flavors(FLAVORS))
+    resources = edited.template["resources"]
     assert resources["plain"] == server(wrapped(1))
     deep = resources["group"]["properties"]["resource"]["properties"]["resource_def"]
     assert deep == server(wrapped(parameter))
-    assert json.loads(found.files["a.yaml"])["resources"]["one"] == server(wrapped("m1.tiny"))
-    assert found.files["run.sh"] == "#!/bin/sh"
+    assert json.loads(edited.files["a.yaml"])["resources"]["one"] == server(wrapped("m1.tiny"))
+    assert edited.files["run.sh"] == "#!/bin/sh"
     assert source.template["resources"]["plain"] == server(1)
 
 
@@ -45,25 +45,25 @@ def test_resolves_type_aliases_of_the_environment() -> None:
     vm = {**server("m1.tiny"), "type": "VM"}
     environment = {"resource_registry": {"VM": "OS::Nova::Server"}}
     source = Source(hot(one=vm), environment=environment)
-    found = stack_templates.edited(source, stack_templates.with_flavors(FLAVORS))
-    assert found.template["resources"]["one"]["properties"]["flavor"] == wrapped("m1.tiny")
+    edited = stack_templates.edited(source, stack_templates.with_flavors(FLAVORS))
+    assert edited.template["resources"]["one"]["properties"]["flavor"] == wrapped("m1.tiny")
 
 
 def test_wraps_flavors_in_cloudformation_templates() -> None:
     resource = {"Type": "AWS::EC2::Instance", "Properties": {"InstanceType": "m1.tiny"}}
     source = Source({"AWSTemplateFormatVersion": "2010-09-09", "Resources": {"one": resource}})
-    found = stack_templates.edited(source, stack_templates.with_flavors({"m1.tiny": "1"}))
+    edited = stack_templates.edited(source, stack_templates.with_flavors({"m1.tiny": "1"}))
     inner = {"Fn::Replace": [{"value": "m1.tiny"}, "<value>"]}
     wanted = {"Fn::Replace": [{"<m1.tiny>": "1"}, inner]}
-    assert found.template["Resources"]["one"]["Properties"] == {"InstanceType": wanted}
+    assert edited.template["Resources"]["one"]["Properties"] == {"InstanceType": wanted}
 
 
 def test_sizes_groups_at_their_maximum() -> None:
     largest = {"get_param": "most"}
     group = {"min_size": 1, "max_size": largest, "resource": server("m1.tiny")}
     source = Source(hot(group={"type": "OS::Heat::AutoScalingGroup", "properties": group}))
-    found = stack_templates.edited(source, stack_templates.at_maximum)
-    properties = found.template["resources"]["group"]["properties"]
+    edited = stack_templates.edited(source, stack_templates.at_maximum)
+    properties = edited.template["resources"]["group"]["properties"]
     assert (properties["min_size"], properties["desired_capacity"]) == (largest, largest)
 
 

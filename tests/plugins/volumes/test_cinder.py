@@ -47,8 +47,8 @@ def test_adds_up_the_capacity_of_pools(
 
 @each_case("is_over", [False, True])
 def test_identifies_a_reserved_volume_type_by_its_description(is_over: bool) -> None:
-    found = {"id": "1", "name": ROOM.name, "description": described(ROOM, is_over=is_over)}
-    room = as_room(found)
+    listed = {"id": "1", "name": ROOM.name, "description": described(ROOM, is_over=is_over)}
+    room = as_room(listed)
     assert room is not None
     assert (room.id, room.reservation_id, room.base_id) == ("1", "2f", "b")
     assert room.is_over is is_over

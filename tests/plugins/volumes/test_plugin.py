@@ -30,9 +30,9 @@ def plugin(tmp_path: Path) -> VolumePlugin:
     conf: ConfigOpts = config.new()
     config.load(conf, "test", [])
     conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
-    made = VolumePlugin(conf, contextlib.nullcontext, SystemClock())
-    cloud(made).world = FragileCloud(conf)
-    return made
+    created = VolumePlugin(conf, contextlib.nullcontext, SystemClock())
+    cloud(created).world = FragileCloud(conf)
+    return created
 
 
 def cloud(plugin: ResourcePlugin) -> SimulatedVolumes:
@@ -70,18 +70,19 @@ class TestVolumePlugin(PluginContract):
         return granted(plugin, 1) * count
 
     def state(self, plugin: ResourcePlugin) -> Any:
-        there = cloud(plugin)
+        listed = cloud(plugin)
         return [
             [
                 room.name,
                 room.is_over,
-                there.users(room),
+                listed.users(room),
                 sorted(
-                    [one.size, one.status, one.reservation_id] for one in volumes(plugin, room.id)
+                    [item.size, item.status, item.reservation_id]
+                    for item in volumes(plugin, room.id)
                 ),
-                [there.quota(room, "lab").volumes, there.quota(room, "lab").gigabytes],
+                [listed.quota(room, "lab").volumes, listed.quota(room, "lab").gigabytes],
             ]
-            for room in there.rooms()
+            for room in listed.rooms()
         ]
 
     @contextlib.contextmanager
@@ -93,12 +94,12 @@ class TestVolumePlugin(PluginContract):
         world.left = None
 
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for one in volumes(plugin, reservation.id):
-            cloud(plugin).attach(one.id)
+        for item in volumes(plugin, reservation.id):
+            cloud(plugin).attach(item.id)
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for one in volumes(plugin, reservation.id):
-            cloud(plugin).delete(one)
+        for item in volumes(plugin, reservation.id):
+            cloud(plugin).delete(item)
         for room in cloud(plugin).rooms():
             cloud(plugin).delete_room(room)
 
@@ -113,32 +114,32 @@ def reservation(plugin: VolumePlugin, **params: Any) -> Reservation:
 
 def started(plugin: VolumePlugin, count: int = 2, **params: Any) -> Reservation:
     """Return a reservation that was started, as the manager would store it."""
-    mine = reservation(plugin, **params)
-    return replace(mine, details=plugin.start(lease(mine), mine, granted(plugin, count)))
+    held = reservation(plugin, **params)
+    return replace(held, details=plugin.start(lease(held), held, granted(plugin, count)))
 
 
-def end(plugin: VolumePlugin, mine: Reservation, tries: int = 3) -> None:
+def end(plugin: VolumePlugin, held: Reservation, tries: int = 3) -> None:
     """End a reservation, as often as the plugin asks for."""
     for _ in range(tries):
         with contextlib.suppress(NotYet):
-            plugin.end(lease(mine), mine, granted(plugin))
+            plugin.end(lease(held), held, granted(plugin))
             return
-    plugin.end(lease(mine), mine, granted(plugin))
+    plugin.end(lease(held), held, granted(plugin))
 
 
 # What is asked for.
 
 
 def test_volumes_are_shares_of_their_type(plugin: VolumePlugin) -> None:
-    asked = reservation(plugin, resource_properties='["==", "$tier", "1"]').params
-    needs = plugin.requirement(asked)
+    params = reservation(plugin, resource_properties='["==", "$tier", "1"]').params
+    needs = plugin.requirement(params)
     assert (needs.minimum, needs.maximum) == (2, 2)
     assert needs.amounts == {"DISK_GB": 5, "VOLUMES": 1}
     assert matches(needs.query, {"volume_type_id": "sim-gold", "tier": "1"})
     assert not matches(needs.query, {"volume_type_id": "sim-gold", "tier": "2"})
     assert not matches(needs.query, {"volume_type_id": "sim-silver", "tier": "1"})
     by_id = reservation(plugin, volume_type="sim-gold").params
-    assert by_id["volume_type_id"] == asked["volume_type_id"] == "sim-gold"
+    assert by_id["volume_type_id"] == params["volume_type_id"] == "sim-gold"
 
 
 @each_case(
@@ -171,8 +172,8 @@ def test_rejects_an_unknown_volume_type(plugin: VolumePlugin) -> None:
 
 
 def test_fills_in_defaults(plugin: VolumePlugin) -> None:
-    asked = {"volume_type": "gold", "size": 1, "on_start": None, "on_end": None}
-    assert plugin.schema().load(asked) == {
+    params = {"volume_type": "gold", "size": 1, "on_start": None, "on_end": None}
+    assert plugin.schema().load(params) == {
         "volume_type": "gold",
         "volume_type_id": None,
         "amount": 1,
@@ -187,108 +188,108 @@ def test_fills_in_defaults(plugin: VolumePlugin) -> None:
 
 
 def test_a_start_creates_the_volumes_and_forbids_more(plugin: VolumePlugin) -> None:
-    mine = started(plugin)
+    held = started(plugin)
     [room] = cloud(plugin).rooms()
-    assert mine.details["reserved_type"] == room.name == f"reservation:{mine.id}"
-    assert mine.details["volumes"] == sorted(one.id for one in volumes(plugin, room.id))
-    assert [one.size for one in volumes(plugin, room.id)] == [5, 5]
+    assert held.details["reserved_type"] == room.name == f"reservation:{held.id}"
+    assert held.details["volumes"] == sorted(item.id for item in volumes(plugin, room.id))
+    assert [item.size for item in volumes(plugin, room.id)] == [5, 5]
     with pytest.raises(RuntimeError, match="has no room for another volume"):
         cloud(plugin).make(room, "lab", 1)
 
 
 def test_without_on_start_the_project_creates_the_volumes(plugin: VolumePlugin) -> None:
-    mine = started(plugin, on_start="nothing")
+    held = started(plugin, on_start="nothing")
     [room] = cloud(plugin).rooms()
     assert volumes(plugin, room.id) == []
     cloud(plugin).make(room, "lab", 10)
-    end(plugin, mine)
+    end(plugin, held)
     assert cloud(plugin).rooms() == []
     assert volumes(plugin, room.id) == []
 
 
 def test_a_larger_reservation_gets_more_volumes(plugin: VolumePlugin) -> None:
-    mine = started(plugin)
-    more = replace(mine, params={**mine.params, "amount": 3})
-    told = plugin.start(lease(more), more, granted(plugin, 3))
-    assert set(mine.details["volumes"]) < set(told["volumes"])
-    assert len(volumes(plugin, mine.id)) == 3
+    held = started(plugin)
+    more = replace(held, params={**held.params, "amount": 3})
+    details = plugin.start(lease(more), more, granted(plugin, 3))
+    assert set(held.details["volumes"]) < set(details["volumes"])
+    assert len(volumes(plugin, held.id)) == 3
 
 
 def test_reports_and_replaces_a_volume_in_error(plugin: VolumePlugin) -> None:
-    mine = started(plugin)
-    broken = mine.details["volumes"][0]
+    held = started(plugin)
+    broken = held.details["volumes"][0]
     cloud(plugin).set_status(broken, "error")
     with pytest.raises(NotMade, match=broken):
-        plugin.start(lease(mine), mine, granted(plugin))
-    told = plugin.start(lease(mine), mine, granted(plugin))
-    assert broken not in told["volumes"]
-    assert len(told["volumes"]) == 2
+        plugin.start(lease(held), held, granted(plugin))
+    details = plugin.start(lease(held), held, granted(plugin))
+    assert broken not in details["volumes"]
+    assert len(details["volumes"]) == 2
 
 
 def test_waits_for_volumes_that_are_being_created(plugin: VolumePlugin) -> None:
-    mine = started(plugin)
-    cloud(plugin).set_status(mine.details["volumes"][0], "creating")
+    held = started(plugin)
+    cloud(plugin).set_status(held.details["volumes"][0], "creating")
     with pytest.raises(NotYet, match="is creating"):
-        plugin.start(lease(mine), mine, granted(plugin))
+        plugin.start(lease(held), held, granted(plugin))
 
 
 def test_kept_volumes_return_to_the_base_type(plugin: VolumePlugin) -> None:
-    mine = started(plugin, on_end="keep")
-    cloud(plugin).attach(mine.details["volumes"][0])
+    held = started(plugin, on_end="keep")
+    cloud(plugin).attach(held.details["volumes"][0])
     for _ in range(2):
-        plugin.end(lease(mine), mine, granted(plugin))
+        plugin.end(lease(held), held, granted(plugin))
         kept = volumes(plugin, "sim-gold")
-        assert sorted(one.id for one in kept) == mine.details["volumes"]
-        assert {one.reservation_id for one in kept} == {None}
-        assert {one.is_attached for one in kept} == {True, False}
+        assert sorted(item.id for item in kept) == held.details["volumes"]
+        assert {item.reservation_id for item in kept} == {None}
+        assert {item.is_attached for item in kept} == {True, False}
         assert cloud(plugin).rooms() == []
 
 
 def test_does_not_keep_a_volume_that_its_owner_deletes(plugin: VolumePlugin) -> None:
-    mine = started(plugin, on_end="keep")
-    first, second = mine.details["volumes"]
+    held = started(plugin, on_end="keep")
+    first, second = held.details["volumes"]
     cloud(plugin).set_status(first, "error_deleting")
     cloud(plugin).set_status(second, "awaiting-transfer")
     with pytest.raises(NotYet, match=f"volume {second} is awaiting-transfer"):
-        end(plugin, mine)
+        end(plugin, held)
     cloud(plugin).set_status(second, "available")
-    end(plugin, mine)
-    assert [one.id for one in volumes(plugin, "sim-gold")] == [second]
+    end(plugin, held)
+    assert [item.id for item in volumes(plugin, "sim-gold")] == [second]
 
 
 def test_waits_for_a_hanging_volume_and_then_deletes_it(
     plugin: VolumePlugin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine = started(plugin)
-    hanging, _ = mine.details["volumes"]
+    held = started(plugin)
+    hanging, _ = held.details["volumes"]
     cloud(plugin).set_status(hanging, "deleting")
     for _ in range(2):
         with pytest.raises(NotYet, match=f"{hanging} is deleting"):
-            plugin.end(lease(mine), mine, granted(plugin))
-    assert [one.id for one in volumes(plugin, mine.id)] == [hanging], "it strands no other"
-    there = cloud(plugin).volumes
+            plugin.end(lease(held), held, granted(plugin))
+    assert [item.id for item in volumes(plugin, held.id)] == [hanging], "it strands no other"
+    listed = cloud(plugin).volumes
     monkeypatch.setattr(
-        cloud(plugin), "volumes", lambda id_: [replace(one, is_still=True) for one in there(id_)]
+        cloud(plugin), "volumes", lambda id_: [replace(item, is_still=True) for item in listed(id_)]
     )
-    end(plugin, mine)
+    end(plugin, held)
     assert cloud(plugin).rooms() == []
 
 
 def test_no_volume_can_be_created_after_the_end_began(plugin: VolumePlugin) -> None:
-    mine = started(plugin)
-    cloud(plugin).set_status(mine.details["volumes"][0], "deleting")
+    held = started(plugin)
+    cloud(plugin).set_status(held.details["volumes"][0], "deleting")
     with pytest.raises(NotYet):
-        plugin.end(lease(mine), mine, granted(plugin))
+        plugin.end(lease(held), held, granted(plugin))
     [room] = cloud(plugin).rooms()
     assert (room.is_over, cloud(plugin).users(room)) == (True, [])
     assert cloud(plugin).quota(room, "lab") == Quota(0, 0)
 
 
 def test_a_failed_type_is_handed_over_when_it_recovers(plugin: VolumePlugin) -> None:
-    mine, [gold] = reservation(plugin), granted(plugin)
-    plugin.start(lease(mine), mine, [replace(gold, reservable=False)])
+    held, [gold] = reservation(plugin), granted(plugin)
+    plugin.start(lease(held), held, [replace(gold, reservable=False)])
     assert cloud(plugin).rooms() == []
-    plugin.start(lease(mine), mine, [gold])
+    plugin.start(lease(held), held, [gold])
     assert len(cloud(plugin).rooms()) == 1
 
 
@@ -302,13 +303,13 @@ def test_rejects_the_registration_of_a_public_type(plugin: VolumePlugin) -> None
 
 def registered(plugin: VolumePlugin, name: str, **own: str) -> Resource:
     """Return a type as it is registered, with what the operator says of it."""
-    found = plugin.declared(plugin.find(name=name), own)
+    result = plugin.declared(plugin.find(name=name), own)
     [base] = granted(plugin)
     return replace(
         base,
-        external_id=found.external_id,
-        properties={**found.properties, **own},
-        native=frozenset(found.properties),
+        external_id=result.external_id,
+        properties={**result.properties, **own},
+        native=frozenset(result.properties),
     )
 
 
@@ -336,19 +337,19 @@ def test_rejects_a_capacity_that_is_no_whole_number(plugin: VolumePlugin, said: 
 def test_an_inventory_counts_the_volumes_that_leases_left(plugin: VolumePlugin) -> None:
     silver = registered(plugin, "silver", gigabytes="100")
     gold = registered(plugin, "gold", volumes="9")
-    mine = started(plugin)
+    held = started(plugin)
 
     def left() -> dict[str, int]:
-        [_, found] = plugin.look([silver, gold])
-        return {name: one.reserved for name, one in found.inventories.items()}
+        [_, result] = plugin.look([silver, gold])
+        return {name: item.reserved for name, item in result.inventories.items()}
 
     assert left() == {"DISK_GB": 0, "VOLUMES": 0}, "that is the reservation's"
-    cloud(plugin).set_status(mine.details["volumes"][0], "deleting")
+    cloud(plugin).set_status(held.details["volumes"][0], "deleting")
     with pytest.raises(NotYet):
-        plugin.end(lease(mine), mine, granted(plugin))
+        plugin.end(lease(held), held, granted(plugin))
     assert left() == {"DISK_GB": 5, "VOLUMES": 1}, "nobody has it any more, and it is there"
-    cloud(plugin).set_status(mine.details["volumes"][0], "available")
-    end(plugin, mine)
+    cloud(plugin).set_status(held.details["volumes"][0], "available")
+    end(plugin, held)
     assert left() == {"DISK_GB": 0, "VOLUMES": 0}
     end(plugin, started(plugin, on_end="keep"))
     assert left() == {"DISK_GB": 10, "VOLUMES": 2}
@@ -362,55 +363,55 @@ def test_an_inventory_reports_types_that_are_gone_or_public(plugin: VolumePlugin
     gone = replace(gold, external_id="gone")
     public = replace(gold, external_id="sim-standard")
     unknown = replace(gold, external_id="sim-silver")
-    found = {one.external_id: one for one in plugin.look([gold, gone, public, unknown])}
-    assert found["sim-gold"].usable
-    assert "gone" not in found
-    assert not found["sim-standard"].usable
-    assert (found["sim-silver"].usable, found["sim-silver"].complete) == (True, False)
+    result = {item.external_id: item for item in plugin.look([gold, gone, public, unknown])}
+    assert result["sim-gold"].usable
+    assert "gone" not in result
+    assert not result["sim-standard"].usable
+    assert (result["sim-silver"].usable, result["sim-silver"].complete) == (True, False)
 
 
 # What an audit finds.
 
 
 def audit(plugin: VolumePlugin, *running: Reservation) -> list[Difference]:
-    given = granted(plugin)
-    held = [Holding(lease(one), one, given) for one in running]
-    return list(plugin.audit(lambda: Expected(given, held, ())))
+    whole = granted(plugin)
+    held = [Holding(lease(item), item, whole) for item in running]
+    return list(plugin.audit(lambda: Expected(whole, held, ())))
 
 
 def test_the_audit_finds_no_drift_after_start_and_end(plugin: VolumePlugin) -> None:
-    mine = started(plugin)
-    assert audit(plugin, mine) == []
-    end(plugin, mine)
+    held = started(plugin)
+    assert audit(plugin, held) == []
+    end(plugin, held)
     assert audit(plugin) == []
 
 
 def test_the_audit_reports_drift_that_a_start_repairs(plugin: VolumePlugin) -> None:
-    mine = started(plugin, on_start="nothing")
+    held = started(plugin, on_start="nothing")
     [room] = cloud(plugin).rooms()
     cloud(plugin).set_quota(room, "lab", Quota(9, 10))
     cloud(plugin).open_room(room, "another project")
-    users, quota = audit(plugin, mine)
+    users, quota = audit(plugin, held)
     assert "is open to another project, not to lab alone" in users.what
     assert "has a quota of 9 volumes and 10 GiB, not 2 and 10" in quota.what
-    assert users.lease_id == quota.lease_id == mine.lease_id
-    plugin.start(lease(mine), mine, granted(plugin))
-    assert audit(plugin, mine) == []
+    assert users.lease_id == quota.lease_id == held.lease_id
+    plugin.start(lease(held), held, granted(plugin))
+    assert audit(plugin, held) == []
     cloud(plugin).delete_room(room)
-    [difference] = audit(plugin, mine)
+    [difference] = audit(plugin, held)
     assert "lacks its volume type" in difference.what
-    assert difference.lease_id == mine.lease_id
+    assert difference.lease_id == held.lease_id
 
 
 def test_the_audit_deletes_a_stale_type_unless_it_has_volumes(plugin: VolumePlugin) -> None:
-    mine = started(plugin)
+    held = started(plugin)
     [difference] = audit(plugin)
-    assert f"reservation:{mine.id} is of no running reservation, and volumes" in difference.what
+    assert f"reservation:{held.id} is of no running reservation, and volumes" in difference.what
     assert difference.repair is None
-    for one in volumes(plugin, mine.id):
-        cloud(plugin).delete(one)
+    for item in volumes(plugin, held.id):
+        cloud(plugin).delete(item)
     [difference] = audit(plugin)
-    assert difference.reservation_id == mine.id
+    assert difference.reservation_id == held.id
     assert difference.repair is not None
     difference.repair()
     assert cloud(plugin).rooms() == []
