@@ -1,4 +1,4 @@
-"""The benchmark against Blazar compares like with like: both services have the same bookings."""
+"""The benchmark against Blazar is fair: both services have the same bookings."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What the invariants say of what is stored, and when one that broke holds again."""
+"""Invariants of stored leases and allocations, and when a violated one is restored."""
 
 import datetime as dt
 

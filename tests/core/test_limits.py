@@ -29,13 +29,13 @@ several = st.lists(_use(), max_size=5)
 
 
 def at(uses: Sequence[Use], hour: int, amount: str) -> int:
-    """What is in use during the hour that begins so long after noon."""
+    """Return the use during the hour that begins ``hour`` hours after noon."""
     now = NOON + hour * HOUR
     return sum(getattr(item, amount) for item in uses if item.start <= now < item.end)
 
 
 def added(before: Sequence[Use], after: Sequence[Use], amount: str) -> list[int]:
-    """The hours in which a change adds something."""
+    """Return the hours in which a change adds use."""
     return [h for h in range(LAST) if at(after, h, amount) > at(before, h, amount)]
 
 

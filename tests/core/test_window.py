@@ -22,11 +22,11 @@ def window(start: float, end: float) -> Window:
 
 
 def instants(interval: Window, first: int = 0, last: int = 24) -> set[int]:
-    """The whole hours that lie in the window, by asking each of them."""
+    """Return the whole hours in the window, by a check of each."""
     return {hour for hour in range(first, last) if interval.start <= at(hour) < interval.end}
 
 
-# Windows of whole hours within a day: small enough to look at every instant.
+# Windows of whole hours within a day: small enough to check every instant.
 edges = st.integers(0, 23)
 windows = st.tuples(edges, edges).filter(lambda p: p[0] < p[1]).map(lambda p: window(*p))
 moments = st.datetimes(timezones=st.just(UTC))

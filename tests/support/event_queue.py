@@ -18,7 +18,7 @@ CLAIM = 5 * MINUTE
 
 
 def at(minutes: float) -> dt.datetime:
-    """Return the moment ``minutes`` after noon."""
+    """Return the time ``minutes`` after noon."""
     return NOON + minutes * MINUTE
 
 

@@ -1,4 +1,4 @@
-"""The testbed lets alone what is not its own."""
+"""The testbed stops only processes that it started."""
 
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.process import eventually
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Keep what is known of processes in a folder of the test's own."""
+    """Keep pid and log files in a folder of the test."""
     monkeypatch.setattr(layout, "RUN", tmp_path)
     monkeypatch.setattr(layout, "LOG", tmp_path)
     return tmp_path

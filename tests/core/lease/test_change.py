@@ -1,4 +1,4 @@
-"""What may become of a lease's dates, seen at ten seconds past noon (so the minute is 12:00)."""
+"""Changes of a lease's dates, at ten seconds past noon (the present minute is 12:00)."""
 
 import dataclasses
 import itertools
@@ -40,7 +40,7 @@ def span(start: float, end: float) -> Window:
 
 
 def lease(start: float, end: float, status: LeaseStatus = PENDING) -> Lease:
-    """A lease from so many minutes after noon to so many."""
+    """Return a lease from ``start`` to ``end``, in minutes after noon."""
     return Lease(
         id="lease-1",
         name="mine",
@@ -180,7 +180,7 @@ class TestLeaseAfterItsStart:
 
 
 class TestRequestThatTookAMinute:
-    """It was asked at ten seconds past noon, and is dealt with a minute later."""
+    """The request arrived at ten seconds past noon and is processed a minute later."""
 
     def after(self, present: Lease, start: float | None = None, end: float | None = None) -> Window:
         request = dataclasses.replace(to(start, end), asked_at=NOW)
@@ -210,7 +210,7 @@ class TestRequestThatTookAMinute:
 
 
 class TestLeaseAfterItsEnd:
-    """Its manager was away, or cannot end it."""
+    """Its manager was down, or cannot end it."""
 
     @each_case(
         "status, change",
@@ -254,7 +254,7 @@ def test_a_moved_lease_differs_only_in_its_dates() -> None:
     )
 
 
-# The rules of the contract once more, in seconds after noon and without a Window.
+# A second implementation of the rules, in seconds after noon and without a Window.
 
 seconds = st.integers(-300, 300)
 minutes = st.integers(-5, 5).map(lambda minute: minute * 60)
@@ -265,7 +265,7 @@ spans = st.tuples(minutes, minutes).filter(lambda pair: pair[0] < pair[1])
 def allowed(
     present: tuple[int, int], change: tuple[int | None, int | None], now: int, *, active: bool
 ) -> tuple[int, int] | None:
-    """The window after the change, None if it is refused."""
+    """Return the window after the change, None if the change is rejected."""
     minute = now - now % 60
     if present[1] < minute:
         return None

@@ -31,7 +31,7 @@ LEASE = Window(NOON + timedelta(hours=1), NOON + timedelta(hours=2))
 
 
 def at(minutes: float) -> datetime:
-    """The moment so many minutes after noon."""
+    """Return the time ``minutes`` after noon."""
     return NOON + timedelta(minutes=minutes)
 
 
@@ -44,7 +44,7 @@ def before_end(lead: float) -> Notice:
 
 
 def due(notices: Sequence[Notice], now: datetime = NOON, window: Window = LEASE) -> list[float]:
-    """When the events other than start and end are due, in minutes after noon."""
+    """Return when the events except start and end are due, in minutes after noon."""
     planned = plan(window, notices, now)
     return [
         (event.due_at - NOON) / timedelta(minutes=1)
@@ -155,7 +155,7 @@ class TestRanks:
         assert set(ACTIONS) == {START, UPDATE, BEFORE_END, END}
 
 
-# Below, time is a whole number of seconds after noon, so that nothing is out of range.
+# Below, times are whole seconds after noon, so that none is out of range.
 
 EDGES = {"start": Anchor.START, "end": Anchor.END}
 seconds = st.integers(-7200, 7200)
@@ -169,13 +169,13 @@ spans = st.tuples(seconds, seconds).filter(lambda pair: pair[0] < pair[1])
 
 
 def moment(second: int) -> datetime:
-    """The moment so many seconds after noon, or the edge of the calendar."""
+    """Return the time ``second`` seconds after noon, or the beginning of the calendar."""
     first = round((DAWN - NOON).total_seconds())
     return DAWN if second <= first else NOON + timedelta(seconds=second)
 
 
 def expected(span: tuple[int, int], requested: Sequence[Notice], now: int) -> list[tuple[int, str]]:
-    """What is to be planned, one rule after the other, as (second, kind) in order."""
+    """Return the expected plan, rule by rule, as sorted (second, kind)."""
     start, end = span
     result = [(start, START), (end, END)]
     heads_ups = [start + round(item.offset) for item in requested if item.kind == BEFORE_START]

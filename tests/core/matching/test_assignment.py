@@ -11,7 +11,7 @@ Assignment = tuple[tuple[int, ...], ...]
 
 
 def demands_of(ids: Sequence[int]) -> st.SearchStrategy[list[Demand]]:
-    """Up to three demands for some of the ids, each in an order of preference of its own."""
+    """Generate up to three demands for some of the ids, each with its order of preference."""
     candidates = st.lists(st.sampled_from(ids), unique=True, max_size=len(ids)).map(tuple)
     bounds = st.tuples(st.integers(0, 3), st.integers(0, 3)).map(sorted)
     demand = st.builds(lambda pair, preferred: Demand(*pair, preferred), bounds, candidates)
@@ -22,7 +22,7 @@ few = demands_of(range(1, 6))
 
 
 def every_assignment(demands: Sequence[Demand]) -> Iterator[list[int]]:
-    """Try all ways to give each id to one of the demands that want it, or to none.
+    """Try all ways to assign each id to one of the demands that accept it, or to none.
 
     Yields how many ids each demand has got where that is within all bounds.
     """
@@ -129,7 +129,7 @@ def test_another_candidate_never_makes_it_impossible(demands: list[Demand]) -> N
 
 
 class Counted(tuple[int, ...]):
-    """Candidates that count how often one of them is looked at."""
+    """Candidates that count the accesses to them."""
 
     looks = 0
 
@@ -142,7 +142,7 @@ class Counted(tuple[int, ...]):
 
 
 def looks_at(size: int, demands: list[Demand], *, possible: bool) -> float:
-    """How often each of ``size`` candidates is looked at to serve the demands."""
+    """Return how often each of ``size`` candidates is accessed to meet the demands."""
     Counted.looks = 0
     assert (assign(demands) is not None) == possible
     return Counted.looks / size

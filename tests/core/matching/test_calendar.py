@@ -1,4 +1,4 @@
-"""When something is free, against a look at every hour."""
+"""Free times of resources, against a check of every hour."""
 
 import datetime as dt
 
@@ -47,7 +47,7 @@ requirements = st.builds(
 
 
 def _units(requirement: Requirement, timeline: Timeline, begin: int, end: int) -> int:
-    """Return how many units fit from hour to hour, looking at each hour in between."""
+    """Return how many units fit between two hours, by a check of each hour."""
     room = 100
     for number in range(begin, end):
         present = [b for b in timeline.bookings if b.start <= hour(number) < b.end]

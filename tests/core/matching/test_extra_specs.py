@@ -1,4 +1,4 @@
-"""Nova flavor extra specs as requirements: what they match, and what is refused."""
+"""Nova flavor extra specs as requirements: matching and rejection."""
 
 import json
 from collections.abc import Mapping
@@ -323,7 +323,7 @@ def test_accepts_or_rejects_any_specs(specs: dict[str, Any], properties: dict[st
 
 
 def _as_nova(value: str, operation: str) -> bool:
-    """Apply an operation that is sound for Nova, too; written from its documentation."""
+    """Evaluate an operation as Nova's documentation describes it."""
     op, *words = operation.split() or [""]
     ours = {
         "=": lambda: float(value) >= float(words[0]),

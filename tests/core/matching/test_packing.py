@@ -1,4 +1,4 @@
-"""Packing against brute force: nothing conflicts, and one demand gets all there is."""
+"""Packing against brute force: allocations never conflict, and use all the capacity."""
 
 import itertools
 from collections import Counter
@@ -36,7 +36,7 @@ def demands(draw: st.DrawFn) -> Demand:
 
 
 def _fits(wanted: list[Demand], free: Free, chosen: tuple[Units, ...]) -> bool:
-    """Tell whether nobody gets what is not there or what somebody else has."""
+    """Return whether no allocation exceeds the capacity or shares a whole resource."""
     left = {id_: Counter(has) for id_, has in free.items()}
     users: Counter[int] = Counter()
     for demand, units in zip(wanted, chosen, strict=True):
@@ -61,7 +61,7 @@ def _is_laid_out(demand: Demand, units: Units) -> bool:
 
 
 def _alone(demand: Demand, free: Free) -> int:
-    """Return how many units there are for a demand without rivals, by trying all there are."""
+    """Return how many units fit for a single demand, by trying every resource."""
     rooms = [
         min((free[id_][name] // amount for name, amount in demand.amounts.items()), default=1)
         for id_ in demand.candidates

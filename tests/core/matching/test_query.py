@@ -375,7 +375,7 @@ _JSON = st.recursive(
 
 
 def _number(text: str) -> float | None:
-    """Read what ``float`` reads, without what only Python would write."""
+    """Parse a number like ``float``, except for spellings that only Python accepts."""
     before, dot, after = text.partition(".")
     if set(text) - set("0123456789+-.eE") or (
         dot and not (before[-1:].isdigit() and after[:1].isdigit())
@@ -389,7 +389,7 @@ def _number(text: str) -> float | None:
 
 
 def _oracle(query: Any, properties: Mapping[str, str]) -> bool:
-    """Evaluate JSON without any tree in between."""
+    """Evaluate JSON directly, without a syntax tree."""
     if query == []:
         return True
     word, *rest = query

@@ -1,4 +1,4 @@
-"""What a reservation needs, in parts."""
+"""A requirement and its parts."""
 
 from climate.core.query import Compare, Everything, Not, Operand
 from climate.core.requirement import Requirement

@@ -1,4 +1,4 @@
-"""Filters and weighers: who is left, and in which order."""
+"""Filters and weighers select and order candidates."""
 
 import datetime as dt
 import math

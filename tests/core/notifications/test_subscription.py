@@ -1,4 +1,4 @@
-"""Where webhooks may go, what they are signed with, and what a failure means."""
+"""Webhook subscriptions: allowed targets, signing secrets, retries."""
 
 import base64
 import datetime as dt
@@ -46,7 +46,7 @@ def failing(attempts: int = 0, given_up: int = 0) -> Subscription:
     )
 
 
-# Where to.
+# Targets.
 
 
 @each_case(
@@ -114,7 +114,7 @@ def test_a_url_names_host_and_port() -> None:
     assert where("http://10.1.0.1/") == ("10.1.0.1", 80)
 
 
-# Signed with what.
+# Secrets.
 
 
 def test_accepts_a_secret_of_24_bytes() -> None:
@@ -137,7 +137,7 @@ def test_rejects_an_invalid_secret_without_repeating_it(secret: str) -> None:
     assert not secret.removeprefix("whsec_") or secret not in refusal.value.message
 
 
-# What a failure means.
+# Retries.
 
 
 def test_pauses_between_attempts_double_with_jitter() -> None:

@@ -1,4 +1,4 @@
-"""Which hosts go off, and what that saves: for any hosts, bookings and policies."""
+"""Power saving for any hosts, bookings and policies: hosts to switch off, hours saved."""
 
 from collections import Counter
 from dataclasses import replace
@@ -171,7 +171,7 @@ steps = st.lists(
 
 
 def after_step(current: Shutdown, step: str, owner: str, now: datetime) -> Shutdown:
-    """Return what a shutdown is after a step; as it was, if that is refused."""
+    """Return the shutdown after a step; unchanged if the step is rejected."""
     try:
         match step:
             case "accept":

@@ -1,4 +1,4 @@
-"""The lead time of a host: what holds for any times, and how it follows what happens."""
+"""The lead time of a host: properties for any times, and adaptation to new ones."""
 
 import math
 import random

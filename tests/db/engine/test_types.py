@@ -1,4 +1,4 @@
-"""What is stored as JSON is what Python's own library would store, and read what it would read."""
+"""JSON is written and read like Python's own library does."""
 
 import json
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from tests.support.cases import each_case
 
 
 class Word(str):
-    """A text of a kind of its own, as translations are."""
+    """A subclass of str, like translated texts."""
 
     __slots__ = ()
 

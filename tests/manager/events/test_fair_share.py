@@ -1,4 +1,4 @@
-"""Who gets a worker when more is due than workers are free."""
+"""Fair share: no project and no hung call can occupy all workers."""
 
 from climate.db.line import Group, Waiting
 from climate.manager.batch import Batch
@@ -10,20 +10,20 @@ HOST, IP = "physical:host", "virtual:floatingip"
 
 
 def waiting(project: str, count: int, *types: str) -> dict[Group, list[Waiting]]:
-    """Return so many events of a project."""
+    """Return ``count`` waiting events of a project."""
     own = frozenset(types)
     events = [Waiting(f"{project} {types} {n}", project, own) for n in range(count)]
     return {(project, own): events}
 
 
 def running(project: str, count: int, *types: str) -> list[Batch]:
-    """Return so many workers that are at work for a project."""
+    """Return ``count`` busy workers of a project."""
     own = frozenset(types)
     return [Batch([Claim(str(n), "lease", "me", 1, project, own)]) for n in range(count)]
 
 
 def projects(chosen: list[list[Waiting]]) -> list[str | None]:
-    """Return whose they are."""
+    """Return the project of each batch."""
     return [batch[0].project_id for batch in chosen]
 
 
@@ -58,7 +58,7 @@ def test_a_hanging_type_leaves_workers_to_other_types() -> None:
     assert shares.choose(waiting("c", 9, HOST), hanging, []) == []
     assert len(shares.choose(waiting("c", 9, IP), hanging, [])) == 1
     assert len(shares.choose(waiting("c", 9), hanging, [])) == 1
-    # What needs both types waits for the one that hangs.
+    # An event that needs both types waits for the hanging one.
     assert shares.choose(waiting("c", 9, HOST, IP), [*hanging, *running("c", 1, IP)], []) == []
 
 
@@ -83,7 +83,7 @@ def test_fast_events_are_batched_and_slow_ones_are_not() -> None:
     def sizes(*types: str) -> set[int]:
         return {len(batch) for batch in shares.choose(waiting("a", 1000, *types), [], [])}
 
-    assert sizes(HOST) == {1}  # nobody knows
+    assert sizes(HOST) == {1}  # the duration is unknown
     pace.note(frozenset({HOST}), 0.0001)
     pace.note(frozenset({IP}), 3.0)
     assert (sizes(HOST), sizes(IP), sizes(HOST, IP), sizes()) == ({MOST}, {1}, {1}, {MOST})
@@ -97,7 +97,7 @@ def test_fast_events_are_batched_and_slow_ones_are_not() -> None:
 def test_a_delay_of_a_single_call_does_not_shrink_the_batches() -> None:
     pace = Pace()
     pace.note(frozenset({HOST}), 0.02, 200)
-    pace.note(frozenset({HOST}), 0.04, 200)  # the same, and twenty milliseconds for nothing
+    pace.note(frozenset({HOST}), 0.04, 200)  # the same, plus a delay of 20 ms
     assert pace.fits(frozenset({HOST})) == MOST
 
 
@@ -112,7 +112,7 @@ def test_a_batch_may_mix_projects() -> None:
     assert [event.project_id for event in first] == [f"p{n}" for n in range(10)]
     assert second[0].project_id == "p1"  # p0 has no more
     third, _ = shares.choose(everybody, [], [])
-    assert third[0].project_id == "p11"  # nobody was passed over
+    assert third[0].project_id == "p11"  # no project was skipped
 
 
 def test_a_project_at_its_maximum_has_no_part_in_a_batch() -> None:
@@ -125,7 +125,7 @@ def test_a_project_at_its_maximum_has_no_part_in_a_batch() -> None:
 
 
 def test_a_hanging_call_does_not_delay_the_projects_of_its_batch() -> None:
-    """Its worker was relieved of them: it is one project's, and one call's."""
+    """The worker passed the other events on; it counts for the hanging call's project only."""
     pace = Pace()
     pace.note(frozenset({HOST}), 0.01)
     own = [Claim(str(n), "lease", "me", 1, f"p{n}", frozenset({HOST})) for n in range(9)]

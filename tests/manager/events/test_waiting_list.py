@@ -1,4 +1,4 @@
-"""Who waits, as several managers see it that look at the same time."""
+"""Several managers share a queue of waiting events without claiming the same ones."""
 
 import random
 from collections.abc import Collection
@@ -20,7 +20,7 @@ MINE = ("project", frozenset({"physical:host"}))
 
 @pytest.fixture
 def looks(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return what has a manager look at so many that wait, ten at a time, and names them."""
+    """Return a function that lists ``count`` events as a manager sees them, ten a page."""
     monkeypatch.setattr(line, "PAGE", 10)
     monkeypatch.setattr(line, "_CROWD", 10)
 
@@ -84,7 +84,7 @@ def test_an_expensive_query_is_reused_for_a_while(
 
 @pytest.fixture
 def view(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Line:
-    """Return a line with one who waits, as a look that took a second saw it just now."""
+    """Return a queue view with one event, from a query that just took a second."""
     story = make_story()
 
     def waiting(*_: object) -> list[Waiting]:
@@ -118,7 +118,7 @@ def test_newly_due_events_join_a_reused_query(view: Line, monkeypatch: pytest.Mo
     }
     looked, present = calls[0][1] - timedelta(seconds=1), calls[0][1]
     minute = timedelta(minutes=1)
-    # What is written now may have been due for a minute.
+    # An event that is stored now may have been due for a minute.
     assert calls == [
         (looked - minute, present, {"one"}),
         (present - minute, present, {"one", "two"}),
@@ -140,7 +140,7 @@ def test_an_expensive_search_for_newly_due_events_is_repeated_less_often(
     for _ in range(3):
         clock.advance(1)
         view.look_for_newcomers()
-    # Two seconds after it took a tenth of one; what became due meanwhile is seen at once.
+    # Within two seconds of a query of 0.1 s, only the time since then is searched.
     assert calls == pytest.approx([62, 1.1, 61.1])
     view.look(0)
     view.look_for_newcomers()
@@ -148,7 +148,7 @@ def test_an_expensive_search_for_newly_due_events_is_repeated_less_often(
 
 
 class Crowd:
-    """Twenty who wait, of whom others claim all but ``left``; claims are of two at a time."""
+    """Twenty waiting events; others claim all but ``left``. We claim two at a time."""
 
     def __init__(self, story: Story, patch: pytest.MonkeyPatch) -> None:
         self.events = [Waiting(f"{n:02}", *MINE) for n in range(20)]
@@ -180,13 +180,13 @@ class Crowd:
 
 @pytest.fixture
 def crowd(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Crowd:
-    """Return those who wait, as a manager has seen them."""
+    """Return waiting events and the view of a manager."""
     return Crowd(make_story(), monkeypatch)
 
 
 def test_a_manager_whose_claims_fail_skips_events_claimed_by_others(crowd: Crowd) -> None:
     crowd.claim(2, 0, 2, 1, 0, 0)
-    assert crowd.checks == []  # only when it goes on
+    assert crowd.checks == []  # only when it continues
     crowd.left = {"13", "15", "18"}
     crowd.view.go_on()
     assert crowd.checks == [8]

@@ -1,4 +1,4 @@
-"""What Nova's list of hypervisors means as hosts that can be reserved."""
+"""Hosts from Nova's list of hypervisors and compute services."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What Placement says of hosts becomes properties, at few requests and without losing any."""
+"""Traits and inventories of Placement become properties of hosts, with few requests."""
 
 import uuid
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ def _inventory(total: int) -> dict[str, Any]:
 
 
 class Placement:
-    """Providers in memory, asked as an adapter asks the real one; remembers what it was asked."""
+    """Providers in memory behind an adapter; records the requests."""
 
     def __init__(self) -> None:
         self.providers: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""The host plugin keeps the contract, on the simulated cloud."""
+"""The host plug-in on the simulated cloud."""
 
 import contextlib
 from collections.abc import Iterator

@@ -139,7 +139,7 @@ def test_concurrent_snapshots_for_one_occasion_keep_one_image(make: Make, tmp_pa
     here, elsewhere = (make(journal=str(tmp_path / "cloud")) for _ in range(2))
     here.boot_server("sim-1", "server")
     image = {"host": "sim-1", "server": "server", "occasion": "the end"}
-    for cloud in (here, elsewhere):  # both have found that there is none
+    for cloud in (here, elsewhere):  # both saw that no image exists
         cloud.act("snapshot", **image)
     here.snapshot_servers("sim-1", "another end")
     kept = [effect["occasion"] for effect in elsewhere.effects() if effect["effect"] == "snapshot"]

@@ -1,4 +1,4 @@
-"""What a reserved flavor says is what a reservation has of its hosts, whatever Nova would add."""
+"""A reserved flavor requests exactly the amounts of the reservation from Nova."""
 
 from climate.plugins.reserved_flavors import extra_specs, flavor_shape
 from climate.plugins.slots import Size

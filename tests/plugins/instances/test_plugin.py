@@ -21,7 +21,7 @@ from tests.plugins.instances.contract import SlotContract
 
 
 class FragileInstances(SimulatedInstances):
-    """A simulated cloud that can be told when to fail."""
+    """A simulated cloud that fails after ``left`` changes."""
 
     left: int | None = None
 
@@ -78,7 +78,7 @@ class InstanceContract(SlotContract):
         cloud(plugin).left = None
 
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        """Nobody boots in the simulated cloud."""
+        """Users do not boot servers in the simulated cloud."""
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         cloud(plugin).delete_slots(reservation.id)

@@ -1,4 +1,4 @@
-"""What can be asked of servers that climate boots, and what Nova is asked for each."""
+"""Parameters of servers that climate boots, and the request to Nova for each."""
 
 from typing import Any
 

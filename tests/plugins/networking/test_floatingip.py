@@ -1,4 +1,4 @@
-"""The floating IP plugin keeps the contract, on the simulated cloud."""
+"""The floating IP plug-in on the simulated cloud."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -82,7 +82,7 @@ def reservation(plugin: FloatingipPlugin, **params: Any) -> Reservation:
 
 
 def started(plugin: FloatingipPlugin, count: int = 2, **params: Any) -> Reservation:
-    """Return a reservation that was started, as the manager would store it."""
+    """Return a started reservation as the manager stores it."""
     held = reservation(plugin, **params)
     return replace(held, details=plugin.start(lease(held), held, resources(plugin, count)))
 
@@ -91,7 +91,7 @@ def addresses(plugin: FloatingipPlugin) -> list[str]:
     return sorted(item.place for item in cloud(plugin).there().values())
 
 
-# What is asked for.
+# Requests.
 
 
 def test_required_addresses_are_a_separate_part_of_the_requirement(
@@ -141,7 +141,7 @@ def test_fills_in_blazars_defaults(plugin: FloatingipPlugin) -> None:
     }
 
 
-# What happens at the start and at the end.
+# Start and end.
 
 
 def test_without_on_start_the_project_creates_the_floating_ips(plugin: FloatingipPlugin) -> None:
@@ -202,7 +202,7 @@ def test_a_failed_address_is_added_when_it_recovers(plugin: FloatingipPlugin) ->
     assert addresses(plugin) == sorted(details["floatingips"]) == ["198.51.100.2", "198.51.100.3"]
 
 
-# What can be registered.
+# Registration and inventory.
 
 
 @each_case(
@@ -240,7 +240,7 @@ def test_an_inventory_reports_addresses_occupied_by_others(plugin: FloatingipPlu
     assert list(plugin.look([])) == []
 
 
-# What an audit finds.
+# Audit.
 
 
 def audit(plugin: FloatingipPlugin, *running: Reservation, count: int = 2) -> list[Difference]:
@@ -282,7 +282,7 @@ def test_the_audit_reports_a_foreign_floating_ip_without_a_repair(plugin: Floati
     assert "198.51.100.2 can be reserved, and floating IP" in difference.what
     assert difference.repair is difference.lease_id is None
     cloud(plugin).take("198.51.100.50", "another project")
-    assert len(audit(plugin)) == 1, "nobody asked about that one"
+    assert len(audit(plugin)) == 1, "an address that is not registered does not matter"
 
 
 def test_the_audit_accepts_floating_ips_that_the_project_created(plugin: FloatingipPlugin) -> None:

@@ -1,4 +1,4 @@
-"""The network plugin keeps the contract, on the simulated cloud."""
+"""The network plug-in on the simulated cloud."""
 
 import contextlib
 from collections.abc import Iterator

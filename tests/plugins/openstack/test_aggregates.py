@@ -1,4 +1,4 @@
-"""Every change of an aggregate is made in the turn of that aggregate, and nothing else is."""
+"""Every change of an aggregate holds the lock of that aggregate; reads take no lock."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from climate.plugins.aggregates import AggregateChanges
 
 
 class Cloud:
-    """Has one aggregate of each name, and notes what was changed in whose turn."""
+    """Has one aggregate of each name; records each change with the lock that was held."""
 
     def __init__(self) -> None:
         self.turn: str | None = None

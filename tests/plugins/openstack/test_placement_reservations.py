@@ -1,4 +1,4 @@
-"""Slots are written to what Placement has at that moment, whoever else writes there."""
+"""Slots in Placement survive concurrent writes by others."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ class Answer:
 
 
 class Placement:
-    """One child provider, in which somebody else writes before each of the first writes."""
+    """One child provider; another writer precedes each of the first ``others`` writes."""
 
     def __init__(self, others: int) -> None:
         self.inventories: dict[str, Any] = {}

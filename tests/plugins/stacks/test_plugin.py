@@ -1,4 +1,4 @@
-"""A stack that no lease has may be of one that is just being asked for, as long as it is young."""
+"""The audit ignores young stacks: their lease may not be stored yet."""
 
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ NOON = datetime(2030, 1, 15, 12, tzinfo=UTC)
 
 
 class Cloud:
-    """Has one stack, made at noon."""
+    """Has one stack, created at noon."""
 
     def marked(self) -> Collection[Stack]:
         values: dict[str, Any] = dict.fromkeys(Stack.__dataclass_fields__, "x")

@@ -1,4 +1,4 @@
-"""Rewriting templates: wrapped expressions, groups at their maximum, whatever is nested."""
+"""Template rewriting at any depth: wrapped flavors, groups at their maximum, adoption."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What Cinder's types and pools say."""
+"""Capacity of Cinder's pools, and reserved volume types."""
 
 from typing import Any
 

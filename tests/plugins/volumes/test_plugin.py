@@ -1,4 +1,4 @@
-"""The volume plugin keeps the contract, on the simulated cloud."""
+"""The volume plug-in on the simulated cloud."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,13 +42,13 @@ def cloud(plugin: ResourcePlugin) -> SimulatedVolumes:
 
 
 def granted(plugin: ResourcePlugin, count: int = 2, size: int = 5) -> list[Granted]:
-    """Return the type gold, with so many volumes of it."""
+    """Return ``count`` volumes of the type gold, as granted."""
     [gold] = resources(plugin, 1)
     return [replace(gold, amounts={"DISK_GB": count * size, "VOLUMES": count})]
 
 
 class PatientPlugin(VolumePlugin):
-    """The plugin as a manager calls it: again, while it says that it needs more time."""
+    """The plug-in as a manager calls it: again while it raises NotYet."""
 
     def end(self, *arguments: Any) -> None:
         for _ in range(3):
@@ -66,7 +66,7 @@ class TestVolumePlugin(PluginContract):
         return plugin
 
     def granted(self, plugin: ResourcePlugin, count: int) -> Sequence[Granted]:
-        """Return each volume's part of the type by itself."""
+        """Return each volume's share of the type as a separate grant."""
         return granted(plugin, 1) * count
 
     def state(self, plugin: ResourcePlugin) -> Any:
@@ -113,13 +113,13 @@ def reservation(plugin: VolumePlugin, **params: Any) -> Reservation:
 
 
 def started(plugin: VolumePlugin, count: int = 2, **params: Any) -> Reservation:
-    """Return a reservation that was started, as the manager would store it."""
+    """Return a started reservation as the manager stores it."""
     held = reservation(plugin, **params)
     return replace(held, details=plugin.start(lease(held), held, granted(plugin, count)))
 
 
 def end(plugin: VolumePlugin, held: Reservation, tries: int = 3) -> None:
-    """End a reservation, as often as the plugin asks for."""
+    """End a reservation, with retries."""
     for _ in range(tries):
         with contextlib.suppress(NotYet):
             plugin.end(lease(held), held, granted(plugin))
@@ -127,7 +127,7 @@ def end(plugin: VolumePlugin, held: Reservation, tries: int = 3) -> None:
     plugin.end(lease(held), held, granted(plugin))
 
 
-# What is asked for.
+# Requests.
 
 
 def test_volumes_are_shares_of_their_type(plugin: VolumePlugin) -> None:
@@ -184,7 +184,7 @@ def test_fills_in_defaults(plugin: VolumePlugin) -> None:
     }
 
 
-# What happens at the start and at the end.
+# Start and end.
 
 
 def test_a_start_creates_the_volumes_and_forbids_more(plugin: VolumePlugin) -> None:
@@ -293,7 +293,7 @@ def test_a_failed_type_is_handed_over_when_it_recovers(plugin: VolumePlugin) -> 
     assert len(cloud(plugin).rooms()) == 1
 
 
-# What can be registered, and how much there is of it.
+# Registration and inventory.
 
 
 def test_rejects_the_registration_of_a_public_type(plugin: VolumePlugin) -> None:
@@ -302,7 +302,7 @@ def test_rejects_the_registration_of_a_public_type(plugin: VolumePlugin) -> None
 
 
 def registered(plugin: VolumePlugin, name: str, **own: str) -> Resource:
-    """Return a type as it is registered, with what the operator says of it."""
+    """Return a registered type with the properties that the operator declares."""
     result = plugin.declared(plugin.find(name=name), own)
     [base] = granted(plugin)
     return replace(
@@ -370,7 +370,7 @@ def test_an_inventory_reports_types_that_are_gone_or_public(plugin: VolumePlugin
     assert (result["sim-silver"].usable, result["sim-silver"].complete) == (True, False)
 
 
-# What an audit finds.
+# Audit.
 
 
 def audit(plugin: VolumePlugin, *running: Reservation) -> list[Difference]:
