@@ -1,7 +1,6 @@
 """Changes of a lease's dates, at ten seconds past noon (the present minute is 12:00)."""
 
 import dataclasses
-import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -111,116 +110,94 @@ class TestHasStarted:
         assert has_started(lease(60, 120, status), NOW)
 
 
-class TestLeaseBeforeItsStart:
-    def test_an_empty_change_keeps_the_window(self) -> None:
-        assert changed_window(lease(60, 120), Change(), NOW) == span(60, 120)
-
-    @each_case("start, end", [(90, None), (None, 90), (30, 45), (600, 700), (None, 61), (0, None)])
-    def test_moves_to_any_window_that_is_not_in_the_past(
-        self, start: float | None, end: float | None
-    ) -> None:
-        result = changed_window(lease(60, 120), to(start, end), NOW)
-        assert result == span(60 if start is None else start, 120 if end is None else end)
-
-    def test_may_start_in_the_present_minute(self) -> None:
-        assert changed_window(lease(60, 120), to(0), NOW).start == NOON
-
-    @each_case("start", [-1, -600])
-    def test_rejects_a_start_before_the_present_minute(self, start: float) -> None:
-        assert refusal(lease(60, 120), to(start)).startswith("Start date")
-
-    @each_case("start, end", [(None, 60), (None, 59), (120, None), (90, 80), (None, -1), (None, 0)])
-    def test_rejects_an_end_before_the_start(self, start: float | None, end: float | None) -> None:
-        assert "date must be later" in refusal(lease(60, 120), to(start, end))
-
-    def test_rejects_an_end_in_the_past(self) -> None:
-        change = Change(start=NOON, end=NOW - timedelta(seconds=1))
-        assert "End date" in refusal(lease(60, 120), change)
-
-    def test_may_move_to_the_end_of_the_calendar(self) -> None:
-        change = Change(start=END_OF_TIME - timedelta(minutes=1), end=END_OF_TIME)
-        assert changed_window(lease(60, 120), change, NOW).end == END_OF_TIME
-
-
-class TestLeaseAfterItsStart:
-    @each_case("start", [-1, 0, 1, -61, 600])
-    def test_rejects_another_start(self, start: float) -> None:
-        assert "start date" in refusal(lease(-60, 60, ACTIVE), to(start))
-
-    def test_rejects_another_start_in_the_minute_of_its_start(self) -> None:
-        assert "start date" in refusal(lease(0, 60), to(5))
-
-    def test_accepts_its_own_start(self) -> None:
-        assert changed_window(lease(-60, 60, ACTIVE), to(-60, 90), NOW) == span(-60, 90)
-
-    @each_case("status, end", itertools.product((PENDING, ACTIVE, ERROR), (1, 59, 61, 6000)))
-    def test_its_end_may_move_anywhere_in_the_future(self, status: LeaseStatus, end: float) -> None:
-        assert changed_window(lease(-60, 60, status), to(end=end), NOW) == span(-60, end)
-
-    def test_an_end_in_the_present_minute_means_now(self) -> None:
-        assert changed_window(lease(-60, 60, ACTIVE), to(end=0), NOW) == Window(at(-60), NOW)
-
-    def test_an_end_now_does_not_extend_an_overdue_lease(self) -> None:
-        assert changed_window(lease(-60, 0, ACTIVE), to(end=0), NOW) == span(-60, 0)
-
-    @each_case("end", [-1, -30, -60, -90])
-    def test_rejects_an_end_in_the_past(self, end: float) -> None:
-        assert "End date" in refusal(lease(-60, 60, ACTIVE), to(end=end))
-
-    def test_may_end_in_the_minute_of_its_start(self) -> None:
-        assert changed_window(lease(0, 60, ACTIVE), to(end=0), NOW) == Window(NOON, NOW)
-
-    def test_may_end_in_that_minute_if_it_started_within_it(self) -> None:
-        started = 5 / 60
-        result = changed_window(lease(started, 60, ACTIVE), to(end=0), NOW)
-        assert result == Window(at(started), NOW)
-
-    def test_rejects_an_end_at_the_instant_of_its_start(self) -> None:
-        assert "End date" in refusal(lease(0, 60, ACTIVE), to(end=0), NOON)
+# A lease, a change, and the window after it or the words of the error.
+BEFORE_START = [
+    (lease(60, 120), Change(), span(60, 120)),
+    (lease(60, 120), to(90), span(90, 120)),
+    (lease(60, 120), to(end=90), span(60, 90)),
+    (lease(60, 120), to(30, 45), span(30, 45)),
+    (lease(60, 120), to(600, 700), span(600, 700)),
+    (lease(60, 120), to(end=61), span(60, 61)),
+    # The present minute is not in the past.
+    (lease(60, 120), to(0), span(0, 120)),
+    (lease(60, 120), to(-1), "Start date"),
+    (lease(60, 120), to(-600), "Start date"),
+    *((lease(60, 120), to(end=end), "date must be later") for end in (60, 59, -1, 0)),
+    (lease(60, 120), to(120), "date must be later"),
+    (lease(60, 120), to(90, 80), "date must be later"),
+    (lease(60, 120), Change(start=NOON, end=NOW - timedelta(seconds=1)), "End date"),
+    (
+        lease(60, 120),
+        Change(start=END_OF_TIME - timedelta(minutes=1), end=END_OF_TIME),
+        Window(END_OF_TIME - timedelta(minutes=1), END_OF_TIME),
+    ),
+]
+AFTER_START = [
+    *((lease(-60, 60, ACTIVE), to(start), "start date") for start in (-1, 0, 1, -61, 600)),
+    (lease(0, 60), to(5), "start date"),
+    # Its own start may be repeated.
+    (lease(-60, 60, ACTIVE), to(-60, 90), span(-60, 90)),
+    *(
+        (lease(-60, 60, status), to(end=end), span(-60, end))
+        for status in (PENDING, ACTIVE, ERROR)
+        for end in (1, 59, 61, 6000)
+    ),
+    # An end in the present minute means now, but does not extend an overdue lease.
+    (lease(-60, 60, ACTIVE), to(end=0), Window(at(-60), NOW)),
+    (lease(-60, 0, ACTIVE), to(end=0), span(-60, 0)),
+    *((lease(-60, 60, ACTIVE), to(end=end), "End date") for end in (-1, -30, -60, -90)),
+    # It may end in the minute of its start, also if it started later within it.
+    (lease(0, 60, ACTIVE), to(end=0), Window(NOON, NOW)),
+    (lease(5 / 60, 60, ACTIVE), to(end=0), Window(at(5 / 60), NOW)),
+]
+AFTER_END = [
+    *(
+        (lease(-60, -1, status), change, "has ended")
+        for status in (PENDING, ACTIVE, ERROR)
+        for change in (to(end=60), to(30, 60), to(end=0), Change())
+    ),
+    # Within the minute of its end it can still be extended.
+    (lease(-60, 0, ACTIVE), to(end=60), span(-60, 60)),
+]
 
 
-class TestRequestThatTookAMinute:
-    """The request arrived at ten seconds past noon and is processed a minute later."""
-
-    def after(self, present: Lease, start: float | None = None, end: float | None = None) -> Window:
-        request = dataclasses.replace(to(start, end), asked_at=NOW)
-        return changed_window(present, request, NOW + timedelta(minutes=1))
-
-    def test_now_means_the_time_of_the_request(self) -> None:
-        assert self.after(lease(60, 120), start=0) == span(0, 120)
-        ended_now = Window(at(-60), NOW + timedelta(minutes=1))
-        assert self.after(lease(-60, 60, ACTIVE), end=0) == ended_now
-
-    @each_case("status", [PENDING, ACTIVE])
-    def test_a_start_now_keeps_the_start_of_a_lease_that_started_meanwhile(
-        self, status: LeaseStatus
-    ) -> None:
-        assert self.after(lease(1, 60, status), start=0) == span(1, 60)
-        with pytest.raises(InvalidDate, match="start date"):
-            self.after(lease(1, 60, status), start=-1)
-
-    @each_case("status", [PENDING, ACTIVE])
-    def test_rejects_an_end_before_the_start_as_at_the_request(self, status: LeaseStatus) -> None:
-        with pytest.raises(InvalidDate, match="End date"):
-            self.after(lease(1, 60, status), end=0.5)
-
-    def test_rejects_a_change_of_a_lease_that_ended_meanwhile(self) -> None:
-        with pytest.raises(InvalidDate, match="has ended"):
-            self.after(lease(-60, 0.9, ACTIVE), end=60)
+@each_case("present, change, expected", [*BEFORE_START, *AFTER_START, *AFTER_END])
+def test_accepts_or_rejects_new_dates(
+    present: Lease, change: Change, expected: Window | str
+) -> None:
+    if isinstance(expected, Window):
+        assert changed_window(present, change, NOW) == expected
+    else:
+        assert expected in refusal(present, change)
 
 
-class TestLeaseAfterItsEnd:
-    """Its manager was down, or cannot end it."""
+def test_rejects_an_end_at_the_instant_of_the_start() -> None:
+    assert "End date" in refusal(lease(0, 60, ACTIVE), to(end=0), NOON)
 
-    @each_case(
-        "status, change",
-        itertools.product((PENDING, ACTIVE, ERROR), (to(end=60), to(30, 60), to(end=0), Change())),
-    )
-    def test_rejects_every_change(self, status: LeaseStatus, change: Change) -> None:
-        assert "has ended" in refusal(lease(-60, -1, status), change)
 
-    def test_accepts_a_change_within_the_minute_of_its_end(self) -> None:
-        assert changed_window(lease(-60, 0, ACTIVE), to(end=60), NOW) == span(-60, 60)
+# A request of ten seconds past noon that is processed a minute later.
+A_MINUTE_LATER = [
+    # Now means the time of the request.
+    (lease(60, 120), to(0), span(0, 120)),
+    (lease(-60, 60, ACTIVE), to(end=0), Window(at(-60), NOW + timedelta(minutes=1))),
+    # The lease started meanwhile: a start now keeps its start.
+    *((lease(1, 60, status), to(0), span(1, 60)) for status in (PENDING, ACTIVE)),
+    *((lease(1, 60, status), to(-1), "start date") for status in (PENDING, ACTIVE)),
+    *((lease(1, 60, status), to(end=0.5), "End date") for status in (PENDING, ACTIVE)),
+    # The lease ended meanwhile.
+    (lease(-60, 0.9, ACTIVE), to(end=60), "has ended"),
+]
+
+
+@each_case("present, change, expected", A_MINUTE_LATER)
+def test_judges_dates_by_the_time_of_the_request(
+    present: Lease, change: Change, expected: Window | str
+) -> None:
+    request, now = dataclasses.replace(change, asked_at=NOW), NOW + timedelta(minutes=1)
+    if isinstance(expected, Window):
+        assert changed_window(present, request, now) == expected
+    else:
+        assert expected in refusal(present, request, now)
 
 
 class TestNotices:

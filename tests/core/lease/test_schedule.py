@@ -35,7 +35,7 @@ def at(minutes: float) -> datetime:
     return NOON + timedelta(minutes=minutes)
 
 
-def heads_up(lead: float) -> Notice:
+def reminder(lead: float) -> Notice:
     return Notice(BEFORE_START, Anchor.START, -lead)
 
 
@@ -61,59 +61,54 @@ class TestStartAndEnd:
         assert plan(LEASE, [], at(600)) == (Planned(START, at(60)), Planned(END, at(120)))
 
 
-class TestReminders:
-    def test_each_is_due_its_lead_time_before_the_start(self) -> None:
-        assert due([heads_up(MINUTE), heads_up(10 * MINUTE)]) == [50, 59]
-
-    def test_overdue_reminders_become_one_that_is_due_now(self) -> None:
-        leads = [heads_up(2 * HOUR), heads_up(1.5 * HOUR), heads_up(10 * MINUTE)]
-        assert due(leads) == [0, 50]
-
-    def test_a_reminder_due_now_is_combined_with_the_overdue_ones(self) -> None:
-        assert due([heads_up(HOUR), heads_up(2 * HOUR)]) == [0]
-
-    def test_reminders_for_the_same_time_are_one(self) -> None:
-        assert due([heads_up(MINUTE), heads_up(MINUTE)]) == [59]
-
-    @each_case("now", [60, 61, 600])
-    def test_there_is_none_after_the_start(self, now: float) -> None:
-        assert due([heads_up(HOUR), heads_up(MINUTE)], at(now)) == []
-
-    def test_there_is_one_a_microsecond_before_the_start(self) -> None:
-        now = LEASE.start - timedelta(microseconds=1)
-        assert plan(LEASE, [heads_up(HOUR), heads_up(MINUTE)], now)[0] == Planned(BEFORE_START, now)
+def user_event(anchor: Anchor, offset: float) -> Notice:
+    return Notice("a", anchor, offset)
 
 
-class TestBeforeEnd:
-    def test_is_due_its_lead_time_before_the_end(self) -> None:
-        assert due([before_end(15 * MINUTE)]) == [105]
+# Notices, the present in minutes after noon, and when their events are due.
+DUE = [
+    # Reminders: each its lead time before the start; the overdue ones become one that is due now.
+    ([reminder(MINUTE), reminder(10 * MINUTE)], 0, [50, 59]),
+    ([reminder(2 * HOUR), reminder(1.5 * HOUR), reminder(10 * MINUTE)], 0, [0, 50]),
+    ([reminder(HOUR), reminder(2 * HOUR)], 0, [0]),
+    ([reminder(MINUTE), reminder(MINUTE)], 0, [59]),
+    *(([reminder(HOUR), reminder(MINUTE)], now, []) for now in (60, 61, 600)),
+    # Before the end: its lead time before the end, but not before the start.
+    ([before_end(15 * MINUTE)], 0, [105]),
+    ([before_end(2 * HOUR)], 0, [60]),
+    # User events: relative to their anchor, also before the present, and not after the end.
+    ([user_event(Anchor.START, 10 * MINUTE), user_event(Anchor.END, -10 * MINUTE)], 0, [70, 110]),
+    ([user_event(Anchor.START, -90 * MINUTE)], 0, [-30]),
+    ([user_event(Anchor.START, 2 * HOUR)], 0, [120]),
+]
 
-    def test_is_never_due_before_the_start(self) -> None:
-        assert due([before_end(2 * HOUR)]) == [60]
 
-    def test_follows_a_start_of_the_same_instant(self) -> None:
-        kinds = [event.kind for event in plan(LEASE, [before_end(HOUR)], NOON)]
-        assert kinds == [START, BEFORE_END, END]
+@each_case("notices, now, expected", DUE)
+def test_notices_are_due_relative_to_the_dates_of_the_lease(
+    notices: list[Notice], now: float, expected: list[float]
+) -> None:
+    assert due(notices, at(now)) == expected
 
 
-class TestUserEvents:
-    def test_are_relative_to_their_anchor(self) -> None:
-        notices = [Notice("a", Anchor.START, 10 * MINUTE), Notice("b", Anchor.END, -10 * MINUTE)]
-        assert due(notices) == [70, 110]
+def test_a_reminder_is_due_until_a_microsecond_before_the_start() -> None:
+    now = LEASE.start - timedelta(microseconds=1)
+    assert plan(LEASE, [reminder(HOUR), reminder(MINUTE)], now)[0] == Planned(BEFORE_START, now)
 
-    def test_move_with_the_lease(self) -> None:
-        later = Window(LEASE.start + timedelta(days=1), LEASE.end + timedelta(days=1))
-        assert due([Notice("a", Anchor.START, 10 * MINUTE)], window=later) == [24 * 60 + 70]
 
-    def test_may_precede_the_start_and_the_present(self) -> None:
-        assert due([Notice("a", Anchor.START, -90 * MINUTE)]) == [-30]
+def test_user_events_move_with_the_lease() -> None:
+    later = Window(LEASE.start + timedelta(days=1), LEASE.end + timedelta(days=1))
+    assert due([user_event(Anchor.START, 10 * MINUTE)], window=later) == [24 * 60 + 70]
 
-    def test_are_due_at_the_end_at_the_latest(self) -> None:
-        assert due([Notice("a", Anchor.START, 2 * HOUR)]) == [120]
 
-    def test_precede_an_end_of_the_same_instant(self) -> None:
-        kinds = [event.kind for event in plan(LEASE, [Notice("z", Anchor.END, 0)], NOON)]
-        assert kinds == [START, "z", END]
+@each_case(
+    "notice, kinds",
+    [
+        (before_end(HOUR), [START, BEFORE_END, END]),
+        (user_event(Anchor.END, 0), [START, "a", END]),
+    ],
+)
+def test_events_of_one_instant_are_between_start_and_end(notice: Notice, kinds: list[str]) -> None:
+    assert [event.kind for event in plan(LEASE, [notice], NOON)] == kinds
 
 
 class TestOffsetsBeyondTheCalendar:
@@ -124,8 +119,8 @@ class TestOffsetsBeyondTheCalendar:
 
     @each_case("lead", [48 * HOUR, 1e11, 1e30])
     def test_a_reminder_before_the_calendar_is_due_now(self, lead: float) -> None:
-        assert plan(self.EARLY, [heads_up(lead)], DAWN)[0] == Planned(BEFORE_START, DAWN)
-        assert due([heads_up(1e11), heads_up(MINUTE)]) == [0, 59]
+        assert plan(self.EARLY, [reminder(lead)], DAWN)[0] == Planned(BEFORE_START, DAWN)
+        assert due([reminder(1e11), reminder(MINUTE)]) == [0, 59]
 
     @each_case("lead", [1e11, 1e30])
     def test_a_before_end_before_the_calendar_is_due_at_the_start(self, lead: float) -> None:
@@ -161,7 +156,7 @@ EDGES = {"start": Anchor.START, "end": Anchor.END}
 seconds = st.integers(-7200, 7200)
 offsets = st.one_of(seconds, st.integers(-(10**13), 10**13))
 notices = st.one_of(
-    st.builds(heads_up, offsets.filter(lambda lead: lead > 0)),
+    st.builds(reminder, offsets.filter(lambda lead: lead > 0)),
     st.builds(before_end, offsets.filter(lambda lead: lead > 0)),
     st.builds(Notice, st.sampled_from(["backup", "mail"]), st.sampled_from(Anchor), offsets),
 )
@@ -178,10 +173,10 @@ def expected(span: tuple[int, int], requested: Sequence[Notice], now: int) -> li
     """Return the expected plan, rule by rule, as sorted (second, kind)."""
     start, end = span
     result = [(start, START), (end, END)]
-    heads_ups = [start + round(item.offset) for item in requested if item.kind == BEFORE_START]
+    reminders = [start + round(item.offset) for item in requested if item.kind == BEFORE_START]
     if now < start:
-        coming = sorted({second for second in heads_ups if second > now})
-        missed = [now] if any(second <= now for second in heads_ups) else []
+        coming = sorted({second for second in reminders if second > now})
+        missed = [now] if any(second <= now for second in reminders) else []
         result += [(second, BEFORE_START) for second in missed + coming]
     for item in requested:
         second = round(item.offset) + (start if item.anchor is Anchor.START else end)

@@ -42,7 +42,7 @@ def _add_many(database: Database, count: int) -> set[str]:
 
 def test_concurrent_claimers_claim_every_event_exactly_once(database_url: str) -> None:
     databases = [Database(database_url) for _ in range(6)]
-    waiting = _add_many(databases[0], 120)
+    waiting = _add_many(databases[0], 60)
     together = threading.Barrier(len(databases))
 
     def work(number: int) -> list[str]:
