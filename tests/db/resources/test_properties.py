@@ -117,7 +117,7 @@ def _mismatches(session: Session, hosts: Hosts, queries: Sequence[Query]) -> lis
 
 
 # Every example rolls back what it stored, so all share one database.
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(hosts=_HOSTS, queries=st.lists(_QUERIES, min_size=1, max_size=4))
 def test_sql_selects_exactly_what_matches_in_python(
     session: Session, hosts: list[dict[str, str]], queries: list[Query]
