@@ -1,7 +1,7 @@
-"""Requests as nobody would send them: sound ones that were damaged, and plain noise.
+"""Random requests: valid ones with damaged bodies, and noise.
 
-Routes come from the application's own tables. Ids of things that exist are written as ``@name@``
-and are filled in when a request is sent, so that a request means the same each time.
+Routes come from the application's own tables. Ids of existing objects are written as ``@name@``
+and are filled in when a request is sent, so that an example is the same in every run.
 """
 
 import base64
@@ -27,7 +27,7 @@ Wsgi = Callable[..., Any]
 
 @dataclass(frozen=True, repr=False)
 class Request:
-    """A request as a server would hand it over: the path still quoted, the body as bytes."""
+    """A request as a WSGI server passes it on: the path still quoted, the body as bytes."""
 
     method: str
     path: str
@@ -40,7 +40,7 @@ class Request:
         return f"Request({', '.join(repr(part)[:1_000] for part in parts)})"
 
     def filled_in(self, ids: Mapping[str, str]) -> "Request":
-        """Return the request with the ids of things that exist."""
+        """Return the request with the ids of existing objects."""
 
         def fill(text: str) -> str:
             return re.sub(r"@([\w ]+)@", lambda found: ids.get(found[1], found[0]), text)
@@ -51,7 +51,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """The answer to a request."""
 
     status: int
     headers: Headers
@@ -59,7 +59,7 @@ class Answer:
 
 
 def send(app: Wsgi, request: Request) -> Answer:
-    """Hand a request to the application without a client that would tidy it up."""
+    """Call the application directly: a client would correct the request."""
     environ = create_environ(method="GET", path="/")
     environ |= {
         "REQUEST_METHOD": request.method,
@@ -73,7 +73,7 @@ def send(app: Wsgi, request: Request) -> Answer:
         key = name.upper().replace("-", "_")
         environ[key if key in {"CONTENT_TYPE", "CONTENT_LENGTH"} else f"HTTP_{key}"] = value
     chunks, status, headers = run_wsgi_app(app, environ)
-    # Of a stream, which has no end, its beginning says enough.
+    # A stream has no end: its first chunk is enough.
     streams = (headers.get("Content-Type") or "").startswith("text/event-stream")
     try:
         body = b"".join(islice(chunks, 1) if streams else chunks)
@@ -83,12 +83,12 @@ def send(app: Wsgi, request: Request) -> Answer:
     return Answer(int(status.split()[0]), headers, body)
 
 
-# Sound bodies, by route; a route that is not named here gets those of the others.
+# Valid bodies by route; a route without any gets those of the others.
 EXPRESSION = json.dumps(["and", [">=", "$vcpus", "16"], ["not", ["in", "$gpu", "a", "b"]]])
-SOUND: dict[tuple[str, str], list[dict[str, Any]]] = {
+VALID: dict[tuple[str, str], list[dict[str, Any]]] = {
     ("POST", "/v1/leases"): [
         {
-            "name": "wild",
+            "name": "random",
             "start_date": "2030-01-16 12:00",
             "end_date": "2030-01-16 14:00",
             "before_end_date": "2030-01-16 13:00",
@@ -129,7 +129,7 @@ SOUND: dict[tuple[str, str], list[dict[str, Any]]] = {
     ("PATCH", "/v1/os-hosts/properties/<name>"): [{"private": True}, {"private": False}],
     ("POST", "/v2/leases"): [
         {
-            "name": "wild",
+            "name": "random",
             "start": "2030-01-16T12:00:00Z",
             "end": "2030-01-16T15:00:30+01:00",
             "before_end": "2030-01-16T13:00:00Z",
@@ -158,7 +158,7 @@ SOUND: dict[tuple[str, str], list[dict[str, Any]]] = {
         {"reservations": [{"id": "@active reservation@", "params": {"max": "2"}}]},
     ],
 }
-# What exists, by the name of the parameter.
+# Existing objects by the name of the path parameter.
 IDS: dict[str, list[str]] = {
     "lease_id": ["@pending@", "@active@", "@over@", "@failed@"],
     "host_id": ["@host@", "@free host@"],
@@ -202,7 +202,7 @@ values = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(texts, inner, max_size=4)),
     max_leaves=8,
 )
-# What is JSON inside a JSON text may hide what the text itself does not show.
+# JSON in a JSON text may contain characters that the text itself does not show.
 json_values = st.one_of(values, values.map(json.dumps))
 _names = st.sampled_from(["$vcpus", "$gpu", "$id", "$hypervisor_hostname", "$unknown"])
 _trees = st.recursive(
@@ -244,49 +244,49 @@ NOISE = [
 ]
 
 
-def _places(value: Any) -> list[tuple[Any, Any]]:
-    """All (container, key) in a JSON value."""
+def _positions(value: Any) -> list[tuple[Any, Any]]:
+    """Return all pairs (container, key) of a JSON value."""
     if not isinstance(value, dict | list):
         return []
     keys = list(value) if isinstance(value, dict) else list(range(len(value)))
-    return [(value, key) for key in keys] + [p for key in keys for p in _places(value[key])]
+    return [(value, key) for key in keys] + [p for key in keys for p in _positions(value[key])]
 
 
 @st.composite
-def damaged(draw: st.DrawFn, sound: list[dict[str, Any]]) -> Any:
-    """A sound body after up to three accidents."""
-    body: Any = copy.deepcopy(draw(st.sampled_from(sound)))
+def damaged(draw: st.DrawFn, valid: list[dict[str, Any]]) -> Any:
+    """A valid body with up to three damages."""
+    body: Any = copy.deepcopy(draw(st.sampled_from(valid)))
     for _ in range(draw(st.integers(0, 3))):
-        places = _places(body)
-        accident = draw(st.sampled_from(["replace", "replace", "drop", "add", "repeat", "wrap"]))
-        if accident == "add" or not places:
+        positions = _positions(body)
+        damage = draw(st.sampled_from(["replace", "replace", "drop", "add", "repeat", "wrap"]))
+        if damage == "add" or not positions:
             body[draw(texts)] = draw(json_values)
             continue
-        container, key = places[draw(st.integers(0, len(places) - 1))]
+        container, key = positions[draw(st.integers(0, len(positions) - 1))]
         if key in _EXPRESSIONS and draw(st.booleans()):
             container[key] = draw(expressions)
-        elif accident == "drop":
+        elif damage == "drop":
             del container[key]
-        elif accident == "repeat" and isinstance(container, list):
+        elif damage == "repeat" and isinstance(container, list):
             container.extend([container[key]] * draw(st.sampled_from([1, 99, 101])))
         else:
-            container[key] = [container[key]] if accident == "wrap" else draw(json_values)
+            container[key] = [container[key]] if damage == "wrap" else draw(json_values)
     return body
 
 
 @st.composite
 def bodies(draw: st.DrawFn, route: tuple[str, str]) -> bytes:
-    """A damaged body for the route, any other JSON, or noise."""
+    """A damaged body for the route, other JSON, or noise."""
     kind = draw(st.sampled_from(["damaged"] * 6 + ["other", "json", "noise", "bytes"]))
     if kind == "noise":
         return draw(st.sampled_from(NOISE))
     if kind == "bytes":
         return draw(st.binary(max_size=40))
-    every = [body for found in SOUND.values() for body in found]
+    every = [body for found in VALID.values() for body in found]
     value = (
         draw(values)
         if kind == "json"
-        else draw(damaged(every if kind == "other" else SOUND.get(route, every)))
+        else draw(damaged(every if kind == "other" else VALID.get(route, every)))
     )
     as_ascii = draw(st.booleans())
     return json.dumps(value, ensure_ascii=as_ascii).encode("utf-8", "surrogatepass")
@@ -294,7 +294,7 @@ def bodies(draw: st.DrawFn, route: tuple[str, str]) -> bytes:
 
 @st.composite
 def paths(draw: st.DrawFn, template: str) -> str:
-    """The path of a route with something in place of each parameter, quoted."""
+    """The path of a route with random parameters, quoted."""
     if draw(st.integers(0, 19)) == 0:
         template += draw(st.sampled_from(["/", "//", ".json", "/..", "%2F", "%00", "?", "/x"]))
 
@@ -311,7 +311,7 @@ def quoted(text: str) -> str:
     return quote(text.encode("utf-8", "surrogatepass"), safe="@ ")
 
 
-# What is nearly right for a parameter.
+# Nearly valid values of a parameter.
 _orders = ["start", "-start", "end", "-created", "name", "-name", "id", "-id"]
 _keys = st.tuples(st.sampled_from(_orders) | scalars, scalars, scalars)
 VALUES: dict[str, st.SearchStrategy[str]] = {
@@ -343,7 +343,7 @@ def queries(draw: st.DrawFn) -> str:
     return "&".join(f"{quoted(name)}={quoted(value)}" for name, value in found)
 
 
-# What a server lets through in a header: printable ASCII and whatever is beyond it.
+# A server accepts printable ASCII and all bytes above it in a header.
 header_values = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF), max_size=20).map(
     lambda text: text.replace("\x7f", "")
 )
@@ -377,14 +377,14 @@ headers = st.fixed_dictionaries(
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "BREW", "get", "ü"]
 
 
-# Those with a body have most to get wrong.
+# Routes with a body have more to get wrong.
 _EVERY = [(method, path) for method, path, *_ in (*OPEN, *ROUTES)]
 _WEIGHTED = [route for route in _EVERY for _ in range(1 if route[0] in {"GET", "DELETE"} else 6)]
 
 
 @st.composite
 def requests(draw: st.DrawFn) -> Request:
-    """Any request to any route, most of them by its own method and nearly sound."""
+    """Any request to any route, most of them by its own method and nearly valid."""
     method, template = route = draw(st.sampled_from(_WEIGHTED))
     plain = draw(st.integers(0, 4)) > 0
     return Request(
