@@ -165,14 +165,17 @@ def slow(story: Story, monkeypatch: pytest.MonkeyPatch) -> Story:
 
 def test_a_slow_request_starts_a_lease_at_its_arrival(slow: Story) -> None:
     for start in ("now", "2030-01-15 12:00"):
-        slow.clock.step(59 - slow.clock.now().second - 60 * (slow.clock.now().minute))
-        assert slow.reserve(start_date=start)["start_date"] == "2030-01-15T12:00:00.000000"
+        lease = slow.reserve(start_date=start, reservations=[])
+        assert lease["start_date"] == "2030-01-15T12:00:00.000000"
         assert slow.clock.now().minute == 1
-    asap = {**slow.asking(), "start": "asap", "duration": 600, "end_by": slow.moment(60)}
-    del asap["end"]
-    for body in (asap, *({**slow.asking(), "start": start} for start in ("now", LAST_SECOND))):
         slow.clock.step(-2)
-        assert slow.ok("POST", "/v2/leases", body)["start"] == LAST_SECOND
+    body = slow.asking(reservations=[])
+    asap = {"start": "asap", "duration": 600, "end_by": slow.moment(60)}
+    earliest = {**{key: body[key] for key in body if key != "end"}, **asap}
+    for request in ({**body, "start": "now"}, {**body, "start": LAST_SECOND}, earliest):
+        assert slow.ok("POST", "/v2/leases", request)["start"] == LAST_SECOND
+        slow.clock.step(-2)
+    slow.clock.advance(1)
     problem = slow.problem(400, "POST", "/v2/leases", {**slow.asking(), "start": LAST_SECOND})
     assert problem["code"] == "invalid_date"
 

@@ -1,8 +1,11 @@
-"""PATCH /v2/leases/<id>: reservations that are added to a lease, and removed from it."""
+"""Reservations added to a lease and removed from it."""
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from climate.db import events
 from climate.manager.batch import Batch
@@ -11,11 +14,16 @@ from climate.manager.events import run
 from climate.manager.inventory import synchronise
 from climate.manager.pace import Pace
 from climate.plugins.simulated import SimulatedCloud
-from tests.functional.fragile import break_cloud
-from tests.functional.test_v1_instances import story
+from tests.conftest import MakeStory
 from tests.service import Story
+from tests.support.bodies import HOSTS_AND_INSTANCES, copy_hosts
+from tests.support.failing_cloud import break_cloud
 
-__all__ = ["story"]
+
+@pytest.fixture
+def story(make_story: MakeStory, hosts_template: Path, tmp_path: Path) -> Story:
+    copy_hosts(hosts_template, tmp_path)
+    return make_story(manager__plugins=HOSTS_AND_INSTANCES)
 
 
 def hosts(count: int) -> dict[str, Any]:
@@ -27,12 +35,12 @@ def slots(amount: int) -> dict[str, Any]:
     return {"resource_type": "virtual:instance", "params": {"amount": amount, **sizes}}
 
 
-def make(story: Story, *asked: dict[str, Any]) -> dict[str, Any]:
+def create(story: Story, *reservations: dict[str, Any]) -> dict[str, Any]:
     body = {
         "name": "lease",
         "start": "2030-01-15T13:00:00Z",
         "end": "2030-01-15T14:00:00Z",
-        "reservations": list(asked),
+        "reservations": list(reservations),
     }
     return dict(story.ok("POST", "/v2/leases", body))
 
@@ -50,24 +58,24 @@ def statuses(story: Story, lease: dict[str, Any]) -> list[str]:
     return [one["status"] for one in shown["reservations"]]
 
 
-def test_what_is_added_before_the_start_starts_with_the_rest(story: Story) -> None:
-    lease = make(story, hosts(1))
+def test_a_reservation_added_before_the_start_starts_with_the_others(story: Story) -> None:
+    lease = create(story, hosts(1))
     changed = patch(story, lease, add_reservations=[hosts(2)])
     assert [one["params"]["min"] for one in changed["reservations"]] == [1, 2]
     story.at(60)
     assert sorted(len(hosts) for hosts in pools(story).values()) == [1, 2]
 
 
-def test_what_is_removed_before_the_start_is_free_at_once(story: Story) -> None:
-    lease = make(story, hosts(3), hosts(1))
+def test_a_reservation_removed_before_the_start_is_free_at_once(story: Story) -> None:
+    lease = create(story, hosts(3), hosts(1))
     first = lease["reservations"][0]["id"]
     changed = patch(story, lease, remove_reservations=[first])
     assert [one["params"]["min"] for one in changed["reservations"]] == [1]
-    make(story, hosts(3))
+    create(story, hosts(3))
 
 
-def test_one_may_take_the_place_of_another(story: Story) -> None:
-    lease = make(story, hosts(4))
+def test_new_reservations_may_replace_a_removed_one(story: Story) -> None:
+    lease = create(story, hosts(4))
     first = lease["reservations"][0]["id"]
     change = {"remove_reservations": [first], "add_reservations": [slots(4), hosts(3)]}
     changed = patch(story, lease, **change)
@@ -77,8 +85,8 @@ def test_one_may_take_the_place_of_another(story: Story) -> None:
     ]
 
 
-def test_what_is_added_to_a_running_lease_is_handed_over_at_once(story: Story) -> None:
-    lease = make(story, hosts(1))
+def test_a_reservation_added_to_an_active_lease_is_handed_over_at_once(story: Story) -> None:
+    lease = create(story, hosts(1))
     story.at(60)
     patch(story, lease, add_reservations=[hosts(2)])
     assert statuses(story, lease) == ["active", "pending"]
@@ -89,8 +97,8 @@ def test_what_is_added_to_a_running_lease_is_handed_over_at_once(story: Story) -
     assert pools(story) == {}
 
 
-def test_what_is_removed_from_a_running_lease_is_taken_back_and_then_free(story: Story) -> None:
-    lease = make(story, hosts(3), hosts(1))
+def test_a_reservation_removed_from_an_active_lease_is_reclaimed_and_then_free(story: Story) -> None:
+    lease = create(story, hosts(3), hosts(1))
     story.at(60)
     patch(story, lease, remove_reservations=[lease["reservations"][0]["id"]])
     body = {"name": "other", "start": "now", "duration": 600, "reservations": [hosts(3)]}
@@ -101,8 +109,8 @@ def test_what_is_removed_from_a_running_lease_is_taken_back_and_then_free(story:
     story.ok("POST", "/v2/leases", body)
 
 
-def test_a_refused_change_changes_nothing(story: Story) -> None:
-    lease = make(story, hosts(1))
+def test_a_rejected_change_changes_nothing(story: Story) -> None:
+    lease = create(story, hosts(1))
     change = {
         "remove_reservations": [lease["reservations"][0]["id"]],
         "add_reservations": [hosts(5)],
@@ -112,55 +120,35 @@ def test_a_refused_change_changes_nothing(story: Story) -> None:
     assert story.ok("GET", f"/v2/leases/{lease['id']}") == lease
 
 
-def test_what_is_not_there_cannot_be_removed(story: Story) -> None:
-    lease = make(story, hosts(1))
-    change = {"remove_reservations": ["no-such-reservation"]}
-    assert story.call("PATCH", f"/v2/leases/{lease['id']}", change).status_code == 400
+def test_rejects_the_removal_of_an_unknown_reservation(story: Story) -> None:
+    lease = create(story, hosts(1))
+    path = f"/v2/leases/{lease['id']}"
+    story.problem(400, "PATCH", path, {"remove_reservations": ["no-such-reservation"]})
     first = {"remove_reservations": [lease["reservations"][0]["id"]]}
     patch(story, lease, **first)
-    assert story.call("PATCH", f"/v2/leases/{lease['id']}", first).status_code == 400
+    story.problem(400, "PATCH", path, first)
 
 
-def test_nothing_is_named_twice(story: Story) -> None:
-    lease = make(story, hosts(1))
-    mine = lease["reservations"][0]["id"]
-    larger, smaller = ({"id": mine, "params": {"max": most}} for most in (2, 1))
-    for change in (
-        {"reservations": [larger, smaller]},
-        {"remove_reservations": [mine, mine]},
-        {"reservations": [larger], "remove_reservations": [mine]},
-    ):
-        refusal = story.problem(400, "PATCH", f"/v2/leases/{lease['id']}", change)
-        assert f"Reservation {mine} is named more than once" in refusal["detail"]
+class InterruptedCloud(SimulatedCloud):
+    """A cloud that calls a function before it hands over the next host."""
 
-
-def test_the_place_of_what_is_wrong_is_told(story: Story) -> None:
-    lease = make(story, hosts(1))
-    change = {"add_reservations": [hosts(1), {"resource_type": "no:such"}]}
-    answer = story.call("PATCH", f"/v2/leases/{lease['id']}", change)
-    assert answer.get_json()["errors"][0]["pointer"] == "#/add_reservations/1/resource_type"
-
-
-class MeddledCloud(SimulatedCloud):
-    """A cloud in which something else happens before the next host is handed over."""
-
-    meddle: list[Callable[[], object]]
+    interruptions: list[Callable[[], object]]
 
     def act(self, name: str, **details: str) -> None:
-        while name == "add_host" and self.meddle:
-            self.meddle.pop()()
+        while name == "add_host" and self.interruptions:
+            self.interruptions.pop()()
         super().act(name, **details)
 
 
-def test_what_is_removed_while_others_are_handed_over_is_taken_back_after_that(
+def test_a_reservation_removed_during_a_hand_over_is_reclaimed_afterwards(
     story: Story,
 ) -> None:
-    lease = make(story, hosts(1), hosts(2))
+    lease = create(story, hosts(1), hosts(2))
     story.at(60)
-    cloud = MeddledCloud(story.conf)
+    cloud = InterruptedCloud(story.conf)
     story.runtime.plugins["physical:host"].cloud = cloud  # type: ignore[attr-defined]
-    gone = lease["reservations"][1]["id"]
-    cloud.meddle = [lambda: patch(story, lease, remove_reservations=[gone])]
+    removed = lease["reservations"][1]["id"]
+    cloud.interruptions = [lambda: patch(story, lease, remove_reservations=[removed])]
     patch(story, lease, add_reservations=[hosts(1)])
     story.run()
     story.run()
@@ -168,8 +156,8 @@ def test_what_is_removed_while_others_are_handed_over_is_taken_back_after_that(
     assert [len(hosts) for hosts in pools(story).values()] == [1, 1]
 
 
-def test_what_is_removed_as_the_start_is_claimed_is_not_handed_over(story: Story) -> None:
-    lease = make(story, hosts(3), hosts(1))
+def test_a_reservation_removed_after_the_claim_of_the_start_is_not_handed_over(story: Story) -> None:
+    lease = create(story, hosts(3), hosts(1))
     story.clock.advance(3600)
     now = story.clock.now()
     due = [event["id"] for event in story.lease(lease["id"])["events"]]
@@ -184,8 +172,8 @@ def test_what_is_removed_as_the_start_is_claimed_is_not_handed_over(story: Story
     assert [len(hosts) for hosts in pools(story).values()] == [1]
 
 
-def test_what_could_not_be_handed_over_is_tried_again_with_the_next_look(story: Story) -> None:
-    lease = make(story, hosts(1))
+def test_the_inventory_sync_retries_a_failed_hand_over(story: Story) -> None:
+    lease = create(story, hosts(1))
     patch(story, lease, end="2030-01-16T14:00:00Z")
     story.at(60)
     break_cloud(story, "ensure_pool")
@@ -200,8 +188,8 @@ def test_what_could_not_be_handed_over_is_tried_again_with_the_next_look(story: 
     assert not story.lease(lease["id"])["degraded"]
 
 
-def test_what_could_not_be_taken_back_is_tried_again_with_the_next_look(story: Story) -> None:
-    lease = make(story, hosts(1), hosts(1))
+def test_the_inventory_sync_retries_a_failed_reclaim(story: Story) -> None:
+    lease = create(story, hosts(1), hosts(1))
     patch(story, lease, end="2030-01-16T14:00:00Z")
     story.at(60)
     break_cloud(story, "remove_host")
@@ -214,8 +202,8 @@ def test_what_could_not_be_taken_back_is_tried_again_with_the_next_look(story: S
     assert statuses(story, lease) == ["deleted", "active"]
 
 
-def test_what_is_taken_back_with_the_end_only_is_free_then(story: Story) -> None:
-    lease = make(story, hosts(3), hosts(1))
+def test_a_removed_reservation_that_only_the_end_reclaims_is_free_then(story: Story) -> None:
+    lease = create(story, hosts(3), hosts(1))
     patch(story, lease, end="2030-01-18T14:00:00Z")
     story.at(60)
     break_cloud(story, "remove_host")
@@ -229,12 +217,12 @@ def test_what_is_taken_back_with_the_end_only_is_free_then(story: Story) -> None
     story.ok("POST", "/v2/leases", body)
 
 
-def test_what_was_removed_cannot_be_changed(story: Story) -> None:
-    lease = make(story, hosts(1), hosts(1))
-    gone = lease["reservations"][0]["id"]
+def test_a_removed_reservation_cannot_be_changed(story: Story) -> None:
+    lease = create(story, hosts(1), hosts(1))
+    removed = lease["reservations"][0]["id"]
     story.at(60)
-    patch(story, lease, remove_reservations=[gone])
-    change = {"reservations": [{"id": gone, "params": {"max": 2}}]}
+    patch(story, lease, remove_reservations=[removed])
+    change = {"reservations": [{"id": removed, "params": {"max": 2}}]}
     for _ in range(2):
         assert story.problem(400, "PATCH", f"/v2/leases/{lease['id']}", change)
         story.run()
