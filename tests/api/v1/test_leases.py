@@ -83,9 +83,7 @@ def test_a_created_lease_is_answered_shown_and_listed_alike(story: Story) -> Non
                 "before_end": "snapshot",
             }
         ],
-        "events": [
-            event(ids[0], id_, *known) for id_, known in zip(ids[2:], events, strict=True)
-        ],
+        "events": [event(ids[0], id_, *known) for id_, known in zip(ids[2:], events, strict=True)],
     }
     assert story.lease(lease["id"]) == lease
     assert story.ok("GET", "/v1/leases") == {"leases": [lease]}

@@ -47,7 +47,10 @@ def matching(story: Story, query: Any = "", **fields: Any) -> list[str]:
 def test_an_expression_selects_the_hosts_that_it_describes(fleet: Story) -> None:
     third = next(host_id for host_id, name in names(fleet).items() if name == "sim-3")
     cases: list[tuple[Any, list[str]]] = [
-        *((["=", "$gpu", "True"], ["sim-1", "sim-4"]), (["==", "$gpu", "True"], ["sim-1", "sim-4"])),
+        *(
+            (["=", "$gpu", "True"], ["sim-1", "sim-4"]),
+            (["==", "$gpu", "True"], ["sim-1", "sim-4"]),
+        ),
         *(([">", "$vcpus", "16"], ["sim-4"]), ([">=", "$vcpus", "16"], ALL)),
         *((["<", "$vcpus", "64"], ALL[:3]), (["<=", "$vcpus", "15"], [])),
         # a host without the property does not differ in it
@@ -69,9 +72,15 @@ def test_an_expression_selects_the_hosts_that_it_describes(fleet: Story) -> None
         (["or", ["==", "$gpu", "False"], [">", "$vcpus", "16"]], ["sim-2", "sim-4"]),
         (["not", ["==", "$gpu", "True"]], ["sim-2", "sim-3"]),
         (["in", "$hypervisor_hostname", "sim-1", "sim-3", "sim-9"], ["sim-1", "sim-3"]),
-        *((["==", "$gpu", "null"], ["sim-3"]), (["!=", "$gpu", "null"], ["sim-1", "sim-2", "sim-4"])),
+        *(
+            (["==", "$gpu", "null"], ["sim-3"]),
+            (["!=", "$gpu", "null"], ["sim-1", "sim-2", "sim-4"]),
+        ),
         # traits and inventories of Placement
-        (["or", ["==", "$trait:CUSTOM_GPU_HOST", True], ["==", "$rack", "R 1"]], ["sim-3", "sim-4"]),
+        (
+            ["or", ["==", "$trait:CUSTOM_GPU_HOST", True], ["==", "$rack", "R 1"]],
+            ["sim-3", "sim-4"],
+        ),
         ([">=", "$resources:CUSTOM_GPU", 1], ["sim-4"]),
     ]
     for query, expected in cases:

@@ -97,7 +97,9 @@ def test_a_reservation_added_to_an_active_lease_is_handed_over_at_once(story: St
     assert pools(story) == {}
 
 
-def test_a_reservation_removed_from_an_active_lease_is_reclaimed_and_then_free(story: Story) -> None:
+def test_a_reservation_removed_from_an_active_lease_is_reclaimed_and_then_free(
+    story: Story,
+) -> None:
     lease = create(story, hosts(3), hosts(1))
     story.at(60)
     patch(story, lease, remove_reservations=[lease["reservations"][0]["id"]])
@@ -156,7 +158,9 @@ def test_a_reservation_removed_during_a_hand_over_is_reclaimed_afterwards(
     assert [len(hosts) for hosts in pools(story).values()] == [1, 1]
 
 
-def test_a_reservation_removed_after_the_claim_of_the_start_is_not_handed_over(story: Story) -> None:
+def test_a_reservation_removed_after_the_claim_of_the_start_is_not_handed_over(
+    story: Story,
+) -> None:
     lease = create(story, hosts(3), hosts(1))
     story.clock.advance(3600)
     now = story.clock.now()

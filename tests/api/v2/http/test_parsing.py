@@ -123,7 +123,10 @@ def test_names_every_bad_value_of_a_lease_with_its_place() -> None:
         ({"nmae": "x"}, "#/nmae"),
         ({"status": "ACTIVE"}, "#/status"),
         ({"a/b~c": 1}, "#/a~1b~0c"),
-        ({"reservations": [{"resource_type": "a", "params": {}, "min": 1}]}, "#/reservations/0/min"),
+        (
+            {"reservations": [{"resource_type": "a", "params": {}, "min": 1}]},
+            "#/reservations/0/min",
+        ),
         ({"events": [{"type": "a", "at": "2030-01-15T13:00:00Z", "x": 1}]}, "#/events/0/x"),
     ]:
         error = rejected_body(schemas.LEASE_REQUEST, lease(**fields))

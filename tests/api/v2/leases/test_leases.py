@@ -227,7 +227,6 @@ def test_delete_answers_204_when_gone_and_202_when_a_manager_ends_it(story: Stor
     story.problem(404, "GET", path)
 
 
-
 def test_access_by_project_and_role(story: Story) -> None:
     path = create(story).headers["Location"]
     for method, body in (("GET", None), ("PATCH", {"name": 7}), ("DELETE", None)):

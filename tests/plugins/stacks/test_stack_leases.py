@@ -1,8 +1,6 @@
-"""Reservations of virtual:stack: a stack, and room for all that it can ever consist of."""
+"""Leases of virtual:stack: a stack, and reservations for its largest size."""
 
 import json
-import shutil
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,9 +11,10 @@ from climate.manager import audit
 from climate.plugins.base import Asker
 from climate.plugins.stack_templates import Source
 from climate.plugins.stacks import Stack
+from tests.conftest import MakeStory
 from tests.service import Story
+from tests.support.bodies import copy_hosts, effect_names
 
-MakeStory = Callable[..., Story]
 PLUGINS = [
     "physical.host.plugin",
     "flavor.instance.plugin",
@@ -29,8 +28,7 @@ NETWORK = "sim-public"
 @pytest.fixture
 def story(make_story: MakeStory, hosts_template: Path, tmp_path: Path) -> Story:
     """Return a service that reserves three hosts of 16 VCPU and one of 64 with GPUs."""
-    shutil.copy(hosts_template, tmp_path / "climate.sqlite")
-    shutil.copy(hosts_template.parent / "cloud", tmp_path / "cloud")
+    copy_hosts(hosts_template, tmp_path)
     made = make_story(manager__plugins=PLUGINS)
     for last in range(2, 6):
         body = {"floating_network_id": NETWORK, "floating_ip_address": f"198.51.100.{last}"}
@@ -64,15 +62,15 @@ SHOP = template(web=server(), workers=group(), address=address())
 
 def stack(source: Any = SHOP, **params: Any) -> dict[str, Any]:
     """Return a request for a stack."""
-    return {"resource_type": "virtual:stack", "params": {"template": source, **params}}
+    return {"resource_type": "virtual:stack", "params": {"template": source} | params}
 
 
-def asking(story: Story, *reservations: dict[str, Any], first: float = 60) -> dict[str, Any]:
+def request(story: Story, *reservations: dict[str, Any], first: float = 60) -> dict[str, Any]:
     return story.asking(first, 120, reservations=list(reservations))
 
 
-def lease_of(story: Story, *reservations: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    return dict(story.ok("POST", "/v2/leases", asking(story, *reservations, **fields)))
+def create(story: Story, *reservations: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return dict(story.ok("POST", "/v2/leases", request(story, *reservations, **fields)))
 
 
 def shown(story: Story, lease: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +78,7 @@ def shown(story: Story, lease: dict[str, Any]) -> dict[str, Any]:
 
 
 def amounts(lease: dict[str, Any]) -> dict[str, int]:
-    """Return how much is reserved of what for the stack."""
+    """Return the amount of each part of the stack."""
     parts = [one["params"] for one in lease["reservations"] if "part" in one["params"]]
     return {one["part"]: one["amount"] for one in parts}
 
@@ -90,19 +88,15 @@ def stacks(story: Story) -> list[Stack]:
     return list(cloud.cloud.stacks())
 
 
-def let_pass(story: Story, minutes: float) -> None:
-    """Let time pass, and what takes a moment more be done."""
+def advance(story: Story, minutes: float) -> None:
+    """Advance the clock, and let events finish that wait some seconds for the cloud."""
     story.at(minutes)
     for _ in range(3):
         story.at(1 / 30)
 
 
-def effects(story: Story, *names: str) -> list[str]:
-    return [one["effect"] for one in story.cloud.effects() if one["effect"] in names]
-
-
-def test_a_stack_has_reservations_for_all_that_it_can_consist_of(story: Story) -> None:
-    lease = lease_of(story, stack())
+def test_reserves_every_part_that_the_stack_can_grow_to(story: Story) -> None:
+    lease = create(story, stack())
     assert amounts(lease) == {
         "servers of flavor m1.small": 1,
         "servers of flavor m1.large": 4,
@@ -116,36 +110,36 @@ def test_a_stack_has_reservations_for_all_that_it_can_consist_of(story: Story) -
     ]
 
 
-def test_it_is_admitted_as_a_whole_or_not_at_all(story: Story) -> None:
-    there = 3 * (16 // 4) + 1000 // 91
-    most = template(workers=group(there))
+def test_a_stack_is_admitted_as_a_whole_or_not_at_all(story: Story) -> None:
+    capacity = 3 * (16 // 4) + 1000 // 91
+    most = template(workers=group(capacity))
     problem = story.problem(
-        409, "POST", "/v2/leases", asking(story, stack(template(web=server(), workers=group(99))))
+        409, "POST", "/v2/leases", request(story, stack(template(web=server(), workers=group(99))))
     )
     assert "servers of flavor m1.large in the stack" in problem["detail"]
     assert problem["reservation"] == 0
     assert stacks(story) == []
-    lease_of(story, stack(most))
-    story.problem(409, "POST", "/v2/leases", asking(story, stack(template(workers=group(1)))))
+    create(story, stack(most))
+    story.problem(409, "POST", "/v2/leases", request(story, stack(template(workers=group(1)))))
 
-
-def test_windows_are_found_in_which_all_of_it_fits(story: Story) -> None:
-    lease_of(story, stack(template(workers=group(20))))
+    lease = story.ok("GET", "/v2/leases")["leases"][0]
+    story.call("DELETE", f"/v2/leases/{lease['id']}")
+    create(story, stack(template(workers=group(20))))
     body = {
         "reservations": [stack(template(workers=group(20)))],
         "duration": 3600,
         "start_after": story.moment(60),
         "end_by": story.moment(600),
     }
-    [found, *_] = story.ok("POST", "/v2/availability/search", body)["windows"]
-    assert found["start"] == story.moment(120)
+    window, *_ = story.ok("POST", "/v2/availability/search", body)["windows"]
+    assert window["start"] == story.moment(120)
 
 
-def test_it_lives_on_reserved_room_from_start_to_end(story: Story) -> None:
-    lease = lease_of(story, stack())
+def test_the_stack_uses_the_reserved_parts_from_start_to_end(story: Story) -> None:
+    lease = create(story, stack())
     [empty] = stacks(story)
     assert (empty.status, empty.plan) == ("CREATE_COMPLETE", None)
-    let_pass(story, 60)
+    advance(story, 60)
     ids = {one["params"].get("part"): one["id"] for one in lease["reservations"]}
     [update] = [one for one in story.cloud.effects() if one["effect"] == "update_stack"]
     small, large = ids["servers of flavor m1.small"], ids["servers of flavor m1.large"]
@@ -153,16 +147,16 @@ def test_it_lives_on_reserved_room_from_start_to_end(story: Story) -> None:
     made = json.loads(update["source"])["template"]["resources"]["address"]
     assert made["external_id"].startswith("floatingip-")
     assert shown(story, lease)["status"] == "ACTIVE"
-    let_pass(story, 60)
+    advance(story, 60)
     assert shown(story, lease)["status"] == "TERMINATED"
     assert stacks(story) == []
-    done = effects(story, "open_slots", "update_stack", "delete_stack", "close_slots")
+    done = effect_names(story, "open_slots", "update_stack", "delete_stack", "close_slots")
     assert done == ["open_slots"] * 2 + ["update_stack", "delete_stack"] + ["close_slots"] * 2
     assert audit.audit(story.runtime) == []
 
 
-def test_what_it_is_made_of_is_told_to_nobody(story: Story) -> None:
-    lease = lease_of(story, stack(parameters={"word": "hunter2"}, files={"a": "hunter2"}))
+def test_hides_template_parameters_and_files(story: Story) -> None:
+    lease = create(story, stack(parameters={"word": "hunter2"}, files={"a": "hunter2"}))
     story.ok("PATCH", f"/v2/leases/{lease['id']}", {"name": "other"})
     for path in (f"/v2/leases/{lease['id']}", "/v2/leases", "/v1/leases"):
         assert "hunter2" not in json.dumps(story.ok("GET", path))
@@ -170,8 +164,8 @@ def test_what_it_is_made_of_is_told_to_nobody(story: Story) -> None:
     assert "hunter2" not in json.dumps(story.ok("GET", "/v2/notifications"))
 
 
-def test_a_part_is_changed_and_removed_with_its_stack_alone(story: Story) -> None:
-    lease = lease_of(story, stack())
+def test_a_part_cannot_be_changed_or_removed_without_its_stack(story: Story) -> None:
+    lease = create(story, stack())
     [own, part, *_] = lease["reservations"]
     change = {"reservations": [{"id": part["id"], "params": {"amount": 9}}]}
     path = f"/v2/leases/{lease['id']}"
@@ -187,36 +181,37 @@ def change(lease: dict[str, Any], **params: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("running", [False, True])
-def test_another_template_plans_it_anew_as_a_whole_or_not_at_all(
+def test_a_new_template_changes_all_parts_or_none(
     story: Story,
     running: bool,
 ) -> None:
-    lease = lease_of(story, stack())
+    lease = create(story, stack())
     path = f"/v2/leases/{lease['id']}"
     if running:
-        let_pass(story, 60)
+        advance(story, 60)
     before = shown(story, lease)
     story.problem(409, "PATCH", path, change(lease, template=template(workers=group(99))))
     assert shown(story, lease) == before
     more = template(workers=group(6), gpu=server("g1.large"))
     changed = story.ok("PATCH", path, change(lease, template=more))
-    told = amounts({"reservations": [o for o in changed["reservations"] if not leaves(o)]})
-    assert told == {"servers of flavor m1.large": 6, "servers of flavor g1.large": 1}
-    let_pass(story, 1 if running else 60)
+    staying = [one for one in changed["reservations"] if not is_leaving(one)]
+    planned = amounts({"reservations": staying})
+    assert planned == {"servers of flavor m1.large": 6, "servers of flavor g1.large": 1}
+    advance(story, 1 if running else 60)
     now = shown(story, lease)
     live = [one for one in now["reservations"] if one["status"] == "active"]
-    assert amounts({"reservations": live}) == told
+    assert amounts({"reservations": live}) == planned
     [present] = stacks(story)
     assert present.status == "UPDATE_COMPLETE"
     assert audit.audit(story.runtime) == []
 
 
-def leaves(reservation: dict[str, Any]) -> bool:
+def is_leaving(reservation: dict[str, Any]) -> bool:
     return bool(reservation["details"].get("leaving"))
 
 
-def broken(*_args: Any) -> None:
-    raise RuntimeError("Heat has gone fishing")
+def fail(*_args: Any) -> None:
+    raise RuntimeError("Heat is unavailable")
 
 
 def cloud_of(story: Story) -> Any:
@@ -224,17 +219,17 @@ def cloud_of(story: Story) -> Any:
     return plugin.cloud
 
 
-def test_a_stack_that_cannot_be_ended_loses_its_room_in_time_and_its_owner_is_told(
+def test_a_stack_that_cannot_be_deleted_loses_its_parts_after_the_timeout(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lease = lease_of(story, stack())
-    let_pass(story, 60)
+    lease = create(story, stack())
+    advance(story, 60)
     with monkeypatch.context() as away:
-        away.setattr(cloud_of(story), "delete", broken)
-        let_pass(story, 60)
-        assert effects(story, "close_slots") == []
+        away.setattr(cloud_of(story), "delete", fail)
+        advance(story, 60)
+        assert effect_names(story, "close_slots") == []
         story.until(story.clock.now() + timedelta(minutes=12), step=20)
-    assert len(effects(story, "delete_slots")) == 2
+    assert len(effect_names(story, "delete_slots")) == 2
     after = shown(story, lease)
     assert after["status"] == "TERMINATED"
     statuses = [one["status"] for one in after["reservations"]]
@@ -244,62 +239,62 @@ def test_a_stack_that_cannot_be_ended_loses_its_room_in_time_and_its_owner_is_to
         for one in story.published(lease["id"])
         if one["event_type"] == "lease.event.end_lease" and "error" in one["payload"]
     ]
-    assert "gone fishing" in ends[-1]
-    [difference] = audit.audit(story.runtime)
-    assert audit.repair(story.runtime, difference)
+    assert "Heat is unavailable" in ends[-1]
+    [drift] = audit.audit(story.runtime)
+    assert audit.repair(story.runtime, drift)
     assert stacks(story) == []
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])
-def test_a_stack_of_which_the_end_was_missed_is_given_as_much_time_as_any(
+def test_a_missed_end_has_the_full_timeout_to_delete_the_stack(
     story: Story, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
 ) -> None:
-    lease = lease_of(story, stack())
-    let_pass(story, 60)
+    lease = create(story, stack())
+    advance(story, 60)
     with monkeypatch.context() as away:
-        away.setattr(cloud_of(story), "delete", broken)
+        away.setattr(cloud_of(story), "delete", fail)
         if is_deleted:
             story.ok("DELETE", f"/v2/leases/{lease['id']}")
-        let_pass(story, 60 + 30)
+        advance(story, 60 + 30)
         story.until(story.clock.now() + timedelta(minutes=9), step=20)
-        assert effects(story, "close_slots", "delete_slots") == []
-    let_pass(story, 2)
+        assert effect_names(story, "close_slots", "delete_slots") == []
+    advance(story, 2)
     assert is_deleted or shown(story, lease)["status"] == "TERMINATED"
     assert story.told(lease["id"]).count("lease.catch_up") == (1 if is_deleted else 2)
     assert stacks(story) == []
 
 
-def test_a_start_waits_for_the_cloud_and_the_parts_are_there_meanwhile(
+def test_a_start_waits_for_the_stack_with_its_parts_ready(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lease = lease_of(story, stack())
+    lease = create(story, stack())
     with monkeypatch.context() as away:
-        away.setattr(cloud_of(story), "update", broken)
-        let_pass(story, 60)
+        away.setattr(cloud_of(story), "update", fail)
+        advance(story, 60)
         assert shown(story, lease)["status"] == "STARTING"
-        assert len(effects(story, "open_slots")) == 2
+        assert len(effect_names(story, "open_slots")) == 2
     story.until(story.clock.now() + timedelta(minutes=2), step=10)
     assert shown(story, lease)["status"] == "ACTIVE"
 
 
-def test_a_stack_that_is_there_is_resumed_and_at_the_end_back_on_its_own_flavors_suspended(
+def test_an_existing_stack_is_resumed_and_suspended_on_its_own_flavors_at_the_end(
     story: Story,
 ) -> None:
     cloud = cloud_of(story)
-    there = cloud.make_empty(Asker("admin", "admin"), "theirs", "none")
+    existing = cloud.make_empty(Asker("admin", "admin"), "theirs", "none")
     own = Source(template(web=server()))
-    cloud.update(None, there, own, ["precious"])
-    cloud.suspend(there)
-    asked = {"resource_type": "virtual:stack", "params": {"stack_id": there.id}}
-    lease = lease_of(story, asked)
+    cloud.update(None, existing, own, ["precious"])
+    cloud.suspend(existing)
+    requested = {"resource_type": "virtual:stack", "params": {"stack_id": existing.id}}
+    lease = create(story, requested)
     assert amounts(lease) == {"servers of flavor m1.small": 1}
-    let_pass(story, 60)
+    advance(story, 60)
     [present] = stacks(story)
     assert (present.status, present.reservation_id) == (
         "UPDATE_COMPLETE",
         lease["reservations"][0]["id"],
     )
-    let_pass(story, 60)
+    advance(story, 60)
     assert shown(story, lease)["status"] == "TERMINATED"
     [present] = stacks(story)
     assert (present.status, present.reservation_id) == ("SUSPEND_COMPLETE", None)
@@ -313,36 +308,32 @@ def test_a_stack_that_is_there_is_resumed_and_at_the_end_back_on_its_own_flavors
     assert audit.audit(story.runtime) == []
 
 
-def test_a_lease_that_is_removed_before_its_start_leaves_no_stack(story: Story) -> None:
-    lease = lease_of(story, stack())
+def test_a_lease_deleted_before_its_start_leaves_no_stack(story: Story) -> None:
+    lease = create(story, stack())
     story.call("DELETE", f"/v2/leases/{lease['id']}")
-    let_pass(story, 1)
+    advance(story, 1)
     assert stacks(story) == []
 
 
-@pytest.mark.parametrize(
-    ("params", "words"),
-    [
-        ({"template": None}, "stack_id"),
-        ({"template": "no template"}, "Cannot be read"),
-        ({"on_end": "keep"}, "use suspend or delete"),
-        ({"template": SHOP, "on_end": "suspend"}, "floatingips"),
-        ({"template": template(web=server("m1.none"))}, "m1.none"),
-        ({"template": template(web=server({"get_attr": ["a", "b"]}))}, "attribute of another"),
-        ({"files": {"a": "x" * 600_000}}, "bytes"),
-        ({"stack_name": "1"}, "letter"),
-    ],
-)
-def test_what_cannot_be_is_refused_with_a_reason(
-    story: Story, params: dict[str, Any], words: str
-) -> None:
-    asked = {"resource_type": "virtual:stack", "params": {"template": template(web=server())}}
-    asked["params"] |= params  # type: ignore[operator]
-    problem = story.problem(400, "POST", "/v2/leases", asking(story, asked))
-    assert words in problem["detail"]
+INVALID: list[tuple[dict[str, Any], str]] = [
+    ({"template": None}, "stack_id"),
+    ({"template": "no template"}, "Cannot be read"),
+    ({"on_end": "keep"}, "use suspend or delete"),
+    ({"template": SHOP, "on_end": "suspend"}, "floatingips"),
+    ({"template": template(web=server("m1.none"))}, "m1.none"),
+    ({"template": template(web=server({"get_attr": ["a", "b"]}))}, "attribute of another"),
+    ({"files": {"a": "x" * 600_000}}, "bytes"),
+    ({"stack_name": "1"}, "letter"),
+]
 
 
-def test_it_can_be_asked_for_by_v1_and_is_shown_there_without_its_template(story: Story) -> None:
+def test_rejects_invalid_parameters_with_a_reason(story: Story) -> None:
+    for params, words in INVALID:
+        body = request(story, stack(template(web=server()), **params))
+        assert words in story.problem(400, "POST", "/v2/leases", body)["detail"]
+
+
+def test_v1_creates_and_changes_a_stack_and_hides_its_template(story: Story) -> None:
     asked = {"resource_type": "virtual:stack", "template": SHOP, "stack_name": "shop"}
     lease = story.ok("POST", "/v1/leases", story.lease_body(reservations=[asked]))["lease"]
     [own, *parts] = lease["reservations"]
@@ -358,23 +349,23 @@ def test_it_can_be_asked_for_by_v1_and_is_shown_there_without_its_template(story
     ]
 
 
-def test_it_is_not_made_before_its_room_is_there(
+def test_the_stack_is_not_created_before_its_parts_are_ready(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lease = lease_of(story, stack())
+    lease = create(story, stack())
     plugin: Any = story.runtime.plugins["flavor:instance"]
     with monkeypatch.context() as away:
-        away.setattr(plugin.cloud, "set_slots", broken)
-        let_pass(story, 60)
-        assert effects(story, "update_stack") == []
+        away.setattr(plugin.cloud, "set_slots", fail)
+        advance(story, 60)
+        assert effect_names(story, "update_stack") == []
     story.until(story.clock.now() + timedelta(minutes=2), step=10)
     assert shown(story, lease)["status"] == "ACTIVE"
 
 
-def test_a_change_that_was_planned_on_what_is_no_more_so_is_refused(
+def test_rejects_a_change_whose_plan_is_outdated(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lease = lease_of(story, stack())
+    lease = create(story, stack())
     path, cloud = f"/v2/leases/{lease['id']}", cloud_of(story)
     preview = cloud.preview
 
@@ -394,24 +385,24 @@ def volume(size: int, type_: str | None = None) -> dict[str, Any]:
     return {"type": "OS::Cinder::Volume", "properties": {"size": size, "volume_type": type_}}
 
 
-def test_volumes_are_reserved_by_type_and_made_of_the_reserved_one(story: Story) -> None:
+def test_volumes_are_reserved_by_type_and_created_of_the_reserved_type(story: Story) -> None:
     room = {"gigabytes": 100, "volumes": 10}
     body = {"resource_type": "virtual:volume", "name": "silver", "properties": room}
     story.ok("POST", "/v2/resources", body)
     disks = template(small=volume(5, "silver"), large=volume(20))
-    problem = story.problem(400, "POST", "/v2/leases", asking(story, stack(disks)))
+    problem = story.problem(400, "POST", "/v2/leases", request(story, stack(disks)))
     assert "volume_type" in problem["detail"]
-    lease = lease_of(story, stack(disks, volume_type="silver"))
+    lease = create(story, stack(disks, volume_type="silver"))
     [own, part] = lease["reservations"]
     assert (part["params"]["amount"], part["params"]["size"]) == (2, 13)
     assert own["params"]["reserves"]["volumes"] == [
         {"volume_type": "silver", "amount": 2, "size": 13}
     ]
-    let_pass(story, 60)
+    advance(story, 60)
     [update] = [one for one in story.cloud.effects() if one["effect"] == "update_stack"]
     made = json.loads(update["source"])["template"]["resources"]
     assert made["large"]["properties"]["volume_type"] == part["details"]["reserved_type"]
     assert part["details"]["reserved_type"] in json.dumps(made["small"])
-    let_pass(story, 60)
+    advance(story, 60)
     assert stacks(story) == []
     assert audit.audit(story.runtime) == []
