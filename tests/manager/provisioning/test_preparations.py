@@ -367,7 +367,7 @@ def test_reports_the_share_of_leases_that_were_ready(story: Story) -> None:
     short = lease(story, 1)
     plan(story)
     story.at(5)
-    assert {readiness(story, created)["state"] for made in (late, short)} == {"late"}
+    assert {readiness(story, id_)["state"] for id_ in (late, short)} == {"late"}
     asked = f"since={story.moment(-3000)}&until={story.moment(10)}&period=day"
     (share,) = story.ok("GET", f"/v2/readiness?{asked}")["readiness"]
     assert (share["leases"], share["ready_leases"], share["short_notice"]) == (3, 1, 1)

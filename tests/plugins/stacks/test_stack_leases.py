@@ -122,9 +122,6 @@ def test_a_stack_is_admitted_as_a_whole_or_not_at_all(story: Story) -> None:
     create(story, stack(most))
     story.problem(409, "POST", "/v2/leases", request(story, stack(template(workers=group(1)))))
 
-    lease = story.ok("GET", "/v2/leases")["leases"][0]
-    story.call("DELETE", f"/v2/leases/{lease['id']}")
-    create(story, stack(template(workers=group(20))))
     body = {
         "reservations": [stack(template(workers=group(20)))],
         "duration": 3600,

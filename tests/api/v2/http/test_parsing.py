@@ -21,18 +21,20 @@ INSTANT = "2030-01-15T12:00:00+00:00"
 
 def rejected_query(schema: Schema, query: str) -> list[str]:
     """Return the parameters for which a query string is rejected."""
-    with APP.test_request_context(f"/?{query}"), pytest.raises(InvalidInput) as error:
+
+    def parse() -> None:
         data = reading.query(schema)
         if "sort" in data:
             paging.page(data)
-        pytest.fail(f"{query} is accepted")
+
+    with APP.test_request_context(f"/?{query}"), pytest.raises(InvalidInput) as error:
+        parse()
     return [one["parameter"] for one in error.value.details["errors"]]
 
 
 def rejected_body(schema: Schema, body: dict[str, Any]) -> InvalidInput:
     with pytest.raises(InvalidInput) as error:
         reading.load(schema, body)
-        pytest.fail(f"{body} is accepted")
     return error.value
 
 
@@ -153,7 +155,7 @@ def test_names_every_bad_value_of_a_lease_with_its_place() -> None:
 
 def test_rejects_an_earliest_start_with_a_date_that_depends_on_it() -> None:
     asap = {
-        **{"name": "x", "start": "asap", "duration": 1800},
+        "name": "x", "start": "asap", "duration": 1800,
         "end_by": "2030-01-15T18:00:00Z",
     }
     reading.load(schemas.LEASE_REQUEST, asap)
