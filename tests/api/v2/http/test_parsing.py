@@ -155,7 +155,9 @@ def test_names_every_bad_value_of_a_lease_with_its_place() -> None:
 
 def test_rejects_an_earliest_start_with_a_date_that_depends_on_it() -> None:
     asap = {
-        "name": "x", "start": "asap", "duration": 1800,
+        "name": "x",
+        "start": "asap",
+        "duration": 1800,
         "end_by": "2030-01-15T18:00:00Z",
     }
     reading.load(schemas.LEASE_REQUEST, asap)
