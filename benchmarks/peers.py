@@ -22,7 +22,7 @@ from tests.openstack import settings as options
 from tests.openstack import traces
 from tests.openstack.accounts import Account, Project
 from tests.openstack.testbed import daemons, layout, servers
-from tests.process import free_port, running, write_config
+from tests.support.process import free_port, running, write_config
 
 _TIMEOUT = 120.0
 _PAUSE = 0.1

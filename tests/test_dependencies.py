@@ -15,8 +15,8 @@ import climate
 from climate.api import auth
 from climate.config import registry as config_registry
 from climate.config.registry import Misconfigured
-from tests.keystone import Keystone
-from tests.process import write_config
+from tests.support.keystone import Keystone
+from tests.support.process import write_config
 
 # Imported packages that another requirement always brings, and whose versions it decides.
 BROUGHT = {"kombu": "oslo.messaging", "werkzeug": "Flask"}

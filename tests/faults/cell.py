@@ -25,9 +25,9 @@ from tests.faults.evidence import Evidence
 from tests.faults.ground import Ground, OnServer, runtime
 from tests.faults.private import RabbitMQ
 from tests.faults.stage import Moment, Stage
-from tests.process import Program, eventually, running, write_config
-from tests.proxy import Proxy
-from tests.rows import dump
+from tests.support.process import Program, eventually, running, write_config
+from tests.support.proxy import Proxy
+from tests.support.rows import dump
 
 MANAGERS = 3
 LEASES = int(os.environ.get("CLIMATE_TEST_FAULT_LEASES", "200"))

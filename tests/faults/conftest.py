@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
 from tests.faults.cell import HOSTS
 from tests.faults.ground import Ground, OnDisk, OnServer
 from tests.faults.private import DATABASES, RabbitMQ
+from tests.support import servers
 
 
 class Grounds:

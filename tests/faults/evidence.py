@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from climate.core.lease.schedule import BEFORE_END, BEFORE_START, END, START
-from tests.functional import invariants
-from tests.rows import Rows
+from tests.support import invariants
+from tests.support.rows import Rows
 
 #: What is told of a lease that lives undisturbed.
 LIFE = ["lease.create"] + [f"lease.event.{kind}" for kind in (BEFORE_START, START, BEFORE_END, END)]

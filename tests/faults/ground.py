@@ -18,10 +18,10 @@ from climate.db.tables.leases import Base, InventoryRow, PropertyRow, ResourcePr
 from climate.db.tables.notifications import RelayRow
 from climate.manager.process.runtime import Runtime
 from climate.manager.resources import registry as resources
-from tests import servers
 from tests.faults.private import DatabaseServer
-from tests.process import write_config
-from tests.will import Will
+from tests.support import servers
+from tests.support.process import write_config
+from tests.support.will import Will
 
 _KEPT = {one.__tablename__ for one in (InventoryRow, PropertyRow, RelayRow, ResourceProperty)}
 _KEPT.add(ResourceRow.__tablename__)

@@ -21,9 +21,9 @@ from typing import Any, ClassVar, Self
 import kombu
 import sqlalchemy as sa
 
-from tests import servers
-from tests.process import eventually, free_port
-from tests.will import Will
+from tests.support import servers
+from tests.support.process import eventually, free_port
+from tests.support.will import Will
 
 # Seconds that a server may take to start, or to end.
 _PATIENCE = 180.0

@@ -12,8 +12,8 @@ from climate.core.lease.schedule import START
 from climate.plugins.fencing import Fenced
 from climate.plugins.hosts.plugin import HostPlugin
 from tests.conftest import MakeStory
-from tests.process import eventually
-from tests.service import Story
+from tests.support.process import eventually
+from tests.support.service import Story
 
 
 class Hanging:

@@ -11,7 +11,7 @@ from climate.core.lease.model import Lease
 from climate.core.lease.schedule import START
 from climate.manager.admission.requirements import ReservationRequest
 from tests.faults.world import SOON, World, instances, whole_hosts
-from tests.process import eventually
+from tests.support.process import eventually
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from climate.core.lease.schedule import END, START
 from tests.faults.world import SOON, World, whole_hosts
-from tests.process import eventually
+from tests.support.process import eventually
 
 LEASES = 30
 

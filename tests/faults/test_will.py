@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
 from tests.faults.private import DATABASES, RabbitMQ, Server
-from tests.process import eventually, standalone
+from tests.support import servers
+from tests.support.process import eventually, standalone
 
 SERVERS: dict[str, type[Server]] = {**DATABASES, RabbitMQ.name: RabbitMQ}
 _THIS = Path(__file__)

@@ -30,7 +30,7 @@ from climate.manager.leases.read import get_lease
 from climate.manager.leases.update import LeaseChange, update_lease
 from climate.manager.process.runtime import Runtime
 from climate.manager.resources import registry as resources
-from tests.process import Program, eventually, running, write_config
+from tests.support.process import Program, eventually, running, write_config
 
 HOSTS = [f"sim-{number}" for number in range(1, 6)]
 # Seconds that each step of a start or an end takes: time enough to interfere.

@@ -15,12 +15,12 @@ from keystoneauth1.exceptions import ClientException
 from openstack.compute.v2.server import Server
 from openstack.connection import Connection
 
-from tests import broker, servers
 from tests.openstack import guests, traces
 from tests.openstack.accounts import Account, Project, passing_project
 from tests.openstack.deployment import Deployment, deployed
 from tests.openstack.landing import Lander
 from tests.openstack.nova_proxy import NovaProxy
+from tests.support import broker, servers
 
 MakeProject = Callable[[str], Project]
 Boot = Callable[..., Server]

@@ -15,11 +15,19 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.cmd import main
 from climate.config import registry as config_registry
-from tests.clients import OpenStack
 from tests.openstack import settings, traces
 from tests.openstack.accounts import Account
-from tests.process import Program, Service, date, eventually, free_port, running, write_config
-from tests.service import host_reservation
+from tests.support.clients import OpenStack
+from tests.support.process import (
+    Program,
+    Service,
+    date,
+    eventually,
+    free_port,
+    running,
+    write_config,
+)
+from tests.support.service import host_reservation
 
 
 class Deployment:

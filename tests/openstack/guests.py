@@ -7,7 +7,7 @@ from openstack.connection import Connection
 from openstack.exceptions import NotFoundException
 
 from tests.openstack.accounts import Account
-from tests.process import eventually
+from tests.support.process import eventually
 
 # A fake host takes a second for it, a real one a minute.
 _PATIENCE = 90.0

@@ -7,7 +7,7 @@ from openstack.connection import Connection
 
 from tests.openstack import guests
 from tests.openstack.accounts import Account, Project
-from tests.process import eventually
+from tests.support.process import eventually
 
 # The oldest in which an administrator may ask for a host or node that the filters must pass.
 _VERSION = "2.74"

@@ -13,12 +13,12 @@ from pathlib import Path
 from openstack.compute.v2.service import Service
 from openstack.connection import Connection
 
-from tests import servers
 from tests.openstack import traces
 from tests.openstack.testbed import daemons, layout, services
-from tests.process import eventually
-from tests.provisioning import bmc
-from tests.provisioning.bmc import Bmc
+from tests.support import servers
+from tests.support.process import eventually
+from tests.system.provisioner import bmc
+from tests.system.provisioner.bmc import Bmc
 
 _NAMED = "warm-"
 _ROOT = layout.SOURCE.parents[2]

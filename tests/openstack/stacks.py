@@ -10,7 +10,7 @@ from heatclient.exc import HTTPInternalServerError
 
 from tests.openstack.accounts import Account
 from tests.openstack.templates import Template
-from tests.process import eventually
+from tests.support.process import eventually
 
 _PATIENCE = 120.0
 _TRIES = 2

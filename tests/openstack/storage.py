@@ -9,7 +9,7 @@ from typing import Any
 from openstack.connection import Connection
 from openstack.exceptions import NotFoundException, raise_from_response
 
-from tests.process import eventually
+from tests.support.process import eventually
 
 _VERSION = "3.44"
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.process import date
+from tests.support.process import date
 
 Template = dict[str, Any]
 

@@ -15,7 +15,7 @@ from tests.openstack.accounts import Account, Project
 from tests.openstack.conftest import Deploy, MakeProject
 from tests.openstack.deployment import Deployment
 from tests.openstack.test_instances import instances, remains
-from tests.process import Service, date, eventually
+from tests.support.process import Service, date, eventually
 
 HOSTS = settings.HOSTS[:2]
 PLUGINS = "physical.host.plugin,virtual.instance.plugin,flavor.instance.plugin"

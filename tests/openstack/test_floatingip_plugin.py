@@ -15,11 +15,11 @@ from climate.plugins.networking.addressing import Subnet
 from climate.plugins.networking.floatingip import FloatingipPlugin
 from climate.plugins.networking.neutron_floatingips import NeutronFloatingips
 from climate.plugins.openstack.neutron import Neutron
-from tests.contract.plugin import Interrupted, PluginContract, lease, resources
 from tests.openstack import settings
 from tests.openstack.accounts import Account
 from tests.openstack.addresses import SPARE, Public, passing_network
-from tests.process import write_config
+from tests.plugins.contract import Interrupted, PluginContract, lease, resources
+from tests.support.process import write_config
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
 

@@ -13,7 +13,7 @@ from tests.openstack.addresses import SPARE, Public, passing_network
 from tests.openstack.conftest import Deploy, MakeProject
 from tests.openstack.deployment import Deployment
 from tests.openstack.nova_proxy import Answer, Change, Fate, NovaProxy, pass_on
-from tests.process import eventually
+from tests.support.process import eventually
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 

@@ -14,8 +14,8 @@ from climate.config import registry as config_registry
 from climate.plugins.openstack import session as openstack_session
 from tests.openstack.accounts import Account, Project
 from tests.openstack.conftest import MakeProject
-from tests.process import Service, date, eventually, standalone, write_config
-from tests.service import host_reservation
+from tests.support.process import Service, date, eventually, standalone, write_config
+from tests.support.service import host_reservation
 
 pytest.importorskip("blazarclient", reason="python-blazarclient is not installed")
 

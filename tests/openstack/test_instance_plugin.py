@@ -23,12 +23,12 @@ from climate.plugins.hosts.nova import NovaCloud, Occupied
 from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.instances.nova import NovaInstances
 from climate.plugins.instances.plugin import InstancePlugin
-from tests import servers
-from tests.contract.plugin import Interrupted, lease
-from tests.contract.test_instance_plugin import SlotContract
 from tests.openstack import guests, settings, traces
 from tests.openstack.accounts import Account
-from tests.process import write_config
+from tests.plugins.contract import Interrupted, lease
+from tests.plugins.instances.contract import SlotContract
+from tests.support import servers
+from tests.support.process import write_config
 
 # Each is dozens of starts and ends, interrupted one step later each time.
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]

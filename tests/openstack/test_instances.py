@@ -13,7 +13,7 @@ from tests.openstack.accounts import Account, Project
 from tests.openstack.conftest import Boot, Deploy, MakeProject
 from tests.openstack.deployment import Deployment
 from tests.openstack.landing import Lander
-from tests.process import eventually
+from tests.support.process import eventually
 
 HOSTS = settings.HOSTS[:2]
 pytestmark = pytest.mark.timeout(240)

@@ -15,8 +15,8 @@ from tests.openstack.accounts import Project
 from tests.openstack.conftest import Deploy, MakeProject
 from tests.openstack.deployment import Deployment
 from tests.openstack.nova_proxy import Answer, Change, Fate, NovaProxy, pass_on
-from tests.process import eventually
-from tests.service import host_reservation
+from tests.support.process import eventually
+from tests.support.service import host_reservation
 
 pytestmark = pytest.mark.nightly
 

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from blazarclient.exception import BlazarClientException
 
-from tests import broker, servers
-from tests.clients import at
 from tests.openstack import settings, traces
 from tests.openstack.accounts import Project
 from tests.openstack.conftest import Deploy, MakeProject
 from tests.openstack.deployment import Deployment
 from tests.openstack.landing import Lander
-from tests.process import eventually
+from tests.support import broker, servers
+from tests.support.clients import at
+from tests.support.process import eventually
 
 HOSTS = settings.HOSTS[:2]
 TOLD = [

@@ -15,12 +15,12 @@ from climate.plugins.base import ResourcePlugin
 from climate.plugins.networking.addressing import Segment
 from climate.plugins.networking.network import NetworkPlugin
 from climate.plugins.networking.neutron_networks import NeutronNetworks
-from tests import servers
-from tests.contract.plugin import PluginContract, lease, resources
 from tests.openstack import settings
 from tests.openstack.accounts import Account
 from tests.openstack.test_floatingip_plugin import FragileNeutron
-from tests.process import write_config
+from tests.plugins.contract import PluginContract, lease, resources
+from tests.support import servers
+from tests.support.process import write_config
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
 

@@ -6,11 +6,11 @@ import pytest
 from blazarclient.exception import BlazarClientException
 from openstack.connection import Connection
 
-from tests import servers
 from tests.openstack import settings, traces
 from tests.openstack.accounts import Project
 from tests.openstack.conftest import Deploy, MakeProject
 from tests.openstack.landing import Lander
+from tests.support import servers
 
 SERVICE, NODES = settings.SERVICE, settings.NODES
 pytestmark = pytest.mark.timeout(300)

@@ -19,11 +19,11 @@ from climate.plugins.base import Found, ResourcePlugin
 from climate.plugins.hosts.nova import NovaCloud
 from climate.plugins.hosts.nova_services import is_node
 from climate.plugins.hosts.plugin import HostPlugin
-from tests import servers
-from tests.contract.plugin import Interrupted, PluginContract
 from tests.openstack import guests, settings
 from tests.openstack.accounts import Account
-from tests.process import write_config
+from tests.plugins.contract import Interrupted, PluginContract
+from tests.support import servers
+from tests.support.process import write_config
 
 # Each is dozens of starts and ends, interrupted one step later each time.
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]

@@ -15,7 +15,7 @@ from climate.plugins.hosts.nova_services import REST
 from tests.openstack import settings
 from tests.openstack.accounts import Account
 from tests.openstack.conftest import Boot
-from tests.process import write_config
+from tests.support.process import write_config
 
 HOST = settings.HOSTS[-1]
 

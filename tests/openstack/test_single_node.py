@@ -12,10 +12,10 @@ from openstack.exceptions import BadRequestException
 from climate.config import registry as config_registry
 from climate.core.errors import Conflict
 from climate.plugins.hosts.nova import NovaCloud
-from tests import servers
 from tests.openstack import guests, settings
 from tests.openstack.accounts import Account, Project
-from tests.process import write_config
+from tests.support import servers
+from tests.support.process import write_config
 
 SERVICE, NODE = "multi01", "bm-02"
 HOST = f"{SERVICE}/{NODE}"

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from openstack.connection import Connection
 
-from tests import servers
 from tests.openstack import guests
 from tests.openstack.accounts import ROLES, Account, passing_project
 from tests.openstack.conftest import Boot, MakeProject
+from tests.support import servers
 
 MakeAggregate = Callable[..., None]
 

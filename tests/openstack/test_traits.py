@@ -13,8 +13,8 @@ from openstack.connection import Connection
 from tests.openstack import settings
 from tests.openstack.accounts import Project
 from tests.openstack.conftest import Deploy, MakeProject
-from tests.process import eventually
-from tests.service import host_reservation
+from tests.support.process import eventually
+from tests.support.service import host_reservation
 
 HERE, OTHER = settings.HOSTS[:2]
 TRAIT = f"CUSTOM_CLIMATE_{uuid.uuid4().hex.upper()}"

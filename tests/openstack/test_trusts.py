@@ -21,7 +21,7 @@ from tests.openstack import guests, settings
 from tests.openstack.accounts import Account, Project
 from tests.openstack.conftest import Boot as MakeServer
 from tests.openstack.conftest import Deploy, MakeProject
-from tests.process import eventually, write_config
+from tests.support.process import eventually, write_config
 
 NOW = datetime.now(UTC)
 

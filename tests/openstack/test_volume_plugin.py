@@ -19,11 +19,11 @@ from climate.plugins.openstack import session as openstack_session
 from climate.plugins.volumes.cinder import MARK, Cinder, CinderVolumes
 from climate.plugins.volumes.cloud import Room, VolumeType
 from climate.plugins.volumes.plugin import VolumePlugin
-from tests.contract.plugin import Interrupted, PluginContract, resources
 from tests.openstack import settings
 from tests.openstack.accounts import Account
 from tests.openstack.storage import Base, passing_type
-from tests.process import write_config
+from tests.plugins.contract import Interrupted, PluginContract, resources
+from tests.support.process import write_config
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 

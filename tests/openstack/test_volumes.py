@@ -18,7 +18,7 @@ from tests.openstack.conftest import Boot, Deploy, MakeProject
 from tests.openstack.deployment import Deployment
 from tests.openstack.nova_proxy import NovaProxy
 from tests.openstack.storage import Base, passing_type
-from tests.process import eventually
+from tests.support.process import eventually
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -14,7 +14,7 @@ from tests.openstack.conftest import Deploy, MakeProject
 from tests.openstack.deployment import Deployment
 from tests.openstack.nova_proxy import Answer, Change, Fate, NovaProxy, pass_on
 from tests.openstack.storage import Base, passing_type
-from tests.process import eventually
+from tests.support.process import eventually
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1200)]
 

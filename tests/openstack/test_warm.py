@@ -15,8 +15,8 @@ from tests.openstack.conftest import Deploy, MakeProject
 from tests.openstack.deployment import Deployment
 from tests.openstack.landing import Lander
 from tests.openstack.machines import Machine, machine
-from tests.process import eventually
-from tests.service import hosts
+from tests.support.process import eventually
+from tests.support.service import hosts
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from openstack.connection import Connection
 from openstack.exceptions import HttpException
 
 from tests.openstack import guests, settings
-from tests.process import eventually
+from tests.support.process import eventually
 
 MARK = "climate:reservation"
 OURS = tuple(settings.HOSTS)

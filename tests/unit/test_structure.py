@@ -68,7 +68,7 @@ WALL_CLOCK = {
     "climate.db.engine.ids": "creates ids that begin with a time, which no code reads back",
     "climate.manager.process.timer": "detects that the wall clock was set",
     "climate.provisioner.prepare": "is another process, and compares with times from the cloud",
-    "climate.cmd.upgrade_checks": "reports the difference between the clocks of machine and database",
+    "climate.cmd.upgrade_checks": "compares the clocks of machine and database",
 }
 WALL_CLOCKS = {
     "datetime.now",

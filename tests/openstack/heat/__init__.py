@@ -3,7 +3,7 @@
 import os
 import time
 
-from tests.process import Service, date, eventually
+from tests.support.process import Service, date, eventually
 
 # One is registered throughout, the other by a template. Nobody else touches them.
 HOSTS = os.environ.get("CLIMATE_TEST_HEAT_HOSTS", "fake09,fake10").split(",")

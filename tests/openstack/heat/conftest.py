@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests import servers
 from tests.openstack import settings, traces
 from tests.openstack.accounts import Account, Project
 from tests.openstack.conftest import MakeProject
 from tests.openstack.heat import HOST, HOSTS, ISOLATION, until_gone
 from tests.openstack.stacks import Stack
 from tests.openstack.templates import Template
-from tests.process import Program, Service, eventually, running, write_config
+from tests.support import servers
+from tests.support.process import Program, Service, eventually, running, write_config
 
 NO_OVERRIDES = "{}\n"
 # As docs/openstack.md has it.

@@ -21,7 +21,7 @@ from tests.openstack.templates import (
     server,
     template,
 )
-from tests.process import Service, date, reserve
+from tests.support.process import Service, date, reserve
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -10,7 +10,7 @@ from tests.openstack.accounts import Account, Project
 from tests.openstack.heat import CREATED, HOST, UPDATED, until_gone
 from tests.openstack.heat.conftest import MakeStack
 from tests.openstack.templates import Template, template
-from tests.process import Service
+from tests.support.process import Service
 
 pytestmark = pytest.mark.timeout(400)
 

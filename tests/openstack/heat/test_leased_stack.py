@@ -16,7 +16,7 @@ from tests.openstack.conftest import Deploy, MakeProject
 from tests.openstack.deployment import Deployment
 from tests.openstack.nova_proxy import NovaProxy
 from tests.openstack.templates import Template
-from tests.process import Program, eventually
+from tests.support.process import Program, eventually
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -1,0 +1,96 @@
+"""Access rules: Blazar's names and defaults, and overrides by the operator."""
+
+from pathlib import Path
+
+from oslo_policy.policy import DocumentedRuleDefault
+
+from climate.api.auth import Caller
+from climate.api.policy import Policy, list_rules
+from climate.config import registry as config_registry
+from tests.support.process import write_config
+
+READER = Caller("bob", "lab", ("reader",))
+MEMBER = Caller("alice", "lab", ("member", "reader"))
+ADMIN = Caller("boss", "ops", ("admin", "member", "reader"))
+EVERYBODY = {READER, MEMBER, ADMIN}
+# The callers that each rule allows in the project lab. All but those about resources and
+# notifications, and leases:get_all, are Blazar's.
+ALLOWED = {
+    "leases:get": EVERYBODY,
+    "leases:post": {MEMBER, ADMIN},
+    "leases:put": {MEMBER, ADMIN},
+    "leases:delete": {MEMBER, ADMIN},
+    "leases:get_all": {ADMIN},
+    "oshosts:get": {ADMIN},
+    "oshosts:post": {ADMIN},
+    "oshosts:put": {ADMIN},
+    "oshosts:delete": {ADMIN},
+    "oshosts:get_allocations": {ADMIN},
+    "oshosts:get_resource_properties": {ADMIN},
+    "oshosts:update_resource_properties": {ADMIN},
+    "floatingips:get": EVERYBODY,
+    "floatingips:post": {ADMIN},
+    "floatingips:delete": {ADMIN},
+    "networks:get": {ADMIN},
+    "networks:post": {ADMIN},
+    "networks:delete": {ADMIN},
+    "resources:get": EVERYBODY,
+    "resources:post": {ADMIN},
+    "resources:delete": {ADMIN},
+    "limits:get": EVERYBODY,
+    "availability:get": EVERYBODY,
+    "resources:get_private": {ADMIN},
+    "plugins:get": EVERYBODY,
+    "notifications:get": EVERYBODY,
+    "notifications:get_all": {ADMIN},
+    "subscriptions:get": {MEMBER, ADMIN},
+    "subscriptions:get_all": {ADMIN},
+    "subscriptions:post": {MEMBER, ADMIN},
+    "subscriptions:put": {MEMBER, ADMIN},
+    "subscriptions:delete": {MEMBER, ADMIN},
+    "preparations:get": {ADMIN},
+    "preparations:report": {ADMIN},
+    "shutdowns:get": {ADMIN},
+    "shutdowns:report": {ADMIN},
+    "readiness:get": {ADMIN},
+    "readiness:put": {ADMIN},
+}
+RULES = [rule for rule in list_rules() if isinstance(rule, DocumentedRuleDefault)]
+
+
+def policy(tmp_path: Path, text: str = "") -> Policy:
+    """Return the policy with a file that contains ``text``."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    path = write_config(tmp_path / "climate.conf", oslo_policy__policy_file=file)
+    conf = config_registry.new()
+    config_registry.load(conf, "test", [f"--config-file={path}"])
+    return Policy(conf)
+
+
+def test_every_rule_is_known_and_of_project_scope() -> None:
+    assert {rule.name.removeprefix("climate:") for rule in RULES} == set(ALLOWED)
+    assert all(rule.scope_types == ["project"] for rule in RULES)
+
+
+def test_each_rule_allows_exactly_its_callers_by_default(tmp_path: Path) -> None:
+    rules = policy(tmp_path)
+
+    def allowed(rule: str, project: str) -> set[Caller]:
+        return {caller for caller in EVERYBODY if rules.allows(caller, rule, project)}
+
+    assert {rule: allowed(rule, "lab") for rule in ALLOWED} == ALLOWED
+    assert [rule for rule in ALLOWED if allowed(rule, "other") != {ADMIN}] == []
+
+
+def test_a_policy_file_overrides_a_rule(tmp_path: Path) -> None:
+    rules = policy(tmp_path, '"climate:oshosts:get": "rule:project_member_or_admin"')
+    assert rules.allows(MEMBER, "oshosts:get", "lab")
+    assert not rules.allows(READER, "oshosts:get", "lab")
+
+
+def test_a_rule_may_require_the_role_of_a_forwarding_service(tmp_path: Path) -> None:
+    rules = policy(tmp_path, '"climate:leases:post": "service_roles:service"')
+    assert not rules.allows(ADMIN, "leases:post", "lab")
+    by_heat = Caller("alice", "lab", ("member",), service_roles=("service",))
+    assert rules.allows(by_heat, "leases:post", "lab")

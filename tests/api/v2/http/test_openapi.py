@@ -1,0 +1,139 @@
+"""The OpenAPI 3.1 document of v2 and the page that shows it."""
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from climate.api.app import OPEN, ROUTES
+from tests.conftest import MakeStory
+from tests.support.bodies import HOSTS_AND_INSTANCES
+from tests.support.service import Story, hosts
+
+DOCUMENT, PAGE = "/v2/openapi.json", "/v2/docs"
+
+
+@pytest.fixture
+def document(story: Story) -> dict[str, Any]:
+    return dict(story.ok("GET", DOCUMENT, token="not a token"))
+
+
+def test_the_document_is_valid_and_contains_all_resource_types(make_story: MakeStory) -> None:
+    story = make_story(manager__plugins=HOSTS_AND_INSTANCES)
+    document = story.ok("GET", DOCUMENT)
+    assert document["openapi"] == "3.1.0"
+    assert [str(error) for error in OpenAPIV31SpecValidator(document).iter_errors()] == []
+    schemas = document["components"]["schemas"]
+    assert "amount" in schemas["params.virtual-instance"]["required"]
+    assert len(schemas["ReservationRequest"]["properties"]["params"]["anyOf"]) == 2
+    assert "params.virtual-instance" in story.call("GET", PAGE).get_data(as_text=True)
+
+
+def test_the_document_describes_routes_tokens_statuses_and_requests(
+    document: dict[str, Any],
+) -> None:
+    served = {
+        (method.lower(), re.sub(r"<(\w+)>", r"{\1}", path))
+        for method, path, *_ in (*OPEN, *ROUTES)
+        if path.startswith("/v2")
+    }
+    described = {(method, path) for path, found in document["paths"].items() for method in found}
+    assert described == served
+    assert len(served) > 10
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            is_open = path in {"/v2", "/v2/", DOCUMENT, PAGE}
+            assert operation["security"] == ([] if is_open else [{"token": []}]), path
+            assert ("401" in operation["responses"]) != is_open
+    errors = document["paths"]["/v2/leases"]["post"]["responses"]
+    assert {"413", "503"} < errors.keys()
+    for code in ("backend_unavailable", "identity_unavailable", "enforcement_unavailable"):
+        assert code in errors["503"]["description"]
+    assert "503" in document["paths"]["/v2/leases"]["get"]["responses"]
+    schemas = document["components"]["schemas"]
+    params = schemas["ReservationRequest"]["properties"]["params"]
+    assert params["anyOf"] == [{"$ref": "#/components/schemas/params.physical-host"}]
+    host = schemas["params.physical-host"]
+    assert sorted(host["required"]) == ["max", "min"]
+    request = schemas["LeaseRequest"]
+    assert host["additionalProperties"] is request["additionalProperties"] is False
+    for name in ("end", "end_by", "before_end"):
+        assert request["properties"][name]["format"] == "date-time", name
+
+
+def test_answers_and_problems_have_the_described_keys(
+    story: Story, document: dict[str, Any]
+) -> None:
+    taken = story.ok("POST", "/v2/leases", story.asking(reservations=[hosts(3, 3)]))
+    page = story.ok("GET", "/v2/leases")
+    schemas = document["components"]["schemas"]
+    lease = page["leases"][0]
+    for name, body in [
+        ("LeasePage", page),
+        ("Lease", lease),
+        ("Reservation", lease["reservations"][0]),
+        ("Event", lease["events"][0]),
+        ("Resource", story.ok("GET", "/v2/resources")["resources"][0]),
+        ("Notification", story.published()[0]),
+    ]:
+        assert list(schemas[name]["properties"]) == list(body), name
+    assert schemas["Problem"]["additionalProperties"] is True
+    stale = {"If-Match": '"stale"'}
+    for problem in (
+        story.problem(409, "POST", "/v2/leases", story.asking(reservations=[hosts(2, 2)])),
+        story.problem(409, "POST", "/v2/leases", story.asking(reservations=[hosts()] * 2)),
+        story.problem(412, "DELETE", f"/v2/leases/{taken['id']}", headers=stale),
+        story.problem(400, "POST", "/v2/leases", {"nmae": "x"}),
+    ):
+        assert problem.keys() <= schemas["Problem"]["properties"].keys()
+
+
+class PageParser(HTMLParser):
+    """Collects the links, ids and tags of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+        self.ids: set[str] = set()
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attributes:
+            if name in {"href", "src"}:
+                self.targets.append(value or "")
+            if name == "id":
+                self.ids.add(value or "")
+
+
+def test_the_page_shows_the_document_and_loads_nothing_else(
+    story: Story, document: dict[str, Any]
+) -> None:
+    response = story.call("GET", PAGE, token="not a token")
+    assert (response.status_code, response.mimetype) == (200, "text/html")
+    assert response.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    text = response.get_data(as_text=True)
+    for path in document["paths"]:
+        assert f"<code>{path}</code>" in text
+    parsed = PageParser()
+    parsed.feed(text)
+    assert parsed.tags.isdisjoint({"script", "img", "link", "iframe"})
+    assert set(document["components"]["schemas"]) < parsed.ids
+    assert {target[1:] for target in parsed.targets if target.startswith("#")} <= parsed.ids
+    assert [target for target in parsed.targets if target[0] != "#"] == [DOCUMENT]
+
+
+def test_discovery_and_links_follow_the_path_of_the_service(story: Story) -> None:
+    versions = story.call("GET", "/").get_json()["versions"]
+    assert [version["id"] for version in versions] == ["v1.0", "v2.0"]
+    links = {link["rel"]: link["href"] for link in story.ok("GET", "/v2")["version"]["links"]}
+    assert links["describedby"] == f"http://localhost{DOCUMENT}"
+    base = "https://example.org/reservation"
+    response = story.http.get(DOCUMENT, base_url=base)
+    assert response.get_json()["servers"] == [{"url": "/reservation"}]
+    page = story.http.get(PAGE, base_url=base)
+    assert f'href="/reservation{DOCUMENT}"' in page.get_data(as_text=True)
+    created = story.http.post("/v2/leases", json=story.asking(), base_url=base)
+    assert created.headers["Location"].startswith("/reservation/v2/leases/")

@@ -1,0 +1,141 @@
+"""Errors of v2 on the wire: each is a problem (RFC 9457) that says what is wrong, and where."""
+
+import json
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from climate.core.errors import ClimateError
+from climate.manager import leases
+from tests.support.service import Story, hosts, problem
+
+LEASES = "/v2/leases"
+
+
+def rejected(story: Story, **fields: Any) -> dict[str, Any]:
+    return story.problem(400, "POST", LEASES, {**story.asking(), **fields})
+
+
+def places(found: dict[str, Any]) -> set[str]:
+    return {error["pointer"] for error in found["errors"]}
+
+
+def test_a_malformed_request_is_a_problem_with_its_places(story: Story) -> None:
+    found = rejected(story, nmae="x")
+    assert found["code"] == "invalid_input"
+    assert found["errors"] == [{"pointer": "#/nmae", "detail": "This is not known here."}]
+    found = rejected(story, reservations=[hosts(), hosts(mox=2)])
+    assert places(found) == {"#/reservations/1/params/mox"}
+    found = rejected(story, reservations=[hosts("x"), hosts(1, None), {"resource_type": "no:such"}])
+    assert places(found) == {"#/reservations/2/resource_type"}
+    found = rejected(story, reservations=[hosts("x"), hosts(1, None)])
+    assert places(found) == {"#/reservations/0/params/min", "#/reservations/1/params/max"}
+    for fields, code in [
+        ({"reservations": [{"resource_type": "no:such"}]}, "unsupported_resource_type"),
+        ({"reservations": [hosts(resource_properties=["<", "$vcpus"])]}, "invalid_query"),
+        ({"start": "2029-01-15T13:00:00Z"}, "invalid_date"),
+        ({"end": story.moment(59)}, "invalid_date"),
+        ({"end": "tomorrow"}, "invalid_date"),
+    ]:
+        assert rejected(story, **fields)["code"] == code
+    assert places(rejected(story, reservations=[hosts(resource_properties=["<", "$vcpus"])])) == {
+        "#/reservations/0/params"
+    }
+    for expression in [
+        r'["==", "$vcpus", "\u0000"]',
+        r'["==", "$vcpus", "\ud800"]',
+        r'["==", "$\ud800", "1"]',
+        r'{"capabilities:\ud800": "1"}',
+        r'{"capabilities:vcpus": "\u0000"}',
+    ]:
+        rejected(story, reservations=[hosts(resource_properties=expression)])
+    assert story.ok("GET", LEASES)["leases"] == []
+
+
+def test_a_malformed_query_is_a_problem_with_its_parameter(story: Story) -> None:
+    for path in (
+        *(f"{LEASES}?limit=0", f"{LEASES}?sort=id", f"{LEASES}?status=active"),
+        *(f"{LEASES}?marker=x", "/v2/resources?unknown=1", "/v2/notifications?wait=61"),
+        *("/v2/notifications/stream?wait=1", "/v2/availability?resource_type=physical:host"),
+    ):
+        found = story.problem(400, "GET", path)
+        parameter = "end" if "availability" in path else path.partition("?")[2].partition("=")[0]
+        assert [error["parameter"] for error in found["errors"]] == [parameter]
+    assert story.problem(400, "GET", f"{LEASES}?name=%00")["code"] == "invalid_input"
+    lease = story.ok("POST", LEASES, story.asking())
+    path = f"{LEASES}/{lease['id']}"
+    # A parameter of a request that changes something is never ignored.
+    for method, target, body in (
+        ("POST", LEASES, story.asking()),
+        ("PATCH", path, {"name": "other"}),
+        ("DELETE", path, None),
+    ):
+        found = story.problem(400, method, f"{target}?dry_run=true", body)
+        assert [error["parameter"] for error in found["errors"]] == ["dry_run"]
+    assert story.ok("GET", LEASES)["leases"] == [lease]
+
+
+def test_parameters_in_a_query_are_checked_like_those_in_a_body(story: Story) -> None:
+    for params in [
+        *("[" * 20_000, '{"a":' * 20_000, r'{"min": "\ud800"}', "[]", "nonsense"),
+        *('{"min": 0}', '{"mox": 1}', '{"resource_properties": ["=="]}'),
+        '{"resource_properties": ["==", "$none", 1]}',
+    ]:
+        query = {"resource_type": "physical:host", "end": story.moment(60), "params": params}
+        found = story.problem(400, "GET", f"/v2/availability?{urlencode(query)}")
+        assert [error["parameter"] for error in found["errors"]] == ["params"]
+
+
+def test_reads_json_and_no_other_type_of_body(story: Story) -> None:
+    lease = story.ok("POST", LEASES, story.asking(reservations=[]))
+    for said in ("text/plain", "application/x-www-form-urlencoded", "text/json"):
+        for method, path in (("POST", LEASES), ("PATCH", f"{LEASES}/{lease['id']}")):
+            response = story.http.open(path, method=method, data=b"{}", content_type=said)
+            assert problem(response, 415)["code"] == "unsupported_media_type"
+    data = json.dumps(story.asking(reservations=[]))
+    json_types = ["application/json", "application/json; charset=utf-8", "application/x+json"]
+    for said in (None, *json_types):
+        assert story.http.post(LEASES, data=data, content_type=said).status_code == 201
+    for malformed in (b"", b"[]", b"null", b"{", b"\xff", b'{"name": NaN}'):
+        assert problem(story.http.post(LEASES, data=malformed), 400)["code"] == "invalid_input"
+
+
+def test_errors_of_the_framework_and_of_tokens_are_problems(story: Story) -> None:
+    assert story.problem(404, "GET", "/v2/nosuch")["code"] == "not_found"
+    assert story.problem(404, "GET", "/v2/leases/")["code"] == "not_found"
+    response = story.call("PUT", LEASES)
+    assert problem(response, 405)["code"] == "method_not_allowed"
+    assert response.headers["Allow"] == "GET, HEAD, OPTIONS, POST"
+    large = story.http.post(LEASES, data=b"{" + b" " * 1024 * 1024 + b"}")
+    assert problem(large, 413)["code"] == "content_too_large"
+    for method, path in (("GET", LEASES), ("POST", LEASES), ("GET", "/v2/resources")):
+        found = story.problem(401, method, path, token="nonsense")
+        assert found["code"] == "unauthenticated"
+
+
+def test_details_of_an_error_are_members_of_the_problem_and_not_in_v1(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Detailed(ClimateError):
+        code = "not_found"
+        status = 409
+
+    def fail(*_arguments: Any) -> None:
+        raise Detailed("no", {"free": 3, "alternatives": [{"start": "later"}], "status": 200})
+
+    monkeypatch.setattr(leases, "create", fail)
+    found = story.problem(409, "POST", LEASES, story.asking())
+    assert (found["free"], found["alternatives"]) == (3, [{"start": "later"}])
+    v1 = story.call("POST", "/v1/leases", story.lease_body())
+    assert set(v1.get_json()) == {"error_code", "error_message", "error_name"}
+
+
+def test_an_unexpected_error_reveals_nothing(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_arguments: Any) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(leases, "create", fail)
+    found = story.problem(500, "POST", LEASES, story.asking())
+    assert found["code"] == "error"
+    assert "secret" not in json.dumps(found)

@@ -1,0 +1,92 @@
+"""``climate-manage limits`` sets, shows and removes limits."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from climate.cmd import main
+from tests.support.process import write_config
+from tests.support.service import Story
+
+Command = Callable[..., int]
+
+
+@pytest.fixture
+def command(story: Story, tmp_path: Path) -> Command:
+    """Return ``climate-manage limits`` for the story's service, with limits enabled."""
+    path = write_config(
+        tmp_path / "climate.conf",
+        database__connection=story.runtime.database.engine.url.render_as_string(),
+        simulated__journal=tmp_path / "cloud",
+        limits__enabled=True,
+        limits__project_leases=7,
+    )
+    return lambda *given: main.manage(["limits", *given, "--config-file", str(path)])
+
+
+def test_limits_are_set_shown_and_unset(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command() == 0
+    assert capsys.readouterr() == ("", "")
+    assert command("set", "--project", "lab", "--limit", "hosts=4", "--limit", "vcpus=-1") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == [
+        "project lab leases 7 0 default",
+        "project lab hosts 4 0 own",
+        "project lab vcpus -1 0 own",
+    ]
+    assert "project lab duration -1 - default" in lines
+    assert command("set", "--user", "eve", "--limit", "leases=0") == 0
+    capsys.readouterr()
+    assert command("show") == 0
+    shown = capsys.readouterr().out
+    assert "project lab hosts 4 0 own" in shown
+    assert "user eve leases 0 0 own" in shown
+    assert command("unset", "--project", "lab", "--limit", "hosts") == 0
+    assert "project lab hosts -1 0 default" in capsys.readouterr().out
+    assert command("unset", "--project", "lab", "--user", "eve") == 0
+    assert command("show") == 0
+    assert " own" not in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_usage_is_shown(command: Command, story: Story, capsys: pytest.CaptureFixture[str]) -> None:
+    story.ok("POST", "/v1/leases", story.lease_body(60, 150), token="alice:lab")
+    assert command("show", "--project", "lab") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "project lab leases 7 1 default"
+    assert "project lab host_hours -1 1.5 default" in lines
+
+
+INVALID = [
+    (["set", "--limit", "hosts=1"], "needs --project or --user"),
+    (["set", "--project", "lab"], "needs --limit NAME=NUMBER"),
+    (["set", "--project", "lab", "--limit", "hosts"], "give it as NAME=NUMBER"),
+    (["set", "--project", "lab", "--limit", "hots=1"], "There is no limit hots"),
+    (["set", "--project", "lab", "--limit", "hosts=-2"], "must be -1 (unlimited) or from 0"),
+    (["unset", "--project", "lab", "--limit", "hots"], "There is no limit hots"),
+]
+
+
+def test_invalid_arguments_are_explained_in_one_sentence(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    codes = [(command(*arguments), capsys.readouterr().err) for arguments, _ in INVALID]
+    assert {code for code, _ in codes} == {1}
+    wrong = [
+        (error, text)
+        for (_, error), (_, text) in zip(codes, INVALID, strict=True)
+        if text not in error
+    ]
+    assert wrong == []
+
+
+def test_a_warning_says_that_limits_are_not_enforced(
+    story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = story.runtime.database.engine.url.render_as_string()
+    path = write_config(tmp_path / "climate.conf", database__connection=url)
+    given = ["limits", "set", "--project", "lab", "--limit", "hosts=1"]
+    assert main.manage([*given, "--config-file", str(path)]) == 0
+    assert "not enforced" in capsys.readouterr().err

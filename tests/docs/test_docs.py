@@ -1,0 +1,167 @@
+"""The documentation covers every command, option, error, route and event kind.
+
+The lists come from the code, so a new entry fails here until it is documented.
+"""
+
+import configparser
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from climate.api import app
+from climate.config.registry import GROUPS
+from climate.core.errors import ClimateError
+from climate.core.lease import schedule
+
+ROOT = Path(__file__).parents[2]
+README = "README.md"
+API = "docs/api.md"
+API_2 = "docs/api-v2.md"
+CONFIGURATION = "docs/configuration.md"
+
+
+@cache
+def text(name: str) -> str:
+    """Return the text of a document, "" if it does not exist."""
+    path = ROOT / name
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+@cache
+def docs() -> str:
+    """Return the text of all documents below docs/."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("docs/**/*.md")))
+
+
+def mentions(document: str, word: str) -> bool:
+    """Return whether the document contains ``word`` as a whole word."""
+    return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", document) is not None
+
+
+@cache
+def section(document: str, title: str) -> str:
+    """Return the text below the first heading that contains ``title``, up to the next heading."""
+    lines = document.splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith("#") and mentions(line, title):
+            level = len(line) - len(line.lstrip("#"))
+            rest = lines[number + 1 :]
+            ends = (n for n, text in enumerate(rest) if re.match(rf"#{{1,{level}}} ", text))
+            return "\n".join(rest[: next(ends, len(rest))])
+    return ""
+
+
+def code_spans(document: str) -> list[str]:
+    """Return everything that is set as code: fenced blocks and spans."""
+    blocks = re.findall(r"^```[^\n]*\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
+    rest = re.sub(r"^```.*?^```", "", document, flags=re.MULTILINE | re.DOTALL)
+    return blocks + re.findall(r"`([^`\n]+)`", rest)
+
+
+def make_targets() -> set[str]:
+    """Return the targets that the Makefile describes."""
+    return set(re.findall(r"^([a-z][\w-]*):.*##", text("Makefile"), re.MULTILINE))
+
+
+def console_scripts() -> list[str]:
+    """Return the programs that setup.cfg installs."""
+    setup = configparser.ConfigParser()
+    setup.read_string(text("setup.cfg"))
+    lines = setup["options.entry_points"]["console_scripts"].split("\n")
+    return [line.partition("=")[0].strip() for line in lines if line.strip()]
+
+
+def errors(base: type[ClimateError] = ClimateError) -> Iterator[type[ClimateError]]:
+    """Yield every error class that a loaded module defines."""
+    for error in base.__subclasses__():
+        yield error
+        yield from errors(error)
+
+
+def routes() -> list[str]:
+    """Return all routes as ``METHOD /path/<id>``."""
+    return [f"{method} {path}" for method, path, *_ in (*app.OPEN, *app.ROUTES)]
+
+
+def event_kinds() -> list[str]:
+    """Return all kinds of events that the service itself creates."""
+    names = ("BEFORE_START", "START", "UPDATE", "BEFORE_END", "END")
+    return [getattr(schedule, name) for name in names]
+
+
+class TestLists:
+    """An empty list would make every test below pass."""
+
+    def test_each_list_contains_a_known_entry(self) -> None:
+        assert {"run", "test", "help"} <= make_targets()
+        assert "climate-standalone" in console_scripts()
+        assert "poll_interval" in {option.name for option in GROUPS["manager"]}
+        assert "not_found" in {error.code for error in errors()}
+        assert "GET /v1/leases/<lease_id>" in routes()
+        assert set(schedule.ACTIONS) < set(event_kinds())
+
+    def test_a_word_matches_only_as_a_whole(self) -> None:
+        assert mentions("run `make test`.", "test")
+        assert not mentions("run make test-sqlite", "test")
+
+    def test_a_section_ends_at_the_next_heading_of_its_level(self) -> None:
+        assert section("# a\n## `b`\none\n### c\ntwo\n## d\nthree", "b") == "one\n### c\ntwo"
+
+
+def test_the_readme_names_only_existing_make_targets() -> None:
+    named = set(re.findall(r"\bmake ((?!-)[a-z][a-z-]*)", " ".join(code_spans(text(README)))))
+    assert named, "the README says how to run climate"
+    assert named <= make_targets()
+
+
+def test_every_program_is_documented() -> None:
+    documents = text(README) + docs()
+    assert [name for name in console_scripts() if not mentions(documents, name)] == []
+
+
+def test_every_option_is_documented_in_the_section_of_its_group() -> None:
+    missing = [
+        f"[{group}] {option.name}"
+        for group, options in GROUPS.items()
+        for option in options
+        if not mentions(section(text(CONFIGURATION), group), option.name)
+    ]
+    assert missing == []
+
+
+def test_every_documented_option_exists() -> None:
+    unknown = {}
+    for group, options in GROUPS.items():
+        rows = re.findall(r"^\| `(\w+)` \|", section(text(CONFIGURATION), group), re.MULTILINE)
+        unknown[group] = set(rows) - {option.name for option in options}
+    assert {group: names for group, names in unknown.items() if names} == {}
+
+
+def test_the_documented_error_codes_are_those_of_the_code() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\d{3}) \|", section(text(API), "Errors"), re.MULTILINE)
+    assert set(rows) == {(error.code, str(error.status)) for error in (ClimateError, *errors())}
+
+
+def test_every_route_is_documented() -> None:
+    missing = []
+    for route in routes():
+        page = text(API_2 if " /v2" in route else API)
+        if not re.search(rf"{re.escape(route)}(?![\w/<-])", page):
+            missing.append(route)
+    assert missing == []
+
+
+def test_every_kind_of_event_is_documented() -> None:
+    assert [kind for kind in event_kinds() if not mentions(docs(), kind)] == []
+
+
+def test_every_test_that_the_comparison_cites_exists() -> None:
+    cited = re.findall(r"`(tests/[\w/.:]+)`", text("docs/comparison.md"))
+    assert cited, "the comparison cites tests"
+    missing = []
+    for citation in cited:
+        path, _, name = citation.partition("::")
+        if not (ROOT / path).is_file() or (name and f"def {name}(" not in text(path)):
+            missing.append(citation)
+    assert missing == []

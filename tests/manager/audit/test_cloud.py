@@ -1,0 +1,164 @@
+"""The audit compares leases with the cloud and repairs what is safe to repair."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from climate.cmd import main
+from climate.manager.audit.cloud import audit, repair
+from tests.support.failing_cloud import break_cloud
+from tests.support.process import write_config
+from tests.support.service import Story, host_reservation
+
+
+def found(story: Story) -> list[str]:
+    return [difference.what for difference in audit(story.runtime)]
+
+
+def mend(story: Story) -> list[bool]:
+    """Repair what can be, and let a manager do its part; return what was."""
+    repaired = [repair(story.runtime, difference) for difference in audit(story.runtime)]
+    story.run()
+    return repaired
+
+
+def running(story: Story, hosts: int = 2) -> tuple[dict[str, Any], str, list[str]]:
+    """Start a lease; return it with the name of its pool and its hosts."""
+    lease = story.reserve(0, 120, reservations=[host_reservation(hosts, hosts)])
+    story.run()
+    pool = lease["reservations"][0]["id"]
+    return lease, pool, list(story.cloud.pool_hosts(pool))
+
+
+def test_a_sound_lease_has_no_differences_at_any_time(story: Story) -> None:
+    assert found(story) == []
+    story.reserve(10, 60)
+    lease, _, _ = running(story)
+    assert found(story) == []
+    story.at(10)
+    assert found(story) == []
+    story.ok("DELETE", f"/v1/leases/{lease['id']}")
+    assert found(story) == []
+    story.run()
+    assert found(story) == []
+    story.at(120)
+    assert found(story) == []
+
+
+def test_a_host_missing_from_its_pool_is_added(story: Story) -> None:
+    lease, pool, (first, _) = running(story)
+    story.cloud.remove_host(pool, first)
+    assert found(story) == [f"reservation {pool} of lease {lease['id']} lacks host {first}"]
+    assert mend(story) == [True]
+    assert found(story) == []
+    assert first in story.cloud.pool_hosts(pool)
+
+
+def test_a_deleted_pool_is_created_again(story: Story) -> None:
+    lease, pool, hosts = running(story)
+    for host in hosts:
+        story.cloud.remove_host(pool, host)
+    story.cloud.delete_pool(pool)
+    assert found(story) == [f"reservation {pool} of lease {lease['id']} has no pool"]
+    assert mend(story) == [True]
+    assert story.cloud.pool_hosts(pool) == hosts
+
+
+@pytest.mark.parametrize("servers", [False, True])
+def test_a_surplus_host_is_removed_unless_it_has_servers(story: Story, servers: bool) -> None:
+    lease, pool, _ = running(story, hosts=1)
+    other = next(host for host in story.cloud.free_hosts())
+    story.cloud.add_host(pool, other)
+    if servers:
+        story.cloud.boot_server(other, "s1")
+    (what,) = found(story)
+    reservation = f"reservation {pool} of lease {lease['id']}"
+    assert what.startswith(f"{reservation} has host {other}, which is not its own")
+    assert ("on which are servers s1" in what) == servers
+    assert mend(story) == [not servers]
+    assert (found(story) == []) == (not servers)
+    assert story.cloud.servers(other) == (["s1"] if servers else [])
+
+
+@pytest.mark.parametrize("servers", [False, True])
+def test_a_pool_without_a_lease_is_removed_unless_it_has_servers(
+    story: Story, servers: bool
+) -> None:
+    story.cloud.ensure_pool("left over", "lab")
+    story.cloud.add_host("left over", "sim-1")
+    if servers:
+        story.cloud.boot_server("sim-1", "s1")
+    else:
+        expected = "pool left over is of no running reservation, and has hosts sim-1"
+        assert found(story) == [expected]
+    assert mend(story) == [not servers]
+    assert (found(story) == []) == (not servers)
+    assert ("sim-1" in story.cloud.free_hosts()) == (not servers)
+    assert story.cloud.servers("sim-1") == (["s1"] if servers else [])
+
+
+def test_the_state_of_free_hosts_is_reported_and_repaired_if_safe(story: Story) -> None:
+    story.cloud.withdraw("sim-1")
+    story.cloud.enroll("sim-9")
+    story.cloud.boot_server("sim-2", "s1")
+    reports = {
+        "host sim-1 is registered and open to everybody": True,
+        "host sim-2 is free, and has servers s1": False,
+        "host sim-9 is in the free pool and not registered": False,
+    }
+    assert sorted(found(story)) == sorted(reports)
+    differences = {one.what: repair(story.runtime, one) for one in audit(story.runtime)}
+    assert differences == reports
+    assert "sim-9" in story.cloud.free_hosts()
+    assert story.cloud.servers("sim-2") == ["s1"]
+
+
+def test_a_failing_event_is_reported_instead_of_its_effects(story: Story) -> None:
+    lease, _, _ = running(story)
+    break_cloud(story, "remove_host")
+    story.at(121)
+    assert story.lease(lease["id"])["status"] != "TERMINATED"
+    (why,) = found(story)
+    assert why.startswith(f"end_lease of lease {lease['id']} failed: ")
+    assert why.endswith("remove_host is broken")
+
+
+def test_a_lease_that_ended_after_the_audit_is_not_repaired(story: Story) -> None:
+    lease, pool, (first, _) = running(story)
+    story.cloud.remove_host(pool, first)
+    (difference,) = audit(story.runtime)
+    story.ok("DELETE", f"/v1/leases/{lease['id']}")
+    story.run()
+    assert repair(story.runtime, difference)
+    story.run()
+    assert story.cloud.pools() == {}
+
+
+@pytest.fixture
+def command(story: Story, tmp_path: Path) -> Callable[..., int]:
+    """Return ``climate-manage`` for the story's service."""
+    conf = write_config(
+        tmp_path / "climate.conf",
+        database__connection=story.conf.database.connection,
+        simulated__journal=story.conf.simulated.journal,
+    )
+    return lambda *arguments: main.manage([*arguments, "--config-file", str(conf)])
+
+
+def test_the_command_prints_each_difference_and_sets_the_exit_code(
+    story: Story, command: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("audit") == 0
+    story.cloud.withdraw("sim-1")
+    story.cloud.boot_server("sim-2", "s1")
+    assert command("audit") == 2
+    assert capsys.readouterr().out.splitlines() == [
+        "found: host sim-1 is registered and open to everybody",
+        "found: host sim-2 is free, and has servers s1",
+    ]
+    assert command("audit", "--repair") == 2
+    assert capsys.readouterr().out.splitlines()[0].startswith("repaired: host sim-1")
+    assert command("audit") == 2
+    assert len(capsys.readouterr().out.splitlines()) == 1

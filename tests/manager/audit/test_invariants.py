@@ -1,0 +1,177 @@
+"""The self-audit finds each violated invariant and announces each change once."""
+
+import datetime as dt
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+
+from climate.db.tables.leases import AllocationRow, EventRow, InventoryRow, LeaseRow, ResourceRow
+from climate.db.tables.notifications import OutboxRow, RelayRow
+from climate.manager.audit.cloud import audit
+from climate.manager.audit.invariants import check_once, violations
+from tests.support import allocation_guard as guard
+from tests.support import rows
+from tests.support.service import Story
+
+Break = Callable[[Story], None]
+
+
+def sql(story: Story, *statements: sa.Executable) -> None:
+    def work(session: Any) -> None:
+        for statement in statements:
+            session.execute(statement)
+
+    story.runtime.database.write(work)
+
+
+def book_a_host_twice(story: Story) -> None:
+    guard.drop(story.runtime.database)
+    story.reserve()
+    story.reserve()
+    first = sa.select(sa.func.min(ResourceRow.id)).scalar_subquery()
+    sql(story, sa.update(AllocationRow).values(resource_id=first))
+
+
+def exceed_the_capacity(story: Story) -> None:
+    share = {"resource_class": "VCPU", "amount": 1}
+    story.reserve()
+    sql(story, sa.delete(InventoryRow), sa.update(AllocationRow).values(**share))
+
+
+def lose_an_end(story: Story) -> None:
+    story.reserve()
+    sql(story, sa.delete(EventRow).where(EventRow.kind == "end_lease"))
+
+
+def move_an_end(story: Story) -> None:
+    story.reserve()
+    late = {"due_at": story.clock.now()}
+    sql(story, sa.update(EventRow).where(EventRow.kind == "end_lease").values(**late))
+
+
+def claim_without_an_owner(story: Story) -> None:
+    story.reserve()
+    claimed = {"status": "IN_PROGRESS", "owner": None}
+    sql(story, sa.update(EventRow).where(EventRow.kind == "start_lease").values(**claimed))
+
+
+def never_run_an_event(story: Story) -> None:
+    story.reserve(0, 600)
+    story.clock.advance(660)
+
+
+def lose_a_number(story: Story) -> None:
+    for at in (60, 180, 300):
+        story.reserve(at, at + 60)
+    story.relay.flush()
+    sql(story, sa.delete(OutboxRow).where(OutboxRow.seq == 2))
+
+
+def use_a_number_too_high(story: Story) -> None:
+    story.reserve()
+    story.relay.flush()
+    sql(story, sa.update(RelayRow).values(last_seq=0))
+
+
+def change_without_a_notification(story: Story) -> None:
+    story.reserve()
+    later = story.clock.now() + dt.timedelta(hours=3)
+    sql(
+        story,
+        sa.update(LeaseRow).values(end_at=later),
+        sa.update(AllocationRow).values(busy_until=later),
+        sa.update(EventRow).where(EventRow.kind == "end_lease").values(due_at=later),
+    )
+
+
+def create_without_a_notification(story: Story) -> None:
+    story.reserve(180, 240)
+    story.clock.advance(1)
+    lease = story.reserve()
+    sql(story, sa.delete(OutboxRow).where(OutboxRow.lease_id == lease["id"]))
+
+
+def remove_an_allocation(story: Story) -> None:
+    story.reserve()
+    sql(story, sa.delete(AllocationRow))
+
+
+def shorten_an_allocation(story: Story) -> None:
+    story.reserve()
+    soon = {"busy_until": story.clock.now() + dt.timedelta(minutes=61)}
+    sql(story, sa.update(AllocationRow).values(**soon))
+
+
+CASES: list[tuple[Break, int, str]] = [
+    (exceed_the_capacity, 1, "has 0 VCPU, and 1 are taken"),
+    (lose_an_end, 2, "has 0 ends"),
+    (move_an_end, 2, "its end is due at"),
+    (claim_without_an_owner, 3, "is claimed, and nobody is at it"),
+    (never_run_an_event, 3, "was never tried"),
+    (lose_a_number, 4, "1 of the numbers 1 to 3 are missing"),
+    (use_a_number_too_high, 4, "0 is said to be the last"),
+    (change_without_a_notification, 4, "was last told of with other dates than it has"),
+    (create_without_a_notification, 4, "was never told of"),
+    (remove_an_allocation, 5, "has 0 hosts, and asked for 1 at least"),
+    (shorten_an_allocation, 5, "not until the end"),
+    (book_a_host_twice, 1, "2 times as a whole"),  # the last: it removes the guard of the schema
+]
+
+
+def test_each_violated_invariant_is_found(story_everywhere: Story) -> None:
+    story = story_everywhere
+    sound, began = rows.dump(story.runtime.database), story.clock.now()
+    for breaks, number, what in CASES:
+        assert list(violations(story.runtime)) == []
+        breaks(story)
+        found = list(violations(story.runtime))
+        assert {one for one, _ in found} == {number}, (breaks, found)
+        assert any(what in text for _, text in found), (breaks, found)
+        shown = [one.what for one in audit(story.runtime)]
+        assert any(one.startswith(f"invariant {number}: ") and what in one for one in shown)
+        rows.put_back(story.runtime.database, sound)
+        story.clock.set(began)
+
+
+def told(story: Story) -> list[tuple[str, int]]:
+    """Return what was told of invariants."""
+    return [
+        (one["event_type"], one["payload"]["invariant"])
+        for one in story.published()
+        if one["event_type"].startswith("audit.")
+    ]
+
+
+def gauges(story: Story) -> dict[str, float]:
+    get = story.runtime.metrics.registry.get_sample_value
+    return {
+        str(number): get("climate_invariant_broken", {"invariant": str(number)}) or 0.0
+        for number in range(1, 6)
+    }
+
+
+def test_a_violated_invariant_is_announced_once_and_once_when_restored(story: Story) -> None:
+    lease = story.reserve()
+    check_once(story.runtime)
+    assert told(story) == []
+    assert set(gauges(story).values()) == {0}
+
+    is_end = (EventRow.lease_id == lease["id"], EventRow.kind == "end_lease")
+    sql(story, sa.update(EventRow).where(*is_end).values(status="DONE"))
+    check_once(story.runtime)
+    assert told(story) == [], "the last check was a moment ago"
+    for _ in range(3):
+        story.clock.advance(60)
+        check_once(story.runtime)
+    assert told(story) == [("audit.invariant_broken", 2)]
+    assert [number for number, value in gauges(story).items() if value] == ["2"]
+
+    sql(story, sa.update(EventRow).where(*is_end).values(status="UNDONE"))
+    for _ in range(3):
+        story.clock.advance(60)
+        check_once(story.runtime)
+    assert told(story) == [("audit.invariant_broken", 2), ("audit.invariant_holds", 2)]
+    assert set(gauges(story).values()) == {0}
+    mine = story.call("GET", "/v2/notifications", token="alice:lab").get_json()
+    assert not mine["notifications"], "only administrators are told"

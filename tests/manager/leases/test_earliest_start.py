@@ -1,0 +1,88 @@
+"""Leases with the start asap: they start as soon as there is enough capacity."""
+
+from typing import Any
+
+import pytest
+
+from climate.manager.admission import availability
+from climate.manager.admission.availability import Offer
+from tests.support.service import Story, host_reservation
+from tests.support.service import hosts as v2_hosts
+
+ONE_HOST = [host_reservation(1, 1)]
+
+
+def asap(**fields: Any) -> dict[str, Any]:
+    return {
+        "name": "soon",
+        "start": "asap",
+        "duration": 1800,
+        "end_by": "2030-01-15T18:00:00Z",
+        "reservations": [v2_hosts(4, 4)],
+        **fields,
+    }
+
+
+def window(lease: dict[str, Any]) -> tuple[str, str]:
+    return lease["start"][11:19], lease["end"][11:19]
+
+
+def test_starts_at_the_first_moment_with_enough_capacity(story: Story) -> None:
+    story.reserve(20, 40, reservations=ONE_HOST)
+    for request, expected in [
+        (asap(), ("12:40:00", "13:10:00")),
+        (asap(duration=600), ("12:00:00", "12:10:00")),
+        (asap(reservations=[]), ("12:00:00", "12:30:00")),
+    ]:
+        assert window(story.ok("POST", "/v2/leases", request)) == expected
+    too_long = asap(reservations=[], duration=7 * 3600)
+    assert story.problem(400, "POST", "/v2/leases", too_long)["code"] == "invalid_date"
+    fixed = {"name": "long", "start": "2030-01-15T13:00:00Z", "duration": 5400}
+    assert window(story.ok("POST", "/v2/leases", fixed)) == ("13:00:00", "14:30:00")
+
+
+def test_the_rejection_says_what_blocks_and_what_would_fit(story: Story) -> None:
+    story.reserve(0, 345, reservations=ONE_HOST)
+    problem = story.problem(409, "POST", "/v2/leases", asap())
+    assert problem["code"] == "not_enough_resources"
+    assert "0:30:00 in a row" in problem["detail"]
+    assert (problem["asked"], problem["free"], problem["missing"]) == (4, 3, 1)
+    assert [blocker["end"] for blocker in problem["blocked_by"]] == ["2030-01-15T17:45:00Z"]
+    assert [offer["differs"] for offer in problem["alternatives"]] == ["later", "fewer"]
+
+
+def test_searches_again_when_a_window_was_taken_meanwhile(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = availability.search
+
+    def slow(*arguments: Any) -> list[Offer]:
+        found = search(*arguments)
+        monkeypatch.setattr(availability, "search", search)
+        story.reserve(0, 10, reservations=ONE_HOST)
+        return found
+
+    monkeypatch.setattr(availability, "search", slow)
+    created = story.ok("POST", "/v2/leases", asap())
+    assert window(created) == ("12:10:00", "12:40:00")
+
+
+def test_an_idempotency_key_stands_for_one_lease_also_when_requests_overlap(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, key = asap(end_by="2030-01-15T12:40:00Z"), {"Idempotency-Key": "key-1"}
+    search, overtaking = availability.search, []
+
+    def overtaken(*arguments: Any) -> list[Offer]:
+        monkeypatch.setattr(availability, "search", search)
+        overtaking.append(story.call("POST", "/v2/leases", body, headers=key))
+        return search(*arguments)
+
+    monkeypatch.setattr(availability, "search", overtaken)
+    answers = [story.call("POST", "/v2/leases", body, headers=key)]
+    story.clock.advance(60)
+    answers.append(story.call("POST", "/v2/leases", body, headers=key))
+    assert [answer.status_code for answer in answers] == [201, 201]
+    bodies = [answer.get_json() for answer in (*overtaking, *answers)]
+    assert bodies == [bodies[0]] * 3
+    assert len(story.ok("GET", "/v2/leases")["leases"]) == 1

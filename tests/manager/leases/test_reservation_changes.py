@@ -1,0 +1,231 @@
+"""Reservations added to a lease and removed from it."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from climate.db.events import queue
+from climate.manager.claims import Claim
+from climate.manager.events.fair_share import Batch, BatchSizeEstimator
+from climate.manager.events.runner import run
+from climate.manager.resources.inventory_sync import synchronise
+from climate.plugins.hosts.simulated import SimulatedCloud
+from tests.conftest import MakeStory
+from tests.support.bodies import HOSTS_AND_INSTANCES, copy_hosts
+from tests.support.failing_cloud import break_cloud
+from tests.support.service import Story
+
+
+@pytest.fixture
+def story(make_story: MakeStory, hosts_template: Path, tmp_path: Path) -> Story:
+    copy_hosts(hosts_template, tmp_path)
+    return make_story(manager__plugins=HOSTS_AND_INSTANCES)
+
+
+def hosts(count: int) -> dict[str, Any]:
+    return {"resource_type": "physical:host", "params": {"min": count, "max": count}}
+
+
+def slots(amount: int) -> dict[str, Any]:
+    sizes = {"vcpus": 16, "memory_mb": 0, "disk_gb": 0, "affinity": True}
+    return {"resource_type": "virtual:instance", "params": {"amount": amount, **sizes}}
+
+
+def create(story: Story, *reservations: dict[str, Any]) -> dict[str, Any]:
+    body = {
+        "name": "lease",
+        "start": "2030-01-15T13:00:00Z",
+        "end": "2030-01-15T14:00:00Z",
+        "reservations": list(reservations),
+    }
+    return dict(story.ok("POST", "/v2/leases", body))
+
+
+def patch(story: Story, lease: dict[str, Any], **change: Any) -> dict[str, Any]:
+    return dict(story.ok("PATCH", f"/v2/leases/{lease['id']}", change))
+
+
+def pools(story: Story) -> dict[str, list[str]]:
+    return {name: list(pool.hosts) for name, pool in story.cloud.pools().items()}
+
+
+def statuses(story: Story, lease: dict[str, Any]) -> list[str]:
+    shown = story.ok("GET", f"/v2/leases/{lease['id']}")
+    return [one["status"] for one in shown["reservations"]]
+
+
+def test_a_reservation_added_before_the_start_starts_with_the_others(story: Story) -> None:
+    lease = create(story, hosts(1))
+    changed = patch(story, lease, add_reservations=[hosts(2)])
+    assert [one["params"]["min"] for one in changed["reservations"]] == [1, 2]
+    story.at(60)
+    assert sorted(len(hosts) for hosts in pools(story).values()) == [1, 2]
+
+
+def test_a_reservation_removed_before_the_start_is_free_at_once(story: Story) -> None:
+    lease = create(story, hosts(3), hosts(1))
+    first = lease["reservations"][0]["id"]
+    changed = patch(story, lease, remove_reservations=[first])
+    assert [one["params"]["min"] for one in changed["reservations"]] == [1]
+    create(story, hosts(3))
+
+
+def test_new_reservations_may_replace_a_removed_one(story: Story) -> None:
+    lease = create(story, hosts(4))
+    first = lease["reservations"][0]["id"]
+    change = {"remove_reservations": [first], "add_reservations": [slots(4), hosts(3)]}
+    changed = patch(story, lease, **change)
+    assert [one["resource_type"] for one in changed["reservations"]] == [
+        "virtual:instance",
+        "physical:host",
+    ]
+
+
+def test_a_reservation_added_to_an_active_lease_is_handed_over_at_once(story: Story) -> None:
+    lease = create(story, hosts(1))
+    story.at(60)
+    patch(story, lease, add_reservations=[hosts(2)])
+    assert statuses(story, lease) == ["active", "pending"]
+    story.run()
+    assert statuses(story, lease) == ["active", "active"]
+    assert sorted(len(hosts) for hosts in pools(story).values()) == [1, 2]
+    story.at(60)
+    assert pools(story) == {}
+
+
+def test_a_reservation_removed_from_an_active_lease_is_reclaimed_and_then_free(
+    story: Story,
+) -> None:
+    lease = create(story, hosts(3), hosts(1))
+    story.at(60)
+    patch(story, lease, remove_reservations=[lease["reservations"][0]["id"]])
+    body = {"name": "other", "start": "now", "duration": 600, "reservations": [hosts(3)]}
+    assert story.call("POST", "/v2/leases", body).status_code == 409
+    story.run()
+    assert statuses(story, lease) == ["deleted", "active"]
+    assert [len(hosts) for hosts in pools(story).values()] == [1]
+    story.ok("POST", "/v2/leases", body)
+
+
+def test_a_rejected_change_changes_nothing(story: Story) -> None:
+    lease = create(story, hosts(1))
+    change = {
+        "remove_reservations": [lease["reservations"][0]["id"]],
+        "add_reservations": [hosts(5)],
+    }
+    answer = story.call("PATCH", f"/v2/leases/{lease['id']}", change)
+    assert (answer.status_code, answer.get_json()["missing"]) == (409, 1)
+    assert story.ok("GET", f"/v2/leases/{lease['id']}") == lease
+
+
+def test_rejects_the_removal_of_an_unknown_reservation(story: Story) -> None:
+    lease = create(story, hosts(1))
+    path = f"/v2/leases/{lease['id']}"
+    story.problem(400, "PATCH", path, {"remove_reservations": ["no-such-reservation"]})
+    first = {"remove_reservations": [lease["reservations"][0]["id"]]}
+    patch(story, lease, **first)
+    story.problem(400, "PATCH", path, first)
+
+
+class InterruptedCloud(SimulatedCloud):
+    """A cloud that calls a function before it hands over the next host."""
+
+    interruptions: list[Callable[[], object]]
+
+    def act(self, name: str, **details: str) -> None:
+        while name == "add_host" and self.interruptions:
+            self.interruptions.pop()()
+        super().act(name, **details)
+
+
+def test_a_reservation_removed_during_a_hand_over_is_reclaimed_afterwards(
+    story: Story,
+) -> None:
+    lease = create(story, hosts(1), hosts(2))
+    story.at(60)
+    cloud = InterruptedCloud(story.conf)
+    story.runtime.plugins["physical:host"].cloud = cloud  # type: ignore[attr-defined]
+    removed = lease["reservations"][1]["id"]
+    cloud.interruptions = [lambda: patch(story, lease, remove_reservations=[removed])]
+    patch(story, lease, add_reservations=[hosts(1)])
+    story.run()
+    story.run()
+    assert statuses(story, lease) == ["active", "deleted", "active"]
+    assert [len(hosts) for hosts in pools(story).values()] == [1, 1]
+
+
+def test_a_reservation_removed_after_the_claim_of_the_start_is_not_handed_over(
+    story: Story,
+) -> None:
+    lease = create(story, hosts(3), hosts(1))
+    story.clock.advance(3600)
+    now = story.clock.now()
+    due = [event["id"] for event in story.lease(lease["id"])["events"]]
+    claimed = story.runtime.database.write(
+        lambda session: queue.claim(session, "manager-2", now, now + timedelta(minutes=1), due)
+    )
+    patch(story, lease, remove_reservations=[lease["reservations"][0]["id"]])
+    for event_id, lease_id, attempt in claimed:
+        claim = Claim(event_id, lease_id, "manager-2", attempt)
+        run(story.runtime, Batch([claim]), BatchSizeEstimator())
+    assert statuses(story, lease) == ["deleted", "active"]
+    assert [len(hosts) for hosts in pools(story).values()] == [1]
+
+
+def test_the_inventory_sync_retries_a_failed_hand_over(story: Story) -> None:
+    lease = create(story, hosts(1))
+    patch(story, lease, end="2030-01-16T14:00:00Z")
+    story.at(60)
+    break_cloud(story, "ensure_pool")
+    patch(story, lease, add_reservations=[hosts(1)])
+    story.until(story.clock.now() + timedelta(hours=1))
+    break_cloud(story)
+    assert statuses(story, lease) == ["active", "pending"]
+    synchronise(story.runtime)
+    assert story.lease(lease["id"])["degraded"]
+    story.run()
+    assert statuses(story, lease) == ["active", "active"]
+    assert not story.lease(lease["id"])["degraded"]
+
+
+def test_the_inventory_sync_retries_a_failed_reclaim(story: Story) -> None:
+    lease = create(story, hosts(1), hosts(1))
+    patch(story, lease, end="2030-01-16T14:00:00Z")
+    story.at(60)
+    break_cloud(story, "remove_host")
+    patch(story, lease, remove_reservations=[lease["reservations"][0]["id"]])
+    story.until(story.clock.now() + timedelta(hours=1))
+    break_cloud(story)
+    assert statuses(story, lease) == ["active", "active"]
+    synchronise(story.runtime)
+    story.run()
+    assert statuses(story, lease) == ["deleted", "active"]
+
+
+def test_a_removed_reservation_that_only_the_end_reclaims_is_free_then(story: Story) -> None:
+    lease = create(story, hosts(3), hosts(1))
+    patch(story, lease, end="2030-01-18T14:00:00Z")
+    story.at(60)
+    break_cloud(story, "remove_host")
+    patch(story, lease, remove_reservations=[lease["reservations"][0]["id"]])
+    story.at(5)
+    break_cloud(story)
+    patch(story, lease, end="now")
+    story.at(1)
+    assert statuses(story, lease) == ["deleted", "deleted"]
+    body = {"name": "other", "start": "now", "duration": 600, "reservations": [hosts(4)]}
+    story.ok("POST", "/v2/leases", body)
+
+
+def test_a_removed_reservation_cannot_be_changed(story: Story) -> None:
+    lease = create(story, hosts(1), hosts(1))
+    removed = lease["reservations"][0]["id"]
+    story.at(60)
+    patch(story, lease, remove_reservations=[removed])
+    change = {"reservations": [{"id": removed, "params": {"max": 2}}]}
+    for _ in range(2):
+        assert story.problem(400, "PATCH", f"/v2/leases/{lease['id']}", change)
+        story.run()

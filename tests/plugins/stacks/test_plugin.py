@@ -1,0 +1,32 @@
+"""The audit ignores young stacks: their lease may not be stored yet."""
+
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from climate.clock import ManualClock
+from climate.plugins.base import Expected
+from climate.plugins.stacks.cloud import Stack, StackCloud
+from climate.plugins.stacks.plugin import differences
+from tests.support.cases import each_case
+
+NOON = datetime(2030, 1, 15, 12, tzinfo=UTC)
+
+
+class Cloud:
+    """Has one stack, created at noon."""
+
+    def marked(self) -> Collection[Stack]:
+        values: dict[str, Any] = dict.fromkeys(Stack.__dataclass_fields__, "x")
+        return [Stack(**{**values, "created_at": NOON})]
+
+    def delete(self, stack: Stack) -> None:
+        raise NotImplementedError
+
+
+@each_case("minutes, count", [(59, 0), (61, 1)])
+def test_the_audit_reports_an_unknown_stack_after_an_hour(minutes: int, count: int) -> None:
+    clock = ManualClock(NOON + timedelta(minutes=minutes))
+    expected = Expected(registered=(), running=(), changing=())
+    cloud = cast("StackCloud", Cloud())
+    assert len(list(differences(cloud, clock, lambda: expected))) == count

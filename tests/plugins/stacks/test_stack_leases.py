@@ -1,0 +1,405 @@
+"""Leases of virtual:stack: a stack, and reservations for its largest size."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from climate.manager.audit import cloud as audit
+from climate.plugins.base import Asker
+from climate.plugins.stacks.cloud import Stack
+from climate.plugins.stacks.template import Source
+from tests.conftest import MakeStory
+from tests.support.bodies import copy_hosts, effect_names
+from tests.support.service import Story
+
+PLUGINS = [
+    "physical.host.plugin",
+    "flavor.instance.plugin",
+    "virtual.floatingip.plugin",
+    "virtual.volume.plugin",
+    "virtual.stack.plugin",
+]
+NETWORK = "sim-public"
+
+
+@pytest.fixture
+def story(make_story: MakeStory, hosts_template: Path, tmp_path: Path) -> Story:
+    """Return a service that reserves three hosts of 16 VCPU and one of 64 with GPUs."""
+    copy_hosts(hosts_template, tmp_path)
+    made = make_story(manager__plugins=PLUGINS)
+    for last in range(2, 6):
+        body = {"floating_network_id": NETWORK, "floating_ip_address": f"198.51.100.{last}"}
+        made.ok("POST", "/v1/floatingips", body)
+    return made
+
+
+def server(flavor: Any = "m1.small", **more: Any) -> dict[str, Any]:
+    return {"type": "OS::Nova::Server", "properties": {"flavor": flavor, **more}}
+
+
+def group(largest: Any = 4) -> dict[str, Any]:
+    properties = {"min_size": 1, "max_size": largest, "resource": server({"get_param": "flavor"})}
+    return {"type": "OS::Heat::AutoScalingGroup", "properties": properties}
+
+
+def address() -> dict[str, Any]:
+    return {"type": "OS::Neutron::FloatingIP", "properties": {"floating_network": NETWORK}}
+
+
+def template(**resources: Any) -> dict[str, Any]:
+    return {
+        "heat_template_version": "2016-10-14",
+        "parameters": {"flavor": {"type": "string", "default": "m1.large"}},
+        "resources": resources,
+    }
+
+
+SHOP = template(web=server(), workers=group(), address=address())
+
+
+def stack(source: Any = SHOP, **params: Any) -> dict[str, Any]:
+    """Return a request for a stack."""
+    return {"resource_type": "virtual:stack", "params": {"template": source} | params}
+
+
+def request(story: Story, *reservations: dict[str, Any], first: float = 60) -> dict[str, Any]:
+    return story.asking(first, 120, reservations=list(reservations))
+
+
+def create(story: Story, *reservations: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return dict(story.ok("POST", "/v2/leases", request(story, *reservations, **fields)))
+
+
+def shown(story: Story, lease: dict[str, Any]) -> dict[str, Any]:
+    return dict(story.ok("GET", f"/v2/leases/{lease['id']}"))
+
+
+def amounts(lease: dict[str, Any]) -> dict[str, int]:
+    """Return the amount of each part of the stack."""
+    parts = [one["params"] for one in lease["reservations"] if "part" in one["params"]]
+    return {one["part"]: one["amount"] for one in parts}
+
+
+def stacks(story: Story) -> list[Stack]:
+    cloud: Any = story.runtime.plugins["virtual:stack"]
+    return list(cloud.cloud.stacks())
+
+
+def advance(story: Story, minutes: float) -> None:
+    """Advance the clock, and let events finish that wait some seconds for the cloud."""
+    story.at(minutes)
+    for _ in range(3):
+        story.at(1 / 30)
+
+
+def test_reserves_every_part_that_the_stack_can_grow_to(story: Story) -> None:
+    lease = create(story, stack())
+    assert amounts(lease) == {
+        "servers of flavor m1.small": 1,
+        "servers of flavor m1.large": 4,
+        f"floating IPs of network {NETWORK}": 1,
+    }
+    [own, *parts] = lease["reservations"]
+    assert {one["params"]["stack"] for one in parts} == {own["id"]}
+    assert own["params"]["reserves"]["servers"] == [
+        {"flavor_id": "large", "flavor": "m1.large", "amount": 4},
+        {"flavor_id": "small", "flavor": "m1.small", "amount": 1},
+    ]
+
+
+def test_a_stack_is_admitted_as_a_whole_or_not_at_all(story: Story) -> None:
+    capacity = 3 * (16 // 4) + 1000 // 91
+    most = template(workers=group(capacity))
+    problem = story.problem(
+        409, "POST", "/v2/leases", request(story, stack(template(web=server(), workers=group(99))))
+    )
+    assert "servers of flavor m1.large in the stack" in problem["detail"]
+    assert problem["reservation"] == 0
+    assert stacks(story) == []
+    create(story, stack(most))
+    story.problem(409, "POST", "/v2/leases", request(story, stack(template(workers=group(1)))))
+
+    body = {
+        "reservations": [stack(template(workers=group(20)))],
+        "duration": 3600,
+        "start_after": story.moment(60),
+        "end_by": story.moment(600),
+    }
+    window, *_ = story.ok("POST", "/v2/availability/search", body)["windows"]
+    assert window["start"] == story.moment(120)
+
+
+def test_the_stack_uses_the_reserved_parts_from_start_to_end(story: Story) -> None:
+    lease = create(story, stack())
+    [empty] = stacks(story)
+    assert (empty.status, empty.plan) == ("CREATE_COMPLETE", None)
+    advance(story, 60)
+    ids = {one["params"].get("part"): one["id"] for one in lease["reservations"]}
+    [update] = [one for one in story.cloud.effects() if one["effect"] == "update_stack"]
+    small, large = ids["servers of flavor m1.small"], ids["servers of flavor m1.large"]
+    assert sorted(update["flavors"].split(",")) == sorted([small, large])
+    made = json.loads(update["source"])["template"]["resources"]["address"]
+    assert made["external_id"].startswith("floatingip-")
+    assert shown(story, lease)["status"] == "ACTIVE"
+    advance(story, 60)
+    assert shown(story, lease)["status"] == "TERMINATED"
+    assert stacks(story) == []
+    done = effect_names(story, "open_slots", "update_stack", "delete_stack", "close_slots")
+    assert done == ["open_slots"] * 2 + ["update_stack", "delete_stack"] + ["close_slots"] * 2
+    assert audit.audit(story.runtime) == []
+
+
+def test_hides_template_parameters_and_files(story: Story) -> None:
+    lease = create(story, stack(parameters={"word": "hunter2"}, files={"a": "hunter2"}))
+    story.ok("PATCH", f"/v2/leases/{lease['id']}", {"name": "other"})
+    for path in (f"/v2/leases/{lease['id']}", "/v2/leases", "/v1/leases"):
+        assert "hunter2" not in json.dumps(story.ok("GET", path))
+    story.run()
+    assert "hunter2" not in json.dumps(story.ok("GET", "/v2/notifications"))
+
+
+def test_a_part_cannot_be_changed_or_removed_without_its_stack(story: Story) -> None:
+    lease = create(story, stack())
+    [own, part, *_] = lease["reservations"]
+    change = {"reservations": [{"id": part["id"], "params": {"amount": 9}}]}
+    path = f"/v2/leases/{lease['id']}"
+    assert own["id"] in story.problem(409, "PATCH", path, change)["detail"]
+    removal = {"remove_reservations": [part["id"]]}
+    assert own["id"] in story.problem(409, "PATCH", path, removal)["detail"]
+    body = {"reservations": [{"id": part["id"], "amount": 9}]}
+    assert own["id"] in story.refused(409, "PUT", f"/v1/leases/{lease['id']}", body)
+
+
+def change(lease: dict[str, Any], **params: Any) -> dict[str, Any]:
+    return {"reservations": [{"id": lease["reservations"][0]["id"], "params": params}]}
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_a_new_template_changes_all_parts_or_none(
+    story: Story,
+    running: bool,
+) -> None:
+    lease = create(story, stack())
+    path = f"/v2/leases/{lease['id']}"
+    if running:
+        advance(story, 60)
+    before = shown(story, lease)
+    story.problem(409, "PATCH", path, change(lease, template=template(workers=group(99))))
+    assert shown(story, lease) == before
+    more = template(workers=group(6), gpu=server("g1.large"))
+    changed = story.ok("PATCH", path, change(lease, template=more))
+    staying = [one for one in changed["reservations"] if not is_leaving(one)]
+    planned = amounts({"reservations": staying})
+    assert planned == {"servers of flavor m1.large": 6, "servers of flavor g1.large": 1}
+    advance(story, 1 if running else 60)
+    now = shown(story, lease)
+    live = [one for one in now["reservations"] if one["status"] == "active"]
+    assert amounts({"reservations": live}) == planned
+    [present] = stacks(story)
+    assert present.status == "UPDATE_COMPLETE"
+    assert audit.audit(story.runtime) == []
+
+
+def is_leaving(reservation: dict[str, Any]) -> bool:
+    return bool(reservation["details"].get("leaving"))
+
+
+def fail(*_args: Any) -> None:
+    raise RuntimeError("Heat is unavailable")
+
+
+def cloud_of(story: Story) -> Any:
+    plugin: Any = story.runtime.plugins["virtual:stack"]
+    return plugin.cloud
+
+
+def test_a_stack_that_cannot_be_deleted_loses_its_parts_after_the_timeout(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = create(story, stack())
+    advance(story, 60)
+    with monkeypatch.context() as away:
+        away.setattr(cloud_of(story), "delete", fail)
+        advance(story, 60)
+        assert effect_names(story, "close_slots") == []
+        story.until(story.clock.now() + timedelta(minutes=12), step=20)
+    assert len(effect_names(story, "delete_slots")) == 2
+    after = shown(story, lease)
+    assert after["status"] == "TERMINATED"
+    statuses = [one["status"] for one in after["reservations"]]
+    assert statuses == ["error", "deleted", "deleted", "deleted"]
+    ends = [
+        one["payload"]["error"]
+        for one in story.published(lease["id"])
+        if one["event_type"] == "lease.event.end_lease" and "error" in one["payload"]
+    ]
+    assert "Heat is unavailable" in ends[-1]
+    [drift] = audit.audit(story.runtime)
+    assert audit.repair(story.runtime, drift)
+    assert stacks(story) == []
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_missed_end_has_the_full_timeout_to_delete_the_stack(
+    story: Story, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    lease = create(story, stack())
+    advance(story, 60)
+    with monkeypatch.context() as away:
+        away.setattr(cloud_of(story), "delete", fail)
+        if is_deleted:
+            story.ok("DELETE", f"/v2/leases/{lease['id']}")
+        advance(story, 60 + 30)
+        story.until(story.clock.now() + timedelta(minutes=9), step=20)
+        assert effect_names(story, "close_slots", "delete_slots") == []
+    advance(story, 2)
+    assert is_deleted or shown(story, lease)["status"] == "TERMINATED"
+    assert story.told(lease["id"]).count("lease.catch_up") == (1 if is_deleted else 2)
+    assert stacks(story) == []
+
+
+def test_a_start_waits_for_the_stack_with_its_parts_ready(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = create(story, stack())
+    with monkeypatch.context() as away:
+        away.setattr(cloud_of(story), "update", fail)
+        advance(story, 60)
+        assert shown(story, lease)["status"] == "STARTING"
+        assert len(effect_names(story, "open_slots")) == 2
+    story.until(story.clock.now() + timedelta(minutes=2), step=10)
+    assert shown(story, lease)["status"] == "ACTIVE"
+
+
+def test_an_existing_stack_is_resumed_and_suspended_on_its_own_flavors_at_the_end(
+    story: Story,
+) -> None:
+    cloud = cloud_of(story)
+    existing = cloud.make_empty(Asker("admin", "admin"), "theirs", "none")
+    own = Source(template(web=server()))
+    cloud.update(None, existing, own, ["precious"])
+    cloud.suspend(existing)
+    requested = {"resource_type": "virtual:stack", "params": {"stack_id": existing.id}}
+    lease = create(story, requested)
+    assert amounts(lease) == {"servers of flavor m1.small": 1}
+    advance(story, 60)
+    [present] = stacks(story)
+    assert (present.status, present.reservation_id) == (
+        "UPDATE_COMPLETE",
+        lease["reservations"][0]["id"],
+    )
+    advance(story, 60)
+    assert shown(story, lease)["status"] == "TERMINATED"
+    [present] = stacks(story)
+    assert (present.status, present.reservation_id) == ("SUSPEND_COMPLETE", None)
+    assert "precious" in present.tags
+    updates = [one for one in story.cloud.effects() if one["effect"] == "update_stack"]
+    assert [one["flavors"] for one in updates] == [
+        "m1.small",
+        lease["reservations"][1]["id"],
+        "m1.small",
+    ]
+    assert audit.audit(story.runtime) == []
+
+
+def test_a_lease_deleted_before_its_start_leaves_no_stack(story: Story) -> None:
+    lease = create(story, stack())
+    story.call("DELETE", f"/v2/leases/{lease['id']}")
+    advance(story, 1)
+    assert stacks(story) == []
+
+
+INVALID: list[tuple[dict[str, Any], str]] = [
+    ({"template": None}, "stack_id"),
+    ({"template": "no template"}, "Cannot be read"),
+    ({"on_end": "keep"}, "use suspend or delete"),
+    ({"template": SHOP, "on_end": "suspend"}, "floatingips"),
+    ({"template": template(web=server("m1.none"))}, "m1.none"),
+    ({"template": template(web=server({"get_attr": ["a", "b"]}))}, "attribute of another"),
+    ({"files": {"a": "x" * 600_000}}, "bytes"),
+    ({"stack_name": "1"}, "letter"),
+]
+
+
+def test_rejects_invalid_parameters_with_a_reason(story: Story) -> None:
+    for params, words in INVALID:
+        body = request(story, stack(template(web=server()), **params))
+        assert words in story.problem(400, "POST", "/v2/leases", body)["detail"]
+
+
+def test_v1_creates_and_changes_a_stack_and_hides_its_template(story: Story) -> None:
+    asked = {"resource_type": "virtual:stack", "template": SHOP, "stack_name": "shop"}
+    lease = story.ok("POST", "/v1/leases", story.lease_body(reservations=[asked]))["lease"]
+    [own, *parts] = lease["reservations"]
+    assert {one["stack"] for one in parts} == {own["id"]}
+    assert "template" not in own
+    assert own["stack_name"] == "shop"
+    later = {**asked, "id": own["id"], "template": template(workers=group(2))}
+    body = {"reservations": [later]}
+    changed = story.ok("PUT", f"/v1/leases/{lease['id']}", body)["lease"]
+    assert [one.get("part") for one in changed["reservations"]] == [
+        None,
+        "servers of flavor m1.large",
+    ]
+
+
+def test_the_stack_is_not_created_before_its_parts_are_ready(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = create(story, stack())
+    plugin: Any = story.runtime.plugins["flavor:instance"]
+    with monkeypatch.context() as away:
+        away.setattr(plugin.cloud, "set_slots", fail)
+        advance(story, 60)
+        assert effect_names(story, "update_stack") == []
+    story.until(story.clock.now() + timedelta(minutes=2), step=10)
+    assert shown(story, lease)["status"] == "ACTIVE"
+
+
+def test_rejects_a_change_whose_plan_is_outdated(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = create(story, stack())
+    path, cloud = f"/v2/leases/{lease['id']}", cloud_of(story)
+    preview = cloud.preview
+
+    def slow(*asked: Any) -> Any:
+        monkeypatch.setattr(cloud, "preview", preview)
+        story.ok("PATCH", path, change(lease, template=template(workers=group(2))))
+        return preview(*asked)
+
+    monkeypatch.setattr(cloud, "preview", slow)
+    refusal = story.problem(409, "PATCH", path, change(lease, template=template(web=server())))
+    assert refusal["code"] == "lease_busy"
+    live = [one for one in shown(story, lease)["reservations"] if one["status"] != "deleted"]
+    assert amounts({"reservations": live}) == {"servers of flavor m1.large": 2}
+
+
+def volume(size: int, type_: str | None = None) -> dict[str, Any]:
+    return {"type": "OS::Cinder::Volume", "properties": {"size": size, "volume_type": type_}}
+
+
+def test_volumes_are_reserved_by_type_and_created_of_the_reserved_type(story: Story) -> None:
+    room = {"gigabytes": 100, "volumes": 10}
+    body = {"resource_type": "virtual:volume", "name": "silver", "properties": room}
+    story.ok("POST", "/v2/resources", body)
+    disks = template(small=volume(5, "silver"), large=volume(20))
+    problem = story.problem(400, "POST", "/v2/leases", request(story, stack(disks)))
+    assert "volume_type" in problem["detail"]
+    lease = create(story, stack(disks, volume_type="silver"))
+    [own, part] = lease["reservations"]
+    assert (part["params"]["amount"], part["params"]["size"]) == (2, 13)
+    assert own["params"]["reserves"]["volumes"] == [
+        {"volume_type": "silver", "amount": 2, "size": 13}
+    ]
+    advance(story, 60)
+    [update] = [one for one in story.cloud.effects() if one["effect"] == "update_stack"]
+    made = json.loads(update["source"])["template"]["resources"]
+    assert made["large"]["properties"]["volume_type"] == part["details"]["reserved_type"]
+    assert part["details"]["reserved_type"] in json.dumps(made["small"])
+    advance(story, 60)
+    assert stacks(story) == []
+    assert audit.audit(story.runtime) == []

@@ -1,0 +1,68 @@
+"""Capacity of Cinder's pools, and reserved volume types."""
+
+from typing import Any
+
+from climate.core.lease.model import Inventory
+from climate.plugins.volumes.cinder import as_room, capacity_of, described
+from climate.plugins.volumes.cloud import Room
+from tests.support.cases import each_case
+
+ROOM = Room(id="1", reservation_id="2f", base_id="b")
+
+
+def pool(total: Any, reserved: Any = 0, **more: Any) -> dict[str, Any]:
+    return {"total_capacity_gb": total, "reserved_percentage": reserved, **more}
+
+
+@each_case(
+    "pools, expected",
+    [
+        ([pool(100)], Inventory(100, max_unit=100)),
+        ([pool("100.9", 10)], Inventory(90, max_unit=90)),
+        ([pool(100), pool(50, "20")], Inventory(140, max_unit=100)),
+        (
+            [pool(100, thin_provisioning_support=True, max_over_subscription_ratio="2.5")],
+            Inventory(250, max_unit=250),
+        ),
+        (
+            [pool(100, thin_provisioning_support=False, max_over_subscription_ratio="2.5")],
+            Inventory(100, max_unit=100),
+        ),
+        ([], None),
+        ([pool("infinite")], None),
+        ([pool(float("inf"))], None),
+        ([pool("unknown"), pool(100)], None),
+        ([{}], None),
+        (
+            [pool(1, thin_provisioning_support=True, max_over_subscription_ratio="auto")],
+            None,
+        ),
+    ],
+)
+def test_adds_up_the_capacity_of_pools(
+    pools: list[dict[str, Any]], expected: Inventory | None
+) -> None:
+    assert capacity_of(pools) == expected
+
+
+@each_case("is_over", [False, True])
+def test_identifies_a_reserved_volume_type_by_its_description(is_over: bool) -> None:
+    listed = {"id": "1", "name": ROOM.name, "description": described(ROOM, is_over=is_over)}
+    room = as_room(listed)
+    assert room is not None
+    assert (room.id, room.reservation_id, room.base_id) == ("1", "2f", "b")
+    assert room.is_over is is_over
+
+
+@each_case(
+    "name, description",
+    [
+        (ROOM.name, None),
+        (ROOM.name, "my own"),
+        (ROOM.name, f"{described(ROOM)} and more"),
+        ("gold", described(ROOM)),
+        ("reservation:another", described(ROOM)),
+    ],
+)
+def test_ignores_volume_types_of_others(name: str, description: str | None) -> None:
+    assert as_room({"id": "1", "name": name, "description": description}) is None

@@ -1,0 +1,151 @@
+"""Limits of a provisioner: groups, and claims that it renews only while they are its own."""
+
+import threading
+from collections.abc import Container, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from climate.provisioner.claim import Claim, Stopped, work
+from climate.provisioner.client import Climate, Lost, NotAnswered, Wanted
+from climate.provisioner.groups import Groups
+from climate.provisioner.nodes import Node
+from climate.provisioner.power.driver import Power
+from climate.provisioner.power.simulated import Simulated
+from climate.provisioner.prepare import Tools
+from climate.provisioner.shut_down import shut_down
+
+WANTED = Wanted(id="1", node="node-1", resource_id="7")
+
+
+class Turned(Exception):
+    """There was no place."""
+
+
+def refuse(_seconds: float) -> None:
+    raise Turned
+
+
+def test_a_group_admits_a_limited_number() -> None:
+    groups = Groups(2, 0.0)
+    with ExitStack() as stack:
+        stack.enter_context(groups.turn(["rack"], refuse))
+        with groups.turn(["rack", "pdu"], refuse), pytest.raises(Turned):
+            stack.enter_context(groups.turn(["rack"], refuse))
+        stack.enter_context(groups.turn(["rack"], refuse))
+        stack.enter_context(groups.turn([], refuse))
+
+
+def test_all_groups_are_entered_or_none() -> None:
+    groups = Groups(1, 0.0)
+    with groups.turn(["rack"], refuse):
+        with pytest.raises(Turned), groups.turn(["pdu", "rack"], refuse):
+            pass
+        with groups.turn(["pdu"], refuse):
+            pass
+
+
+def test_there_is_a_pause_between_two_nodes_of_a_group() -> None:
+    now = [0.0]
+    groups = Groups(9, 10.0, lambda: now[0])
+    waited: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        now[0] += 4
+
+    with groups.turn(["rack"], refuse), groups.turn(["rack"], wait):
+        assert len(waited) == 3
+    with pytest.raises(Turned), groups.turn(["rack"], refuse):
+        pass
+
+
+class Told(Climate):
+    """A climate that notes what it is told, and answers only the reports with these numbers."""
+
+    def __init__(self, answered: Container[int] = range(99)) -> None:
+        self.said: list[dict[str, Any]] = []
+        self._answered = answered
+
+    def report(self, wanted: Wanted, **said: Any) -> Mapping[str, Any]:
+        self.said.append({"id": wanted.id, **said})
+        if len(self.said) - 1 not in self._answered:
+            raise NotAnswered("away")
+        return {"attempt": 1}
+
+
+def test_a_claim_is_renewed_during_a_wait() -> None:
+    told = Told()
+    claim = Claim(told, WANTED, "p1", 1, threading.Event())
+    claim.take()
+    claim.pause(1.2)
+    assert len(told.said) > 2
+    assert {one["state"] for one in told.said} == {"accepted"}
+
+
+def test_a_claim_that_cannot_be_renewed_is_lost() -> None:
+    told = Told(answered=[0])
+    claim = Claim(told, WANTED, "p1", 1, threading.Event())
+    claim.take()
+    with pytest.raises(Lost):
+        claim.pause(60)
+
+
+def test_a_wait_ends_when_the_process_stops() -> None:
+    stopping = threading.Event()
+    told = Told()
+    claim = Claim(told, WANTED, "p1", 60, stopping)
+    claim.take()
+    threading.Timer(0.1, stopping.set).start()
+    with pytest.raises(Stopped):
+        claim.pause(60)
+    claim.hand_back()
+    assert told.said[-1] == {"id": "1", "owner": "p1", "state": "wanted"}
+
+
+def test_a_result_is_reported_until_it_is_accepted() -> None:
+    told = Told(answered=[1])
+    Claim(told, WANTED, "p1", 60, threading.Event()).finish("ready", cold=True)
+    assert [one["state"] for one in told.said] == ["ready", "ready"]
+
+
+class Slow(Simulated):
+    """Nodes that are on, whose power takes longer to tell than a claim holds."""
+
+    def __init__(self, told: "Taken") -> None:
+        super().__init__()
+        self._told = told
+
+    def power(self, node: Node) -> Power:
+        self._told.is_anothers = True
+        return Power.ON
+
+
+class Taken(Told):
+    """A climate at which somebody else may have the claim by now."""
+
+    is_anothers = False
+
+    def report(self, wanted: Wanted, **said: Any) -> Mapping[str, Any]:
+        if self.is_anothers:
+            raise Lost("it is p2's")
+        return super().report(wanted, **said)
+
+
+@pytest.mark.parametrize("shutdown_timeout", [0.0, 5.0])
+def test_a_provisioner_that_lost_its_claim_switches_nothing_off(shutdown_timeout: float) -> None:
+    told = Taken()
+    driver, node = Slow(told), Node(name="node", driver="slow")
+    tools = Tools(
+        climate=told,
+        drivers={"slow": driver},
+        groups=Groups(1, 0),
+        power_timeout=5.0,
+        ready_timeout=5.0,
+        shutdown_timeout=shutdown_timeout,
+    )
+    claim = Claim(told, WANTED, "p1", 60, threading.Event())
+    work(claim, lambda: shut_down(tools, node, claim))
+    assert driver.asked == []
+    assert [one["state"] for one in told.said] == ["accepted"]

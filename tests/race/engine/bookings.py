@@ -1,0 +1,168 @@
+"""What the rows say about who has what, looked at by brute force.
+
+Nothing of the engine is used: every sum is taken at every instant at which anything begins.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from climate.core.matching.query import matches
+from climate.core.matching.requirement import Layout, Requirement
+from tests.race.engine import kinds
+from tests.support.rows import Rows
+
+Row = Mapping[str, Any]
+LIVE = {"PENDING", "STARTING", "ACTIVE"}
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """A row of the allocations; no ``name``: all of the resource."""
+
+    resource: int
+    reservation: str | None
+    start: datetime
+    until: datetime
+    name: str | None
+    amount: int
+
+    def meets(self, start: datetime, end: datetime) -> bool:
+        """Tell whether it has an instant in ``[start, end)``."""
+        return self.start < end and start < self.until
+
+
+class Books:
+    """All that is registered and booked."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.leases = {row["id"]: row for row in rows["leases"]}
+        self.reservations = {row["id"]: row for row in rows["reservations"]}
+        self.resources = {row["id"]: row for row in rows["resources"]}
+        self.properties: dict[int, dict[str, str]] = defaultdict(dict)
+        for row in rows["resource_properties"]:
+            self.properties[row["resource_id"]][row["name"]] = row["value"]
+        self.capacity: dict[int, dict[str, int]] = defaultdict(dict)
+        for row in rows["inventories"]:
+            amount = math.floor((row["total"] - row["reserved"]) * row["allocation_ratio"])
+            self.capacity[row["resource_id"]][row["resource_class"]] = amount
+        self.bookings = [
+            Booking(
+                row["resource_id"],
+                row["reservation_id"],
+                row["start_at"],
+                row["busy_until"],
+                row["resource_class"],
+                row["amount"] or 0,
+            )
+            for row in rows["allocations"]
+        ]
+        self.on: dict[int, list[Booking]] = defaultdict(list)
+        self.of: dict[str | None, list[Booking]] = defaultdict(list)
+        for booking in self.bookings:
+            self.on[booking.resource].append(booking)
+            self.of[booking.reservation].append(booking)
+
+    def reservations_of(self, lease_id: str) -> list[Row]:
+        """Return a lease's reservations in order."""
+        found = [row for row in self.reservations.values() if row["lease_id"] == lease_id]
+        return sorted(found, key=lambda row: row["position"])
+
+    def matching(self, needs: Requirement) -> list[int]:
+        """Return the resources of the type that match, whatever else is with them."""
+        return [
+            id_
+            for id_, row in self.resources.items()
+            if row["type"] == needs.resource_type and matches(needs.query, self.properties[id_])
+        ]
+
+    def peak(self, resource: int, name: str, among: Collection[Booking]) -> int:
+        """Return the most that is taken of a class at one instant."""
+        mine = [one for one in among if one.resource == resource and one.name == name]
+        return max(
+            (
+                sum(other.amount for other in mine if other.start <= one.start < other.until)
+                for one in mine
+            ),
+            default=0,
+        )
+
+    def units(self, reservation_id: str, needs: Requirement) -> dict[int, int]:
+        """Return how many units a reservation has on which resource; raises ValueError if torn."""
+        taken: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        for one in self.of[reservation_id]:
+            taken[one.resource][one.name or ""] += one.amount
+        found = {}
+        for resource, amounts in taken.items():
+            wanted = dict(needs.amounts) or {"": 0}
+            count = min(amounts[name] // wanted[name] if name else 1 for name in wanted)
+            if amounts != {name: amount * count for name, amount in wanted.items()}:
+                raise ValueError(f"{dict(amounts)} of {resource} are no units of {wanted}")
+            found[resource] = count
+        return found
+
+
+def violations(rows: Rows, now: datetime, cleaning: timedelta = timedelta()) -> list[str]:
+    """Return whatever may never be, in sentences."""
+    books = Books(rows)
+    return [
+        *_conflicts(books),
+        *(
+            f"reservation {reservation['id']} ({lease['status']}): {wrong}"
+            for lease in books.leases.values()
+            for reservation in books.reservations_of(lease["id"])
+            for wrong in (
+                *_wrong_times(books, lease, reservation, cleaning),
+                *_wrong_units(books, lease, reservation, now),
+            )
+        ),
+    ]
+
+
+def _conflicts(books: Books) -> Iterator[str]:
+    """No instant at which a class is over capacity, or a whole booking is not alone."""
+    for resource, mine in books.on.items():
+        for number, one in enumerate(mine):
+            for other in mine[:number]:
+                if None in {one.name, other.name} and one.meets(other.start, other.until):
+                    yield f"resource {resource} is taken as a whole beside another: {one}, {other}"
+        for name in {one.name for one in mine if one.name}:
+            peak, there = books.peak(resource, name, mine), books.capacity[resource].get(name, 0)
+            if peak > there:
+                yield f"{peak} of the {there} {name} of resource {resource} are taken at once"
+
+
+def _wrong_times(books: Books, lease: Row, reservation: Row, cleaning: timedelta) -> Iterator[str]:
+    if lease["status"] == "DELETING":
+        return
+    for one in books.of[reservation["id"]]:
+        if one.start < lease["start_at"] or one.until != lease["end_at"] + cleaning:
+            yield f"booked {one.start} .. {one.until}, not as {lease}"
+
+
+def _wrong_units(books: Books, lease: Row, reservation: Row, now: datetime) -> Iterator[str]:
+    """A live reservation has what it asked for, where it asked for it."""
+    if lease["status"] not in LIVE or lease["end_at"] <= now:
+        return
+    needs = kinds.requirement(reservation["resource_type"], reservation["params"])
+    try:
+        units = books.units(reservation["id"], needs)
+    except ValueError as error:
+        yield str(error)
+        return
+    if not needs.minimum <= sum(units.values()) <= needs.maximum:
+        yield f"has {units}, wants {needs.minimum} to {needs.maximum}"
+    if needs.layout is Layout.TOGETHER and len(units) > 1:
+        yield f"is not together: {units}"
+    if needs.layout is Layout.APART and max(units.values(), default=0) > 1:
+        yield f"is not apart: {units}"
+    if not set(units) <= set(books.matching(needs)):
+        yield f"has what does not match: {units}"
+    untimely = [
+        one for one in books.of[reservation["id"]] if one.start > max(lease["start_at"], now)
+    ]
+    if untimely:
+        yield f"does not have from the start: {untimely}"

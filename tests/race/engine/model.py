@@ -1,0 +1,213 @@
+"""What admission must decide, found by trying all there is: slow, and nothing to be clever about.
+
+The state of a moment is what is left of each resource over the window that is asked for.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from climate.core.matching.requirement import Layout, Requirement
+from tests.race.engine.bookings import Books
+
+Units = Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a reservation needs besides the units that it has (and keeps)."""
+
+    needs: Requirement
+    has: Units = field(default_factory=dict)
+
+    @property
+    def minimum(self) -> int:
+        return max(0, self.needs.minimum - sum(self.has.values()))
+
+    @property
+    def maximum(self) -> int:
+        return max(0, self.needs.maximum - sum(self.has.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What is left: of each class of each resource, and which ones are whole and nobody's."""
+
+    books: Books
+    left: Mapping[int, Mapping[str, int]]
+    untouched: frozenset[int]
+    closed: frozenset[int]
+
+    @classmethod
+    def over(
+        cls, books: Books, start: datetime, until: datetime, without: Sequence[str] = ()
+    ) -> "State":
+        """Return what is left all through a window, not counting what some reservations have."""
+        met = [
+            one
+            for one in books.bookings
+            if one.meets(start, until) and one.reservation not in without
+        ]
+        # Of what meets the window, at no instant outside of it is more taken than inside.
+        left = {
+            id_: {
+                name: has - books.peak(id_, name, met) for name, has in books.capacity[id_].items()
+            }
+            for id_ in books.resources
+        }
+        return cls(
+            books,
+            left,
+            frozenset(books.resources) - {one.resource for one in met},
+            frozenset(one.resource for one in met if one.name is None),
+        )
+
+    def room(self, needs: Requirement, resource: int) -> int:
+        """Return how many units fit on a resource, if that is any of its business."""
+        if needs.is_whole:
+            return int(resource in self.untouched)
+        if resource in self.closed:
+            return 0
+        return max(
+            0,
+            min(
+                self.left[resource].get(name, 0) // amount for name, amount in needs.amounts.items()
+            ),
+        )
+
+    def with_units(self, needs: Requirement, units: Units) -> "State":
+        """Return what is left when somebody has these units, too."""
+        taken = {id_ for id_, count in units.items() if count}
+        left = {
+            id_: {
+                name: has - needs.amounts.get(name, 0) * units.get(id_, 0)
+                for name, has in amounts.items()
+            }
+            for id_, amounts in self.left.items()
+        }
+        closed = self.closed | taken if needs.is_whole else self.closed
+        return replace(self, left=left, untouched=self.untouched - taken, closed=closed)
+
+
+def rooms(ask: Ask, state: State) -> dict[int, int]:
+    """Return where there is room for how many units, as far as the layout lets them be there."""
+    needs, books = ask.needs, state.books
+    found = {
+        id_: state.room(needs, id_)
+        for id_ in books.matching(needs)
+        if books.resources[id_]["reservable"]
+    }
+    if needs.is_whole:
+        return {id_: count for id_, count in found.items() if count}
+    if needs.layout is Layout.APART:
+        found = {id_: min(1, count) for id_, count in found.items() if id_ not in ask.has}
+    if needs.layout is Layout.TOGETHER and ask.has:
+        found = {id_: count for id_, count in found.items() if id_ in ask.has}
+    return {id_: count for id_, count in found.items() if count}
+
+
+def most(ask: Ask, state: State) -> int:
+    """Return how many units an ask could get if it were alone."""
+    found = rooms(ask, state).values()
+    together = ask.needs.layout is Layout.TOGETHER and not ask.needs.is_whole
+    return min(ask.maximum, max(found, default=0) if together else sum(found))
+
+
+def placements(ask: Ask, state: State, count: int) -> Iterator[Units]:
+    """Return every way to have ``count`` units."""
+    found = rooms(ask, state)
+    if ask.needs.layout is Layout.TOGETHER and not ask.needs.is_whole:
+        if count == 0:
+            yield {}
+        for id_, room in found.items():
+            if count and room >= count:
+                yield {id_: count}
+    else:
+        yield from _spread(list(found.items()), count)
+
+
+def _spread(found: Sequence[tuple[int, int]], count: int) -> Iterator[Units]:
+    if count == 0:
+        yield {}
+        return
+    if sum(room for _, room in found) < count:
+        return
+    (id_, room), rest = found[0], found[1:]
+    least = max(0, count - sum(more for _, more in rest))
+    for here in range(min(room, count), least - 1, -1):
+        for others in _spread(rest, count - here):
+            yield {**({id_: here} if here else {}), **others}
+
+
+def fits(asks: Sequence[Ask], state: State) -> bool:
+    """Tell whether there is any way at all to serve all of ``asks``."""
+    if any(most(ask, state) < ask.minimum for ask in asks):
+        return False
+    if len(asks) <= 1:
+        return True
+    first, *rest = asks
+    return any(
+        fits(rest, state.with_units(first.needs, units))
+        for units in placements(first, state, first.minimum)
+    )
+
+
+def must_fit(asks: Sequence[Ask], state: State) -> bool:
+    """Tell whether refusing ``asks`` would be wrong: those that need no cleverness are served.
+
+    One, or only whole resources: whenever there is a way. Otherwise whenever there is an order
+    in which each finds enough wherever those before it may have gone: the whole ones at the end,
+    or with as many as they like at the beginning.
+    """
+    wholes = [ask for ask in asks if ask.needs.is_whole]
+    shares = [ask for ask in asks if not ask.needs.is_whole]
+    if len(asks) <= 1 or not shares:
+        return fits(asks, state)
+    return any(
+        _blindly(order, wholes, state) or (wholes and _blindly_after(wholes, order, state))
+        for order in itertools.permutations(shares)
+    )
+
+
+def _blindly(order: Sequence[Ask], wholes: Sequence[Ask], state: State) -> bool:
+    """Tell whether shares in this order, and then whole ones, find enough whatever is chosen."""
+    if not order:
+        return fits(wholes, state)
+    first, *rest = order
+    ways = list(placements(first, state, first.minimum))
+    return bool(ways) and all(
+        _blindly(rest, wholes, state.with_units(first.needs, units)) for units in ways
+    )
+
+
+def _blindly_after(wholes: Sequence[Ask], order: Sequence[Ask], state: State) -> bool:
+    if not wholes:
+        return _blindly(order, (), state)
+    first, *rest = wholes
+    ways = [
+        units
+        for count in range(first.minimum, first.maximum + 1)
+        for units in placements(first, state, count)
+    ]
+    return bool(list(placements(first, state, first.minimum))) and all(
+        _blindly_after(rest, order, state.with_units(first.needs, units)) for units in ways
+    )
+
+
+def can_keep(ask: Ask, state: State) -> bool:
+    """Tell whether somebody can go on having what he has, though some of it may fail."""
+    needs, has = ask.needs, ask.has
+    there = set(state.books.matching(needs))
+    laid_out = needs.is_whole or not (
+        (needs.layout is Layout.TOGETHER and len(has) > 1)
+        or (needs.layout is Layout.APART and max(has.values(), default=0) > 1)
+    )
+    enough = all(id_ in there and state.room(needs, id_) >= count for id_, count in has.items())
+    return laid_out and enough and sum(has.values()) <= needs.maximum
+
+
+def elsewhere(needs: Requirement, working: Units, count: int, state: State) -> int:
+    """Return how many units are to be had for ``count`` that fail, beside those that work."""
+    ask = Ask(replace(needs, minimum=0, maximum=count + sum(working.values())), working)
+    return most(ask, state)

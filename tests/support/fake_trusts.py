@@ -1,0 +1,87 @@
+"""Trusts without a Keystone, and hosts of which climate acts as the user: to see who does what."""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, cast
+
+from oslo_config.cfg import ConfigOpts
+
+from climate.core.lease.model import Lease, Reservation
+from climate.plugins.base import Asker
+from climate.plugins.hosts.plugin import HostPlugin
+from climate.plugins.openstack.trusts import DeadTrust, Trust, Trusts
+from tests.support.service import Story
+
+
+@dataclass
+class Keystone:
+    """Keeps trusts, and fails as it is told to: by the name of what is asked."""
+
+    kept: dict[str, Asker] = field(default_factory=dict)
+    failing: dict[str, Exception] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
+    found: list[Trust] = field(default_factory=list)
+
+    def make(self, asker: Asker, _now: datetime) -> str:
+        self._fail("make")
+        trust_id = f"trust-{len(self.kept) + 1}"
+        self.kept[trust_id] = asker
+        return trust_id
+
+    def revoke(self, trust_id: str) -> None:
+        self._fail("revoke")
+        self.kept.pop(trust_id, None)
+
+    def check(self, trust_id: str) -> None:
+        self._fail("check")
+        if trust_id in self.dead or trust_id not in self.kept:
+            raise DeadTrust(f"the trust is dead: {trust_id[:5]}")
+
+    def find_all(self) -> list[Trust]:
+        return self.found
+
+    def _fail(self, what: str) -> None:
+        if what in self.failing:
+            raise self.failing[what]
+
+
+class Acting(HostPlugin):
+    """Hosts for which something is made as their user, and before anybody sees the lease."""
+
+    arranges = True
+
+    def __init__(self, conf: ConfigOpts) -> None:
+        super().__init__(conf, lambda _: nullcontext())
+        self.arranged: dict[str, str | None] = {}
+        self.failing: dict[str, Exception] = {}
+        self.meanwhile: Any = None
+
+    def acts_as_user(self, params: Mapping[str, Any]) -> bool:
+        return bool(params["before_end"] == "snapshot")
+
+    def arrange(self, lease: Lease, reservation: Reservation, asker: Asker) -> Mapping[str, Any]:
+        self.arranged[reservation.id] = asker.token
+        if self.meanwhile:
+            self.meanwhile(lease)
+        if error := self.failing.get("arrange"):
+            raise error
+        return {"arranged": "yes"}
+
+    def abandon(self, _lease: Lease, reservation: Reservation) -> None:
+        if error := self.failing.get("abandon"):
+            raise error
+        self.arranged.pop(reservation.id, None)
+
+    def end(self, lease: Lease, reservation: Reservation, resources: Any) -> None:
+        super().end(lease, reservation, resources)
+        self.abandon(lease, reservation)
+
+
+def trusting(story: Story) -> tuple[Story, Keystone, Acting]:
+    """Return the same service with such a Keystone and such hosts."""
+    keystone, acting = Keystone(), Acting(story.conf)
+    plugins = {**story.runtime.plugins, acting.resource_type: acting}
+    runtime = replace(story.runtime, plugins=plugins, trusts=cast("Trusts", keystone))
+    return Story(story.conf, runtime, story.clock), keystone, acting

@@ -1,0 +1,140 @@
+"""What is true of the rows (and of the simulated cloud) whenever nobody is writing."""
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from climate.core.lease.schedule import ACTIONS, END, START
+from tests.support.rows import Rows
+
+Row = Mapping[str, Any]
+Pools = Mapping[str, set[str]]
+
+OPEN = {"UNDONE", "IN_PROGRESS"}
+# The statuses that a lease's start event and its reservations can have, by that of the lease.
+STARTS = {
+    "PENDING": OPEN,
+    "STARTING": OPEN,
+    "ACTIVE": {"DONE"},
+    "TERMINATING": {"UNDONE", "DONE", "ERROR"},
+    "ERROR": {"UNDONE", "IN_PROGRESS", "DONE", "ERROR"},
+    "DELETING": {"IN_PROGRESS", "UNDONE", "DONE", "ERROR"},
+    "TERMINATED": {"DONE", "ERROR"},
+}
+RESERVATIONS = {
+    "PENDING": {"pending"},
+    "STARTING": {"pending"},
+    "ACTIVE": {"active"},
+    "TERMINATING": {"pending", "active", "error"},
+    "ERROR": {"pending", "active", "error"},
+    "DELETING": {"pending", "active", "error"},
+    "TERMINATED": {"deleted"},
+}
+ALWAYS_STARTED = {"PENDING", "STARTING", "ACTIVE"}
+
+
+class View:
+    """Rows arranged by what they belong to."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.leases = {row["id"]: row for row in rows["leases"]}
+        self.reservations = {row["id"]: row for row in rows["reservations"]}
+        self.hosts = {row["id"]: row["external_id"] for row in rows["resources"]}
+        self.allocations = rows["allocations"]
+        self.events: dict[str, list[Row]] = defaultdict(list)
+        for row in rows["events"]:
+            self.events[row["lease_id"]].append(row)
+        self.held: dict[str, list[Row]] = defaultdict(list)
+        for row in rows["allocations"]:
+            self.held[row["reservation_id"]].append(row)
+
+    def reservations_of(self, lease: Row) -> list[Row]:
+        return [row for row in self.reservations.values() if row["lease_id"] == lease["id"]]
+
+    def hosts_of(self, reservation: Row) -> set[str]:
+        """The names of the hosts that are booked for a reservation."""
+        return {self.hosts[row["resource_id"]] for row in self.held[reservation["id"]]}
+
+    def of_kind(self, lease: Row, kind: str) -> list[Row]:
+        return [event for event in self.events[lease["id"]] if event["kind"] == kind]
+
+
+def check(rows: Rows, pools: Pools, now: datetime, cleaning: timedelta) -> None:
+    """Check all of them."""
+    view = View(rows)
+    check_nothing_is_booked_twice(view)
+    check_pools_belong_to_reservations(view, pools)
+    for lease in view.leases.values():
+        check_events(view, lease)
+        check_reservations(view, lease, now, cleaning)
+        if lease["status"] == "ACTIVE":
+            check_active_hosts_are_in_their_pool(view, lease, pools)
+
+
+def check_nothing_is_booked_twice(view: View) -> None:
+    by_host = defaultdict(list)
+    for row in view.allocations:
+        assert row["start_at"] < row["busy_until"], row
+        by_host[row["resource_id"]].append(row)
+    for found in by_host.values():
+        found.sort(key=lambda row: row["start_at"])
+        for one, other in itertools.pairwise(found):
+            assert one["busy_until"] <= other["start_at"], (one, other)
+
+
+def check_pools_belong_to_reservations(view: View, pools: Pools) -> None:
+    """A host is in one pool at most, and only where it is booked; nothing is left behind."""
+    in_pools = Counter(host for hosts in pools.values() for host in hosts)
+    assert all(count == 1 for count in in_pools.values()), pools
+    for pool, hosts in pools.items():
+        assert pool in view.reservations, f"the pool of a lease that is gone holds {hosts}"
+        reservation = view.reservations[pool]
+        assert hosts <= view.hosts_of(reservation), (reservation, hosts)
+        lease = view.leases[reservation["lease_id"]]
+        assert lease["status"] not in {"PENDING", "TERMINATED"}, (lease, hosts)
+
+
+def check_events(view: View, lease: Row) -> None:
+    """An unfinished lease has one open end, and a start as far as it has got."""
+    ends, starts = view.of_kind(lease, END), view.of_kind(lease, START)
+    seen = (lease, view.events[lease["id"]])
+    assert len(ends) == 1, seen
+    assert len(starts) == 1 if lease["status"] in ALWAYS_STARTED else len(starts) <= 1, seen
+    assert (ends[0]["status"] in OPEN) == (lease["status"] != "TERMINATED"), seen
+    assert {start["status"] for start in starts} <= STARTS[lease["status"]], seen
+    if lease["status"] != "DELETING":
+        assert ends[0]["due_at"] == lease["end_at"], seen
+        assert {start["due_at"] for start in starts} <= {lease["start_at"]}, seen
+    if lease["status"] == "TERMINATED":
+        acts = [one for one in view.events[lease["id"]] if one["kind"] in ACTIONS]
+        assert not any(event["status"] in OPEN for event in acts), seen
+    for event in view.events[lease["id"]]:
+        claimed = event["owner"] is not None and event["claimed_until"] is not None
+        assert claimed == (event["status"] == "IN_PROGRESS"), event
+
+
+def check_reservations(view: View, lease: Row, now: datetime, cleaning: timedelta) -> None:
+    """An unfinished lease holds what it asked for, for as long as it lasts and for cleaning."""
+    for reservation in view.reservations_of(lease):
+        held = view.held[reservation["id"]]
+        seen = (now, lease, reservation, held)
+        assert reservation["status"] in RESERVATIONS[lease["status"]], seen
+        if lease["status"] == "DELETING":
+            continue
+        for row in held:
+            assert row["start_at"] >= lease["start_at"], seen
+            assert row["busy_until"] == lease["end_at"] + cleaning, seen
+        if lease["status"] != "TERMINATED" and lease["end_at"] > now:
+            asked = reservation["params"]
+            assert asked["min"] <= len(held) <= asked["max"], seen
+
+
+def check_active_hosts_are_in_their_pool(view: View, lease: Row, pools: Pools) -> None:
+    """All of them, unless an update that will add the rest is open, or was given up."""
+    growing = any(event["status"] in OPEN for event in view.of_kind(lease, "update_lease"))
+    for reservation in view.reservations_of(lease):
+        missing = view.hosts_of(reservation) - pools.get(reservation["id"], set())
+        ending = any(event["status"] != "UNDONE" for event in view.of_kind(lease, END))
+        assert not missing or growing or ending or lease["degraded"], (lease, missing)

@@ -1,0 +1,300 @@
+"""The programs as processes of their own: started, waited for, talked to, and stopped."""
+
+import ctypes
+import datetime as dt
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import requests
+
+from climate.cmd import main, programs  # noqa: F401 - programs is imported before the fork
+from tests.support.service import FORMAT, host_reservation
+from tests.support.will import Will
+
+BIN = Path(sys.executable).parent
+# Far beyond what anything here needs: the machine may be busy.
+DEADLINE = 60.0
+_PAUSE = 0.02
+_TIMEOUT = 30.0
+
+# A process that has imported all, and forks: most of a start would be imports.
+FORKSERVER = multiprocessing.get_context("forkserver")
+FORKSERVER.set_forkserver_preload(["__main__", __name__, "tests.race.crowd"])
+
+T = TypeVar("T")
+
+
+def eventually(condition: Callable[[], T], what: str, within: float = DEADLINE) -> T:
+    """Return the first true value of ``condition``; fail, saying ``what``, if there is none."""
+    deadline = time.monotonic() + within
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"not within {within} s: {what}"
+        time.sleep(_PAUSE)
+    return found
+
+
+_ports: set[int] = set()
+
+
+def free_port() -> int:
+    """Return a port of the loopback, TCP and UDP, that nobody listens on or was told of before."""
+    while True:
+        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            tcp.bind(("127.0.0.1", 0))
+            port = int(tcp.getsockname()[1])
+            with suppress(OSError):
+                udp.bind(("127.0.0.1", port))
+                if port not in _ports:
+                    _ports.add(port)
+                    return port
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return an environment without settings of whoever runs the tests, far from UTC."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OS_", "CLIMATE_", "XDG_"))
+    }
+    return {**kept, "HOME": str(home), "TZ": "Asia/Kathmandu", "PYTHONUNBUFFERED": "1"}
+
+
+def write_config(path: Path, **options: object) -> Path:
+    """Write a configuration file; options are given as group__option=value."""
+    groups: dict[str, list[str]] = {}
+    for name, value in options.items():
+        group, _, option = name.partition("__")
+        groups.setdefault(group, []).append(f"{option} = {value}")
+    lines = [line for group, found in groups.items() for line in (f"[{group}]", *found)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def date(minutes: float) -> str:
+    """Return the date that is ``minutes`` from now."""
+    return (dt.datetime.now(dt.UTC) + dt.timedelta(minutes=minutes)).strftime(FORMAT)
+
+
+def effects(journal: Path) -> Counter[str]:
+    """Return how often each thing was done to a simulated cloud for leases."""
+    text = journal.read_text() if journal.exists() else ""
+    found = Counter(json.loads(line)["effect"] for line in text.splitlines())
+    del found["enroll"]
+    return found
+
+
+def _nothing() -> None:
+    """Be prepared as a command of ours is."""
+
+
+def _become(
+    name: str,
+    arguments: tuple[str, ...],
+    home: Path,
+    streams: list[Path],
+    prepare: Callable[[], None],
+) -> None:
+    """Be one of our commands, as its script in ``BIN`` would; ``prepare`` is called before."""
+    os.chdir(home)
+    given = environment(home)
+    os.environ.clear()
+    os.environ.update(given)
+    time.tzset()
+    for number, path in enumerate([Path(os.devnull), *streams]):
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(file, number)
+        os.close(file)
+    # Whoever runs the tests in the background has us ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.stdout = os.fdopen(1, "w", buffering=1)
+    sys.stderr = os.fdopen(2, "w", buffering=1)
+    sys.argv = [str(BIN / name), *arguments]
+    prepare()
+    command: Callable[[], int] = getattr(main, name.removeprefix("climate-").replace("-", "_"))
+    sys.exit(command())
+
+
+class Program:
+    """One of our commands at work; what it says goes to files in ``home``."""
+
+    def __init__(
+        self, home: Path, name: str, *arguments: str, prepare: Callable[[], None] = _nothing
+    ) -> None:
+        stem = home / f"{name}-{len(list(home.glob(f'{name}-*.out')))}"
+        self.name = name
+        self._out, self._err = stem.with_suffix(".out"), stem.with_suffix(".err")
+        self._out.touch()
+        self._err.touch()
+        self._process = FORKSERVER.Process(
+            target=_become,
+            args=(name, arguments, home, [self._out, self._err], prepare),
+            daemon=True,
+        )
+        self._process.start()
+        # A daemon ends with us if we end well; the process that forks it waits for it if we do not.
+        self._will = Will('kill -s KILL "$1"', str(self.pid))
+
+    @property
+    def output(self) -> str:
+        """What it wrote to standard output so far."""
+        return self._out.read_text()
+
+    @property
+    def errors(self) -> str:
+        """What it wrote to standard error so far, its log included."""
+        return self._err.read_text()
+
+    @property
+    def last_words(self) -> str:
+        """The last line that it wrote to standard error."""
+        return self.errors.splitlines()[-1]
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.is_alive()
+
+    def says(self, text: str) -> Self:
+        """Wait until it wrote ``text``, to either stream."""
+
+        def said() -> bool:
+            found = text in self.output or text in self.errors
+            assert found or self.is_running, f"{self.name} ended:\n{self.errors}"
+            return found
+
+        eventually(said, f"{self.name} says {text!r}")
+        return self
+
+    def tell_another_thread(self) -> None:
+        """Have SIGTERM go to a thread that is not the main one, as the kernel may choose."""
+        threads = [int(task.name) for task in Path(f"/proc/{self.pid}/task").iterdir()]
+        other = next(id_ for id_ in threads if id_ != self.pid)
+        assert ctypes.CDLL(None).tgkill(self.pid, other, signal.SIGTERM) == 0
+
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        if self.is_running:
+            os.kill(self.pid, number)
+
+    def freeze(self) -> None:
+        """Stop all its threads where they are, until SIGCONT."""
+        self.signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self.pid}/task")
+        eventually(
+            lambda: all(") T " in stat.read_text() for stat in tasks.glob("*/stat")),
+            f"{self.name} is stopped",
+        )
+
+    def wait(self, within: float = DEADLINE) -> int:
+        """Return its exit code."""
+        self._process.join(within)
+        code = self._process.exitcode
+        assert code is not None, f"{self.name} did not end within {within} s"
+        self._will.revoke()
+        return code
+
+    def stop(self, within: float = DEADLINE) -> int:
+        """Ask it to stop, and return its exit code."""
+        self.signal()
+        return self.wait(within)
+
+    def kill(self) -> None:
+        """Leave it no choice; fine if it is gone."""
+        self._process.kill()
+        self._process.join()
+        self._will.revoke()
+
+
+class Service:
+    """An API that listens somewhere on the loopback."""
+
+    def __init__(self, port: int, token: str | None = None) -> None:
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+        self._headers = {"X-Auth-Token": token} if token else {}
+
+    def call(self, method: str, path: str, body: Any = None) -> requests.Response:
+        """Send a request."""
+        return requests.request(
+            method, f"{self.url}{path}", json=body, headers=self._headers, timeout=_TIMEOUT
+        )
+
+    def ok(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request that must succeed, and return the JSON of the answer."""
+        response = self.call(method, path, body)
+        assert response.status_code < 400, response.text
+        return response.json() if response.content else None
+
+    def is_up(self) -> bool:
+        """Tell whether it answers at all."""
+        try:
+            return self.call("GET", "/healthz").status_code == 200
+        except requests.ConnectionError:
+            return False
+
+    def lease(self, lease_id: str) -> dict[str, Any]:
+        """Return a lease."""
+        return dict(self.ok("GET", f"/v1/leases/{lease_id}")["lease"])
+
+    def until_lease_is(self, lease_id: str, status: str) -> dict[str, Any]:
+        """Wait for a lease to have ``status``, and return it."""
+
+        def found() -> dict[str, Any] | None:
+            lease = self.lease(lease_id)
+            return lease if lease["status"] == status else None
+
+        return eventually(found, f"lease {lease_id} is {status}")
+
+    def told(self, lease_id: str) -> list[str]:
+        """Return the types of the notifications about a lease, in order."""
+        found = self.ok("GET", "/v2/notifications?limit=1000")["notifications"]
+        return [one["event_type"] for one in found if one["lease_id"] == lease_id]
+
+
+def reserve(service: Service, start: str = "now", hosts: int = 1) -> str:
+    """Make a lease that ends in two hours, and return its id."""
+    body = {
+        "name": "lease",
+        "start_date": start,
+        "end_date": date(120),
+        "reservations": [host_reservation(hosts, hosts)],
+    }
+    return str(service.ok("POST", "/v1/leases", body)["lease"]["id"])
+
+
+@contextmanager
+def running(
+    home: Path, name: str, *arguments: str, prepare: Callable[[], None] = _nothing
+) -> Iterator[Program]:
+    """Run one of our commands; if the test did not stop it, it must stop well when asked."""
+    program = Program(home, name, *arguments, prepare=prepare)
+    try:
+        yield program
+        if program.is_running:
+            assert program.stop() == 0, program.errors
+    finally:
+        program.kill()
+
+
+@contextmanager
+def standalone(home: Path, *arguments: str) -> Iterator[tuple[Service, Program]]:
+    """Run ``climate-standalone`` on a free port, with its database in ``home``."""
+    service = Service(free_port())
+    database = () if "--database" in arguments else ("--database", f"sqlite:///{home}/c.sqlite")
+    given = (*database, *arguments, "--port", str(service.port))
+    with running(home, "climate-standalone", *given) as program:
+        program.says("climate is ready at")
+        yield service, program

@@ -1,0 +1,77 @@
+"""A running ``climate-standalone`` that tests share, and what one test has to itself."""
+
+import datetime as dt
+import gc
+import itertools
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import broker, servers
+from tests.support.clients import OpenStack, at
+from tests.support.process import Service, standalone
+from tests.support.proxy import Proxy
+from tests.support.service import host_reservation
+
+_days = itertools.count(2)
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of the shared service."""
+    return tmp_path_factory.mktemp("standalone")
+
+
+@pytest.fixture(scope="session")
+def service(home: Path) -> Iterator[Service]:
+    """Return the shared service; a test uses hosts and days that no other test uses."""
+    with standalone(home) as (started, _):
+        yield started
+
+
+@pytest.fixture
+def noon() -> dt.datetime:
+    """Return the noon of a day that no other test uses."""
+    today = dt.datetime.now(dt.UTC).replace(hour=12, minute=0, second=0, microsecond=0)
+    return today + dt.timedelta(days=next(_days))
+
+
+@pytest.fixture
+def lease(service: Service, noon: dt.datetime) -> dict[str, Any]:
+    """Return a lease of one host from noon to one, whose name nothing else has."""
+    body = {
+        "name": f"on {noon:%Y-%m-%d}",
+        "start_date": at(noon),
+        "end_date": at(noon, 60),
+        "reservations": [host_reservation()],
+    }
+    return dict(service.ok("POST", "/v1/leases", body)["lease"])
+
+
+@pytest.fixture(scope="session")
+def openstack(service: Service, home: Path) -> Iterator[OpenStack]:
+    """Return the stock ``openstack`` command, told where the service is."""
+    pytest.importorskip("openstackclient", reason="python-openstackclient is not installed")
+    pytest.importorskip("blazarclient", reason="python-blazarclient is not installed")
+    with OpenStack(home, f"{service.url}/v1") as shell:
+        yield shell
+
+
+@pytest.fixture
+def topic() -> Iterator[str]:
+    """Return a topic at the broker that no other test uses."""
+    servers.need("rabbitmq")
+    name = f"climate-test-{uuid.uuid4().hex[:12]}"
+    yield name
+    broker.remove_queue(f"{name}.info")
+
+
+@pytest.fixture
+def way(topic: str) -> Iterator[Proxy]:
+    """Return a way to the broker that can be cut."""
+    with broker.proxy() as made:
+        yield made
+    gc.collect()  # py-amqp leaves sockets that broke to it; here their warnings are expected
