@@ -1,6 +1,7 @@
 """``climate-status upgrade check`` reports problems before any program is started."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +82,10 @@ def test_risky_options_are_reported(check: Any, sqlite_url: str) -> None:
 def test_a_wrong_clock_is_reported(
     check: Any, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    time = status.time.time
+    real = time.time
     for ahead, expected in ((0, 0), (3, 1), (-90, 2)):
         with monkeypatch.context() as patch:
-            patch.setattr(status.time, "time", lambda ahead=ahead: time() + ahead)
+            patch.setattr(time, "time", lambda ahead=ahead: real() + ahead)
             code, found = check(database__connection=sqlite_url)
         assert (code, found["Clock"][0]) == (expected, expected)
 

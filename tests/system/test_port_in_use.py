@@ -8,7 +8,7 @@ import pytest
 from tests.support.process import Program
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_names_a_port_in_use_before_it_creates_a_database(tmp_path: Path) -> None:
     database = tmp_path / "new.sqlite"
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -15,7 +15,7 @@ from tests.support.event_queue import add_hosts, add_lease, at
 def waiting(database: Database, limit: int, skip: int = 0) -> list[str]:
     """Return the ids of the events that wait 50 minutes after noon."""
     with database.read() as session:
-        return [event.event_id for event in event_waiting.waiting(session, at(50), limit, skip)]
+        return [event.event_id for event in event_waiting.pending(session, at(50), limit, skip)]
 
 
 def become_stacks(database: Database, *leases: str) -> None:
@@ -55,7 +55,7 @@ def test_each_event_has_its_project_and_resource_types(crowd: Database) -> None:
         for limit in (6, 5):
             groups = {
                 event.event_id: event.group
-                for event in event_waiting.waiting(session, at(50), limit)
+                for event in event_waiting.pending(session, at(50), limit)
             }
             assert groups[HOSTS[0]] == ("project", frozenset({"physical:host"}))
             assert groups["stack start"] == ("project", frozenset({"virtual:stack"}))
@@ -65,28 +65,28 @@ def test_each_event_has_its_project_and_resource_types(crowd: Database) -> None:
 def test_known_events_need_no_second_statement(crowd: Database) -> None:
     statements: list[str] = []
     with crowd.read() as session:
-        known = {event.event_id: event for event in event_waiting.waiting(session, at(50), 7)}
+        known = {event.event_id: event for event in event_waiting.pending(session, at(50), 7)}
         sa.event.listen(
             crowd.engine,
             "before_cursor_execute",
             lambda *arguments: statements.append(arguments[2]),
         )
-        assert event_waiting.waiting(session, at(50), 7, known=known) == list(known.values())
+        assert event_waiting.pending(session, at(50), 7, known=known) == list(known.values())
     assert len(statements) == 1
 
 
 @on_sqlite
 def test_newly_due_events_are_those_since_a_time_that_are_not_known(crowd: Database) -> None:
     with crowd.read() as session:
-        newly_due = event_waiting.newcomers(session, at(3), at(9), 7, {"host-4 start"})
+        newly_due = event_waiting.newly_due(session, at(3), at(9), 7, {"host-4 start"})
         assert [(event.event_id, event.project_id) for event in newly_due] == [
             ("host-3 start", "project")
         ]
-        newly_due = event_waiting.newcomers(session, at(3), at(10), 7, ())
+        newly_due = event_waiting.newly_due(session, at(3), at(10), 7, ())
         assert [event.event_id for event in newly_due] == [*HOSTS[3:], "stack start"]
         assert newly_due[2].types == frozenset({"virtual:stack"})
         assert [
-            event.event_id for event in event_waiting.newcomers(session, at(3), at(10), 2, ())
+            event.event_id for event in event_waiting.newly_due(session, at(3), at(10), 2, ())
         ] == HOSTS[3:]
 
 
@@ -94,7 +94,7 @@ def test_newly_due_events_are_those_since_a_time_that_are_not_known(crowd: Datab
 def test_unclaimed_events_are_still_waiting(crowd: Database) -> None:
     crowd.write(lambda session: event_queue.claim(session, "me", at(50), at(51), HOSTS[:2]))
     with crowd.read() as session:
-        assert event_waiting.still_waiting(session, HOSTS) == set(HOSTS[2:])
+        assert event_waiting.unclaimed(session, HOSTS) == set(HOSTS[2:])
 
 
 PAST = sa.text(

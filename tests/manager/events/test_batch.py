@@ -181,7 +181,7 @@ def test_a_worker_whose_calls_are_slow_releases_the_rest_of_its_batch(
     events.run(story.runtime, batch, pace)
     assert len(started) == 2
     assert sorted(statuses(story, leases)) == ["ACTIVE", "ACTIVE", "STARTING", "STARTING"]
-    assert pace.fits(batch.types) == 1
+    assert pace.max_batch(batch.types) == 1
     story.run()
     assert statuses(story, leases) == ["ACTIVE"] * 4
     assert [attempts(story, lease) for lease in leases] == [1] * 4

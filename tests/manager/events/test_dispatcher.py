@@ -48,7 +48,7 @@ def busy(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Story:
         story.clock.advance(1)
         return genuine(*given, **more)
 
-    monkeypatch.setattr(event_waiting, "waiting", query_slowly)
+    monkeypatch.setattr(event_waiting, "pending", query_slowly)
     return story
 
 

@@ -414,12 +414,12 @@ def test_sends_no_statements_where_power_saving_is_disabled(make_story: MakeStor
     settings = story.runtime.settings.provisioning
     assert settings is not None
     saving = PowerSaver(story.runtime, settings, LeadTimes(settings))
-    saving.look()
+    saving.run()
     sent: list[str] = []
     sa.event.listen(
         story.runtime.database.engine, "before_cursor_execute", lambda *given: sent.append(given[2])
     )
-    saving.look()
+    saving.run()
     assert sent == []
     assert later(story, 600) == []
 

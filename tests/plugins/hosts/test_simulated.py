@@ -2,13 +2,13 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from climate.config import registry as config_registry
-from climate.plugins.hosts import simulated
 from climate.plugins.hosts.simulated import SimulatedCloud
 from climate.plugins.simulated_journal import SimulatedFailure
 from tests.support.cases import each_case
@@ -99,7 +99,7 @@ def test_a_change_is_delayed_before_its_effect_and_a_read_is_not(
     cloud = make(delay=3600)
     effects_at_pause: list[tuple[float, int]] = []
     monkeypatch.setattr(
-        simulated.time,
+        time,
         "sleep",
         lambda seconds: effects_at_pause.append((seconds, len(cloud.effects()))),
     )

@@ -8,11 +8,14 @@ import pytest
 from flask import Flask
 from marshmallow import Schema
 
+from climate.api.v2.capacity import schemas as capacity_schemas
 from climate.api.v2.capacity.schemas import WINDOW_SEARCH
-from climate.api.v2.http import paging, queries, validation
+from climate.api.v2.http import paging, validation
 from climate.api.v2.leases import schemas
+from climate.api.v2.leases import schemas as lease_schemas
 from climate.api.v2.notifications import schemas as notification_schemas
 from climate.api.v2.provisioning.schemas import REPORT
+from climate.api.v2.resources import schemas as resource_schemas
 from climate.api.v2.resources.schemas import RESOURCE_REQUEST
 from climate.core.errors import InvalidInput
 from tests.support.receiver import SECRET
@@ -71,22 +74,24 @@ def test_rejects_malformed_queries_of_leases() -> None:
         marker("-start", None, None),
         marker("-start", [], {}),
     ]:
-        assert rejected_query(queries.LEASE_QUERY, query) == [query.partition("=")[0]]
+        assert rejected_query(lease_schemas.LEASE_QUERY, query) == [query.partition("=")[0]]
     for value in (chr(0), ["a"]):
         query = f"sort=name&{marker('name', value, 'x')}"
-        assert rejected_query(queries.LEASE_QUERY, query) == ["marker"]
+        assert rejected_query(lease_schemas.LEASE_QUERY, query) == ["marker"]
 
 
 def test_rejects_malformed_queries_of_resources_and_notifications() -> None:
     for number in (-1, 2**63, 2**80, "1", None, True, 1.5):
         query = marker("id", number, number)
-        assert rejected_query(queries.RESOURCE_QUERY, query) == ["marker"]
-    assert rejected_query(queries.RESOURCE_QUERY, "sort=name") == ["sort"]
+        assert rejected_query(resource_schemas.RESOURCE_QUERY, query) == ["marker"]
+    assert rejected_query(resource_schemas.RESOURCE_QUERY, "sort=name") == ["sort"]
     for query in ("wait=61", "wait=-1", "event_type=a*b", "event_type=", "after=x", "what=1"):
         parameter = query.partition("=")[0]
-        assert rejected_query(queries.NOTIFICATION_QUERY, query) == [parameter]
-    assert rejected_query(queries.STREAM_QUERY, "wait=1") == ["wait"]
-    assert rejected_query(queries.AVAILABILITY_QUERY, "resource_type=physical:host") == ["end"]
+        assert rejected_query(notification_schemas.NOTIFICATION_QUERY, query) == [parameter]
+    assert rejected_query(notification_schemas.STREAM_QUERY, "wait=1") == ["wait"]
+    assert rejected_query(capacity_schemas.AVAILABILITY_QUERY, "resource_type=physical:host") == [
+        "end"
+    ]
 
 
 NOT_A_TIME = "not a date and time"
