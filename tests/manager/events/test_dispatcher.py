@@ -41,7 +41,7 @@ def test_an_event_that_becomes_due_during_a_query_sets_the_timer_to_its_time(
 @pytest.fixture
 def busy(make_story: MakeStory, monkeypatch: pytest.MonkeyPatch) -> Story:
     """Return a service with one worker, whose queries for waiting events take a second."""
-    story, genuine = make_story(manager__workers="1"), event_waiting.waiting
+    story, genuine = make_story(manager__workers="1"), event_waiting.pending
     story.register(6)
 
     def query_slowly(*given: Any, **more: Any) -> Any:
