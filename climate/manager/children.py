@@ -15,7 +15,7 @@ from climate.manager.composition import Planned, ReservationChange, check_fixed,
 from climate.manager.leases import has_begun
 from climate.manager.requests import ReservationRequest, looked_up, new_reservation, part_of
 from climate.manager.runtime import Runtime
-from climate.plugins.base import Asker
+from climate.plugins.base import Requester
 
 # How much of something a reservation is for.
 _AMOUNTS = ("amount", "size")
@@ -38,7 +38,7 @@ class Parts:
 
 
 def replanned(
-    runtime: Runtime, lease: Lease, changes: Sequence[ReservationChange], asker: Asker
+    runtime: Runtime, lease: Lease, changes: Sequence[ReservationChange], requester: Requester
 ) -> tuple[ReservationChange, ...]:
     """Return the changes with what the cloud says of those that must be looked up.
 
@@ -46,17 +46,22 @@ def replanned(
     """
     present = {one.id: one for one in lease.reservations if one.stays}
     return tuple(
-        replace(change, planned=_planned(runtime, lease, before, change, asker))
-        if (before := present.get(change.id)) and runtime.plugin(before.resource_type).replans
+        replace(change, planned=_planned(runtime, lease, before, change, requester))
+        if (before := present.get(change.id))
+        and runtime.plugin(before.resource_type).looks_up_changes
         else change
         for change in changes
     )
 
 
 def _planned(
-    runtime: Runtime, lease: Lease, before: Reservation, change: ReservationChange, asker: Asker
+    runtime: Runtime,
+    lease: Lease,
+    before: Reservation,
+    change: ReservationChange,
+    requester: Requester,
 ) -> Planned:
-    if asker.project_id != lease.project_id:
+    if requester.project_id != lease.project_id:
         raise Forbidden(
             "What a stack consists of is looked up with the token of its own project: nobody else"
             " can change it"
@@ -64,7 +69,7 @@ def _planned(
     plugin = runtime.plugin(before.resource_type)
     params = plugin.schema().load({**before.params, **change.params})
     check_fixed(change.id, plugin.fixed, before.params, params)
-    return Planned(before.params, looked_up(runtime, before.resource_type, params, asker))
+    return Planned(before.params, looked_up(runtime, before.resource_type, params, requester))
 
 
 def reconciled(

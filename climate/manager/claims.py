@@ -20,7 +20,7 @@ from climate.core.record import record
 from climate.db import events, leases
 from climate.db.engine.database import is_retried
 from climate.plugins import fencing
-from climate.plugins.fencing import Permit
+from climate.plugins.fencing import FencingToken
 
 LOG = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Claim:
     """An event that this manager may run, as long as owner and attempt are still in its row.
 
     One that outlives its lease has no lease id. ``types`` are those of the lease's reservations.
-    The cloud may be changed for it as far as ``permit`` goes; in ``calls`` is the call under way.
+    The cloud may be changed for it as far as ``fencing_token`` goes; in ``calls`` is the call under way.
     """
 
     event_id: str
@@ -78,7 +78,7 @@ class Claim:
     attempt: int
     project_id: str | None = None
     types: frozenset[str] = frozenset()
-    permit: Permit = field(default_factory=Permit, compare=False)
+    fencing_token: FencingToken = field(default_factory=FencingToken, compare=False)
     calls: list[Call] = field(default_factory=list, compare=False)
 
     def call_since_before(self, moment: float) -> Call | None:
@@ -88,10 +88,10 @@ class Claim:
     @contextmanager
     def calling(self, work: Work, reservation: Reservation, since: float) -> Iterator[None]:
         """Let a plugin work under the permit, for others to see; raises Fenced if that is over."""
-        self.permit.check()
+        self.fencing_token.check()
         self.calls.append(Call(work, reservation.id, since))
         try:
-            with fencing.under(self.permit):
+            with fencing.fenced(self.fencing_token):
                 yield
         finally:
             self.calls.clear()

@@ -33,7 +33,7 @@ from climate.manager.runtime import Runtime
 from climate.manager.shares import Shares
 from climate.manager.timer import Timer
 from climate.observability import log_context
-from climate.plugins.fencing import Permit
+from climate.plugins.fencing import FencingToken
 
 LOG = logging.getLogger(__name__)
 # Seconds between two looks at what can be forgotten.
@@ -97,7 +97,7 @@ class Dispatcher:
         with self._done:
             self._done.wait_for(lambda: not self._running, self._runtime.settings.shutdown_timeout)
             for claim in self._mine():
-                claim.permit.revoke()
+                claim.fencing_token.revoke()
         self._timer.stop()
         write = self._runtime.database.write
         handed = write(lambda session: events.hand_back(session, self._owner))
@@ -185,7 +185,7 @@ class Dispatcher:
             calls = [(batch, batch.call_since_before(oldest)) for batch in self._running]
             late = [(batch, *call) for batch, call in calls if call is not None]
             for batch, claim, _ in late:
-                claim.permit.revoke()
+                claim.fencing_token.revoke()
                 batch.give_up(claim)
                 self._running.remove(batch)
                 self._given_up.append(batch)
@@ -269,9 +269,9 @@ class Dispatcher:
         return [Batch(some) for some in claims if some]
 
     def _claim_on(self, one: Waiting, lease_id: str | None, attempt: int, until: float) -> Claim:
-        permit = Permit(self._runtime.clock.elapsed, until)
+        fencing_token = FencingToken(self._runtime.clock.elapsed, until)
         known = (one.event_id, lease_id, self._owner, attempt, one.project_id, one.types)
-        return Claim(*known, permit)
+        return Claim(*known, fencing_token)
 
     def _begin(self, batch: Batch) -> None:
         """Give the claims a thread; a daemon, so that a call that hangs cannot hold our exit."""

@@ -14,7 +14,7 @@ from climate.db.engine import ids
 from climate.manager import starting
 from climate.manager.requests import ReservationRequest, new_reservations
 from climate.manager.runtime import Runtime
-from climate.plugins.base import Asker
+from climate.plugins.base import Requester
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +27,9 @@ class Owner:
     token: str | None = field(default=None, repr=False)
 
     @property
-    def asker(self) -> Asker:
+    def requester(self) -> Requester:
         """Return the same, as plugins know it."""
-        return Asker(self.project_id, self.user_id, self.token)
+        return Requester(self.project_id, self.user_id, self.token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

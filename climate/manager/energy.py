@@ -111,7 +111,7 @@ def _end(runtime: Runtime, mine: Shutdown, host: Resource) -> bool:
 def _is_roused(runtime: Runtime, mine: Shutdown, host: Resource) -> bool:
     """Take a host back into service; tell whether it was."""
     try:
-        runtime.plugin(HOST).rouse(host.external_id)
+        runtime.plugin(HOST).enable_service(host.external_id)
     except ClimateError as error:
         LOG.warning("%s is not taken back into service yet: %s", mine.node, error.message)
         return False

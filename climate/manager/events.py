@@ -100,13 +100,15 @@ def hand_back(runtime: Runtime, tasks: Sequence[Task]) -> None:
 def _judge(runtime: Runtime, result: Result) -> Done | Callable[[Session], None]:
     """Return what was done if that is a success, else how to store what it is instead."""
     (claim, work), outcome = result
-    if not (outcome.waiting or outcome.failed or claim.permit.was_refused):
+    if not (outcome.waiting or outcome.failed or claim.fencing_token.blocked_a_change):
         return Done(outcome.details, {})
     now = runtime.clock.now()
     lost = _lost(runtime, work, {**outcome.waiting, **outcome.failed})
     if now - work.lease.tried_since(work.event, now) > PATIENCE:
         outcome.failed.update(outcome.waiting)
-    if claim.permit.was_refused:  # whatever the plugin made of that: some of it was not done
+    if (
+        claim.fencing_token.blocked_a_change
+    ):  # whatever the plugin made of that: some of it was not done
         runtime.metrics.event(work.event.kind, "retried")
         return lambda session: give_way(session, claim)
     if outcome.failed and not lost:

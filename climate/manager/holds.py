@@ -39,7 +39,7 @@ from climate.manager.failures import pause_before
 from climate.manager.farewells import note_end
 from climate.manager.requests import arranging
 from climate.manager.runtime import Runtime
-from climate.plugins.base import Asker
+from climate.plugins.base import Requester
 
 LOG = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def _makes(runtime: Runtime, lease: Lease) -> bool:
     return trusts.needed(runtime, lease.reservations) or arranging(runtime, lease.reservations)
 
 
-def settle(runtime: Runtime, lease: Lease, asker: Asker, once: Once | None = None) -> Lease:
+def settle(runtime: Runtime, lease: Lease, requester: Requester, once: Once | None = None) -> Lease:
     """Make a lease that is held what it is to be, and return it so; or have it released.
 
     ``once`` is the request, whose key was claimed with the lease. Raises InvalidDate,
@@ -75,7 +75,9 @@ def settle(runtime: Runtime, lease: Lease, asker: Asker, once: Once | None = Non
     if runtime.enforcer is not None and runtime.enforcer.checks_create:
         _ask(runtime, runtime.enforcer, lease)
     try:
-        made = _in_time(runtime, _made(runtime, lease, asker) if _makes(runtime, lease) else lease)
+        made = _in_time(
+            runtime, _made(runtime, lease, requester) if _makes(runtime, lease) else lease
+        )
     except Exception:
         runtime.database.write(lambda session: _give_up(runtime, session, lease.id))
         runtime.wakeup.hint()
@@ -110,16 +112,16 @@ def _in_time(runtime: Runtime, lease: Lease) -> Lease:
     return lease
 
 
-def _made(runtime: Runtime, lease: Lease, asker: Asker) -> Lease:
+def _made(runtime: Runtime, lease: Lease, requester: Requester) -> Lease:
     """Make what the lease needs in the cloud, and return it with that."""
     if trusts.needed(runtime, lease.reservations):
-        lease = replace(lease, trust_id=trusts.make(runtime, asker))
+        lease = replace(lease, trust_id=trusts.make(runtime, requester))
         if not runtime.database.write(lambda session: _keep_trust(runtime, session, lease)):
             raise _late(runtime)
     reservations = tuple(
         replace(one, details={**one.details, **told})
         for one in lease.reservations
-        for told in [runtime.plugin(one.resource_type).arrange(lease, one, asker)]
+        for told in [runtime.plugin(one.resource_type).prepare(lease, one, requester)]
     )
     return replace(lease, reservations=reservations)
 
@@ -225,7 +227,7 @@ def expire(runtime: Runtime, claim: Claim, lease: Lease) -> None:
 
 def _abandon(runtime: Runtime, lease: Lease) -> None:
     for reservation in lease.reservations:
-        runtime.plugin(reservation.resource_type).abandon(lease, reservation)
+        runtime.plugin(reservation.resource_type).discard(lease, reservation)
 
 
 def _expire(runtime: Runtime, session: Session, claim: Claim) -> None:

@@ -32,7 +32,7 @@ from climate.manager import healing, readiness
 from climate.manager.runtime import Runtime
 from climate.manager.timer import Timer
 from climate.manager.trust_watch import TrustWatch
-from climate.plugins.base import Found, ResourcePlugin
+from climate.plugins.base import DiscoveredResource, ResourcePlugin
 
 LOG = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
         with runtime.database.read() as session:
             registered = resources.find_all(session, resource_type)
         asked_at = runtime.clock.now()
-        there = {found.external_id: found for found in plugin.look(registered)}
+        there = {found.external_id: found for found in plugin.refresh(registered)}
         now = runtime.clock.now()
         with runtime.database.read() as session:
             shared = capacity.find_some(session, [resource.id for resource in registered])
@@ -78,7 +78,7 @@ def follow(
     runtime: Runtime,
     plugin: ResourcePlugin,
     resource: Resource,
-    found: Found | None,
+    found: DiscoveredResource | None,
     *,
     stuck: bool = False,
 ) -> None:
@@ -99,7 +99,7 @@ def follow(
     runtime.database.write(lambda session: _store(session, resource, usable, native, now))
 
 
-def _rested(found: Found | None, is_resting: bool) -> Found | None:  # noqa: FBT001 - a fact
+def _rested(found: DiscoveredResource | None, is_resting: bool) -> DiscoveredResource | None:  # noqa: FBT001 - a fact
     """Return what was found of a resource, working if all that it lacks is power."""
     if found is None or not is_resting or not found.lost or found.disabled:
         return found
@@ -110,7 +110,7 @@ def _see(
     runtime: Runtime,
     resource_type: str,
     registered: Collection[Resource],
-    there: Mapping[str, Found],
+    there: Mapping[str, DiscoveredResource],
     asked_at: datetime,
 ) -> None:
     """Note which hosts are up, and as of when, for those who get them ready."""
@@ -124,12 +124,12 @@ def _see(
     readiness.see(runtime, seen)
 
 
-def _is_news(found: Found, shared: Mapping[str, Inventory]) -> bool:
+def _is_news(found: DiscoveredResource, shared: Mapping[str, Inventory]) -> bool:
     """Tell whether the resource is known to have something else to share."""
     return found.complete and found.inventories != shared
 
 
-def _share(resource: Resource, found: Found, session: Session) -> None:
+def _share(resource: Resource, found: DiscoveredResource, session: Session) -> None:
     """Have the resource share what the cloud says; leases keep what they have of it."""
     with suppress(NotFound):  # removed meanwhile
         resources.get(session, resource.type, resource.id, lock=True)

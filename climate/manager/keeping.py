@@ -41,7 +41,7 @@ class Keeper:
         )
         for id_, claim in mine.items():
             if kept.get(id_) == claim.attempt:
-                claim.permit.prolong(until)
+                claim.fencing_token.extend(until)
 
     def take_over(self, mine: Collection[str]) -> int:
         """Return claims that were not extended for as long as they last; return how many."""

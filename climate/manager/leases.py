@@ -80,7 +80,7 @@ def create(
             leeway = limits.Leeway(limit=limit)
             raise explained(runtime, session, shortage, lease, leeway) from None
     if is_held:
-        lease = holds.settle(runtime, lease, owner.asker, once)
+        lease = holds.settle(runtime, lease, owner.requester, once)
     runtime.wakeup.hint()
     return lease
 

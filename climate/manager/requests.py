@@ -18,7 +18,7 @@ from climate.core.settings import Settings
 from climate.core.window import Window
 from climate.db.resources import resources
 from climate.manager.runtime import Runtime
-from climate.plugins.base import Asker, Child
+from climate.plugins.base import Member, Requester
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,24 +46,24 @@ class Asked(Protocol):
 
 
 def looked_up(
-    runtime: Runtime, resource_type: str, params: Mapping[str, Any], asker: Asker
+    runtime: Runtime, resource_type: str, params: Mapping[str, Any], requester: Requester
 ) -> ReservationRequest:
     """Return a request with what the cloud says about what it names. No transaction is open.
 
     Raises UnsupportedResourceType, InvalidInput, BackendUnavailable.
     """
     plugin = runtime.plugin(resource_type)
-    found = plugin.look_up(params, asker)
-    children = tuple(_child(runtime, one, asker) for one in plugin.children(found))
+    found = plugin.look_up(params, requester)
+    children = tuple(_child(runtime, one, requester) for one in plugin.members(found))
     return ReservationRequest(resource_type=resource_type, params=found, children=children)
 
 
-def _child(runtime: Runtime, child: Child, asker: Asker) -> ReservationRequest:
+def _child(runtime: Runtime, child: Member, requester: Requester) -> ReservationRequest:
     try:
         params = runtime.plugin(child.resource_type).schema().load(child.params)
     except ValidationError as error:
         raise InvalidInput(f"The {child.name} cannot be reserved: {error}") from None
-    asked = looked_up(runtime, child.resource_type, params, asker)
+    asked = looked_up(runtime, child.resource_type, params, requester)
     return replace(asked, params={**asked.params, PART: child.name})
 
 
@@ -99,7 +99,7 @@ def new_reservation(
         resource_type=asked.resource_type,
         status=ReservationStatus.PENDING,
         params=asked.params,
-        details=runtime.plugin(asked.resource_type).foretold(id_),
+        details=runtime.plugin(asked.resource_type).preview_details(id_),
         created_at=now,
         updated_at=None,
     )
@@ -119,7 +119,7 @@ def needs_of(runtime: Runtime, requests: Iterable[ReservationRequest]) -> list[R
 
 def arranging(runtime: Runtime, asked: Iterable[Asked]) -> bool:
     """Tell whether any of these reservations has something in the cloud before its start."""
-    return any(runtime.plugin(one.resource_type).arranges for one in asked)
+    return any(runtime.plugin(one.resource_type).needs_preparation for one in asked)
 
 
 def check_properties(

@@ -12,7 +12,7 @@ from climate.core.errors import Conflict
 from climate.core.lease.model import Resource
 from climate.db.resources import allocations, capacity, resources
 from climate.manager.runtime import Runtime
-from climate.plugins.base import Found
+from climate.plugins.base import DiscoveredResource
 
 
 def register(
@@ -53,7 +53,11 @@ def register(
 
 
 def _insert(
-    resource_type: str, found: Found, own: Mapping[str, str], now: datetime, session: Session
+    resource_type: str,
+    found: DiscoveredResource,
+    own: Mapping[str, str],
+    now: datetime,
+    session: Session,
 ) -> Resource:
     made = resources.insert(session, resource_type, found.external_id, found.properties, own, now)
     capacity.store(session, made.id, found.inventories)

@@ -72,7 +72,7 @@ def _keep_others_off(runtime: Runtime, id_: str, told: Report) -> None:
             return
         host = resources.get(session, HOST, before.resource_id)
     try:
-        runtime.plugin(HOST).rest(host.external_id)
+        runtime.plugin(HOST).disable_service(host.external_id)
     except Conflict as error:
         runtime.database.write(partial(_give_up, id_, before, error.message))
         runtime.wakeup.hint()

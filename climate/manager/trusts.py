@@ -27,7 +27,7 @@ from climate.manager.claims import Claim, close
 from climate.manager.failures import pause_before
 from climate.manager.requests import Asked
 from climate.manager.runtime import Runtime
-from climate.plugins.base import Asker, Difference
+from climate.plugins.base import Drift, Requester
 from climate.plugins.openstack.trusts import Trusts
 
 LOG = logging.getLogger(__name__)
@@ -40,14 +40,14 @@ def needed(runtime: Runtime, asked: Iterable[Asked]) -> bool:
     return any(runtime.plugin(one.resource_type).acts_as_user(one.params) for one in asked)
 
 
-def make(runtime: Runtime, asker: Asker) -> str:
+def make(runtime: Runtime, requester: Requester) -> str:
     """Return a new trust of the asker's; raises Conflict, Forbidden, BackendUnavailable."""
-    if asker.token is None:
+    if requester.token is None:
         raise Conflict(
             "For this climate must act in the cloud as you, which takes a token of Keystone's: it"
             " is to be had where [api] auth_strategy is keystone"
         )
-    return _ours(runtime).make(asker, runtime.clock.now())
+    return _ours(runtime).make(requester, runtime.clock.now())
 
 
 def _ours(runtime: Runtime) -> Trusts:
@@ -57,19 +57,19 @@ def _ours(runtime: Runtime) -> Trusts:
     return runtime.trusts
 
 
-def make_for(runtime: Runtime, asker: Asker, lease: Lease) -> str:
+def make_for(runtime: Runtime, requester: Requester, lease: Lease) -> str:
     """Return a new trust for a lease; raises Forbidden unless it is the asker's own."""
-    if not is_owner(asker, lease):
+    if not is_owner(requester, lease):
         raise Forbidden(
             f"For this climate must act in the cloud as the lease's user {lease.user_id} in project"
             f" {lease.project_id}, so nobody else can ask for it"
         )
-    return make(runtime, asker)
+    return make(runtime, requester)
 
 
-def is_owner(asker: Asker, lease: Lease) -> bool:
+def is_owner(requester: Requester, lease: Lease) -> bool:
     """Tell whether the lease is the asker's own."""
-    return (asker.user_id, asker.project_id) == (lease.user_id, lease.project_id)
+    return (requester.user_id, requester.project_id) == (lease.user_id, lease.project_id)
 
 
 def give(session: Session, lease: Lease, trust_id: str, now: datetime) -> Lease:
@@ -102,7 +102,7 @@ def drop(session: Session, trust_id: str, now: datetime) -> None:
     farewells.insert(session, ids.new_id(), REVOKE, {"trust_id": trust_id}, now)
 
 
-def orphans(runtime: Runtime) -> Iterator[Difference]:
+def orphans(runtime: Runtime) -> Iterator[Drift]:
     """Name the trusts of ours that no lease has, nor a request that is under way."""
     if runtime.trusts is None:
         return
@@ -114,9 +114,9 @@ def orphans(runtime: Runtime) -> Iterator[Difference]:
     for trust in found:
         whose = f"user {trust.user_id} in project {trust.project_id}"
         if trust.id in leaving:
-            yield Difference(f"a trust of {whose}, which no lease needs, is not revoked yet")
+            yield Drift(f"a trust of {whose}, which no lease needs, is not revoked yet")
         elif trust.id not in known and trust.made_at < old:
-            yield Difference(
+            yield Drift(
                 f"a trust of {whose}, made at {trust.made_at:%Y-%m-%d %H:%M:%S}, is of no lease",
                 partial(runtime.trusts.revoke, trust.id),
             )

@@ -131,7 +131,7 @@ def _looked_up(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owne
     """Return the change with what must be looked up for it. No transaction is open."""
     with runtime.database.read() as session:
         lease = leases.get(session, lease_id)
-    planned = children.replanned(runtime, lease, change.reservations, owner.asker)
+    planned = children.replanned(runtime, lease, change.reservations, owner.requester)
     return replace(change, reservations=planned)
 
 
@@ -142,10 +142,10 @@ def _trust_for(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owne
     if lease.trust_id is None:
         wished = composition.wished(runtime, lease, change.reservations)
         if trusts.needed(runtime, (*wished, *change.added)):
-            return trusts.make_for(runtime, owner.asker, lease)
-    elif lease.trust_lost is not None and trusts.is_owner(owner.asker, lease):
+            return trusts.make_for(runtime, owner.requester, lease)
+    elif lease.trust_lost is not None and trusts.is_owner(owner.requester, lease):
         with nullcontext() if change == LeaseChange() else suppress(Forbidden):
-            return trusts.make(runtime, owner.asker)
+            return trusts.make(runtime, owner.requester)
     return None
 
 

@@ -1,4 +1,4 @@
-"""What acts on the cloud: one plugin per resource type, and the drivers they use.
+"""Plug-ins, one per resource type, and the drivers with which they act on the cloud.
 
-Plugins never see the database; the manager hands them records and stores what they return.
+Plug-ins never access the database: the manager passes records and stores what they return.
 """

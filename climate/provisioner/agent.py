@@ -15,8 +15,8 @@ from pathlib import Path
 
 from climate.provisioner import nodes
 from climate.provisioner.claim import Claim, work
-from climate.provisioner.client import PREPARATIONS, SHUTDOWNS, NotAnswered, Wanted
-from climate.provisioner.nodes import BadNodes, Node
+from climate.provisioner.client import PREPARATIONS, SHUTDOWNS, ApiUnavailable, NodeTask
+from climate.provisioner.nodes import InvalidNodeConfig, Node
 from climate.provisioner.prepare import Tools, prepare
 from climate.provisioner.shut_down import shut_down
 
@@ -72,7 +72,7 @@ class Provisioner:
             waited = 0.0
             try:
                 waited = self.look()
-            except NotAnswered as error:
+            except ApiUnavailable as error:
                 LOG.warning("climate does not answer: %s", error)
             except Exception:
                 LOG.exception("what is wanted was not looked at")
@@ -112,7 +112,7 @@ class Provisioner:
                 self.wake.clear()
                 return
 
-    def _begin(self, wanted: Wanted) -> None:
+    def _begin(self, wanted: NodeTask) -> None:
         claim = Claim(self._tools.climate, wanted, self._owner, self._claim_timeout, self._stopping)
         node = self._nodes[wanted.node]
         thread = threading.Thread(
@@ -138,7 +138,7 @@ class Provisioner:
         """Return the nodes, read again if the file has changed; as before if it is bad now."""
         try:
             return self._read() if self._file.stat().st_mtime != self._read_at else self._nodes
-        except (OSError, BadNodes) as error:
+        except (OSError, InvalidNodeConfig) as error:
             LOG.warning("the nodes are as before: %s", error)
             return self._nodes
 
@@ -146,9 +146,11 @@ class Provisioner:
         try:
             read_at = self._file.stat().st_mtime
         except OSError as error:
-            raise BadNodes(f"{self._file}: {error.strerror}") from None
+            raise InvalidNodeConfig(f"{self._file}: {error.strerror}") from None
         found = nodes.read(self._file)
         if unknown := {one.driver for one in found.values()} - self._tools.drivers.keys():
-            raise BadNodes(f"{self._file}: no driver is called {', '.join(sorted(unknown))}")
+            raise InvalidNodeConfig(
+                f"{self._file}: no driver is called {', '.join(sorted(unknown))}"
+            )
         self._read_at = read_at
         return found

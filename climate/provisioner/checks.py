@@ -16,7 +16,7 @@ from typing import Any
 
 import requests
 
-from climate.provisioner.client import Climate, NotAnswered, Wanted
+from climate.provisioner.client import ApiUnavailable, ClimateClient, NodeTask
 from climate.provisioner.nodes import Node
 
 _DEADLINE = 5.0
@@ -24,13 +24,13 @@ _COMMAND_DEADLINE = 30.0
 _ERRORS = 400
 
 
-def is_usable(node: Node, wanted: Wanted, climate: Climate, since: datetime) -> bool:
+def is_usable(node: Node, wanted: NodeTask, climate: ClimateClient, since: datetime) -> bool:
     """Tell whether a node that was switched on at ``since`` can be used now."""
     kind = node.check.get("kind", "none")
     if kind == "service":
         try:
             return climate.is_up(wanted.resource_id, since)
-        except NotAnswered:
+        except ApiUnavailable:
             return False
     return _CHECKS[kind](node.check)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from climate.provisioner.client import Climate, Lost, NotAnswered, Wanted
+from climate.provisioner.client import ApiUnavailable, ClaimLost, ClimateClient, NodeTask
 
 LOG = logging.getLogger(__name__)
 
@@ -25,8 +25,8 @@ class Claim:
 
     def __init__(
         self,
-        climate: Climate,
-        wanted: Wanted,
+        climate: ClimateClient,
+        wanted: NodeTask,
         owner: str,
         seconds: int,
         stopping: threading.Event,
@@ -39,7 +39,7 @@ class Claim:
         #: Which attempt this is, as climate counts; 0 before it is claimed.
         self.attempt = 0
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Claim it, or claim it on. Raises Lost, NotAnswered."""
         asked_at = time.monotonic()
         answer = self._climate.report(
@@ -64,18 +64,18 @@ class Claim:
         while True:
             try:
                 self._say(state=state, **said)
-            except NotAnswered as error:
+            except ApiUnavailable as error:
                 LOG.warning("%s is %s, and climate is not told: %s", self.wanted.node, state, error)
                 if self._stopping.wait(_TRY_AGAIN):
                     return
             else:
                 return
 
-    def hand_back(self) -> None:
+    def release(self) -> None:
         """Let somebody else go on at once, if climate can be told; else the claim will expire."""
         try:
             self._say(state="wanted")
-        except (Lost, NotAnswered) as error:
+        except (ClaimLost, ApiUnavailable) as error:
             LOG.warning("%s was not handed back: %s", self.wanted.node, error)
 
     def _keep(self) -> None:
@@ -83,10 +83,10 @@ class Claim:
         if age < self._seconds / 3:
             return
         try:
-            self.take()
-        except NotAnswered as error:
+            self.acquire()
+        except ApiUnavailable as error:
             if age >= self._seconds:
-                raise Lost(f"nobody knows whose it is: {error}") from None
+                raise ClaimLost(f"nobody knows whose it is: {error}") from None
             LOG.warning("the claim on %s was not kept: %s", self.wanted.node, error)
 
     def _say(self, **said: Any) -> None:
@@ -100,12 +100,12 @@ def work(claim: Claim, task: Callable[[], None]) -> None:
     """
     node, noun = claim.wanted.node, claim.wanted.noun
     try:
-        claim.take()
+        claim.acquire()
         LOG.info("%s is ours: %s", node, noun)
         task()
-    except Lost as reason:
+    except ClaimLost as reason:
         LOG.info("%s is left alone: %s", node, reason)
-    except NotAnswered as reason:
+    except ApiUnavailable as reason:
         LOG.warning("%s is left alone, climate does not answer: %s", node, reason)
     except Stopped:
-        claim.hand_back()
+        claim.release()

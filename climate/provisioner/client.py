@@ -18,16 +18,16 @@ _TIMEOUT = 30.0
 _LONGEST_REASON = 300
 
 
-class NotAnswered(Exception):
+class ApiUnavailable(Exception):
     """Climate does not answer, or not what could be used: to be asked again."""
 
 
-class Lost(Exception):
+class ClaimLost(Exception):
     """What was wanted is over, or somebody else's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class NodeTask:
     """A node that is to be got ready, or switched off: ``noun`` says which.
 
     A shutdown whose ``state`` is ``waking`` wants the node on again.
@@ -40,7 +40,7 @@ class Wanted:
     state: str = "wanted"
 
 
-class Climate:
+class ClimateClient:
     """The API at ``url``, its root without a version. Threads may share it."""
 
     def __init__(self, session: Session, url: str) -> None:
@@ -48,7 +48,7 @@ class Climate:
         self._session = session
         self._url = url.rstrip("/")
 
-    def claimable(self, noun: str, wait: int = 0) -> Iterator[Wanted]:
+    def claimable(self, noun: str, wait: int = 0) -> Iterator[NodeTask]:
         """Return what is wanted and nobody is at, the first needed first. Raises NotAnswered.
 
         If there is nothing, wait so many seconds for it, where there is room to wait.
@@ -57,7 +57,7 @@ class Climate:
         while page:
             for one in page[noun]:
                 names = {name: one[name] for name in ("id", "node", "resource_id", "state")}
-                yield Wanted(**names, noun=noun)
+                yield NodeTask(**names, noun=noun)
             # The link has the path that the service is mounted at, as our address has.
             following = page["next"]
             path = f"/v2/{following.partition('/v2/')[2]}" if following else None
@@ -68,11 +68,11 @@ class Climate:
         if wait:
             try:
                 return self._ask("GET", f"{path}&wait={wait}")
-            except NotAnswered as error:
+            except ApiUnavailable as error:
                 LOG.debug("climate is asked without waiting: %s", error)
         return self._ask("GET", path)
 
-    def report(self, wanted: Wanted, **said: Any) -> Mapping[str, Any]:
+    def report(self, wanted: NodeTask, **said: Any) -> Mapping[str, Any]:
         """Say something of what is wanted; return how it stands. Raises Lost, NotAnswered."""
         answer = self._ask("POST", f"/v2/{wanted.noun}/{wanted.id}/report", said)
         return dict(answer)
@@ -94,15 +94,15 @@ class Climate:
                 headers={"Accept": "application/json"},
             )
         except ClientException as error:
-            raise NotAnswered(str(error)) from None
+            raise ApiUnavailable(str(error)) from None
         if response.status_code in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
-            raise Lost(_told(response.text))
+            raise ClaimLost(_told(response.text))
         if response.status_code != HTTPStatus.OK:
-            raise NotAnswered(f"{response.status_code} {_told(response.text)}")
+            raise ApiUnavailable(f"{response.status_code} {_told(response.text)}")
         try:
             return response.json()
         except ValueError:
-            raise NotAnswered(f"{self._url} is no climate: {_told(response.text)}") from None
+            raise ApiUnavailable(f"{self._url} is no climate: {_told(response.text)}") from None
 
 
 def _told(text: str) -> str:

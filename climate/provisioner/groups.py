@@ -22,7 +22,7 @@ class Groups:
         self._last: dict[str, float] = {}
 
     @contextmanager
-    def turn(self, names: Collection[str], wait: Callable[[float], object]) -> Iterator[None]:
+    def slot(self, names: Collection[str], wait: Callable[[float], object]) -> Iterator[None]:
         """Have a place in each of the groups; until there is one, ``wait`` is called.
 
         All are taken at once or none, so two never wait for each other.

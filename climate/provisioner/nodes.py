@@ -37,7 +37,7 @@ CHECKS: Mapping[str, Mapping[str, type]] = {
 BOOT_DEVICES = ("disk", "pxe", "cdrom")
 
 
-class BadNodes(Exception):
+class InvalidNodeConfig(Exception):
     """The file is no such file; the text says where and why."""
 
 
@@ -65,14 +65,16 @@ class Node:
         """Return the password. Raises BadNodes if it cannot be read."""
         if self.password_env:
             if self.password_env not in os.environ:
-                raise BadNodes(f"{self.name}: {self.password_env} is not in the environment")
+                raise InvalidNodeConfig(
+                    f"{self.name}: {self.password_env} is not in the environment"
+                )
             return os.environ[self.password_env]
         if not self.password_file:
             return ""
         try:
             return Path(self.password_file).read_text(encoding="utf-8").rstrip("\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise BadNodes(f"{self.name}: its password cannot be read: {error}") from None
+            raise InvalidNodeConfig(f"{self.name}: its password cannot be read: {error}") from None
 
 
 def _check(check: Mapping[str, Any]) -> None:
@@ -115,12 +117,12 @@ def read(path: Path) -> Mapping[str, Node]:
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BadNodes(f"{path}: {error}") from None
+        raise InvalidNodeConfig(f"{path}: {error}") from None
     if unknown := found.keys() - {"defaults", "nodes"}:
-        raise BadNodes(f"{path}: no table is called {', '.join(sorted(unknown))}")
+        raise InvalidNodeConfig(f"{path}: no table is called {', '.join(sorted(unknown))}")
     defaults, nodes = found.get("defaults", {}), found.get("nodes", {})
     if not isinstance(defaults, dict) or not isinstance(nodes, dict):
-        raise BadNodes(f"{path}: defaults and nodes must be tables")
+        raise InvalidNodeConfig(f"{path}: defaults and nodes must be tables")
     made, wrong = {}, []
     for name, given in nodes.items():
         try:
@@ -128,7 +130,7 @@ def read(path: Path) -> Mapping[str, Node]:
         except ValidationError as error:
             wrong.append(f"{name}: {error.normalized_messages()}")  # type: ignore[no-untyped-call]
     if wrong:
-        raise BadNodes(f"{path}: {'; '.join(wrong)}")
+        raise InvalidNodeConfig(f"{path}: {'; '.join(wrong)}")
     return made
 
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from climate.provisioner import checks
 from climate.provisioner.claim import Claim
-from climate.provisioner.client import Climate
+from climate.provisioner.client import ClimateClient
 from climate.provisioner.groups import Groups
-from climate.provisioner.nodes import BadNodes, Node
+from climate.provisioner.nodes import InvalidNodeConfig, Node
 from climate.provisioner.power import driver as power_driver
 from climate.provisioner.power.driver import BootDevice, Power, PowerDriver, PowerError, Unreachable
 
@@ -29,7 +29,7 @@ class NotUsable(Exception):
 class Tools:
     """What getting nodes ready, and switching them off, needs; times are seconds."""
 
-    climate: Climate
+    climate: ClimateClient
     drivers: Mapping[str, PowerDriver]
     groups: Groups
     power_timeout: float
@@ -45,7 +45,7 @@ def prepare(tools: Tools, node: Node, claim: Claim) -> None:
     seconds: dict[str, float] = {}
     try:
         cold = get_ready(tools, node, claim, seconds)
-    except (PowerError, BadNodes, NotUsable) as error:
+    except (PowerError, InvalidNodeConfig, NotUsable) as error:
         LOG.warning("%s failed: %s", node.name, error)
         claim.finish("failed", reason=str(error), seconds=seconds)
     else:
@@ -60,7 +60,7 @@ def get_ready(tools: Tools, node: Node, claim: Claim, seconds: dict[str, float])
     Stopped.
     """
     began = time.monotonic()
-    with tools.groups.turn(node.groups, claim.pause):
+    with tools.groups.slot(node.groups, claim.pause):
         in_turn = time.monotonic()
         seconds["wait"] = in_turn - began
         # What the cloud says is to the second, and may be rounded.

@@ -7,7 +7,7 @@ right before anything is asked of it climate is asked whether it is still ours.
 import logging
 
 from climate.provisioner.claim import Claim
-from climate.provisioner.nodes import BadNodes, Node
+from climate.provisioner.nodes import InvalidNodeConfig, Node
 from climate.provisioner.power import driver as power_driver
 from climate.provisioner.power.driver import Power, PowerDriver, PowerError, Refused
 from climate.provisioner.prepare import NotUsable, Tools, get_ready
@@ -28,7 +28,7 @@ def shut_down(tools: Tools, node: Node, claim: Claim) -> None:
     driver = tools.drivers[node.driver]
     try:
         has_power = driver.power(node) is Power.ON
-    except (PowerError, BadNodes) as error:
+    except (PowerError, InvalidNodeConfig) as error:
         if claim.attempt > 1:
             LOG.warning("%s may be off or not, it is tried again: %s", node.name, error)
             return
@@ -45,7 +45,7 @@ def _wake(tools: Tools, node: Node, claim: Claim) -> None:
     """Have a node on again that nobody waits for, and report what came of it."""
     try:
         get_ready(tools, node, claim, {})
-    except (PowerError, BadNodes, NotUsable) as error:
+    except (PowerError, InvalidNodeConfig, NotUsable) as error:
         LOG.warning("%s does not come on: %s", node.name, error)
         claim.finish("kept", reason=str(error))
     else:
@@ -58,19 +58,19 @@ def _is_off(tools: Tools, driver: PowerDriver, node: Node, claim: Claim) -> bool
     try:
         if tools.shutdown_timeout and _ends_by_itself(tools, driver, node, claim):
             return True
-        claim.take()
-        driver.ask(node, Power.OFF)
+        claim.acquire()
+        driver.set_power(node, Power.OFF)
         if power_driver.becomes(driver, node, Power.OFF, tools.power_timeout, claim.pause):
             return True
         LOG.warning("%s is not off %g s later, it is tried again", node.name, tools.power_timeout)
-    except (PowerError, BadNodes) as error:
+    except (PowerError, InvalidNodeConfig) as error:
         LOG.warning("%s is not off, it is tried again: %s", node.name, error)
     return False
 
 
 def _ends_by_itself(tools: Tools, driver: PowerDriver, node: Node, claim: Claim) -> bool:
     """Tell whether the node went off when it was asked to. Raises as ``_is_off``, Unreachable."""
-    claim.take()
+    claim.acquire()
     try:
         driver.shut_down(node)
     except Refused as error:

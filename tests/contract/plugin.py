@@ -23,9 +23,9 @@ from climate.core.lease.lifecycle import LeaseStatus, ReservationStatus
 from climate.core.lease.model import Granted, Lease, Reservation
 from climate.core.matching.extra_specs import RESOURCES, TRAIT
 from climate.core.window import Window
-from climate.plugins.base import Asker, Found, ResourcePlugin
+from climate.plugins.base import DiscoveredResource, Requester, ResourcePlugin
 
-ASKER = Asker("lab", "alice")
+ASKER = Requester("lab", "alice")
 NOON = dt.datetime(2030, 1, 15, 12, tzinfo=dt.UTC)
 # More effects than any one call has.
 MANY = 50
@@ -77,7 +77,7 @@ class PluginContract(abc.ABC):
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         """Delete in the cloud all of the reservation that somebody could delete."""
 
-    def name(self, found: Found) -> str:
+    def name(self, found: DiscoveredResource) -> str:
         """Return the name by which an operator would register a resource."""
         return found.external_id
 
@@ -339,7 +339,7 @@ def lease(reservation: Reservation) -> Lease:
 
 def resources(plugin: ResourcePlugin, count: int) -> tuple[Granted, ...]:
     """Return the first things of the inventory as a reservation would have them, each whole."""
-    found: Iterator[Found] = iter(plugin.inventory())
+    found: Iterator[DiscoveredResource] = iter(plugin.inventory())
     return tuple(
         Granted(
             id=number,

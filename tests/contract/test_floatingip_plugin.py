@@ -14,9 +14,9 @@ from climate import config
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease.model import Reservation
 from climate.core.matching.query import matches
-from climate.plugins.base import Difference, Expected, Holding, ResourcePlugin
+from climate.plugins.base import Drift, ExpectedState, HeldReservation, ResourcePlugin
 from climate.plugins.hosts.simulated import SimulatedCloud
-from climate.plugins.networking.base import Taken
+from climate.plugins.networking.base import EndpointTaken
 from climate.plugins.networking.floatingip import FloatingipPlugin
 from climate.plugins.networking.simulated import NETWORK, SimulatedFloatingips
 from tests.contract.plugin import Interrupted, PluginContract, lease, resources
@@ -41,7 +41,7 @@ def plugin(tmp_path: Path) -> FloatingipPlugin:
     config.load(conf, "test", [])
     conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
     made = FloatingipPlugin(conf, contextlib.nullcontext)
-    cloud(made).cloud = FragileCloud(conf)
+    cloud(made).journal = FragileCloud(conf)
     return made
 
 
@@ -52,7 +52,7 @@ def cloud(plugin: ResourcePlugin) -> SimulatedFloatingips:
 
 
 def fragile(plugin: ResourcePlugin) -> FragileCloud:
-    made = cloud(plugin).cloud
+    made = cloud(plugin).journal
     assert isinstance(made, FragileCloud)
     return made
 
@@ -70,8 +70,8 @@ class TestFloatingipPlugin(PluginContract):
 
     def state(self, plugin: ResourcePlugin) -> Any:
         return sorted(
-            [one.place, one.project_id, one.reservation_id, one.is_marked, one.port_id]
-            for one in cloud(plugin).there().values()
+            [one.endpoint, one.project_id, one.reservation_id, one.is_marked, one.port_id]
+            for one in cloud(plugin).occupants_by_id().values()
         )
 
     @contextlib.contextmanager
@@ -81,11 +81,11 @@ class TestFloatingipPlugin(PluginContract):
         fragile(plugin).left = None
 
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for one in cloud(plugin).takers([], reservation.id):
+        for one in cloud(plugin).occupants([], reservation.id):
             cloud(plugin).use(one.id, "a port")
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for one in cloud(plugin).takers([], reservation.id):
+        for one in cloud(plugin).occupants([], reservation.id):
             cloud(plugin).delete(one)
 
 
@@ -100,7 +100,7 @@ def started(plugin: FloatingipPlugin, count: int = 2, **params: Any) -> Reservat
 
 
 def addresses(plugin: FloatingipPlugin) -> list[str]:
-    return sorted(one.place for one in cloud(plugin).there().values())
+    return sorted(one.endpoint for one in cloud(plugin).occupants_by_id().values())
 
 
 # What is asked for.
@@ -157,8 +157,8 @@ def test_what_is_not_given_has_blazars_defaults(plugin: FloatingipPlugin) -> Non
 def test_nothing_is_made_of_addresses_that_are_promised(plugin: FloatingipPlugin) -> None:
     mine = started(plugin, on_start="nothing")
     assert addresses(plugin) == []
-    cloud(plugin).take("198.51.100.2", "lab")
-    cloud(plugin).take("198.51.100.3", "another project")
+    cloud(plugin).occupy("198.51.100.2", "lab")
+    cloud(plugin).occupy("198.51.100.3", "another project")
     plugin.end(lease(mine), mine, resources(plugin, 2))
     assert addresses(plugin) == ["198.51.100.3"]
 
@@ -167,21 +167,23 @@ def test_what_is_to_be_kept_stays_and_is_nobody_elses(plugin: FloatingipPlugin) 
     mine = started(plugin, on_end="keep")
     for _ in range(2):
         plugin.end(lease(mine), mine, resources(plugin, 2))
-        found = cloud(plugin).takers(["198.51.100.2", "198.51.100.3"])
+        found = cloud(plugin).occupants(["198.51.100.2", "198.51.100.3"])
         assert [one.reservation_id for one in found] == [None, None]
     another = reservation(plugin)
-    with pytest.raises(Taken, match=r"198.51.100.2 is taken by floating IP .* of project lab"):
+    with pytest.raises(
+        EndpointTaken, match=r"198.51.100.2 is taken by floating IP .* of project lab"
+    ):
         plugin.start(lease(another), another, resources(plugin, 1))
     plugin.end(lease(another), another, resources(plugin, 1))
     assert addresses(plugin) == ["198.51.100.2", "198.51.100.3"]
 
 
 def test_an_address_that_is_taken_strands_no_other(plugin: FloatingipPlugin) -> None:
-    cloud(plugin).take("198.51.100.2", "lab")
+    cloud(plugin).occupy("198.51.100.2", "lab")
     mine = reservation(plugin)
-    with pytest.raises(Taken):
+    with pytest.raises(EndpointTaken):
         plugin.start(lease(mine), mine, resources(plugin, 2))
-    assert [one.place for one in cloud(plugin).takers([], mine.id)] == ["198.51.100.3"]
+    assert [one.endpoint for one in cloud(plugin).occupants([], mine.id)] == ["198.51.100.3"]
     plugin.end(lease(mine), mine, resources(plugin, 2))
     assert addresses(plugin) == ["198.51.100.2"]
 
@@ -192,7 +194,7 @@ def test_what_lost_its_marks_is_still_known_by_its_id(plugin: FloatingipPlugin) 
         cloud(plugin).unmark(id_)
     again = plugin.start(lease(mine), mine, resources(plugin, 2))
     assert again == mine.details
-    assert all(one.is_marked for one in cloud(plugin).takers([], mine.id))
+    assert all(one.is_marked for one in cloud(plugin).occupants([], mine.id))
     cloud(plugin).unmark(mine.details["floatingips"]["198.51.100.2"])
     plugin.end(lease(mine), mine, resources(plugin, 2))
     assert addresses(plugin) == []
@@ -224,7 +226,7 @@ def test_an_address_that_fails_joins_when_it_works(plugin: FloatingipPlugin) -> 
         (f"{NETWORK}/198.51.100.0", "the first or the last"),
         (f"{NETWORK}/203.0.113.1", "in no subnet"),
         (f"{NETWORK}/203.0.113", "Expected 4 octets"),
-        ("another/198.51.100.2", "another is no external network"),
+        ("another/198.51.100.2", "another is not an external network"),
     ],
 )
 def test_what_the_cloud_gives_to_others_cannot_be_registered(
@@ -235,7 +237,7 @@ def test_what_the_cloud_gives_to_others_cannot_be_registered(
 
 
 def test_what_is_taken_cannot_be_registered(plugin: FloatingipPlugin) -> None:
-    cloud(plugin).take("198.51.100.2", "lab")
+    cloud(plugin).occupy("198.51.100.2", "lab")
     with pytest.raises(Conflict, match=r"198.51.100.2 is taken by floating IP"):
         plugin.find(name=f"{NETWORK}/198.51.100.2")
 
@@ -243,20 +245,20 @@ def test_what_is_taken_cannot_be_registered(plugin: FloatingipPlugin) -> None:
 def test_a_look_tells_what_somebody_else_has(plugin: FloatingipPlugin) -> None:
     registered = resources(plugin, 3)
     started(plugin, 1)
-    cloud(plugin).take("198.51.100.3", "another project")
+    cloud(plugin).occupy("198.51.100.3", "another project")
     moved = replace(registered[2], properties={"network_id": "one that is gone"})
-    found = {one.external_id: one.usable for one in plugin.look([*registered[:2], moved])}
+    found = {one.external_id: one.usable for one in plugin.refresh([*registered[:2], moved])}
     assert found == {"198.51.100.2": True, "198.51.100.3": False}
-    assert list(plugin.look([])) == []
+    assert list(plugin.refresh([])) == []
 
 
 # What an audit finds.
 
 
-def audit(plugin: FloatingipPlugin, *running: Reservation, count: int = 2) -> list[Difference]:
+def audit(plugin: FloatingipPlugin, *running: Reservation, count: int = 2) -> list[Drift]:
     given = resources(plugin, count)
-    held = [Holding(lease(one), one, given[:2]) for one in running]
-    return list(plugin.audit(lambda: Expected(given, held, ())))
+    held = [HeldReservation(lease(one), one, given[:2]) for one in running]
+    return list(plugin.audit(lambda: ExpectedState(given, held, ())))
 
 
 def test_nothing_is_wrong_with_what_was_started(plugin: FloatingipPlugin) -> None:
@@ -270,16 +272,16 @@ def test_nothing_is_wrong_with_what_was_started(plugin: FloatingipPlugin) -> Non
 
 def test_a_floating_ip_that_is_missing_is_made_again(plugin: FloatingipPlugin) -> None:
     mine = started(plugin)
-    cloud(plugin).delete(cloud(plugin).takers(["198.51.100.3"])[0])
+    cloud(plugin).delete(cloud(plugin).occupants(["198.51.100.3"])[0])
     [difference] = audit(plugin, mine)
-    assert difference.what.endswith(f"of lease {mine.lease_id} lacks 198.51.100.3")
+    assert difference.description.endswith(f"of lease {mine.lease_id} lacks 198.51.100.3")
     assert difference.lease_id == mine.lease_id
 
 
 def test_what_a_lease_left_behind_is_deleted(plugin: FloatingipPlugin) -> None:
     mine = started(plugin, 1)
     [difference] = audit(plugin)
-    assert mine.id in difference.what
+    assert mine.id in difference.description
     assert difference.reservation_id == mine.id
     assert difference.repair is not None
     difference.repair()
@@ -287,16 +289,16 @@ def test_what_a_lease_left_behind_is_deleted(plugin: FloatingipPlugin) -> None:
 
 
 def test_what_is_not_ours_is_told_and_left_alone(plugin: FloatingipPlugin) -> None:
-    cloud(plugin).take("198.51.100.2", "another project")
+    cloud(plugin).occupy("198.51.100.2", "another project")
     [difference] = audit(plugin)
-    assert "198.51.100.2 can be reserved, and floating IP" in difference.what
+    assert "198.51.100.2 can be reserved, and floating IP" in difference.description
     assert difference.repair is difference.lease_id is None
-    cloud(plugin).take("198.51.100.50", "another project")
+    cloud(plugin).occupy("198.51.100.50", "another project")
     assert len(audit(plugin)) == 1, "nobody asked about that one"
 
 
 def test_what_was_made_of_a_promise_is_as_it_should_be(plugin: FloatingipPlugin) -> None:
     mine = started(plugin, on_start="nothing")
     assert audit(plugin, mine) == []
-    cloud(plugin).take("198.51.100.2", "lab")
+    cloud(plugin).occupy("198.51.100.2", "lab")
     assert audit(plugin, mine) == []

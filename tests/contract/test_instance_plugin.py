@@ -12,7 +12,7 @@ from oslo_config.cfg import ConfigOpts
 from climate import config
 from climate.core.errors import Conflict
 from climate.core.lease.model import Granted, Reservation
-from climate.plugins.base import Difference, Expected, Holding, ResourcePlugin
+from climate.plugins.base import Drift, ExpectedState, HeldReservation, ResourcePlugin
 from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.instances.flavor_plugin import FlavorPlugin
 from climate.plugins.instances.plugin import InstancePlugin
@@ -124,7 +124,7 @@ class TestInstancePlugin(SlotContract):
         mine, left, given = *(self.reservation(plugin) for _ in "ab"), self.granted(plugin, 2)
         for one in (mine, left):
             plugin.start(lease(one), one, given)
-        expected = Expected((), (Holding(lease(mine), mine, given),), ())
+        expected = ExpectedState((), (HeldReservation(lease(mine), mine, given),), ())
         [stale] = plugin.audit(lambda: expected)
         assert (stale.reservation_id, stale.lease_id) == (left.id, None)
         stale.repair()
@@ -132,14 +132,14 @@ class TestInstancePlugin(SlotContract):
         cloud(plugin).clear_host(mine.id, "sim-2")
         cloud(plugin).set_slots(mine.id, "sim-4", 1)
         cloud(plugin).close_slots(mine.id)
-        found: list[Difference] = list(plugin.audit(lambda: expected))
-        assert [one.what.partition(mine.lease_id)[2] for one in found] == [
-            " is open to nobody, not to lab alone",
+        found: list[Drift] = list(plugin.audit(lambda: expected))
+        assert [one.description.partition(mine.lease_id)[2] for one in found] == [
+            " is open to no project, not to lab alone",
             " has 0 slots on sim-2, not 2",
             " has slots on sim-4, which is not its own",
         ]
         assert {one.lease_id for one in found} == {mine.lease_id}
-        assert list(plugin.audit(lambda: Expected((), (), (mine.id,)))) == []
+        assert list(plugin.audit(lambda: ExpectedState((), (), (mine.id,)))) == []
 
 
 def cloud(plugin: ResourcePlugin) -> FragileInstances:
@@ -165,8 +165,8 @@ class TestInstancePluginWithServers(TestInstancePlugin):
     def test_the_audit_knows_what_is_missing_and_what_is_left(self, plugin: ResourcePlugin) -> None:
         left = self.reservation(plugin)
         plugin.start(lease(left), left, self.granted(plugin, 2))
-        [stale] = plugin.audit(lambda: Expected((), (), ()))
-        assert f"{left.id}-6" in stale.what
+        [stale] = plugin.audit(lambda: ExpectedState((), (), ()))
+        assert f"{left.id}-6" in stale.description
         assert stale.repair is None
 
     def test_servers_that_are_there_are_left_alone(self, plugin: ResourcePlugin) -> None:

@@ -29,7 +29,7 @@ def plugin(tmp_path: Path) -> NetworkPlugin:
     config.load(conf, "test", [])
     conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
     made = NetworkPlugin(conf, contextlib.nullcontext)
-    cloud(made).cloud = FragileCloud(conf)
+    cloud(made).journal = FragileCloud(conf)
     return made
 
 
@@ -52,22 +52,22 @@ class TestNetworkPlugin(PluginContract):
 
     def state(self, plugin: ResourcePlugin) -> Any:
         return sorted(
-            [one.place, one.project_id, one.reservation_id, one.is_marked, one.port_id]
-            for one in cloud(plugin).there().values()
+            [one.endpoint, one.project_id, one.reservation_id, one.is_marked, one.port_id]
+            for one in cloud(plugin).occupants_by_id().values()
         )
 
     @contextlib.contextmanager
     def failing_after(self, plugin: ResourcePlugin, effects: int) -> Iterator[None]:
-        cloud(plugin).cloud.left = effects  # type: ignore[attr-defined]
+        cloud(plugin).journal.left = effects  # type: ignore[attr-defined]
         yield
-        cloud(plugin).cloud.left = None  # type: ignore[attr-defined]
+        cloud(plugin).journal.left = None  # type: ignore[attr-defined]
 
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for one in cloud(plugin).takers([], reservation.id):
+        for one in cloud(plugin).occupants([], reservation.id):
             cloud(plugin).use(one.id, "a port")
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for one in cloud(plugin).takers([], reservation.id):
+        for one in cloud(plugin).occupants([], reservation.id):
             cloud(plugin).delete(one)
 
 
@@ -119,20 +119,20 @@ def test_what_is_no_segment_cannot_be_registered(plugin: NetworkPlugin, text: st
 
 
 def test_a_segment_with_a_network_is_not_to_be_had(plugin: NetworkPlugin) -> None:
-    cloud(plugin).take(FIRST, "somebody")
+    cloud(plugin).occupy(FIRST, "somebody")
     with pytest.raises(Conflict, match=rf"{FIRST} is taken by network .* of project somebody"):
         plugin.find(name=FIRST)
-    found = {one.external_id: one.usable for one in plugin.look(resources(plugin, 2))}
+    found = {one.external_id: one.usable for one in plugin.refresh(resources(plugin, 2))}
     assert found == {FIRST: False, "vlan:sim:102": True}
 
 
 def test_a_network_can_be_promised_or_kept(plugin: NetworkPlugin) -> None:
     promised, given = reservation(plugin, on_start="nothing"), resources(plugin, 1)
     assert plugin.start(lease(promised), promised, given) == {}
-    assert cloud(plugin).there() == {}
+    assert cloud(plugin).occupants_by_id() == {}
     kept = reservation(plugin, on_end="keep")
     kept = replace(kept, details=plugin.start(lease(kept), kept, given))
     plugin.end(lease(kept), kept, given)
-    [network] = cloud(plugin).there().values()
+    [network] = cloud(plugin).occupants_by_id().values()
     assert {FIRST: network.id} == kept.details["networks"]
     assert network.reservation_id is None

@@ -15,10 +15,10 @@ from climate.clock import SystemClock
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease.model import Granted, Inventory, Reservation, Resource
 from climate.core.matching.query import matches
-from climate.plugins.base import Difference, Expected, Holding, NotYet, ResourcePlugin
+from climate.plugins.base import Drift, ExpectedState, HeldReservation, NotYet, ResourcePlugin
 from climate.plugins.hosts.simulated import SimulatedCloud
 from climate.plugins.volumes.cloud import Quota, Volume
-from climate.plugins.volumes.fill import NotMade
+from climate.plugins.volumes.lifecycle import VolumeCreationFailed
 from climate.plugins.volumes.plugin import VolumePlugin
 from climate.plugins.volumes.simulated import SimulatedVolumes
 from tests.contract.plugin import ASKER, Interrupted, PluginContract, lease, resources
@@ -43,7 +43,7 @@ def plugin(tmp_path: Path) -> VolumePlugin:
     config.load(conf, "test", [])
     conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
     made = VolumePlugin(conf, contextlib.nullcontext, SystemClock())
-    cloud(made).world = FragileCloud(conf)
+    cloud(made).journal = FragileCloud(conf)
     return made
 
 
@@ -93,12 +93,12 @@ class TestVolumePlugin(PluginContract):
                 ),
                 [there.quota(room, "lab").volumes, there.quota(room, "lab").gigabytes],
             ]
-            for room in there.rooms()
+            for room in there.reserved_types()
         ]
 
     @contextlib.contextmanager
     def failing_after(self, plugin: ResourcePlugin, effects: int) -> Iterator[None]:
-        world = cloud(plugin).world
+        world = cloud(plugin).journal
         assert isinstance(world, FragileCloud)
         world.left = effects
         yield
@@ -111,8 +111,8 @@ class TestVolumePlugin(PluginContract):
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         for one in volumes(plugin, reservation.id):
             cloud(plugin).delete(one)
-        for room in cloud(plugin).rooms():
-            cloud(plugin).delete_room(room)
+        for room in cloud(plugin).reserved_types():
+            cloud(plugin).delete_reserved_type(room)
 
 
 def volumes(plugin: ResourcePlugin, type_id: str) -> Sequence[Volume]:
@@ -200,21 +200,21 @@ def test_what_is_not_given_has_defaults(plugin: VolumePlugin) -> None:
 
 def test_the_volumes_are_there_and_there_can_be_no_more(plugin: VolumePlugin) -> None:
     mine = started(plugin)
-    [room] = cloud(plugin).rooms()
+    [room] = cloud(plugin).reserved_types()
     assert mine.details["reserved_type"] == room.name == f"reservation:{mine.id}"
     assert mine.details["volumes"] == sorted(one.id for one in volumes(plugin, room.id))
     assert [one.size for one in volumes(plugin, room.id)] == [5, 5]
-    with pytest.raises(RuntimeError, match="has no room for another volume"):
+    with pytest.raises(RuntimeError, match="has no quota for another volume"):
         cloud(plugin).make(room, "lab", 1)
 
 
 def test_a_room_that_is_promised_is_filled_by_the_project(plugin: VolumePlugin) -> None:
     mine = started(plugin, on_start="nothing")
-    [room] = cloud(plugin).rooms()
+    [room] = cloud(plugin).reserved_types()
     assert volumes(plugin, room.id) == []
     cloud(plugin).make(room, "lab", 10)
     end(plugin, mine)
-    assert cloud(plugin).rooms() == []
+    assert cloud(plugin).reserved_types() == []
     assert volumes(plugin, room.id) == []
 
 
@@ -230,7 +230,7 @@ def test_a_volume_that_could_not_be_made_is_told_and_made_again(plugin: VolumePl
     mine = started(plugin)
     broken = mine.details["volumes"][0]
     cloud(plugin).set_status(broken, "error")
-    with pytest.raises(NotMade, match=broken):
+    with pytest.raises(VolumeCreationFailed, match=broken):
         plugin.start(lease(mine), mine, granted(plugin))
     told = plugin.start(lease(mine), mine, granted(plugin))
     assert broken not in told["volumes"]
@@ -253,7 +253,7 @@ def test_what_is_to_be_kept_is_of_the_type_that_it_was_reserved_of(plugin: Volum
         assert sorted(one.id for one in kept) == mine.details["volumes"]
         assert {one.reservation_id for one in kept} == {None}
         assert {one.is_attached for one in kept} == {True, False}
-        assert cloud(plugin).rooms() == []
+        assert cloud(plugin).reserved_types() == []
 
 
 def test_what_its_owner_deletes_is_not_kept(plugin: VolumePlugin) -> None:
@@ -280,10 +280,10 @@ def test_a_volume_that_hangs_is_waited_for_and_then_dealt_with(
     assert [one.id for one in volumes(plugin, mine.id)] == [hanging], "it strands no other"
     there = cloud(plugin).volumes
     monkeypatch.setattr(
-        cloud(plugin), "volumes", lambda id_: [replace(one, is_still=True) for one in there(id_)]
+        cloud(plugin), "volumes", lambda id_: [replace(one, is_stuck=True) for one in there(id_)]
     )
     end(plugin, mine)
-    assert cloud(plugin).rooms() == []
+    assert cloud(plugin).reserved_types() == []
 
 
 def test_nobody_fills_a_room_that_is_over(plugin: VolumePlugin) -> None:
@@ -291,7 +291,7 @@ def test_nobody_fills_a_room_that_is_over(plugin: VolumePlugin) -> None:
     cloud(plugin).set_status(mine.details["volumes"][0], "deleting")
     with pytest.raises(NotYet):
         plugin.end(lease(mine), mine, granted(plugin))
-    [room] = cloud(plugin).rooms()
+    [room] = cloud(plugin).reserved_types()
     assert (room.is_over, cloud(plugin).users(room)) == (True, [])
     assert cloud(plugin).quota(room, "lab") == Quota(0, 0)
 
@@ -299,9 +299,9 @@ def test_nobody_fills_a_room_that_is_over(plugin: VolumePlugin) -> None:
 def test_a_type_that_fails_before_the_start_has_no_room(plugin: VolumePlugin) -> None:
     mine, [gold] = reservation(plugin), granted(plugin)
     plugin.start(lease(mine), mine, [replace(gold, reservable=False)])
-    assert cloud(plugin).rooms() == []
+    assert cloud(plugin).reserved_types() == []
     plugin.start(lease(mine), mine, [gold])
-    assert len(cloud(plugin).rooms()) == 1
+    assert len(cloud(plugin).reserved_types()) == 1
 
 
 # What can be registered, and how much there is of it.
@@ -326,7 +326,7 @@ def registered(plugin: VolumePlugin, name: str, **own: str) -> Resource:
 
 def test_the_operator_says_what_the_cloud_does_not(plugin: VolumePlugin) -> None:
     silver = plugin.find(name="silver")
-    with pytest.raises(InvalidInput, match=r'does not tell how many GiB .* "gigabytes"'):
+    with pytest.raises(InvalidInput, match=r'capacity of volume type .* "gigabytes"'):
         plugin.declared(silver, {})
     said = plugin.declared(silver, {"gigabytes": "100", "volumes": "7"})
     assert said.inventories == {"DISK_GB": Inventory(100), "VOLUMES": Inventory(7)}
@@ -349,7 +349,7 @@ def test_a_look_counts_what_leases_left(plugin: VolumePlugin) -> None:
     mine = started(plugin)
 
     def left() -> dict[str, int]:
-        [_, found] = plugin.look([silver, gold])
+        [_, found] = plugin.refresh([silver, gold])
         return {name: one.reserved for name, one in found.inventories.items()}
 
     assert left() == {"DISK_GB": 0, "VOLUMES": 0}, "that is the reservation's"
@@ -372,7 +372,7 @@ def test_a_look_tells_what_is_gone_or_open_to_others(plugin: VolumePlugin) -> No
     gone = replace(gold, external_id="gone")
     public = replace(gold, external_id="sim-standard")
     unknown = replace(gold, external_id="sim-silver")
-    found = {one.external_id: one for one in plugin.look([gold, gone, public, unknown])}
+    found = {one.external_id: one for one in plugin.refresh([gold, gone, public, unknown])}
     assert found["sim-gold"].usable
     assert "gone" not in found
     assert not found["sim-standard"].usable
@@ -382,10 +382,10 @@ def test_a_look_tells_what_is_gone_or_open_to_others(plugin: VolumePlugin) -> No
 # What an audit finds.
 
 
-def audit(plugin: VolumePlugin, *running: Reservation) -> list[Difference]:
+def audit(plugin: VolumePlugin, *running: Reservation) -> list[Drift]:
     given = granted(plugin)
-    held = [Holding(lease(one), one, given) for one in running]
-    return list(plugin.audit(lambda: Expected(given, held, ())))
+    held = [HeldReservation(lease(one), one, given) for one in running]
+    return list(plugin.audit(lambda: ExpectedState(given, held, ())))
 
 
 def test_nothing_is_wrong_with_what_was_started(plugin: VolumePlugin) -> None:
@@ -397,25 +397,27 @@ def test_nothing_is_wrong_with_what_was_started(plugin: VolumePlugin) -> None:
 
 def test_what_a_reservation_lacks_is_handed_over_again(plugin: VolumePlugin) -> None:
     mine = started(plugin, on_start="nothing")
-    [room] = cloud(plugin).rooms()
+    [room] = cloud(plugin).reserved_types()
     cloud(plugin).set_quota(room, "lab", Quota(9, 10))
-    cloud(plugin).open_room(room, "another project")
+    cloud(plugin).open_reserved_type(room, "another project")
     users, quota = audit(plugin, mine)
-    assert "is open to another project, not to lab alone" in users.what
-    assert "has a quota of 9 volumes and 10 GiB, not 2 and 10" in quota.what
+    assert "is open to another project, not to lab alone" in users.description
+    assert "has a quota of 9 volumes and 10 GiB, not 2 and 10" in quota.description
     assert users.lease_id == quota.lease_id == mine.lease_id
     plugin.start(lease(mine), mine, granted(plugin))
     assert audit(plugin, mine) == []
-    cloud(plugin).delete_room(room)
+    cloud(plugin).delete_reserved_type(room)
     [difference] = audit(plugin, mine)
-    assert "lacks its volume type" in difference.what
+    assert "lacks its volume type" in difference.description
     assert difference.lease_id == mine.lease_id
 
 
 def test_what_a_lease_left_behind_is_deleted_unless_there_are_volumes(plugin: VolumePlugin) -> None:
     mine = started(plugin)
     [difference] = audit(plugin)
-    assert f"reservation:{mine.id} is of no running reservation, and volumes" in difference.what
+    assert (
+        f"reservation:{mine.id} is of no running reservation, and volumes" in difference.description
+    )
     assert difference.repair is None
     for one in volumes(plugin, mine.id):
         cloud(plugin).delete(one)
@@ -423,4 +425,4 @@ def test_what_a_lease_left_behind_is_deleted_unless_there_are_volumes(plugin: Vo
     assert difference.reservation_id == mine.id
     assert difference.repair is not None
     difference.repair()
-    assert cloud(plugin).rooms() == []
+    assert cloud(plugin).reserved_types() == []

@@ -14,7 +14,7 @@ from tests.service import Story, host_reservation
 
 
 def found(story: Story) -> list[str]:
-    return [difference.what for difference in audit(story.runtime)]
+    return [difference.description for difference in audit(story.runtime)]
 
 
 def mend(story: Story) -> list[bool]:
@@ -105,7 +105,7 @@ def test_a_pool_of_no_lease_with_servers_is_left_to_somebody_who_looks(story: St
 
 def test_a_registered_host_that_is_open_to_everybody_is_closed(story: Story) -> None:
     story.cloud.withdraw("sim-1")
-    assert found(story) == ["host sim-1 is registered and open to everybody"]
+    assert found(story) == ["host sim-1 is registered and open to all projects"]
     assert mend(story) == [True]
     assert found(story) == []
 
@@ -164,7 +164,7 @@ def test_the_command_prints_a_line_for_each_and_tells_by_its_exit_code(
     story.cloud.boot_server("sim-2", "s1")
     assert command("audit") == 2
     assert capsys.readouterr().out.splitlines() == [
-        "found: host sim-1 is registered and open to everybody",
+        "found: host sim-1 is registered and open to all projects",
         "found: host sim-2 is free, and has servers s1",
     ]
     assert command("audit", "--repair") == 2

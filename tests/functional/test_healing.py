@@ -13,7 +13,7 @@ from climate.core.lease.model import Inventory
 from climate.db.resources import capacity
 from climate.db.tables.leases import ResourceRow
 from climate.manager import inventory
-from climate.plugins.base import Found
+from climate.plugins.base import DiscoveredResource
 from tests.conftest import MakeStory
 from tests.functional.fragile import break_cloud
 from tests.service import Story, host_reservation
@@ -85,7 +85,9 @@ def test_what_the_cloud_says_of_a_host_is_followed(
 ) -> None:
     story.ok("PUT", "/v1/os-hosts/1", {"rack": "r1"})
     grown = [
-        Found(external_id=one.external_id, properties={**one.properties, "vcpus": "128"})
+        DiscoveredResource(
+            external_id=one.external_id, properties={**one.properties, "vcpus": "128"}
+        )
         for one in story.cloud.hosts()
     ]
     monkeypatch.setattr(story.cloud, "hosts", lambda: grown)
@@ -143,7 +145,7 @@ def test_a_host_that_the_cloud_has_no_more_is_not_reservable(
 def test_a_cloud_that_does_not_answer_changes_nothing(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def silent() -> list[Found]:
+    def silent() -> list[DiscoveredResource]:
         raise BackendUnavailable("Nova does not answer")
 
     monkeypatch.setattr(story.cloud, "hosts", silent)
@@ -317,7 +319,7 @@ def test_one_host_that_cannot_be_followed_keeps_no_other_from_it(
 
     def fragile(name: str) -> None:
         if name == "sim-1":
-            raise BackendUnavailable("Nova does not do it: 500")
+            raise BackendUnavailable("the request to Nova failed: 500")
         enroll(name)
 
     monkeypatch.setattr(story.cloud, "enroll", fragile)
@@ -399,12 +401,12 @@ def test_a_registration_that_the_cloud_refuses_leaves_nothing(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_host: str) -> None:
-        raise BackendUnavailable("Nova does not do it: 500")
+        raise BackendUnavailable("the request to Nova failed: 500")
 
     with monkeypatch.context() as broken:
         broken.setattr(story.cloud, "enroll", refuse)
         said = story.refused(503, "POST", "/v1/os-hosts", {"name": "sim-5"})
-    assert "Nova does not do it" in said
+    assert "the request to Nova failed" in said
     assert len(story.ok("GET", "/v1/os-hosts")["hosts"]) == ALL
     story.ok("POST", "/v1/os-hosts", {"name": "sim-5"})
 
@@ -413,7 +415,7 @@ def test_a_removal_that_the_cloud_refuses_can_be_repeated(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_host: str) -> None:
-        raise BackendUnavailable("Nova does not do it: 500")
+        raise BackendUnavailable("the request to Nova failed: 500")
 
     with monkeypatch.context() as broken:
         broken.setattr(story.cloud, "withdraw", refuse)

@@ -103,7 +103,7 @@ def test_a_lease_stays_in_error_while_its_start_is_tried(
 def test_the_audit_tells_why_a_start_fails_until_it_succeeds(story: Story) -> None:
     lease = failed_start(story)
     (difference,) = audit(story.runtime)
-    assert difference.what.startswith(f"start_lease of lease {lease['id']} failed: ")
+    assert difference.description.startswith(f"start_lease of lease {lease['id']} failed: ")
     break_cloud(story)
     story.at(2)
     assert audit(story.runtime) == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from climate.manager import audit
-from climate.plugins.base import Asker
+from climate.plugins.base import Requester
 from climate.plugins.stacks.cloud import Stack
 from climate.plugins.stacks.template import Source
 from tests.service import Story
@@ -286,7 +286,7 @@ def test_a_stack_that_is_there_is_resumed_and_at_the_end_back_on_its_own_flavors
     story: Story,
 ) -> None:
     cloud = cloud_of(story)
-    there = cloud.make_empty(Asker("admin", "admin"), "theirs", "none")
+    there = cloud.make_empty(Requester("admin", "admin"), "theirs", "none")
     own = Source(template(web=server()))
     cloud.update(None, there, own, ["precious"])
     cloud.suspend(there)

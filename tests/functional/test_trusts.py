@@ -74,7 +74,7 @@ def trust_of(story: Story, lease: Lease) -> str | None:
 
 def test_a_lease_that_needs_one_has_a_trust_until_it_is_over(at: Story, keystone: Keystone) -> None:
     lease = reserve(at)
-    assert keystone.kept == {"trust-1": ALICE.asker}
+    assert keystone.kept == {"trust-1": ALICE.requester}
     assert trust_of(at, lease) == lease.trust_id == "trust-1"
     at.at(60)
     assert at.lease(lease.id)["status"] == "ACTIVE"
@@ -144,13 +144,13 @@ def test_without_keystone_nobody_can_be_acted_for(at: Story) -> None:
         reserve(at, owner=Owner(user_id="alice", project_id="lab"))
 
 
-@pytest.mark.parametrize("what", ["arrange", "asker died"])
+@pytest.mark.parametrize("what", ["prepare", "asker died"])
 def test_what_could_not_be_arranged_is_undone_at_last(
     at: Story, keystone: Keystone, acting: Acting, what: str
 ) -> None:
     before = rows(at)
-    acting.failing["arrange"] = GONE if what == "arrange" else SystemExit()  # type: ignore[assignment]
-    acting.failing["abandon"] = keystone.failing["revoke"] = GONE
+    acting.failing["prepare"] = GONE if what == "prepare" else SystemExit()  # type: ignore[assignment]
+    acting.failing["discard"] = keystone.failing["revoke"] = GONE
     with pytest.raises((ClimateError, SystemExit)):
         reserve(at)
     for _ in range(3):
@@ -165,10 +165,10 @@ def test_what_could_not_be_arranged_is_undone_at_last(
 
 
 def test_what_is_held_is_free_though_it_cannot_be_abandoned_yet(at: Story, acting: Acting) -> None:
-    acting.failing.update(arrange=GONE, abandon=GONE)
+    acting.failing.update(prepare=GONE, discard=GONE)
     with pytest.raises(BackendUnavailable):
         reserve(at, asked("", 4))
-    acting.failing.pop("arrange")
+    acting.failing.pop("prepare")
     assert reserve(at, asked("", 4))
 
 
@@ -191,7 +191,7 @@ def test_a_lease_whose_release_has_begun_is_confirmed_no_more(
     at: Story, keystone: Keystone, acting: Acting
 ) -> None:
     def meanwhile(_lease: Lease) -> None:
-        acting.failing["abandon"] = GONE
+        acting.failing["discard"] = GONE
         at.at(2)
         acting.failing.clear()
 
@@ -214,7 +214,7 @@ def test_so_it_is_on_every_database(story_everywhere: Story) -> None:
     assert auditing.audit(at.runtime) == []
     updates.update(at.runtime, lease.id, LeaseChange(), ALICE)
     [leaving] = auditing.audit(at.runtime)
-    assert leaving.what.endswith("is not revoked yet")
+    assert leaving.description.endswith("is not revoked yet")
     at.run()
     assert list(keystone.kept) == ["trust-2"]
     leases.delete(at.runtime, lease.id)
@@ -304,11 +304,11 @@ class TestAudit:
         now = at.clock.now()
         reserve(at)
         for name, minutes in (("trust-1", 60), ("young", 5), ("old", 60)):
-            keystone.kept.setdefault(name, ALICE.asker)
+            keystone.kept.setdefault(name, ALICE.requester)
             made_at = now - dt.timedelta(minutes=minutes)
             keystone.found.append(Trust(name, "alice", "lab", made_at))
         [found] = auditing.audit(at.runtime)
-        assert "made at 2030-01-15 11:00:00, is of no lease" in found.what
+        assert "made at 2030-01-15 11:00:00, is of no lease" in found.description
         assert auditing.repair(at.runtime, found)
         assert list(keystone.kept) == ["trust-1", "young"]
 
@@ -321,7 +321,7 @@ class TestAudit:
         leases.delete(at.runtime, lease.id)
         at.run()
         [found] = auditing.audit(at.runtime)
-        assert found.what.endswith("is not revoked yet")
+        assert found.description.endswith("is not revoked yet")
         assert found.repair is None
 
 

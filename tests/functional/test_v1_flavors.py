@@ -96,10 +96,10 @@ def test_it_starts_and_ends_like_any_other(story: Story) -> None:
     story.at(60)
     [shown] = story.lease(lease["id"])["reservations"]
     assert (shown["status"], shown["flavor_id"]) == ("active", shown["id"])
-    assert [one.what for one in audit.audit(story.runtime)] == []
+    assert [one.description for one in audit.audit(story.runtime)] == []
     story.at(60)
     assert story.lease(lease["id"])["status"] == "TERMINATED"
-    assert [one.what for one in audit.audit(story.runtime)] == []
+    assert [one.description for one in audit.audit(story.runtime)] == []
 
 
 def test_how_many_are_free_can_be_asked(story: Story) -> None:

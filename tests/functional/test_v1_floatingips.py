@@ -60,7 +60,7 @@ def cloud(story: Story) -> SimulatedFloatingips:
 
 def there(story: Story) -> dict[str, str]:
     """Return whose project has which address in the cloud."""
-    return {one.place: one.project_id for one in cloud(story).there().values()}
+    return {one.endpoint: one.project_id for one in cloud(story).occupants_by_id().values()}
 
 
 def addresses_of(story: Story, lease_id: str) -> list[str]:
@@ -97,7 +97,7 @@ def test_an_address_is_registered_listed_shown_and_removed(story: Story) -> None
     [
         ({"floating_network_id": NETWORK}, 400, "Missing parameter floating_ip_address"),
         (registration("198.51.100.200"), 400, "in an allocation pool"),
-        (registration("198.51.100.9", "elsewhere"), 400, "elsewhere is no external network"),
+        (registration("198.51.100.9", "elsewhere"), 400, "elsewhere is not an external network"),
         (registration(f"{NETWORK}/198.51.100.9", ""), 400, "Malformed parameter"),
         (registration(FIRST), 409, "registered already"),
     ],
@@ -170,7 +170,7 @@ def test_an_address_goes_from_lease_to_lease(story: Story) -> None:
     story.at(60)
     assert story.lease(before["id"])["status"] == "TERMINATED"
     assert story.lease(after["id"])["status"] == "ACTIVE"
-    [one] = cloud(story).takers([FIRST])
+    [one] = cloud(story).occupants([FIRST])
     assert one.reservation_id == after["reservations"][0]["id"]
 
 
@@ -323,7 +323,7 @@ def test_an_address_that_somebody_takes_is_booked_no_more(story: Story) -> None:
     lease = reserve(story, 10, 60, floatingips(1, FIRST))
     other = reserve(story, 10, 60, floatingips(1))
     for address in (FIRST, SECOND):
-        cloud(story).take(address, "somebody")
+        cloud(story).occupy(address, "somebody")
     inventory.synchronise(story.runtime)
     assert story.lease(lease["id"])["degraded"] is True, "no other is what it named"
     assert story.lease(other["id"])["degraded"] is False
@@ -331,7 +331,7 @@ def test_an_address_that_somebody_takes_is_booked_no_more(story: Story) -> None:
     assert [one["reservable"] for one in found] == [False, False, True]
     story.at(10)
     assert list(story.lease(other["id"])["reservations"][0]["floatingips"]) == [THIRD]
-    cloud(story).delete(cloud(story).takers([FIRST])[0])
+    cloud(story).delete(cloud(story).occupants([FIRST])[0])
     inventory.synchronise(story.runtime)
     story.run()
     lease = story.lease(lease["id"])
@@ -341,11 +341,11 @@ def test_an_address_that_somebody_takes_is_booked_no_more(story: Story) -> None:
 def test_only_what_was_not_named_is_replaced(story: Story) -> None:
     lease = reserve(story, 10, 60, floatingips(2, FIRST))
     other = addresses_of_pending(story, lease)[1]
-    cloud(story).take(FIRST, "somebody")
+    cloud(story).occupy(FIRST, "somebody")
     inventory.synchronise(story.runtime)
     assert addresses_of_pending(story, lease) == [FIRST, other]
     assert story.lease(lease["id"])["reservations"][0]["missing_resources"] is True
-    cloud(story).take(other, "somebody")
+    cloud(story).occupy(other, "somebody")
     inventory.synchronise(story.runtime)
     [replacement] = {SECOND, THIRD} - {other}
     assert addresses_of_pending(story, lease) == [FIRST, replacement]
@@ -364,14 +364,14 @@ def test_a_start_whose_address_is_taken_fails_with_a_reason_until_it_is_free(
     with_addresses(story, FIRST, SECOND)
     lease = reserve(story, 10, 60, floatingips(1, FIRST))
     other = reserve(story, 10, 60, floatingips(1, SECOND))
-    taken = cloud(story).take(FIRST, "somebody")
+    taken = cloud(story).occupy(FIRST, "somebody")
     story.at(10)
     assert story.lease(lease["id"])["status"] == "ERROR"
     assert story.lease(other["id"])["status"] == "ACTIVE"
-    found = [difference.what for difference in audit(story.runtime)]
+    found = [difference.description for difference in audit(story.runtime)]
     reason = f"{FIRST} is taken by floating IP {taken} of project somebody"
     assert any(reason in what for what in found), found
-    cloud(story).delete(cloud(story).takers([FIRST])[0])
+    cloud(story).delete(cloud(story).occupants([FIRST])[0])
     story.until(story.clock.now().replace(minute=30))
     assert story.lease(lease["id"])["status"] == "ACTIVE"
     assert there(story).keys() == {FIRST, SECOND}
@@ -381,10 +381,10 @@ def test_an_audit_repairs_what_is_ours_and_touches_nothing_else(story: Story) ->
     lease = reserve(story, 0, 60, floatingips(1, FIRST))
     story.run()
     assert audit(story.runtime) == []
-    cloud(story).delete(cloud(story).takers([FIRST])[0])
-    cloud(story).take(SECOND, "somebody", "a reservation that is gone")
-    cloud(story).take(THIRD, "somebody")
-    cloud(story).take("198.51.100.50", "somebody", "a reservation of others")
+    cloud(story).delete(cloud(story).occupants([FIRST])[0])
+    cloud(story).occupy(SECOND, "somebody", "a reservation that is gone")
+    cloud(story).occupy(THIRD, "somebody")
+    cloud(story).occupy("198.51.100.50", "somebody", "a reservation of others")
     found = audit(story.runtime)
     assert [repair(story.runtime, one) for one in found] == [True, True, False]
     story.run()

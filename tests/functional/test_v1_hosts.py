@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from climate.plugins.base import Found
+from climate.plugins.base import DiscoveredResource
 from climate.plugins.hosts.simulated import SimulatedCloud
 from tests.service import Story, host_reservation
 
@@ -13,10 +13,10 @@ from tests.service import Story, host_reservation
 class CloudOfTwins(SimulatedCloud):
     """A simulated cloud in which two hosts have the same name."""
 
-    def hosts(self) -> list[Found]:
+    def hosts(self) -> list[DiscoveredResource]:
         first, *others = super().hosts()
         name = {"hypervisor_hostname": first.properties["hypervisor_hostname"]}
-        twin = Found(external_id="twin", properties={**others[0].properties, **name})
+        twin = DiscoveredResource(external_id="twin", properties={**others[0].properties, **name})
         return [first, twin]
 
 

@@ -185,12 +185,12 @@ def test_it_starts_and_ends_like_any_other(story: Story) -> None:
     assert running["reservations"][0]["flavor_id"] == lease["reservations"][0]["id"]
     slots = [one for one in story.cloud.effects() if one["effect"] == "set_slots"]
     assert [(one["host"], one["count"]) for one in slots] == [("sim-1", "2")]
-    assert [one.what for one in audit.audit(story.runtime)] == []
+    assert [one.description for one in audit.audit(story.runtime)] == []
     story.at(60)
     assert story.lease(lease["id"])["status"] == "TERMINATED"
     done = [one["effect"] for one in story.cloud.effects()]
     assert done[2:] == ["close_slots", "clear_host", "delete_slots"]
-    assert [one.what for one in audit.audit(story.runtime)] == []
+    assert [one.description for one in audit.audit(story.runtime)] == []
 
 
 def test_two_that_share_a_host_do_not_wait_for_each_other(story: Story) -> None:

@@ -32,7 +32,7 @@ def network(**params: Any) -> dict[str, Any]:
 def there(story: Story) -> dict[str, str]:
     """Return whose network is on which segment."""
     cloud: SimulatedNetworks = story.runtime.plugins["virtual:network"].cloud  # type: ignore[attr-defined]
-    return {one.place: one.project_id for one in cloud.there().values()}
+    return {one.endpoint: one.project_id for one in cloud.occupants_by_id().values()}
 
 
 def test_a_segment_is_registered_listed_shown_and_removed(story: Story) -> None:

@@ -304,7 +304,7 @@ def test_a_host_that_cannot_be_switched_off_is_left_alone_for_a_while(
     body = {"state": "kept", "owner": "p1"}
     story.problem(400, "POST", f"/v2/shutdowns/{one['id']}/report", body)
     report(story, "shutdowns", one, "kept", reason="no answer")
-    story.cloud.rouse(one["node"])  # a real one was up all the while
+    story.cloud.enable_service(one["node"])  # a real one was up all the while
     look(story)
     ended = shutdown(story, one)
     assert (ended["state"], ended["reason"]) == ("over", "no answer")
@@ -326,7 +326,7 @@ def test_hosts_that_operators_set_aside_or_that_do_not_work_are_left_alone(
 
 def test_a_host_that_somebody_switched_on_is_on(story: Story) -> None:
     found = switched_off(story)
-    story.cloud.rouse(found[0]["node"])
+    story.cloud.enable_service(found[0]["node"])
     story.at(1)
     look(story)
     assert shutdown(story, found[0])["state"] == "off"  # the cloud needs time to notice
@@ -401,7 +401,7 @@ def test_what_is_off_comes_back_when_no_host_is_to_go_off_any_more(
     report(first, "shutdowns", gone, "off")
     second = make_story(database__connection=sqlite_url, provisioning__enabled=True)
     second.clock.advance(first.clock.now().timestamp() - second.clock.now().timestamp())
-    second.cloud.rest(gone["node"])
+    second.cloud.disable_service(gone["node"])
     look(second)
     assert shutdown(second, waits)["reason"] == "hosts are not switched off any more"
     assert shutdown(second, waits)["state"] == "over"

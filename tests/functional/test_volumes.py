@@ -51,7 +51,7 @@ def test_a_lease_has_its_volumes_from_its_start_to_its_end(story: Story) -> None
     assert len(mine["volumes"]) == 2
     assert there(story, mine["id"]) == [10, 10]
     story.at(61)
-    assert cloud(story).rooms() == []
+    assert cloud(story).reserved_types() == []
     assert there(story, mine["id"]) == []
 
 
@@ -127,8 +127,8 @@ def test_a_volume_that_hangs_takes_its_own_room_and_no_more(story: Story) -> Non
     cloud(story).set_status(mine["volumes"][0], "deleting")
     story.at(75)
     story.at(15)
-    [reason] = [one for one in audit(story.runtime) if lease["id"] in one.what]
-    assert f"{mine['volumes'][0]} is deleting" in reason.what
+    [reason] = [one for one in audit(story.runtime) if lease["id"] in one.description]
+    assert f"{mine['volumes'][0]} is deleting" in reason.description
     inventory.synchronise(story.runtime)
     story.refused(
         409, "POST", "/v1/leases", story.lease_body(80, 90, reservations=[volumes(amount=10)])

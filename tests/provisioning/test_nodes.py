@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from climate.provisioner.nodes import BadNodes, read
+from climate.provisioner.nodes import InvalidNodeConfig, read
 
 GOOD = """
 [defaults]
@@ -50,9 +50,9 @@ def test_a_password_that_is_not_there_is_told_when_it_is_needed(
     path.write_text(GOOD)
     one, two = read(path).values()
     monkeypatch.delenv("BMC_PASSWORD", raising=False)
-    with pytest.raises(BadNodes, match="BMC_PASSWORD"):
+    with pytest.raises(InvalidNodeConfig, match="BMC_PASSWORD"):
         one.password()
-    with pytest.raises(BadNodes, match="cannot be read"):
+    with pytest.raises(InvalidNodeConfig, match="cannot be read"):
         two.password()
     monkeypatch.setenv("BMC_PASSWORD", "of-the-environment")
     assert one.password() == "of-the-environment"
@@ -75,10 +75,10 @@ def test_a_file_that_is_none_is_refused_with_all_that_is_wrong(
     text: str, told: str, path: Path
 ) -> None:
     path.write_text(text)
-    with pytest.raises(BadNodes, match=told):
+    with pytest.raises(InvalidNodeConfig, match=told):
         read(path)
 
 
 def test_a_file_that_is_missing_is_told(path: Path) -> None:
-    with pytest.raises(BadNodes, match="No such file"):
+    with pytest.raises(InvalidNodeConfig, match="No such file"):
         read(path)

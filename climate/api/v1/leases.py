@@ -104,7 +104,7 @@ def _reservation(call: Call, asked: dict[str, Any], number: int) -> ReservationR
     """Have the plugin of its type check a reservation."""
     resource_type = _load(RESERVATION_TYPE, asked, number)["resource_type"]
     params = _load(_made(call.runtime.plugin(resource_type).schema), asked, number)
-    return looked_up(call.runtime, resource_type, params, call.owner.asker)
+    return looked_up(call.runtime, resource_type, params, call.owner.requester)
 
 
 def _reservation_change(asked: dict[str, Any], number: int) -> ReservationChange:

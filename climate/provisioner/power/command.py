@@ -40,7 +40,7 @@ class Command:
             raise Refused(f"{node.name}: its program must print on or off, and printed {said!r}")
         return Power(said)
 
-    def ask(self, node: Node, wanted: Power) -> None:
+    def set_power(self, node: Node, wanted: Power) -> None:
         """Ask for power or none."""
         self._run(node, wanted.value)
 
@@ -53,7 +53,7 @@ class Command:
         self._run(node, "boot", device.value)
 
     def _run(self, node: Node, action: str, device: str | None = None) -> str:
-        asked = {
+        request = {
             "action": action,
             "node": node.name,
             "address": node.address,
@@ -76,11 +76,11 @@ class Command:
         except OSError as error:
             raise Refused(f"{node.name}: its program cannot be run: {error}") from None
         with process:
-            return self._answer(node, process, json.dumps(asked))
+            return self._answer(node, process, json.dumps(request))
 
-    def _answer(self, node: Node, process: "subprocess.Popen[str]", asked: str) -> str:
+    def _answer(self, node: Node, process: "subprocess.Popen[str]", request: str) -> str:
         try:
-            said, complaint = process.communicate(asked, timeout=self._deadline)
+            said, complaint = process.communicate(request, timeout=self._deadline)
         except subprocess.TimeoutExpired:
             raise Unreachable(f"{node.name}: its program took {self._deadline:g} s") from None
         finally:

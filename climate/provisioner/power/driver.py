@@ -39,7 +39,7 @@ class Unreachable(PowerError):
     """The controller did not answer in time: it is to be left alone for a while."""
 
 
-class Disobeyed(PowerError):
+class PowerUnchanged(PowerError):
     """The controller said yes, and nothing has come of it."""
 
 
@@ -49,7 +49,7 @@ class PowerDriver(Protocol):
     def power(self, node: Node) -> Power:
         """Return whether the node has power."""
 
-    def ask(self, node: Node, wanted: Power) -> None:
+    def set_power(self, node: Node, wanted: Power) -> None:
         """Ask for power, or for none; it need not be so yet. May be asked again."""
 
     def shut_down(self, node: Node) -> None:
@@ -77,9 +77,11 @@ def switch(
     """
     if driver.power(node) is wanted:
         return False
-    driver.ask(node, wanted)
+    driver.set_power(node, wanted)
     if not becomes(driver, node, wanted, patience, pause):
-        raise Disobeyed(f"{node.name} is not {wanted}, {patience:g} s after it was asked to be")
+        raise PowerUnchanged(
+            f"{node.name} is not {wanted}, {patience:g} s after it was asked to be"
+        )
     return True
 
 

@@ -41,7 +41,7 @@ class Ipmi:
             raise Unreachable(f"{node.name}: ipmitool says {said[:_LONGEST_REASON]!r} of its power")
         return Power.ON if said.endswith(" on") else Power.OFF
 
-    def ask(self, node: Node, wanted: Power) -> None:
+    def set_power(self, node: Node, wanted: Power) -> None:
         """Ask for power or none."""
         self._run(node, "chassis", "power", _POWER[wanted])
 

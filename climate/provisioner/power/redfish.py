@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import sushy
 from sushy import auth, exceptions
 
-from climate.provisioner.nodes import BadNodes, Node
+from climate.provisioner.nodes import InvalidNodeConfig, Node
 from climate.provisioner.power.driver import BootDevice, Power, PowerError, Refused, Unreachable
 
 _CONNECT, _READ = 3.0, 10.0
@@ -50,7 +50,7 @@ class Redfish:
 
         return self._within(node, ask)
 
-    def ask(self, node: Node, wanted: Power) -> None:
+    def set_power(self, node: Node, wanted: Power) -> None:
         """Ask for power or none."""
         self._within(node, lambda: _system(node).reset_system(_RESET[wanted]))
 
@@ -105,7 +105,7 @@ def _system(node: Node) -> Any:  # noqa: ANN401 - sushy is untyped
 
 
 def _failure(node: Node, error: Exception) -> PowerError:
-    if isinstance(error, BadNodes):
+    if isinstance(error, InvalidNodeConfig):
         return Refused(str(error))
     reason = str(error)
     told = f"{node.name}: {type(error).__name__}: {reason[:_LONGEST_REASON]}"

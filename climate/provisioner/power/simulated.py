@@ -14,25 +14,25 @@ class Simulated:
         self._lock = threading.Lock()
         self._power: dict[str, Power] = {}
         #: All that was asked: name of the node, and ``on``, ``off`` or a boot device.
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
 
     def power(self, node: Node) -> Power:
         """Return whether the node has power."""
         return self._power.get(node.name, Power.OFF)
 
-    def ask(self, node: Node, wanted: Power) -> None:
+    def set_power(self, node: Node, wanted: Power) -> None:
         """Switch it."""
         with self._lock:
             self._power[node.name] = wanted
-            self.asked.append((node.name, wanted.value))
+            self.requests.append((node.name, wanted.value))
 
     def shut_down(self, node: Node) -> None:
         """Have it end at once."""
         with self._lock:
             self._power[node.name] = Power.OFF
-            self.asked.append((node.name, "shutdown"))
+            self.requests.append((node.name, "shutdown"))
 
     def boot_from(self, node: Node, device: BootDevice) -> None:
         """Note it."""
         with self._lock:
-            self.asked.append((node.name, device.value))
+            self.requests.append((node.name, device.value))

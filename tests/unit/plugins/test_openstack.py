@@ -14,7 +14,7 @@ from oslo_config import cfg
 from climate import config
 from climate.config import Misconfigured
 from climate.plugins import fencing
-from climate.plugins.fencing import Fenced, Permit
+from climate.plugins.fencing import Fenced, FencingToken
 from climate.plugins.openstack import session
 from tests.keystone import Keystone
 from tests.process import free_port, write_config
@@ -130,18 +130,21 @@ def test_nothing_is_changed_for_a_claim_that_has_run_out(
     way: Way, start: Callable[..., Compute], method: str
 ) -> None:
     compute, now = start(), 0.0
-    nova, permit = way(nova__endpoint_override=compute.url), Permit(lambda: now, until=10.0)
-    with fencing.under(permit):
+    nova, fencing_token = (
+        way(nova__endpoint_override=compute.url),
+        FencingToken(lambda: now, until=10.0),
+    )
+    with fencing.fenced(fencing_token):
         assert nova.request("/servers", method).ok
         now = 10.0
         with pytest.raises(Fenced):
             nova.request("/servers", method)
         assert nova.get("/servers").ok
-        assert permit.was_refused
-        permit.prolong(20.0)
+        assert fencing_token.blocked_a_change
+        fencing_token.extend(20.0)
         assert nova.request("/servers", method).ok
-        permit.revoke()
-        permit.prolong(30.0)
+        fencing_token.revoke()
+        fencing_token.extend(30.0)
         with pytest.raises(Fenced):
             nova.request("/servers", method)
     assert nova.request("/servers", method).ok

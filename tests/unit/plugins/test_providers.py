@@ -9,10 +9,10 @@ import pytest
 from keystoneauth1.exceptions import ConnectFailure
 
 from climate.core.lease.model import Inventory
-from climate.plugins.base import Found
+from climate.plugins.base import DiscoveredResource
 from climate.plugins.hosts import placement_inventory
 from climate.plugins.hosts.nova_services import NODES
-from climate.plugins.hosts.placement_inventory import Providers
+from climate.plugins.hosts.placement_inventory import ProviderInventory
 
 
 class Answer:
@@ -77,17 +77,17 @@ def placement() -> Iterator[Placement]:
     return made
 
 
-def host(name: str, *nodes: str) -> Found:
+def host(name: str, *nodes: str) -> DiscoveredResource:
     properties = {"hypervisor_hostname": name, **({NODES: ",".join(nodes)} if nodes else {})}
-    return Found(external_id=name, properties=properties)
+    return DiscoveredResource(external_id=name, properties=properties)
 
 
-def facts(placement: Placement, *hosts: Found, **options: Any) -> list[dict[str, str]]:
-    made = Providers(placement, ["CUSTOM_*", "HW_*"], ["CUSTOM_*"])  # type: ignore[arg-type]
+def facts(placement: Placement, *hosts: DiscoveredResource, **options: Any) -> list[dict[str, str]]:
+    made = ProviderInventory(placement, ["CUSTOM_*", "HW_*"], ["CUSTOM_*"])  # type: ignore[arg-type]
     return told(made, *hosts, **options)
 
 
-def told(made: Providers, *hosts: Found) -> list[dict[str, str]]:
+def told(made: ProviderInventory, *hosts: DiscoveredResource) -> list[dict[str, str]]:
     found = made.describe(hosts, {one.external_id for one in hosts})
     assert all(one.complete for one in found)
     return [{name: value for name, value in one.properties.items() if ":" in name} for one in found]
@@ -119,12 +119,12 @@ class TestWhatAHostHas:
         assert facts(placement, whole) == [{"trait:CUSTOM_A": "True", "resources:CUSTOM_GPU": "3"}]
 
     def test_is_not_told_if_nothing_is_wanted(self, placement: Placement) -> None:
-        made = Providers(placement, [], [])  # type: ignore[arg-type]
+        made = ProviderInventory(placement, [], [])  # type: ignore[arg-type]
         assert told(made, host("n1"), host("n2")) == [{}, {}]
         assert "traits" not in placement.asked
 
     def test_can_be_shared_but_for_what_reservations_bring(self, placement: Placement) -> None:
-        [found] = Providers(placement, [], []).describe([host("n1")], ["n1"])  # type: ignore[arg-type]
+        [found] = ProviderInventory(placement, [], []).describe([host("n1")], ["n1"])  # type: ignore[arg-type]
         assert found.inventories == {
             "VCPU": Inventory(16, 1, 4.0, 16),
             "CUSTOM_GPU": Inventory(5, 2, 4.0, 3),
@@ -138,42 +138,46 @@ class TestWhatAHostHas:
         ],
     )
     def test_cannot_be_shared_if_it_is_one_of_several_nodes_or_all_of_them(
-        self, placement: Placement, several: Found
+        self, placement: Placement, several: DiscoveredResource
     ) -> None:
-        made = Providers(placement, [], [])  # type: ignore[arg-type]
+        made = ProviderInventory(placement, [], [])  # type: ignore[arg-type]
         [found] = made.describe([several], [several.external_id])
         assert (found.complete, found.inventories) == (True, {})
 
 
 class TestALook:
     @pytest.fixture
-    def made(self, placement: Placement) -> Providers:
-        found = Providers(placement, ["CUSTOM_*", "HW_*"], ["CUSTOM_*"])  # type: ignore[arg-type]
+    def made(self, placement: Placement) -> ProviderInventory:
+        found = ProviderInventory(placement, ["CUSTOM_*", "HW_*"], ["CUSTOM_*"])  # type: ignore[arg-type]
         told(found, host("n1"), host("n2"))
         placement.asked.clear()
         return found
 
-    def test_reads_again_only_what_has_changed(self, placement: Placement, made: Providers) -> None:
+    def test_reads_again_only_what_has_changed(
+        self, placement: Placement, made: ProviderInventory
+    ) -> None:
         assert told(made, host("n1"), host("n2"))[0] == N1
         assert placement.asked == ["list"]
         placement.change("n2", traits=["CUSTOM_C"])
         assert told(made, host("n1"), host("n2"))[1] == {"trait:CUSTOM_C": "True"}
         assert placement.asked == ["list", "list", "traits", "inventories"]
 
-    def test_sees_a_provider_that_came_or_went(self, placement: Placement, made: Providers) -> None:
+    def test_sees_a_provider_that_came_or_went(
+        self, placement: Placement, made: ProviderInventory
+    ) -> None:
         placement.add("n2-gpu", root="n2", CUSTOM_GPU=9)
         assert told(made, host("n1"), host("n2"))[1]["resources:CUSTOM_GPU"] == "8"
         del placement.providers[placement.id_of("n2-gpu")]
         assert "resources:CUSTOM_GPU" not in told(made, host("n1"), host("n2"))[1]
 
-    def test_leaves_others_hosts_alone(self, placement: Placement, made: Providers) -> None:
+    def test_leaves_others_hosts_alone(self, placement: Placement, made: ProviderInventory) -> None:
         placement.change("n2", traits=["CUSTOM_C"])
         first, second = made.describe([host("n1"), host("n2")], ["n1"])
         assert (first.complete, second.complete) == (True, False)
         assert placement.asked == ["list", "list"]
 
     def test_says_that_it_knows_nothing_new_when_placement_is_down(
-        self, placement: Placement, made: Providers
+        self, placement: Placement, made: ProviderInventory
     ) -> None:
         placement.is_down = True
         assert [one.complete for one in made.describe([host("n1")], ["n1"])] == [False]
@@ -182,7 +186,7 @@ class TestALook:
         self, placement: Placement, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(placement_inventory, "MOST_READ", 1)
-        made = Providers(placement, ["CUSTOM_*", "HW_*"], [])  # type: ignore[arg-type]
+        made = ProviderInventory(placement, ["CUSTOM_*", "HW_*"], [])  # type: ignore[arg-type]
         hosts, names = [host("n1"), host("n2")], ["n1", "n2"]
         assert [one.complete for one in made.describe(hosts, names)] == [True, False]
         assert [one.complete for one in made.describe(hosts, names)] == [True, True]

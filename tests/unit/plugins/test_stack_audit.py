@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from climate.clock import ManualClock
-from climate.plugins.base import Expected
+from climate.plugins.base import ExpectedState
 from climate.plugins.stacks.cloud import Stack, StackCloud
-from climate.plugins.stacks.plugin import differences
+from climate.plugins.stacks.plugin import find_drifts
 
 NOON = datetime(2030, 1, 15, 12, tzinfo=UTC)
 
@@ -28,6 +28,6 @@ class Cloud:
 @pytest.mark.parametrize(("minutes", "found"), [(59, 0), (61, 1)])
 def test_it_is_named_when_it_is_an_hour_old_by_the_clock(minutes: int, found: int) -> None:
     clock = ManualClock(NOON + timedelta(minutes=minutes))
-    expected = Expected(registered=(), running=(), changing=())
+    expected = ExpectedState(registered=(), running=(), changing=())
     cloud = cast("StackCloud", Cloud())
-    assert len(list(differences(cloud, clock, lambda: expected))) == found
+    assert len(list(find_drifts(cloud, clock, lambda: expected))) == found

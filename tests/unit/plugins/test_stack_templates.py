@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from climate.plugins.stacks import template as stack_template
-from climate.plugins.stacks.template import Source, Unreadable
+from climate.plugins.stacks.template import InvalidTemplate, Source
 
 FLAVORS = {"m1.tiny": "1", "1": "m1.tiny"}
 
@@ -89,7 +89,7 @@ def test_nothing_is_adopted_by_templates_that_are_too_old_for_it() -> None:
 
 @pytest.mark.parametrize("text", ["", "- a list", "a: [", "no: version", "\x00"])
 def test_what_is_no_template_is_unreadable(text: str) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(InvalidTemplate):
         stack_template.parse(text)
 
 

@@ -55,7 +55,7 @@ def _request(call: Call, resource_type: str, text: str | None) -> ReservationReq
     part = reservations.params(call, resource_type, {**plugin.unit, **_json(text)}, ())
     params = validation.load_parameter(*part)
     try:
-        return looked_up(call.runtime, resource_type, params, call.owner.asker)
+        return looked_up(call.runtime, resource_type, params, call.owner.requester)
     except InvalidInput as error:
         raise validation.of_parameter(error, "params") from None
 

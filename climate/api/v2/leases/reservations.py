@@ -26,7 +26,7 @@ def requests(
         for number, one in enumerate(asked)
     ]
     return tuple(
-        looked_up(call.runtime, one["resource_type"], loaded, call.owner.asker)
+        looked_up(call.runtime, one["resource_type"], loaded, call.owner.requester)
         for one, loaded in zip(asked, validation.load_all(parts), strict=True)
     )
 
