@@ -69,7 +69,7 @@ class Claim:
     """An event that this manager may run, as long as owner and attempt are still in its row.
 
     One that outlives its lease has no lease id. ``types`` are those of the lease's reservations.
-    The cloud may be changed for it as far as ``fencing_token`` goes; in ``calls`` is the call under way.
+    ``fencing_token`` limits its changes of the cloud; ``calls`` has the running plug-in call.
     """
 
     event_id: str

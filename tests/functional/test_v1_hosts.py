@@ -133,7 +133,7 @@ def test_an_ambiguous_name_is_refused_and_the_number_decides(make_story: Any) ->
     story = make_story()
     plugin = story.runtime.plugins["physical:host"]
     plugin.cloud = CloudOfTwins(story.conf)
-    assert "by its id" in refused(story, 409, "POST", "/v1/os-hosts", {"name": "sim-1"})
+    assert "give the id" in refused(story, 409, "POST", "/v1/os-hosts", {"name": "sim-1"})
     assert story.ok("POST", "/v1/os-hosts", {"id": "2"})["host"]["service_name"] == "sim-2"
 
 

@@ -62,7 +62,7 @@ def test_a_password_that_is_not_there_is_told_when_it_is_needed(
     ("text", "told"),
     [
         ("nodes = [", "nodes.toml"),
-        ("[node.a]\ndriver = 'ipmi'", "no table is called node"),
+        ("[node.a]\ndriver = 'ipmi'", "unknown table node"),
         ("[nodes]\na = 1", "a: .*Must be a table"),
         ("[nodes.a]\naddress = 'x'", "a: .*driver"),
         ("[nodes.a]\ndriver = 'ipmi'\nport = 70000", "a: .*port"),

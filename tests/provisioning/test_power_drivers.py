@@ -175,7 +175,7 @@ def test_while_a_question_is_not_answered_its_node_is_asked_nothing_more(redfish
     driver, node = Redfish(deadline=0.2), _redfish_node(redfish)
     with pytest.raises(Unreachable, match="within"):
         driver.power(node)
-    with pytest.raises(Unreachable, match="earlier question"):
+    with pytest.raises(Unreachable, match="earlier request"):
         driver.power(node)
 
 

@@ -159,7 +159,7 @@ class NovaInstances:
         with _answers():
             counts, classes = self._slots.counts(), self._slots.reservations()
             flavors = self._flavors.named()
-            # Not ours: flavors of pools with single nodes, and Blazar's, which have the same names.
+            # Other flavors of these names: those of pools with single nodes, and Blazar's.
             others = {name for name, each in aggregates.items() if HOST_MARK in each.metadata}
             known = {name for name, each in aggregates.items() if MARK in each.metadata}
             known |= {id_ for by_reservation in counts.values() for id_ in by_reservation}

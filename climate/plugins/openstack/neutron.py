@@ -43,7 +43,7 @@ class Neutron:
         """
         mark = f"{_DESCRIPTION}{reservation_id}"
         objects = self.find(tags=f"{_RESERVATION}{reservation_id}")
-        return [one for one in objects if (one.get("description") or "").endswith(mark)]
+        return [each for each in objects if (each.get("description") or "").endswith(mark)]
 
     def create(self, reservation_id: str, values: Mapping[str, Any], description: str = "") -> str:
         """Create an object whose description names the reservation; return its id."""
