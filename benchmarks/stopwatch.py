@@ -25,7 +25,7 @@ from climate.db.tables.bulk import insert
 from climate.db.tables.leases import LeaseRow
 from climate.db.tables.notifications import OutboxRow
 from climate.manager.process.runtime import Runtime
-from climate.plugins.base import Found, RequestSchema, ResourcePlugin
+from climate.plugins.base import DiscoveredResource, RequestSchema, ResourcePlugin
 
 _CHUNK = 500
 
@@ -73,11 +73,13 @@ class Stopwatch(ResourcePlugin):
     def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]) -> None:
         """Do nothing."""
 
-    def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
+    def find(
+        self, *, name: str | None = None, external_number: str | None = None
+    ) -> DiscoveredResource:
         """There is nothing to find."""
         raise NotImplementedError
 
-    def inventory(self) -> Iterable[Found]:
+    def inventory(self) -> Iterable[DiscoveredResource]:
         """There is nothing."""
         return ()
 

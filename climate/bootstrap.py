@@ -45,9 +45,9 @@ from climate.plugins.loader import load_plugins, load_selection
 from climate.plugins.openstack import session as openstack_session
 from climate.plugins.openstack.trusts import Trusts
 from climate.provisioner.agent import Provisioner
-from climate.provisioner.client import Climate
+from climate.provisioner.client import ClimateClient
 from climate.provisioner.groups import Groups
-from climate.provisioner.nodes import BadNodes
+from climate.provisioner.nodes import InvalidNodeConfig
 from climate.provisioner.power.loader import load_drivers
 from climate.provisioner.prepare import Tools
 
@@ -208,7 +208,7 @@ def open_provisioner(conf: ConfigOpts) -> Iterator[Provisioner]:
         file = Path(settings.nodes_file)
         pause = 0.0 if conf.provisioning.power_off else _REMNANTS
         made = Provisioner(tools, file, settings.workers, settings.claim_timeout, pause)
-    except BadNodes as error:
+    except InvalidNodeConfig as error:
         raise Misconfigured(f"[provisioner] nodes_file: {error}") from None
     broker = conf.notifications.transport_url
     if not (broker and conf.provisioning.topics):
@@ -219,17 +219,17 @@ def open_provisioner(conf: ConfigOpts) -> Iterator[Provisioner]:
         yield made
 
 
-def _climate(conf: ConfigOpts) -> Climate:
+def _climate(conf: ConfigOpts) -> ClimateClient:
     """Return the way to climate's API: with our user's tokens, or where nobody checks them."""
     url = conf.provisioner.url
     if conf.api.auth_strategy == "noauth":
-        return Climate(Session(auth=NoAuth()), url or http_server.url(conf.host, conf.port))
+        return ClimateClient(Session(auth=NoAuth()), url or http_server.url(conf.host, conf.port))
     session = openstack_session.make_session(conf)
     region = conf[config_registry.SERVICE_USER].region_name
     found = url or session.get_endpoint(service_type="reservation", region_name=region)
     if not found:
         raise Misconfigured("[provisioner] url is not set, and the catalog has no reservation")
-    return Climate(session, found.rstrip("/").removesuffix("/v1"))
+    return ClimateClient(session, found.rstrip("/").removesuffix("/v1"))
 
 
 def settle() -> None:

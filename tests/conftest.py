@@ -34,7 +34,7 @@ NOON = dt.datetime(2030, 1, 15, 12, 0, 0, tzinfo=dt.UTC)
 
 FOLDER = Path(__file__).parent
 # Markers of all tests in a folder.
-MARKERS = {"race": pytest.mark.db, "system": pytest.mark.system}
+MARKERS = {"race": pytest.mark.db, "system": pytest.mark.system, "faults": pytest.mark.faults}
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -26,7 +26,7 @@ from climate.manager.audit import cloud as auditing
 from climate.manager.process.runtime import Runtime
 from climate.notifications import listen as listening
 from climate.notifications.emit import BrokenTransport
-from climate.plugins.base import Difference
+from climate.plugins.base import Drift
 from climate.plugins.loader import BrokenPlugin
 
 LOG = logging.getLogger(__name__)
@@ -160,11 +160,11 @@ def _audit(runtime: Runtime, *, with_repair: bool) -> int:
     for difference in auditing.audit(runtime):
         repaired = with_repair and _repaired(runtime, difference)
         left += not repaired
-        print(f"{'repaired' if repaired else 'found'}: {difference.what}")
+        print(f"{'repaired' if repaired else 'found'}: {difference.description}")
     return 2 if left else 0
 
 
-def _repaired(runtime: Runtime, difference: Difference) -> bool:
+def _repaired(runtime: Runtime, difference: Drift) -> bool:
     try:
         return auditing.repair(runtime, difference)
     except ClimateError as error:

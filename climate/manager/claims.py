@@ -1,7 +1,7 @@
 """Claims: which manager runs an event, until when, and what it may store and change meanwhile.
 
 A claim is an owner and an attempt number in the event's row. Every outcome names both, so a manager
-that lost its claim stores nothing. A fencing token (``permit``) stops its changes of the cloud
+that lost its claim stores nothing. A fencing token stops its changes of the cloud
 shortly before another manager can reclaim the event.
 
 Reclaiming compares no two clocks. The owner counts, on its own ``elapsed``, from before it claimed
@@ -28,7 +28,7 @@ from climate.db.events.queue import Held
 from climate.db.leases import leases
 from climate.manager.process.runtime import Store
 from climate.plugins import fencing
-from climate.plugins.fencing import Permit
+from climate.plugins.fencing import FencingToken
 
 LOG = logging.getLogger(__name__)
 
@@ -75,7 +75,8 @@ class Claim:
     """An event that this manager runs while owner and attempt are still in its row.
 
     Finalizers have no lease id: they outlive their lease. ``types`` are the resource types of the
-    lease's reservations. ``permit`` is the fencing token, ``calls`` holds the call under way.
+    lease's reservations. ``fencing_token`` limits the changes of the cloud; ``calls`` has the
+    running plug-in call.
     """
 
     event_id: str
@@ -84,7 +85,7 @@ class Claim:
     attempt: int
     project_id: str | None = None
     types: frozenset[str] = frozenset()
-    permit: Permit = field(default_factory=Permit, compare=False)
+    fencing_token: FencingToken = field(default_factory=FencingToken, compare=False)
     calls: list[Call] = field(default_factory=list, compare=False)
 
     def call_since_before(self, moment: float) -> Call | None:
@@ -94,10 +95,10 @@ class Claim:
     @contextmanager
     def calling(self, work: Work, reservation: Reservation, since: float) -> Iterator[None]:
         """Run a plug-in under the fencing token, visible to the watchdog; raises Fenced."""
-        self.permit.check()
+        self.fencing_token.check()
         self.calls.append(Call(work, reservation.id, since))
         try:
-            with fencing.under(self.permit):
+            with fencing.fenced(self.fencing_token):
                 yield
         finally:
             self.calls.clear()
@@ -227,7 +228,7 @@ class ClaimKeeper:
         )
         for id_, claim in claims.items():
             if renewed.get(id_) == claim.attempt:
-                claim.permit.prolong(expires)
+                claim.fencing_token.extend(expires)
 
     def reclaim(self, own: Collection[str]) -> int:
         """Free events that nobody renewed for a whole time-out, except ``own``; return how many."""

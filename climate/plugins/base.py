@@ -1,9 +1,9 @@
-"""The interface between climate and whatever can be reserved.
+"""The interface between climate and the resource types that it reserves.
 
-A plugin serves one resource type. Its ``schema`` and ``requirement`` are pure and used by the
-API when a lease is asked for; ``start``, ``before_end`` and ``end`` act on the cloud when an
-event is due, in a manager, outside any transaction. They run *at least once*: a manager may die
-after the effect and before it could say so, so each must look before it acts.
+A plug-in serves one resource type. The API calls its pure methods (``schema``, ``requirement``)
+when a user requests a lease. A manager calls ``start``, ``before_end`` and ``end`` when an event is
+due, outside any transaction and *at least once*: a manager may die after the effect and before it
+records the result. Therefore each method checks the cloud before it changes anything.
 """
 
 import abc
@@ -19,16 +19,16 @@ from climate.core.errors import Conflict
 from climate.core.lease.model import Granted, Inventory, Lease, Reservation, Resource
 from climate.core.matching.requirement import Requirement
 
-# ``with turn("what is shared"):`` is for one at a time, of all threads of all processes. Raises
-# Contention after a minute of waiting, and is lost after two minutes; not to be nested.
+# ``with turn("name"):`` holds an advisory lock, exclusive among all threads of all processes.
+# Raises Contention after waiting for one minute. The lock expires after two minutes. Do not nest.
 Turn = Callable[[str], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
-    """Who asks: a user in a project, and the token of the request where tokens are checked.
+class Requester:
+    """The user who sent a request: user, project and, with Keystone, the token of the request.
 
-    The token is for the time of the request alone: it is neither kept nor logged.
+    The token is valid for this request only. It is neither stored nor logged.
     """
 
     project_id: str
@@ -37,15 +37,16 @@ class Asker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A resource as the cloud knows it, before (or whether or not) it is registered here.
+class DiscoveredResource:
+    """A resource as the cloud reports it, registered in climate or not.
 
-    ``inventories`` is what it has to share, by resource class: ``VCPU``, ``MEMORY_MB`` (MiB),
-    ``DISK_GB`` (GiB), ``CUSTOM_...``. ``usable`` is whether it can be booked now, ``lost`` whether
-    it does not even run (one that is switched off for maintenance may), ``disabled`` whether an
-    operator has taken it out of service there; a ``refusal`` says why it can never be reserved.
-    That it runs is known as of ``heard_at``; None: as of now.
-    Unless it is ``complete``, properties that are not told are as they were.
+    ``inventories`` are the amounts that reservations can share, by resource class: ``VCPU``,
+    ``MEMORY_MB`` (MiB), ``DISK_GB`` (GiB), ``CUSTOM_...``. A ``usable`` resource can be reserved
+    now. A ``lost`` resource does not run at all (a host in maintenance may still run). A
+    ``disabled`` resource was taken out of service by an operator, in the cloud. A ``refusal`` is
+    the reason why the resource can never be reserved. ``heard_at`` is the time of the cloud's last
+    sign of life of the resource, or None for now. If the resource is not ``complete``, properties
+    that are missing here keep their stored values.
     """
 
     external_id: str
@@ -60,25 +61,25 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """What an audit found, in a sentence, and what repairs it if that is safe.
+class Drift:
+    """A difference between the cloud and the database, and its repair where one is safe.
 
-    A ``repair`` is done at once, if it is about the pool of a ``reservation_id`` only while no
-    lease has that; with a ``lease_id`` a manager hands the lease's resources over again instead.
-    With neither, somebody must look.
+    ``repair`` runs immediately; with a ``reservation_id``, only if no lease has that reservation.
+    With a ``lease_id``, a manager starts the lease's reservations again instead. With neither, an
+    operator must decide.
     """
 
-    what: str
+    description: str
     repair: Callable[[], None] | None = None
     lease_id: str | None = None
     reservation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
-    """A part of a reservation that is reserved by itself; ``name`` tells it from the others.
+class Member:
+    """A part of a composite reservation (a stack), stored as a reservation of its own.
 
-    ``params`` are as users would ask for it.
+    ``name`` is unique within the composite. ``params`` have the form of a user's request.
     """
 
     name: str
@@ -87,8 +88,8 @@ class Child:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """A running reservation, and the resources that it should have."""
+class HeldReservation:
+    """A running reservation, and the resources that belong to it."""
 
     lease: Lease
     reservation: Reservation
@@ -96,17 +97,17 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """What the database says: the registered resources, and what running reservations have.
+class ExpectedState:
+    """The state that the database records: registered resources and running reservations.
 
-    ``changing`` are the ids of reservations that a manager is at, of which nothing is known;
-    ``elsewhere`` are those of running reservations of other types, ``awaited`` those of leases that
-    nobody has begun to start, and ``shared`` the external ids of resources of which reservations of
-    other types have some.
+    ``changing`` are the ids of reservations that a manager works on: their state in the cloud is
+    unknown. ``elsewhere`` are the ids of running reservations of other types. ``awaited`` are the
+    ids of reservations whose lease has not begun to start. ``shared`` are the external ids of
+    resources that reservations of other types use in part.
     """
 
     registered: Sequence[Resource]
-    running: Sequence[Holding]
+    running: Sequence[HeldReservation]
     changing: Collection[str]
     elsewhere: Collection[str] = ()
     shared: Collection[str] = ()
@@ -114,82 +115,88 @@ class Expected:
 
     @property
     def known(self) -> set[str]:
-        """Return the ids of the reservations that may have something in the cloud."""
-        running = {holding.reservation.id for holding in self.running}
+        """The ids of the reservations that may have objects in the cloud."""
+        running = {held.reservation.id for held in self.running}
         return running.union(self.changing, self.elsewhere)
 
 
 class NotYet(Exception):
-    """The cloud is at it and needs more time: no failure, to be called again shortly."""
+    """The cloud needs more time. This is not a failure: the manager calls again shortly."""
 
 
 class RequestSchema(Schema):
-    """A plugin's part of a reservation request; keys that others own are passed over."""
+    """The plug-in's part of a reservation request; ignores keys of other types."""
 
     class Meta:
-        """Common keys and those of other types stand beside ours."""
+        """Common keys and keys of other resource types stand in the same object."""
 
         unknown = EXCLUDE
 
 
 class ResourcePlugin(abc.ABC):
-    """One resource type: what can be asked of it, and how it is handed over and taken back."""
+    """One resource type: its request parameters, and how to hand resources over and reclaim them.
+
+    Methods that act on the cloud must be idempotent.
+    """
 
     resource_type: ClassVar[str]
-    #: The plugin's part of a reservation request; loads to what is stored as ``params``.
+    #: The plug-in's part of a reservation request. Its output is stored as ``params``.
     schema: ClassVar[type[RequestSchema]]
-    #: What is asked of ``schema`` for one unit of the type by who does not say more.
+    #: The request for one unit of the type, where the user gives no parameters.
     unit: ClassVar[Mapping[str, Any]] = {}
-    #: Whether units in use can take more or less of their resources, or be laid out otherwise:
-    #: then ``start`` is called again.
+    #: Whether a running reservation can change its amounts or layout; ``start`` is then called
+    #: again.
     resizes: ClassVar[bool] = True
-    #: Whether ``look`` counts what an ended lease does not give back: then the rest can be booked.
+    #: Whether ``refresh`` subtracts what an ended lease has not released, so that climate can
+    #: reserve the rest.
     counts_leftovers: ClassVar[bool] = False
-    #: The parameters that stay as they are: those of what was looked up.
+    #: The parameters that users cannot change, because ``look_up`` resolved them.
     fixed: ClassVar[frozenset[str]] = frozenset()
-    #: Properties that resources of the type may have from the cloud.
+    #: The properties that the cloud reports for resources of the type.
     native_properties: frozenset[str]
-    #: Whether something must be made in the cloud when a reservation is asked for: ``arrange``.
-    arranges: ClassVar[bool] = False
-    #: Whether new parameters are looked up, too: what a reservation consists of changes with them.
-    replans: ClassVar[bool] = False
+    #: Whether ``prepare`` creates something in the cloud while climate admits the lease.
+    needs_preparation: ClassVar[bool] = False
+    #: Whether ``look_up`` also runs for changed parameters, because they change the members.
+    looks_up_changes: ClassVar[bool] = False
 
-    def look_up(self, params: Mapping[str, Any], _asker: Asker) -> Mapping[str, Any]:
-        """Return ``params`` with what the cloud says about what they name, if anything.
+    def look_up(self, params: Mapping[str, Any], _requester: Requester) -> Mapping[str, Any]:
+        """Return ``params`` with the cloud's data about the objects that they name.
 
-        Called when they are asked for, before the transaction; only reads. Raises InvalidInput if
-        the project cannot have what they name.
+        Called before the transaction that admits the lease. Only reads. Raises InvalidInput if the
+        project cannot use what the parameters name.
         """
         return params
 
-    def children(self, _params: Mapping[str, Any]) -> Sequence[Child]:
-        """Return what is reserved besides, in reservations of the same lease, and goes with it.
+    def members(self, _params: Mapping[str, Any]) -> Sequence[Member]:
+        """Return the further reservations that this reservation consists of. Pure.
 
-        Their start is before, and their end after that of what they are parts of. Pure.
+        They are reserved in the same lease, start before this reservation and end after it.
         """
         return ()
 
     def acts_as_user(self, _params: Mapping[str, Any]) -> bool:
         """Tell whether ``start``, ``before_end`` or ``end`` act as the lease's user. Pure.
 
-        Then the lease has a ``trust_id``. Not where the cloud is made up.
+        If so, the lease gets a ``trust_id``. False with a simulated cloud.
         """
         return False
 
-    def arrange(self, _lease: Lease, _reservation: Reservation, _asker: Asker) -> Mapping[str, Any]:
-        """Make what can only be made with the asker's own token; return details to be kept.
+    def prepare(
+        self, _lease: Lease, _reservation: Reservation, _requester: Requester
+    ) -> Mapping[str, Any]:
+        """Create what requires the requester's own token; return details for the reservation.
 
-        Called once the lease is admitted and held, before anybody sees it. Idempotent.
+        Called after admission, while the lease is held and not yet visible. Idempotent.
         """
         return {}
 
-    def abandon(  # noqa: B027 - optional: most types arrange nothing
+    def discard(  # noqa: B027 - optional: most types prepare nothing
         self, lease: Lease, reservation: Reservation
     ) -> None:
-        """Undo ``arrange``, done or not, for a lease that is not to be. Idempotent."""
+        """Undo ``prepare``, completed or not, for a lease that is not confirmed. Idempotent."""
 
-    def foretold(self, _reservation_id: str) -> Mapping[str, Any]:
-        """Return what users may know before the start of what ``start`` will return. Pure."""
+    def preview_details(self, _reservation_id: str) -> Mapping[str, Any]:
+        """Return the details of ``start`` that users may see before the start. Pure."""
         return {}
 
     @abc.abstractmethod
@@ -200,87 +207,91 @@ class ResourcePlugin(abc.ABC):
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
-        """Hand ``resources`` over to the lease's project; return what users need to know.
+        """Hand ``resources`` over to the lease's project; return the details that users need.
 
-        Of each the reservation has its ``amounts``, or all of it if there are none.
-        Idempotent, and called again when a running reservation has got others: those that it has
-        no more are taken back. Raises NotYet to be called again, which is no failed attempt; any
-        other exception is one, and is tried again.
+        The reservation gets the ``amounts`` of each resource, or the whole resource if it has
+        none. The manager calls this again when the resources of a running reservation change; it
+        then also reclaims those that were removed. Idempotent. Raises NotYet while the cloud needs
+        more time. The manager retries after any other exception, and counts it as a failure.
         """
 
     @abc.abstractmethod
     def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]) -> None:
-        """Take ``resources`` back, whatever is on them. Idempotent: gone already is fine.
+        """Reclaim ``resources``, and delete what users put on them.
 
-        Raises NotYet as ``start`` does.
+        Idempotent: succeeds if they are already gone. Raises NotYet as ``start`` does.
         """
 
     def before_end(  # noqa: B027 - optional: most types have nothing to do
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> None:
-        """Do what the user asked for shortly before the end. Idempotent."""
+        """Run the user's action shortly before the end. Idempotent."""
 
     def enroll(self, external_id: str) -> None:  # noqa: B027 - optional
-        """Take a resource into service: nobody may use it but through a lease. Idempotent."""
+        """Take a resource into service: only leases can use it from now on. Idempotent."""
 
     def withdraw(self, external_id: str) -> None:  # noqa: B027 - optional
-        """Give a resource that nobody has back to everybody. Idempotent."""
+        """Release an unreserved resource to all projects. Idempotent."""
 
-    def rest(self, external_id: str) -> None:
-        """Keep everybody off a resource that is to be without power. Idempotent.
+    def disable_service(self, external_id: str) -> None:
+        """Stop all use of a free resource that is about to be powered off. Idempotent.
 
-        Raises Conflict if somebody is on it, or it is not one that nobody has.
+        Raises Conflict if the resource is in use or not free.
         """
-        raise Conflict(f"{external_id}: a {self.resource_type} is not switched off")
+        raise Conflict(f"{external_id}: a {self.resource_type} cannot be powered off")
 
-    def rouse(self, external_id: str) -> None:  # noqa: B027 - optional
-        """Take a resource back into service that is to have power, or has. Idempotent."""
+    def enable_service(self, external_id: str) -> None:  # noqa: B027 - optional
+        """Put a resource that was powered off back into service. Idempotent."""
 
     @abc.abstractmethod
-    def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
-        """Look a resource up in the cloud, to register it.
+    def find(
+        self, *, name: str | None = None, external_number: str | None = None
+    ) -> DiscoveredResource:
+        """Find a resource in the cloud, to register it.
 
-        Raises NotFound, or Conflict if the name is ambiguous, or the resource is in use or cannot
-        be reserved.
+        Raises NotFound. Raises Conflict if the name is ambiguous, or the resource is in use or
+        cannot be reserved.
         """
 
-    def declared(self, found: Found, _properties: Mapping[str, str]) -> Found:
-        """Return what was found, with what the operator's properties say that it has. Pure.
+    def declared(
+        self, resource: DiscoveredResource, _properties: Mapping[str, str]
+    ) -> DiscoveredResource:
+        """Return the resource with the amounts that an operator's properties declare. Pure.
 
-        Raises InvalidInput if they say something that cannot be.
+        Raises InvalidInput if a declared amount is invalid.
         """
-        return found
+        return resource
 
     @abc.abstractmethod
-    def inventory(self) -> Iterable[Found]:
-        """Return all that the cloud has of this type and that can be reserved."""
+    def inventory(self) -> Iterable[DiscoveredResource]:
+        """Return all resources of this type in the cloud that can be reserved."""
 
-    def look(self, _registered: Sequence[Resource]) -> Iterable[Found]:
-        """Return how the registered ones are now; those that are not told of are lost.
+    def refresh(self, _registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
+        """Return the current state of the registered resources; the missing ones are lost.
 
-        It is for types of which the cloud has too many to look at all.
+        Override this for types of which the cloud has too many resources to list.
         """
         return self.inventory()
 
-    def audit(self, _expected: Callable[[], Expected]) -> Iterable[Difference]:
-        """Return where the cloud differs from what is expected; change nothing.
+    def audit(self, _expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
+        """Return where the cloud differs from the expected state; change nothing.
 
-        The cloud is looked at first and the expectation asked for after that: what a lease got
-        meanwhile must not look like something of nobody's.
+        Read the cloud first and call ``expected`` afterwards. Otherwise resources that a lease
+        gets in between look like leftovers.
         """
         return ()
 
 
-def do_all(*steps: Callable[[], None]) -> None:
-    """Take every step, whichever fail, so that one host strands no other; then say which did.
+def run_all(*steps: Callable[[], None]) -> None:
+    """Run every step, even if some fail, so that one host does not block the others.
 
-    Raises the first failure that is none of time, or else NotYet.
+    Raises the first failure other than NotYet, or else the first NotYet.
     """
     failures: list[Exception] = []
     for step in steps:
         try:
             step()
-        except Exception as error:  # noqa: BLE001 - told below, after the others had their turn
+        except Exception as error:  # noqa: BLE001 - raised below, after all steps ran
             failures.append(error)
     failures.sort(key=lambda error: isinstance(error, NotYet))
     if failures:

@@ -1,13 +1,9 @@
-"""The fence of effects: nothing is done to a cloud for a claim that may be another's by now.
+"""Fencing: a thread changes a cloud only while the claim on its work is certainly valid.
 
-A manager that was paused (its machine, its process) goes on in the middle of a call, maybe long
-after its claim was taken over. So whoever changes the cloud asks right before each change:
-``check``. There are two such places, the transport below all clients of OpenStack and the journal
-of the simulated cloud. What is left is a pause between this question and the network, and a request
-that was sent before the claim was lost and arrives after that.
-
-The permit of the work that a thread does is in a context variable. A thread without one, as of a
-command, is not fenced.
+A paused manager may resume in the middle of a call, long after another manager took its claim
+over. Therefore the transport of all OpenStack clients and the journal of the simulated cloud call
+``check`` right before each change. Two gaps remain: a pause between this check and the network,
+and a request that arrives late. A thread without a token, such as a command's, is not fenced.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,49 +15,52 @@ _ALWAYS = float("inf")
 
 
 class Fenced(Exception):
-    """Too late to change anything: the claim may be another's. Nothing was done."""
+    """The fencing token has expired or was revoked. Nothing was changed."""
 
 
-class Permit:
-    """That work may change the cloud until a moment of ``elapsed``, which can be put off."""
+class FencingToken:
+    """The right to change the cloud until a deadline, which ``extend`` moves.
+
+    Times are seconds of the monotonic clock ``elapsed``. The default never expires.
+    """
 
     def __init__(self, elapsed: Callable[[], float] = lambda: 0.0, until: float = _ALWAYS) -> None:
-        """Permit changes until ``elapsed`` says ``until``: without either, always."""
         self._elapsed = elapsed
         self._until = until
-        self.was_refused = False
+        #: Whether ``check`` has raised Fenced.
+        self.blocked_a_change = False
 
-    def prolong(self, until: float) -> None:
-        """Permit changes for longer, unless the permit was taken away."""
+    def extend(self, until: float) -> None:
+        """Move the deadline, unless the token was revoked."""
         if self._until != _NEVER:
             self._until = until
 
     def revoke(self) -> None:
-        """Permit nothing any more, for good."""
+        """Expire the token for good."""
         self._until = _NEVER
 
     def check(self) -> None:
-        """Raise Fenced if it is over."""
+        """Raise Fenced if the token has expired."""
         if self._elapsed() >= self._until:
-            self.was_refused = True
-            raise Fenced("the claim on this work has run out, or was given up: nothing was done")
+            self.blocked_a_change = True
+            raise Fenced("the claim on this work has expired or was released: nothing was changed")
 
 
-_PERMIT: ContextVar[Permit | None] = ContextVar("permit", default=None)
+_TOKEN: ContextVar[FencingToken | None] = ContextVar("fencing_token", default=None)
 
 
 @contextmanager
-def under(permit: Permit) -> Iterator[None]:
-    """Change the cloud in this thread only as far as ``permit`` goes."""
-    token = _PERMIT.set(permit)
+def fenced(token: FencingToken) -> Iterator[None]:
+    """Let this thread change the cloud only while ``token`` is valid."""
+    previous = _TOKEN.set(token)
     try:
         yield
     finally:
-        _PERMIT.reset(token)
+        _TOKEN.reset(previous)
 
 
 def check() -> None:
-    """Raise Fenced if this thread works under a permit that is over."""
-    permit = _PERMIT.get()
-    if permit is not None:
-        permit.check()
+    """Raise Fenced if this thread has a fencing token that has expired."""
+    token = _TOKEN.get()
+    if token is not None:
+        token.check()

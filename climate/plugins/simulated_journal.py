@@ -1,8 +1,9 @@
-"""The journal of a simulated cloud: every effect on it, in order, with failures and delays.
+"""The journal of the simulated cloud: all effects in order, with configurable failures and delays.
 
-With ``[simulated] journal`` it is a file with one JSON object per line. Several processes share
-it, and it outlives them. Without it the journal is in memory. All simulated drivers write to it;
-the state of the simulated hosts follows from it.
+With ``[simulated] journal`` it is a file with one JSON object per line, which several processes
+share and which outlives them. Otherwise it is in memory. All simulated drivers write to the
+journal and derive their state from it. The names of effects do not change: recorded logs and
+tests contain them.
 """
 
 import fcntl
@@ -19,16 +20,16 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.plugins import fencing
 
-# What climate does about hosts, not about leases.
+# The effects that register or power hosts. They do not belong to leases.
 _REGISTRATION = {"enroll", "withdraw", "rest", "rouse"}
 
 
 class SimulatedFailure(RuntimeError):
-    """The failure that ``[simulated] failure_rate`` asked for."""
+    """A failure of the simulated cloud: random (``failure_rate``), or one that Nova has too."""
 
 
 class Journal:
-    """Append effects as ``[simulated]`` says: after ``delay``, failing at ``failure_rate``."""
+    """The effects on the simulated cloud, with the delays and failures of ``[simulated]``."""
 
     def __init__(self, conf: ConfigOpts) -> None:
         """Read the settings; the journal file is created with its first entry."""
@@ -38,21 +39,21 @@ class Journal:
         self._random = random.Random(settings.seed)  # noqa: S311 - repeatable, not secret
         self._state = CloudState(Path(settings.journal) if settings.journal else None)
 
-    def present(self) -> AbstractContextManager["CloudState"]:
+    def locked(self) -> AbstractContextManager["CloudState"]:
         """Lock the state of the cloud, with the effects of all processes, and return it."""
-        return self._state.present()
+        return self._state.locked()
 
     def append(self, entry: dict[str, Any]) -> None:
-        """Append an effect without delay or random failure; raises Fenced, SimulatedFailure."""
+        """Append an effect without delay or random failure. Raises Fenced, SimulatedFailure."""
         self._state.append(entry)
 
     def effects(self, past: int = 0) -> list[dict[str, Any]]:
-        """Return what leases and users did to this cloud, in order, ``past`` the first so many."""
-        with self.present() as world:
-            return world.effects[past:]
+        """Return the effects of leases and users in order, without the first ``past``."""
+        with self.locked() as state:
+            return state.effects[past:]
 
     def act(self, name: str, **details: str) -> None:
-        """Take as long as told, fail as often as told, and else write the effect down."""
+        """Append an effect after ``delay``, or fail at ``failure_rate``. Raises Fenced."""
         if self._delay:
             time.sleep(self._delay)
         if self._random.random() < self._failure_rate:
@@ -61,7 +62,7 @@ class Journal:
 
 
 class CloudState:
-    """What the effects so far add up to; in memory, or caught up from a file."""
+    """The state that results from the effects, in memory or read from the journal file."""
 
     def __init__(self, path: Path | None) -> None:
         self.effects: list[dict[str, Any]] = []
@@ -71,39 +72,39 @@ class CloudState:
         self.servers: dict[str, set[str]] = {}
         self.down: set[str] = set()
         self.enrolled: set[str] = set()
-        self.resting: set[str] = set()
+        self.disabled: set[str] = set()
         self._path = path
         self._offset = 0
         self._lock = threading.Lock()
 
     @contextmanager
-    def present(self) -> Iterator["CloudState"]:
-        """Hold the world still, with all that other processes did to it."""
+    def locked(self) -> Iterator["CloudState"]:
+        """Read the effects of other processes, and keep other threads out."""
         with self._lock:
             if self._path is not None and self._path.exists():
                 self._catch_up(self._path)
             yield self
 
     def append(self, entry: dict[str, Any]) -> None:
-        """Add an effect, unless somebody had it meanwhile: as in a cloud, the moment counts.
+        """Add an effect, unless it changes nothing. Raises Fenced, SimulatedFailure.
 
-        Raises Fenced, SimulatedFailure. In a file a line is written whole, whoever else writes.
+        The file lock lets concurrent processes write whole lines.
         """
         with self._lock:
             if self._path is None:
                 fencing.check()
-                if self._is_called_for(entry):
+                if self._changes_state(entry):
                     self._apply(entry)
                 return
             with self._path.open("a", encoding="utf-8") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 self._catch_up(self._path)
                 fencing.check()
-                if self._is_called_for(entry):
+                if self._changes_state(entry):
                     file.write(json.dumps(entry) + "\n")
 
-    def _is_called_for(self, entry: dict[str, Any]) -> bool:
-        """Tell whether an effect would change anything; raises SimulatedFailure if it cannot."""
+    def _changes_state(self, entry: dict[str, Any]) -> bool:
+        """Tell whether an effect changes anything. Raises SimulatedFailure if it is impossible."""
         pool, host = str(entry.get("pool")), str(entry.get("host"))
         match entry["effect"]:
             case "ensure_pool" | "delete_pool":
@@ -117,8 +118,8 @@ class CloudState:
             case "snapshot":
                 return entry not in self.effects
             case "enroll" | "withdraw" | "rest" | "rouse" as effect:
-                there = self.enrolled if effect in {"enroll", "withdraw"} else self.resting
-                return (host in there) is (effect in {"withdraw", "rouse"})
+                hosts = self.enrolled if effect in {"enroll", "withdraw"} else self.disabled
+                return (host in hosts) is (effect in {"withdraw", "rouse"})
         return True
 
     def _catch_up(self, path: Path) -> None:
@@ -129,13 +130,13 @@ class CloudState:
                     self._apply(json.loads(line))
                     self._offset += len(line)
 
-    def _note(self, entry: dict[str, Any]) -> None:
+    def _add(self, entry: dict[str, Any]) -> None:
         if entry["effect"] not in _REGISTRATION:
             self.effects.append(entry)
 
-    def _apply(self, entry: dict[str, Any]) -> None:  # noqa: C901 - one line for each effect
+    def _apply(self, entry: dict[str, Any]) -> None:  # noqa: C901 - one case for each effect
         """Fold one effect into the state."""
-        self._note(entry)
+        self._add(entry)
         match entry["effect"]:
             case "ensure_pool":
                 self.pools.setdefault(entry["pool"], set())
@@ -157,9 +158,9 @@ class CloudState:
             case "withdraw":
                 self.enrolled.discard(entry["host"])
             case "rest":
-                self.resting.add(entry["host"])
+                self.disabled.add(entry["host"])
             case "rouse":
-                self.resting.discard(entry["host"])
+                self.disabled.discard(entry["host"])
             case "fail_host":
                 self.down.add(entry["host"])
             case "mend_host":

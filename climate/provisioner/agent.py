@@ -1,6 +1,7 @@
-"""Which nodes this process gets ready: those of its file that somebody wants, a bounded number.
+"""The provisioner: polls climate's API for tasks, and runs those whose node is in its file.
 
-Any number of such processes may look at the same nodes; claims keep them apart.
+It runs a bounded number of tasks, each in a thread. Several provisioners can have the same nodes:
+a claim in climate's database gives each task to one of them.
 """
 
 import logging
@@ -14,27 +15,27 @@ from functools import partial
 from pathlib import Path
 
 from climate.provisioner import nodes
-from climate.provisioner.claim import Claim, work
-from climate.provisioner.client import PREPARATIONS, SHUTDOWNS, NotAnswered, Wanted
-from climate.provisioner.nodes import BadNodes, Node
+from climate.provisioner.claim import Claim, run_claimed
+from climate.provisioner.client import PREPARATIONS, SHUTDOWNS, ApiUnavailable, NodeTask
+from climate.provisioner.nodes import InvalidNodeConfig, Node
 from climate.provisioner.prepare import Tools, prepare
 from climate.provisioner.shut_down import shut_down
 
 LOG = logging.getLogger(__name__)
 
-# Seconds to wait for what is wanted in one question; the process does not end meanwhile.
-_PATIENCE = 5
-# Seconds that nodes under way may take to be handed back.
+# Seconds that one request waits for tasks (long polling). The process cannot stop meanwhile.
+_LONG_POLL = 5
+# Seconds to wait at a stop until the threads have released their claims.
 _GRACE = 30.0
 
 
 def owner_name() -> str:
-    """Return a name for this process that no other, and no later one, has."""
+    """Return a name that is unique to this process."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
 class Provisioner:
-    """Looks at what is wanted, and does it in threads of its own."""
+    """Polls for tasks and runs them in threads."""
 
     def __init__(
         self,
@@ -44,9 +45,10 @@ class Provisioner:
         claim_timeout: int,
         shutdown_pause: float,
     ) -> None:
-        """Read the file of nodes; raises BadNodes.
+        """Read the nodes file. Raises InvalidNodeConfig.
 
-        It looks for shutdowns every ``shutdown_pause`` seconds at the most.
+        ``claim_timeout`` and ``shutdown_pause`` are seconds; the latter is the minimum between two
+        polls for shutdowns.
         """
         self._tools = tools
         self._file = file
@@ -61,72 +63,75 @@ class Provisioner:
 
     @property
     def nodes(self) -> Mapping[str, Node]:
-        """The nodes that it can get ready."""
+        """The nodes of the file by name."""
         return self._nodes
 
     def run(self, stopping: threading.Event, pause: float) -> None:
-        """Work until it is to stop; then hand back what is under way."""
-        LOG.info("%s can get %s node(s) ready", self._owner, len(self._nodes))
-        self._stopping = stopping  # what is under way is handed back even while we wait for more
+        """Work until ``stopping`` is set, then release the running tasks.
+
+        ``pause`` is the time between two polls in seconds.
+        """
+        LOG.info("%s provisions %s node(s)", self._owner, len(self._nodes))
+        self._stopping = stopping  # so that tasks stop even during a long poll
         while not stopping.is_set():
             waited = 0.0
             try:
-                waited = self.look()
-            except NotAnswered as error:
-                LOG.warning("climate does not answer: %s", error)
+                waited = self.poll()
+            except ApiUnavailable as error:
+                LOG.warning("cannot get tasks from climate: %s", error)
             except Exception:
-                LOG.exception("what is wanted was not looked at")
+                LOG.exception("cannot get tasks")
             self._wait(stopping, pause - waited)
         self._stop()
 
-    def look(self) -> float:
-        """Begin what is wanted, as far as workers are free. Raises NotAnswered.
+    def poll(self) -> float:
+        """Start the waiting tasks for which workers are free. Raises ApiUnavailable.
 
-        Return for how many seconds was waited in vain; what is there already may not be ours.
+        Return the seconds of a long poll without tasks, or 0 if there were any.
         """
         self._nodes = self._reread()
-        self._running = {id_: one for id_, one in self._running.items() if one.is_alive()}
+        self._running = {id_: thread for id_, thread in self._running.items() if thread.is_alive()}
         now = time.monotonic()
-        if now >= self._shutdowns_at:  # what is needed goes before what is not
+        if now >= self._shutdowns_at:  # preparations first: a lease waits for them
             self._shutdowns_at = now + self._shutdown_pause
-            if self._take(PREPARATIONS) | self._take(SHUTDOWNS):
+            if self._start_tasks(PREPARATIONS) | self._start_tasks(SHUTDOWNS):
                 return 0.0
-        return 0.0 if self._take(PREPARATIONS, _PATIENCE) else time.monotonic() - now
+        return 0.0 if self._start_tasks(PREPARATIONS, _LONG_POLL) else time.monotonic() - now
 
-    def _take(self, noun: str, wait: int = 0) -> bool:
-        """Begin what is wanted, as far as workers are free; return whether there is anything."""
+    def _start_tasks(self, noun: str, wait: int = 0) -> bool:
+        """Start tasks while workers are free; return whether there are any."""
         is_idle = True
-        for one in self._tools.climate.claimable(noun, wait):
+        for task in self._tools.climate.claimable(noun, wait):
             is_idle = False
             if len(self._running) >= self._workers or self._stopping.is_set():
                 break
-            if one.node in self._nodes and one.id not in self._running:
-                self._begin(one)
+            if task.node in self._nodes and task.id not in self._running:
+                self._start(task)
         return not is_idle
 
     def _wait(self, stopping: threading.Event, seconds: float) -> None:
-        """Wait for so long at most, less if there is a hint."""
+        """Wait for up to ``seconds``, or until ``wake`` or ``stopping`` is set."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not stopping.is_set():
             if self.wake.wait(min(0.2, seconds)):
                 self.wake.clear()
                 return
 
-    def _begin(self, wanted: Wanted) -> None:
-        claim = Claim(self._tools.climate, wanted, self._owner, self._claim_timeout, self._stopping)
-        node = self._nodes[wanted.node]
+    def _start(self, task: NodeTask) -> None:
+        claim = Claim(self._tools.climate, task, self._owner, self._claim_timeout, self._stopping)
+        node = self._nodes[task.node]
         thread = threading.Thread(
-            target=self._guarded, args=(node, claim), name=node.name, daemon=True
+            target=self._run_task, args=(node, claim), name=node.name, daemon=True
         )
-        self._running[wanted.id] = thread
+        self._running[task.id] = thread
         thread.start()
 
-    def _guarded(self, node: Node, claim: Claim) -> None:
+    def _run_task(self, node: Node, claim: Claim) -> None:
         try:
-            task = shut_down if claim.wanted.noun == SHUTDOWNS else prepare
-            work(claim, partial(task, self._tools, node, claim))
+            action = shut_down if claim.task.noun == SHUTDOWNS else prepare
+            run_claimed(claim, partial(action, self._tools, node, claim))
         except Exception:
-            LOG.exception("%s is left alone, its claim will expire", node.name)
+            LOG.exception("the task for %s failed; its claim will expire", node.name)
 
     def _stop(self) -> None:
         self._stopping.set()
@@ -135,20 +140,24 @@ class Provisioner:
             thread.join(max(until - time.monotonic(), 0.0))
 
     def _reread(self) -> Mapping[str, Node]:
-        """Return the nodes, read again if the file has changed; as before if it is bad now."""
+        """Return the nodes; reread a changed file, and keep the old nodes if it is invalid."""
         try:
             return self._read() if self._file.stat().st_mtime != self._read_at else self._nodes
-        except (OSError, BadNodes) as error:
-            LOG.warning("the nodes are as before: %s", error)
+        except (OSError, InvalidNodeConfig) as error:
+            LOG.warning("the nodes file is invalid, so the previous nodes stay: %s", error)
             return self._nodes
 
     def _read(self) -> Mapping[str, Node]:
         try:
             read_at = self._file.stat().st_mtime
         except OSError as error:
-            raise BadNodes(f"{self._file}: {error.strerror}") from None
-        found = nodes.read(self._file)
-        if unknown := {one.driver for one in found.values()} - self._tools.drivers.keys():
-            raise BadNodes(f"{self._file}: no driver is called {', '.join(sorted(unknown))}")
+            raise InvalidNodeConfig(f"{self._file}: {error.strerror}") from None
+        read_nodes = nodes.read(self._file)
+        drivers = {node.driver for node in read_nodes.values()}
+        if unknown := drivers - self._tools.drivers.keys():
+            raise InvalidNodeConfig(
+                f"{self._file}: unknown driver {', '.join(sorted(unknown))}:"
+                f" use one of {', '.join(sorted(self._tools.drivers))}"
+            )
         self._read_at = read_at
-        return found
+        return read_nodes

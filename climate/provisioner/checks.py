@@ -1,9 +1,9 @@
-"""When a node that has power can be used: what is looked at, each look with a deadline of its own.
+"""Checks whether a node that is powered on is usable. Each check has a timeout.
 
-A node's ``check`` is a table: ``kind`` and what that needs. ``none``: it can be used when it has
-power. ``tcp``: something listens at ``host`` and ``port``. ``http``: ``url`` answers with a status
-below 400. ``command``: ``program``, a list of words, ends with 0. ``service``: the cloud says that
-the host is up, as climate has seen it since the node was switched on.
+A node's ``check`` is a table with a ``kind`` and its keys. ``none``: power is enough. ``tcp``:
+``host`` accepts connections at ``port``. ``http``: ``url`` answers with a status below 400.
+``command``: ``program``, a list of words, exits with 0. ``service``: climate has seen the cloud
+report the host as up since the node was powered on.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Any
 
 import requests
 
-from climate.provisioner.client import Climate, NotAnswered, Wanted
+from climate.provisioner.client import ApiUnavailable, ClimateClient, NodeTask
 from climate.provisioner.nodes import Node
 
 _DEADLINE = 5.0
@@ -24,13 +24,13 @@ _COMMAND_DEADLINE = 30.0
 _ERRORS = 400
 
 
-def is_usable(node: Node, wanted: Wanted, climate: Climate, since: datetime) -> bool:
-    """Tell whether a node that was switched on at ``since`` can be used now."""
+def is_usable(node: Node, task: NodeTask, climate: ClimateClient, since: datetime) -> bool:
+    """Tell whether a node that was powered on at ``since`` is usable now."""
     kind = node.check.get("kind", "none")
     if kind == "service":
         try:
-            return climate.is_up(wanted.resource_id, since)
-        except NotAnswered:
+            return climate.is_up(task.resource_id, since)
+        except ApiUnavailable:
             return False
     return _CHECKS[kind](node.check)
 
@@ -45,7 +45,7 @@ def _tcp(check: Mapping[str, Any]) -> bool:
 
 def _http(check: Mapping[str, Any]) -> bool:
     try:
-        # The headers are enough; who sends the rest byte by byte keeps nobody.
+        # Read the headers only: a slow body must not delay the check.
         with requests.get(check["url"], timeout=_DEADLINE, stream=True) as response:
             return response.status_code < _ERRORS
     except (requests.RequestException, ValueError):
@@ -54,7 +54,7 @@ def _http(check: Mapping[str, Any]) -> bool:
 
 def _command(check: Mapping[str, Any]) -> bool:
     try:
-        process = subprocess.Popen(  # noqa: S603 - the operator's choice, and no shell
+        process = subprocess.Popen(  # noqa: S603 - configured by the operator, without a shell
             check["program"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -69,11 +69,11 @@ def _command(check: Mapping[str, Any]) -> bool:
         except subprocess.TimeoutExpired:
             return False
         finally:
-            _end(process)
+            _kill(process)
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End what is left of a program, and what it started: they are a process group."""
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    """Kill the process group of a program, with all that it started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

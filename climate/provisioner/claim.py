@@ -1,4 +1,4 @@
-"""A claim on a node: kept while one waits, and given up when it is not surely ours."""
+"""The claim on a task: renewed while the provisioner works, abandoned when it may be lost."""
 
 import logging
 import threading
@@ -6,106 +6,111 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from climate.provisioner.client import Climate, Lost, NotAnswered, Wanted
+from climate.provisioner.client import ApiUnavailable, ClaimLost, ClimateClient, NodeTask
 
 LOG = logging.getLogger(__name__)
 
-_TRY_AGAIN = 2.0
+# Seconds between two attempts to report a result.
+_RETRY = 2.0
 
 
 class Stopped(Exception):
-    """The process is to end: what is under way is handed back."""
+    """The process stops, so the task must release its claim."""
 
 
 class Claim:
-    """What one thread has claimed. It says nothing that is not so any more.
+    """The claim of one thread on a task.
 
-    When climate could not be told for as long as the claim holds, somebody else may have it.
+    If climate cannot be reached for the time of the claim, another provisioner may have it. Then
+    the claim counts as lost, and the thread changes nothing more.
     """
 
     def __init__(
         self,
-        climate: Climate,
-        wanted: Wanted,
+        climate: ClimateClient,
+        task: NodeTask,
         owner: str,
         seconds: int,
         stopping: threading.Event,
     ) -> None:
-        """Claim nothing yet."""
-        self.wanted = wanted
+        self.task = task
         self._climate, self._owner, self._seconds = climate, owner, seconds
         self._stopping = stopping
-        self._kept_at = 0.0
-        #: Which attempt this is, as climate counts; 0 before it is claimed.
+        self._renewed_at = 0.0
+        #: The number of this attempt, from climate; 0 before ``acquire``.
         self.attempt = 0
 
-    def take(self) -> None:
-        """Claim it, or claim it on. Raises Lost, NotAnswered."""
-        asked_at = time.monotonic()
+    def acquire(self) -> None:
+        """Acquire or renew the claim. Raises ClaimLost, ApiUnavailable."""
+        requested_at = time.monotonic()
         answer = self._climate.report(
-            self.wanted, owner=self._owner, state="accepted", claim_seconds=self._seconds
+            self.task, owner=self._owner, state="accepted", claim_seconds=self._seconds
         )
         self.attempt = answer["attempt"]
-        self._kept_at = asked_at
+        self._renewed_at = requested_at
 
     def pause(self, seconds: float) -> None:
-        """Wait for so long, and keep the claim meanwhile. Raises Stopped, Lost."""
+        """Wait for ``seconds``, and renew the claim meanwhile. Raises Stopped, ClaimLost."""
         until = time.monotonic() + seconds
         while True:
-            self._keep()
-            left = until - time.monotonic()
-            if self._stopping.wait(max(min(left, self._seconds / 3), 0.0)):
+            self._renew()
+            remaining = until - time.monotonic()
+            if self._stopping.wait(max(min(remaining, self._seconds / 3), 0.0)):
                 raise Stopped
-            if left <= self._seconds / 3:
+            if remaining <= self._seconds / 3:
                 return
 
-    def finish(self, state: str, **said: Any) -> None:
-        """Say what came of it, as often as it takes while we have it. Raises Lost."""
+    def finish(self, state: str, **values: Any) -> None:
+        """Report the result; retry until climate has it. Raises ClaimLost."""
         while True:
             try:
-                self._say(state=state, **said)
-            except NotAnswered as error:
-                LOG.warning("%s is %s, and climate is not told: %s", self.wanted.node, state, error)
-                if self._stopping.wait(_TRY_AGAIN):
+                self._report(state=state, **values)
+            except ApiUnavailable as error:
+                LOG.warning(
+                    "%s is %s; cannot report this to climate: %s", self.task.node, state, error
+                )
+                if self._stopping.wait(_RETRY):
                     return
             else:
                 return
 
-    def hand_back(self) -> None:
-        """Let somebody else go on at once, if climate can be told; else the claim will expire."""
+    def release(self) -> None:
+        """Release the claim, or let it expire if climate cannot be reached."""
         try:
-            self._say(state="wanted")
-        except (Lost, NotAnswered) as error:
-            LOG.warning("%s was not handed back: %s", self.wanted.node, error)
+            self._report(state="wanted")
+        except (ClaimLost, ApiUnavailable) as error:
+            LOG.warning("cannot release the claim on %s: %s", self.task.node, error)
 
-    def _keep(self) -> None:
-        age = time.monotonic() - self._kept_at
+    def _renew(self) -> None:
+        age = time.monotonic() - self._renewed_at
         if age < self._seconds / 3:
             return
         try:
-            self.take()
-        except NotAnswered as error:
+            self.acquire()
+        except ApiUnavailable as error:
             if age >= self._seconds:
-                raise Lost(f"nobody knows whose it is: {error}") from None
-            LOG.warning("the claim on %s was not kept: %s", self.wanted.node, error)
+                raise ClaimLost(
+                    f"the claim has expired, and climate does not answer: {error}"
+                ) from None
+            LOG.warning("cannot renew the claim on %s: %s", self.task.node, error)
 
-    def _say(self, **said: Any) -> None:
-        self._climate.report(self.wanted, owner=self._owner, **said)
+    def _report(self, **values: Any) -> None:
+        self._climate.report(self.task, owner=self._owner, **values)
 
 
-def work(claim: Claim, task: Callable[[], None]) -> None:
-    """Take a claim, and do what it is for; it is given back if we are to end before that is done.
+def run_claimed(claim: Claim, action: Callable[[], None]) -> None:
+    """Acquire a claim and run ``action``. Release the claim if the process stops.
 
-    If it is somebody else's, or nobody knows whose, nothing more is done.
+    If the claim is lost or climate does not answer, log that and do nothing more.
     """
-    node, noun = claim.wanted.node, claim.wanted.noun
+    node, noun = claim.task.node, claim.task.noun
     try:
-        claim.take()
-        LOG.info("%s is ours: %s", node, noun)
-        task()
-    except Lost as reason:
-        LOG.info("%s is left alone: %s", node, reason)
-    except NotAnswered as reason:
-        LOG.warning("%s is left alone, climate does not answer: %s", node, reason)
+        claim.acquire()
+        LOG.info("claimed %s for %s", node, noun)
+        action()
+    except ClaimLost as reason:
+        LOG.info("gave up %s: %s", node, reason)
+    except ApiUnavailable as reason:
+        LOG.warning("gave up %s, because climate does not answer: %s", node, reason)
     except Stopped:
-        claim.hand_back()
+        claim.release()

@@ -1,4 +1,4 @@
-"""Climate's API as a provisioner uses it: what is wanted, and what is said about it."""
+"""Client for the tasks of climate's API: list them, and report their progress."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from typing import Any
 from keystoneauth1.exceptions import ClientException
 from keystoneauth1.session import Session
 
-# What a node can be wanted for, as the API calls it.
+# The kinds of tasks, and their collections in the API.
 PREPARATIONS, SHUTDOWNS = "preparations", "shutdowns"
 LOG = logging.getLogger(__name__)
 
@@ -18,19 +18,19 @@ _TIMEOUT = 30.0
 _LONGEST_REASON = 300
 
 
-class NotAnswered(Exception):
-    """Climate does not answer, or not what could be used: to be asked again."""
+class ApiUnavailable(Exception):
+    """The API did not answer, or not usefully. Retry."""
 
 
-class Lost(Exception):
-    """What was wanted is over, or somebody else's."""
+class ClaimLost(Exception):
+    """The task is over, or another provisioner has its claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """A node that is to be got ready, or switched off: ``noun`` says which.
+class NodeTask:
+    """A node to prepare or to shut down, according to ``noun``.
 
-    A shutdown whose ``state`` is ``waking`` wants the node on again.
+    A shutdown in state ``waking`` powers the node on again.
     """
 
     id: str
@@ -40,50 +40,49 @@ class Wanted:
     state: str = "wanted"
 
 
-class Climate:
-    """The API at ``url``, its root without a version. Threads may share it."""
+class ClimateClient:
+    """The API at the root ``url``, without a version. Threads can share it."""
 
     def __init__(self, session: Session, url: str) -> None:
-        """Send nothing yet."""
         self._session = session
         self._url = url.rstrip("/")
 
-    def claimable(self, noun: str, wait: int = 0) -> Iterator[Wanted]:
-        """Return what is wanted and nobody is at, the first needed first. Raises NotAnswered.
+    def claimable(self, noun: str, wait: int = 0) -> Iterator[NodeTask]:
+        """Yield the unclaimed tasks, the most urgent first. Raises ApiUnavailable.
 
-        If there is nothing, wait so many seconds for it, where there is room to wait.
+        If there are none, wait up to ``wait`` seconds, if the API has capacity for long polling.
         """
         page = self._first(noun, wait)
         while page:
-            for one in page[noun]:
-                names = {name: one[name] for name in ("id", "node", "resource_id", "state")}
-                yield Wanted(**names, noun=noun)
-            # The link has the path that the service is mounted at, as our address has.
-            following = page["next"]
-            path = f"/v2/{following.partition('/v2/')[2]}" if following else None
-            page = self._ask("GET", path) if path else None
+            for record in page[noun]:
+                values = {name: record[name] for name in ("id", "node", "resource_id", "state")}
+                yield NodeTask(**values, noun=noun)
+            # The link contains the mount path of the service, and so does the root URL.
+            link = page["next"]
+            path = f"/v2/{link.partition('/v2/')[2]}" if link else None
+            page = self._request("GET", path) if path else None
 
     def _first(self, noun: str, wait: int) -> Any:  # noqa: ANN401 - a page
         path = f"/v2/{noun}?claimable=true"
         if wait:
             try:
-                return self._ask("GET", f"{path}&wait={wait}")
-            except NotAnswered as error:
-                LOG.debug("climate is asked without waiting: %s", error)
-        return self._ask("GET", path)
+                return self._request("GET", f"{path}&wait={wait}")
+            except ApiUnavailable as error:
+                LOG.debug("no long polling, because climate refused it: %s", error)
+        return self._request("GET", path)
 
-    def report(self, wanted: Wanted, **said: Any) -> Mapping[str, Any]:
-        """Say something of what is wanted; return how it stands. Raises Lost, NotAnswered."""
-        answer = self._ask("POST", f"/v2/{wanted.noun}/{wanted.id}/report", said)
+    def report(self, task: NodeTask, **values: Any) -> Mapping[str, Any]:
+        """Report progress; return the task's state. Raises ClaimLost, ApiUnavailable."""
+        answer = self._request("POST", f"/v2/{task.noun}/{task.id}/report", values)
         return dict(answer)
 
     def is_up(self, resource_id: str, since: datetime) -> bool:
-        """Tell whether the cloud has said after ``since`` that a host is up. Raises NotAnswered."""
-        known = self._ask("GET", f"/v2/resources/{resource_id}/readiness")
-        seen_at = known["seen_at"]
-        return bool(known["up"]) and datetime.fromisoformat(seen_at) >= since
+        """Tell whether the cloud reported a host as up after ``since``. Raises ApiUnavailable."""
+        readiness = self._request("GET", f"/v2/resources/{resource_id}/readiness")
+        seen_at = readiness["seen_at"]
+        return bool(readiness["up"]) and datetime.fromisoformat(seen_at) >= since
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
         try:
             response = self._session.request(
                 f"{self._url}{path}",
@@ -94,16 +93,18 @@ class Climate:
                 headers={"Accept": "application/json"},
             )
         except ClientException as error:
-            raise NotAnswered(str(error)) from None
+            raise ApiUnavailable(str(error)) from None
         if response.status_code in {HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}:
-            raise Lost(_told(response.text))
+            raise ClaimLost(_shortened(response.text))
         if response.status_code != HTTPStatus.OK:
-            raise NotAnswered(f"{response.status_code} {_told(response.text)}")
+            raise ApiUnavailable(f"{response.status_code} {_shortened(response.text)}")
         try:
             return response.json()
         except ValueError:
-            raise NotAnswered(f"{self._url} is no climate: {_told(response.text)}") from None
+            raise ApiUnavailable(
+                f"{self._url} is not climate's API: {_shortened(response.text)}"
+            ) from None
 
 
-def _told(text: str) -> str:
+def _shortened(text: str) -> str:
     return text[:_LONGEST_REASON]

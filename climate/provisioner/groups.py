@@ -1,4 +1,4 @@
-"""Not all at once: what nodes share (a rack, a PDU) bears only so many being switched on."""
+"""Limits on powering on: a rack or a PDU allows only a few nodes at once."""
 
 import threading
 import time
@@ -6,29 +6,29 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-_LOOK_AGAIN = 0.2
+# Seconds between two attempts to get a slot.
+_RETRY = 0.2
 
 
 class Groups:
-    """Limits of one process: in each group ``limit`` at once, ``pause`` seconds between two."""
+    """Limits of this process: ``limit`` nodes per group at once, ``pause`` seconds apart."""
 
     def __init__(
         self, limit: int, pause: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Begin with nobody at work."""
         self._limit, self._pause, self._clock = limit, pause, clock
         self._lock = threading.Lock()
         self._busy: Counter[str] = Counter()
         self._last: dict[str, float] = {}
 
     @contextmanager
-    def turn(self, names: Collection[str], wait: Callable[[float], object]) -> Iterator[None]:
-        """Have a place in each of the groups; until there is one, ``wait`` is called.
+    def slot(self, names: Collection[str], wait: Callable[[float], object]) -> Iterator[None]:
+        """Hold a slot in each of the groups; call ``wait`` with seconds until all are free.
 
-        All are taken at once or none, so two never wait for each other.
+        It takes all slots together or none, so that there is no deadlock.
         """
         while not self._take(names):
-            wait(_LOOK_AGAIN)
+            wait(_RETRY)
         try:
             yield
         finally:

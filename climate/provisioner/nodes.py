@@ -1,7 +1,6 @@
-"""The nodes that can be got ready: an operator's file says how each is reached.
+"""The nodes file: an operator's TOML file with the access data of each node.
 
-The file is TOML: a table ``nodes`` with one table per node, of which all that is left out is as in
-the table ``defaults``::
+A table ``nodes`` has one table per node. The table ``defaults`` has the values for omitted keys::
 
     [defaults]
     driver = "ipmi"
@@ -12,8 +11,8 @@ the table ``defaults``::
     address = "10.1.0.17"
     groups = ["rack-3", "pdu-7"]
 
-A password is in a file or in an environment variable that is named, never here. It is read when it
-is used: so it can be changed while we run, and is in none of our records.
+Passwords are in separate files or environment variables. climate reads them on each use, so they
+can change at any time, and never stores them.
 """
 
 import os
@@ -26,7 +25,7 @@ from typing import Any
 from marshmallow import Schema, ValidationError, post_load, validate, validates_schema
 from marshmallow import fields as shapes
 
-#: What each kind of check needs; what they are is in ``checks``.
+#: The required keys of each kind of check; see ``checks``.
 CHECKS: Mapping[str, Mapping[str, type]] = {
     "none": {},
     "tcp": {"host": str, "port": int},
@@ -37,16 +36,17 @@ CHECKS: Mapping[str, Mapping[str, type]] = {
 BOOT_DEVICES = ("disk", "pxe", "cdrom")
 
 
-class BadNodes(Exception):
-    """The file is no such file; the text says where and why."""
+class InvalidNodeConfig(Exception):
+    """The nodes file, or a password that it names, is invalid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """How one node is reached.
+    """The access data of one node.
 
-    ``groups`` are what it shares a limit with (a rack, a PDU). ``check`` says when it can be used,
-    ``options`` are the driver's own. With a ``boot_device``, it is set before it is switched on.
+    ``groups`` (racks, PDUs) limit how many nodes power on at once. ``check`` tells when the node is
+    usable. ``options`` are specific to the driver. ``boot_device`` is set before the node is
+    powered on.
     """
 
     name: str
@@ -62,30 +62,34 @@ class Node:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def password(self) -> str:
-        """Return the password. Raises BadNodes if it cannot be read."""
+        """Return the password. Raises InvalidNodeConfig if it cannot be read."""
         if self.password_env:
             if self.password_env not in os.environ:
-                raise BadNodes(f"{self.name}: {self.password_env} is not in the environment")
+                raise InvalidNodeConfig(
+                    f"{self.name}: the environment variable {self.password_env} is not set"
+                )
             return os.environ[self.password_env]
         if not self.password_file:
             return ""
         try:
             return Path(self.password_file).read_text(encoding="utf-8").rstrip("\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise BadNodes(f"{self.name}: its password cannot be read: {error}") from None
+            raise InvalidNodeConfig(f"{self.name}: its password cannot be read: {error}") from None
 
 
 def _check(check: Mapping[str, Any]) -> None:
-    """Raise ValidationError for what is no check."""
+    """Raise ValidationError unless the table is a valid check."""
     kind = check.get("kind", "none")
     needs = CHECKS.get(kind) if isinstance(kind, str) else None
     if needs is None:
-        raise ValidationError(f"kind must be one of {', '.join(CHECKS)}")
+        raise ValidationError(f"kind is {kind!r}, and must be one of {', '.join(CHECKS)}")
     if unknown := check.keys() - needs.keys() - {"kind"}:
-        raise ValidationError(f"{kind} has no {', '.join(sorted(unknown))}")
+        raise ValidationError(
+            f"unknown key {', '.join(sorted(unknown))} for a check of kind {kind}"
+        )
     for name, shape in needs.items():
         if not isinstance(check.get(name), shape) or not check[name]:
-            raise ValidationError(f"{kind} needs {name} ({shape.__name__})")
+            raise ValidationError(f"a check of kind {kind} needs {name} ({shape.__name__})")
 
 
 class _NodeSchema(Schema):
@@ -103,7 +107,7 @@ class _NodeSchema(Schema):
     @validates_schema
     def _one_password(self, data: dict[str, Any], **_kwargs: Any) -> None:
         if data["password_file"] and data["password_env"]:
-            raise ValidationError("Name password_file or password_env, not both")
+            raise ValidationError("Give password_file or password_env, not both")
 
     @post_load
     def _frozen(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
@@ -111,35 +115,37 @@ class _NodeSchema(Schema):
 
 
 def read(path: Path) -> Mapping[str, Node]:
-    """Return the nodes of a file by name. Raises BadNodes, which tells all that is wrong."""
+    """Return the nodes of a file by name. Raises InvalidNodeConfig with all errors."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BadNodes(f"{path}: {error}") from None
-    if unknown := found.keys() - {"defaults", "nodes"}:
-        raise BadNodes(f"{path}: no table is called {', '.join(sorted(unknown))}")
-    defaults, nodes = found.get("defaults", {}), found.get("nodes", {})
+        raise InvalidNodeConfig(f"{path}: {error}") from None
+    if unknown := tables.keys() - {"defaults", "nodes"}:
+        raise InvalidNodeConfig(
+            f"{path}: unknown table {', '.join(sorted(unknown))}: use defaults and nodes"
+        )
+    defaults, nodes = tables.get("defaults", {}), tables.get("nodes", {})
     if not isinstance(defaults, dict) or not isinstance(nodes, dict):
-        raise BadNodes(f"{path}: defaults and nodes must be tables")
-    made, wrong = {}, []
-    for name, given in nodes.items():
+        raise InvalidNodeConfig(f"{path}: defaults and nodes must be tables")
+    valid, errors = {}, []
+    for name, table in nodes.items():
         try:
-            made[name] = _node(name, defaults, given)
+            valid[name] = _node(name, defaults, table)
         except ValidationError as error:
-            wrong.append(f"{name}: {error.normalized_messages()}")  # type: ignore[no-untyped-call]
-    if wrong:
-        raise BadNodes(f"{path}: {'; '.join(wrong)}")
-    return made
+            errors.append(f"{name}: {error.normalized_messages()}")  # type: ignore[no-untyped-call]
+    if errors:
+        raise InvalidNodeConfig(f"{path}: {'; '.join(errors)}")
+    return valid
 
 
-def _node(name: str, defaults: Mapping[str, Any], given: Any) -> Node:  # noqa: ANN401 - from a file
-    if not isinstance(given, dict):
+def _node(name: str, defaults: Mapping[str, Any], table: Any) -> Node:  # noqa: ANN401 - from a file
+    if not isinstance(table, dict):
         raise ValidationError("Must be a table")
-    options = {**defaults.get("options", {}), **given.get("options", {})}
-    own_password = {one.name for one in fields(Node) if one.name.startswith("password_")}
+    options = {**defaults.get("options", {}), **table.get("options", {})}
+    password_keys = {each.name for each in fields(Node) if each.name.startswith("password_")}
     inherited = {
         key: value
         for key, value in defaults.items()
-        if not (key in own_password and own_password & given.keys())
+        if not (key in password_keys and password_keys & table.keys())
     }
-    return Node(name=name, **_NodeSchema().load({**inherited, **given, "options": options}))
+    return Node(name=name, **_NodeSchema().load({**inherited, **table, "options": options}))

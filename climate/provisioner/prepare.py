@@ -1,4 +1,4 @@
-"""Getting one node ready: claim it, switch it on, wait until it can be used, say so."""
+"""Preparation of one node: power it on, wait until it is usable, report the result."""
 
 import logging
 import time
@@ -8,28 +8,29 @@ from datetime import UTC, datetime, timedelta
 
 from climate.provisioner import checks
 from climate.provisioner.claim import Claim
-from climate.provisioner.client import Climate
+from climate.provisioner.client import ClimateClient
 from climate.provisioner.groups import Groups
-from climate.provisioner.nodes import BadNodes, Node
+from climate.provisioner.nodes import InvalidNodeConfig, Node
 from climate.provisioner.power import driver as power_driver
 from climate.provisioner.power.driver import BootDevice, Power, PowerDriver, PowerError, Unreachable
 
 LOG = logging.getLogger(__name__)
 
-# How often a controller that does not answer is tried, and seconds in between.
-_TRIES, _BACK_OFF = 3, 10.0
-_LOOK_AGAIN = 1.0
+# Attempts with a controller that does not answer, and the seconds between them.
+_ATTEMPTS, _BACK_OFF = 3, 10.0
+# Seconds between two checks whether a node is usable.
+_CHECK_AGAIN = 1.0
 
 
 class NotUsable(Exception):
-    """A node has power, and cannot be used all the same."""
+    """A node is powered on, but did not become usable in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What getting nodes ready, and switching them off, needs; times are seconds."""
+    """The dependencies of preparations and shutdowns; time limits are seconds."""
 
-    climate: Climate
+    climate: ClimateClient
     drivers: Mapping[str, PowerDriver]
     groups: Groups
     power_timeout: float
@@ -38,14 +39,14 @@ class Tools:
 
 
 def prepare(tools: Tools, node: Node, claim: Claim) -> None:
-    """Get a node ready that we have the claim on, and report what came of it.
+    """Prepare the node of a claim, and report the result.
 
-    Raises Lost, Stopped, NotAnswered.
+    Raises ClaimLost, Stopped, ApiUnavailable.
     """
     seconds: dict[str, float] = {}
     try:
         cold = get_ready(tools, node, claim, seconds)
-    except (PowerError, BadNodes, NotUsable) as error:
+    except (PowerError, InvalidNodeConfig, NotUsable) as error:
         LOG.warning("%s failed: %s", node.name, error)
         claim.finish("failed", reason=str(error), seconds=seconds)
     else:
@@ -54,41 +55,41 @@ def prepare(tools: Tools, node: Node, claim: Claim) -> None:
 
 
 def get_ready(tools: Tools, node: Node, claim: Claim, seconds: dict[str, float]) -> bool:
-    """Switch a node on, and wait until it can be used; return whether it had no power.
+    """Power a node on and wait until it is usable; return whether it was off.
 
-    Add to ``seconds`` how long each phase took. Raises PowerError, BadNodes, NotUsable, Lost,
-    Stopped.
+    Write the duration of each phase into ``seconds``. Raises PowerError, InvalidNodeConfig,
+    NotUsable, ClaimLost, Stopped.
     """
     began = time.monotonic()
-    with tools.groups.turn(node.groups, claim.pause):
-        in_turn = time.monotonic()
-        seconds["wait"] = in_turn - began
-        # What the cloud says is to the second, and may be rounded.
+    with tools.groups.slot(node.groups, claim.pause):
+        got_slot = time.monotonic()
+        seconds["wait"] = got_slot - began
+        # The cloud's timestamps have whole seconds, and may be rounded.
         since = datetime.now(UTC) + timedelta(seconds=1)
         cold = _power_on(tools, node, claim)
         has_power = time.monotonic()
-        seconds["power"] = has_power - in_turn
-    while not checks.is_usable(node, claim.wanted, tools.climate, since):
+        seconds["power"] = has_power - got_slot
+    while not checks.is_usable(node, claim.task, tools.climate, since):
         if time.monotonic() - has_power > tools.ready_timeout:
             raise NotUsable(
-                f"{node.name} has power, and cannot be used {tools.ready_timeout:g} s later"
+                f"{node.name} is powered on, and not usable after {tools.ready_timeout:g} s"
             )
-        claim.pause(_LOOK_AGAIN)
+        claim.pause(_CHECK_AGAIN)
     seconds["boot"] = time.monotonic() - has_power
     return cold
 
 
 def _power_on(tools: Tools, node: Node, claim: Claim) -> bool:
-    """Switch a node on, also if its controller does not answer at first. Raises PowerError."""
+    """Power a node on; retry if its controller does not answer. Raises PowerError."""
     driver = tools.drivers[node.driver]
-    for attempt in range(1, _TRIES + 1):
+    for attempt in range(1, _ATTEMPTS + 1):
         try:
             if node.boot_device and driver.power(node) is Power.OFF:
                 driver.boot_from(node, BootDevice(node.boot_device))
             return power_driver.switch(driver, node, Power.ON, tools.power_timeout, claim.pause)
         except Unreachable as error:
-            if attempt == _TRIES:
+            if attempt == _ATTEMPTS:
                 raise
-            LOG.info("trying again in %s s: %s", _BACK_OFF, error)
+            LOG.info("retrying in %s s: %s", _BACK_OFF, error)
             claim.pause(_BACK_OFF)
     raise AssertionError("unreachable: the last attempt returns or raises")

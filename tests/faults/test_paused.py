@@ -40,7 +40,7 @@ def test_what_was_taken_back_meanwhile_is_not_made_again(
     world.until(lease, "TERMINATED")
     asleep.signal(signal.SIGCONT)
     eventually(
-        lambda: "nothing was done" in asleep.errors or len(world.journal(made)) > 1,
+        lambda: "nothing was changed" in asleep.errors or len(world.journal(made)) > 1,
         "the manager that woke up went on",
     )
     assert [effect["effect"] for effect in world.journal(made, removed)] == [made, removed]

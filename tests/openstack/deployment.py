@@ -75,7 +75,7 @@ class Deployment:
 
     def start_provisioner(self) -> Program:
         """Return a new provisioner, at work."""
-        return self._run("climate-provisioner").says("can get")
+        return self._run("climate-provisioner").says("provisions")
 
     @property
     def url(self) -> str:

@@ -10,7 +10,7 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.config import registry as config_registry
 from climate.core.lease.model import Reservation
-from climate.plugins.base import Expected, ResourcePlugin
+from climate.plugins.base import ExpectedState, ResourcePlugin
 from climate.plugins.networking.addressing import Subnet
 from climate.plugins.networking.floatingip import FloatingipPlugin
 from climate.plugins.networking.neutron_floatingips import NeutronFloatingips
@@ -93,11 +93,11 @@ class TestFloatingipPluginOnNeutron(PluginContract):
 
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         """Put the first address at the port, as soon as it is there."""
-        for one in ours(plugin).takers([], reservation.id)[:1]:
+        for one in ours(plugin).occupants([], reservation.id)[:1]:
             self.public.cloud.network.update_ip(one.id, port_id=self.public.port_id)
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for one in ours(plugin).takers([], reservation.id):
+        for one in ours(plugin).occupants([], reservation.id):
             self.public.cloud.network.delete_ip(one.id)
 
     def test_what_is_kept_shows_no_trace_of_its_reservation(self, plugin: FloatingipPlugin) -> None:
@@ -118,13 +118,13 @@ class TestFloatingipPluginOnNeutron(PluginContract):
             theirs = other.take(SPARE[0], "lab")
             given = resources(plugin, 1)
             assert plugin.find(name=SPARE[0]).external_id == SPARE[0]
-            assert [one.usable for one in plugin.look(given)] == [True]
+            assert [one.usable for one in plugin.refresh(given)] == [True]
             for on_start in ("create", "nothing"):
                 mine = self.reservation(plugin, amount=1, on_start=on_start)
                 plugin.start(lease(mine), mine, given)
                 plugin.end(lease(mine), mine, given)
             assert other.floatingips()[SPARE[0]].id == theirs.id
-            told = Expected(given, (), ())
+            told = ExpectedState(given, (), ())
             assert list(plugin.audit(lambda: told)) == []
 
     def test_what_its_owner_tagged_besides_is_left_alone(self, plugin: FloatingipPlugin) -> None:

@@ -18,8 +18,9 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.config import registry as config_registry
 from climate.core.lease.model import Reservation
-from climate.plugins.base import Difference, Expected, Found, ResourcePlugin
-from climate.plugins.hosts.nova import NovaCloud, Occupied
+from climate.plugins.base import DiscoveredResource, Drift, ExpectedState, ResourcePlugin
+from climate.plugins.hosts.nova import NovaCloud
+from climate.plugins.hosts.nova_pools import HostOccupied
 from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.instances.nova import NovaInstances
 from climate.plugins.instances.plugin import InstancePlugin
@@ -68,7 +69,7 @@ class FragileNova(NovaInstances):
 class ThreeHosts(NovaCloud):
     """The real Nova, of which only our hosts are seen."""
 
-    def hosts(self) -> list[Found]:
+    def hosts(self) -> list[DiscoveredResource]:
         return [found for found in super().hosts() if found.external_id in HOSTS]
 
 
@@ -197,9 +198,9 @@ class TestInstancePluginOnNova(SlotContract):
         repair()
         assert self.state(plugin) == before
 
-    def found(self, plugin: ResourcePlugin) -> dict[str | None, Difference]:
+    def found(self, plugin: ResourcePlugin) -> dict[str | None, Drift]:
         """Return what an audit finds that knows of no lease, by reservation."""
-        return {one.reservation_id: one for one in plugin.audit(lambda: Expected((), (), ()))}
+        return {one.reservation_id: one for one in plugin.audit(lambda: ExpectedState((), (), ()))}
 
     def test_a_host_that_somebody_has_as_a_whole_is_not_shared(
         self, plugin: ResourcePlugin, hosts: HostPlugin
@@ -208,13 +209,13 @@ class TestInstancePluginOnNova(SlotContract):
         mine, given = self.reservation(plugin), self.granted(plugin, 2)
         whole = replace(mine, id=str(uuid.uuid4()))
         hosts.start(lease(whole), whole, given[:1])
-        with pytest.raises(Occupied, match=f"still in aggregate {whole.id}"):
+        with pytest.raises(HostOccupied, match=f"still in aggregate {whole.id}"):
             plugin.start(lease(mine), mine, given)
         assert dict(nova(plugin).slots()[mine.id].hosts) == {given[1].external_id: 2}
         hosts.end(lease(whole), whole, given[:1])
         plugin.start(lease(mine), mine, given[:1])
         self.use(plugin, mine)
-        with pytest.raises(Occupied, match="which should be free"):
+        with pytest.raises(HostOccupied, match="which should be free"):
             hosts.start(lease(whole), whole, given[:1])
         hosts.end(lease(whole), whole, ())
 

@@ -172,7 +172,7 @@ def test_the_audit_repairs_what_was_broken_behind_our_back(
     climate.cloud.compute.delete_flavor(flavor)
     [found] = climate.audit()
     assert f"{flavor}" in found
-    assert "is open to nobody" in found
+    assert "is open to no project" in found
     climate.audit("--repair")
     eventually(lambda: climate.audit() == [], "all is well")
     assert boot(lab.member, "guest", flavor_id=flavor).status == "ACTIVE"

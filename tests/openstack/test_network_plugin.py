@@ -44,7 +44,7 @@ class OurNetworks(NeutronNetworks):
         return self.neutron.find(**{"provider:segmentation_id": list(NUMBERS)})
 
     def clear(self) -> None:
-        for one in self.takers([str(segment) for segment in self.segments()]):
+        for one in self.occupants([str(segment) for segment in self.segments()]):
             self.delete(one)
 
 
@@ -100,7 +100,7 @@ class TestNetworkPluginOnNeutron(PluginContract):
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         """Give the first network a subnet, a router to it, and a port as a server would have."""
         send = ours(plugin).neutron.send
-        for network in ours(plugin).takers([], reservation.id)[:1]:
+        for network in ours(plugin).occupants([], reservation.id)[:1]:
             project = {"project_id": network.project_id}
             wanted = {"network_id": network.id, "ip_version": 4, "cidr": "10.98.0.0/24", **project}
             subnet = send("POST", "subnets", {"subnet": wanted}).json()["subnet"]["id"]
@@ -110,7 +110,7 @@ class TestNetworkPluginOnNeutron(PluginContract):
             send("POST", "ports", {"port": {"network_id": network.id, **project}})
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for one in ours(plugin).takers([], reservation.id):
+        for one in ours(plugin).occupants([], reservation.id):
             ours(plugin).delete(one)
 
     def test_what_is_kept_shows_no_trace_of_its_reservation(self, plugin: NetworkPlugin) -> None:
@@ -122,5 +122,5 @@ class TestNetworkPluginOnNeutron(PluginContract):
     def test_segments_of_another_type_have_the_same_numbers(self, plugin: NetworkPlugin) -> None:
         mine = self.reservation(plugin)
         plugin.start(lease(mine), mine, resources(plugin, 1))
-        assert len(ours(plugin).takers([f"vxlan::{NUMBERS[0]}"])) == 1
-        assert ours(plugin).takers([f"vlan:physnet1:{NUMBERS[0]}"]) == []
+        assert len(ours(plugin).occupants([f"vxlan::{NUMBERS[0]}"])) == 1
+        assert ours(plugin).occupants([f"vlan:physnet1:{NUMBERS[0]}"]) == []

@@ -15,7 +15,7 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.config import registry as config_registry
 from climate.core.lease.model import Reservation
-from climate.plugins.base import Found, ResourcePlugin
+from climate.plugins.base import DiscoveredResource, ResourcePlugin
 from climate.plugins.hosts.nova import NovaCloud
 from climate.plugins.hosts.nova_services import is_node
 from climate.plugins.hosts.plugin import HostPlugin
@@ -58,7 +58,7 @@ class FragileNova(NovaCloud):
         if self.left is not None:
             self.left -= 1
 
-    def hosts(self) -> list[Found]:
+    def hosts(self) -> list[DiscoveredResource]:
         return [found for found in super().hosts() if found.external_id in self.mine]
 
     def ensure_pool(self, pool: str, project_id: str) -> None:
@@ -165,7 +165,7 @@ class TestHostPluginOnNova(PluginContract):
             nova(plugin).remove_host(reservation.id, host)
         nova(plugin).delete_pool(reservation.id)
 
-    def name(self, found: Found) -> str:
+    def name(self, found: DiscoveredResource) -> str:
         return found.properties["hypervisor_hostname"]
 
 

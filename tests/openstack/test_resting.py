@@ -9,7 +9,7 @@ import pytest
 
 from climate.config import registry as config_registry
 from climate.core.errors import Conflict
-from climate.plugins.base import Found
+from climate.plugins.base import DiscoveredResource
 from climate.plugins.hosts.nova import NovaCloud
 from climate.plugins.hosts.nova_services import REST
 from tests.openstack import settings
@@ -43,7 +43,7 @@ def enable(administrator: Account) -> None:
     administrator.cloud.compute.enable_service(service(administrator))
 
 
-def seen(nova: NovaCloud) -> Found:
+def seen(nova: NovaCloud) -> DiscoveredResource:
     return next(one for one in nova.hosts() if one.external_id == HOST)
 
 
@@ -51,12 +51,12 @@ def test_a_host_that_rests_is_out_of_service_and_bookable(
     nova: NovaCloud, administrator: Account
 ) -> None:
     for _ in range(2):
-        nova.rest(HOST)
+        nova.disable_service(HOST)
         told = service(administrator)
         assert (told.status, told.disabled_reason) == ("disabled", REST)
         assert (seen(nova).usable, seen(nova).disabled) == (True, False)
     for _ in range(2):
-        nova.rouse(HOST)
+        nova.enable_service(HOST)
         assert service(administrator).status == "enabled"
 
 
@@ -64,9 +64,9 @@ def test_what_an_operator_disabled_stays_so(nova: NovaCloud, administrator: Acco
     cloud = administrator.cloud.compute
     cloud.disable_service(service(administrator), disabled_reason="a disk is broken")
     with pytest.raises(Conflict, match="a disk is broken"):
-        nova.rest(HOST)
+        nova.disable_service(HOST)
     assert seen(nova).disabled
-    nova.rouse(HOST)
+    nova.enable_service(HOST)
     assert service(administrator).status == "disabled"
 
 
@@ -74,7 +74,7 @@ def test_only_a_free_host_rests(nova: NovaCloud, administrator: Account) -> None
     nova.withdraw(HOST)
     for host in (HOST, f"{settings.SERVICE}/{settings.NODES[0]}"):
         with pytest.raises(Conflict):
-            nova.rest(host)
+            nova.disable_service(host)
     assert service(administrator).status == "enabled"
 
 
@@ -86,6 +86,6 @@ def test_a_host_with_a_server_on_it_is_told(
     assert server.status == "ACTIVE"
     nova.enroll(HOST)
     with pytest.raises(Conflict, match=server.id):
-        nova.rest(HOST)
-    nova.rouse(HOST)
+        nova.disable_service(HOST)
+    nova.enable_service(HOST)
     assert service(administrator).status == "enabled"

@@ -13,7 +13,7 @@ from oslo_config.cfg import ConfigOpts
 from climate.config import registry as config_registry
 from climate.config.registry import Misconfigured
 from climate.core.errors import BackendUnavailable, Forbidden, Unauthenticated
-from climate.plugins.base import Asker
+from climate.plugins.base import Requester
 from climate.plugins.instances.cloud import Boot
 from climate.plugins.instances.nova_servers import NovaServers
 from climate.plugins.openstack.trusts import DeadTrust, Trusts
@@ -58,8 +58,8 @@ def trusts(trusts_of: Callable[..., Trusts], lab: Project) -> Iterator[Trusts]:
             made.revoke(trust.id)
 
 
-def asker(account: Account, token: str | None = None) -> Asker:
-    return Asker(account.project_id, account.user_id, token or account.token)
+def requester(account: Account, token: str | None = None) -> Requester:
+    return Requester(account.project_id, account.user_id, token or account.token)
 
 
 def role_of(administrator: Account, account: Account) -> tuple[Any, str, Any]:
@@ -68,7 +68,7 @@ def role_of(administrator: Account, account: Account) -> tuple[Any, str, Any]:
 
 
 def test_by_a_trust_climate_is_the_user_in_the_project(trusts: Trusts, lab: Project) -> None:
-    trust_id = trusts.make(asker(lab.member), NOW)
+    trust_id = trusts.make(requester(lab.member), NOW)
     acting = trusts.session(trust_id)
     assert acting.get_user_id() == lab.member.user_id
     assert acting.get_project_id() == lab.id
@@ -77,7 +77,7 @@ def test_by_a_trust_climate_is_the_user_in_the_project(trusts: Trusts, lab: Proj
 
 
 def test_a_revoked_trust_is_dead_and_may_be_revoked_again(trusts: Trusts, lab: Project) -> None:
-    trust_id = trusts.make(asker(lab.member), NOW)
+    trust_id = trusts.make(requester(lab.member), NOW)
     trusts.revoke(trust_id)
     trusts.revoke(trust_id)
     with pytest.raises(DeadTrust):
@@ -88,7 +88,7 @@ def test_a_trust_dies_with_a_role_and_lives_again_with_it(
     trusts: Trusts, lab: Project, administrator: Account
 ) -> None:
     identity = administrator.cloud.identity
-    trust_id = trusts.make(asker(lab.member), NOW)
+    trust_id = trusts.make(requester(lab.member), NOW)
     identity.unassign_project_role_from_user(*role_of(administrator, lab.member))
     with pytest.raises(DeadTrust, match="a role was taken"):
         trusts.check(trust_id)
@@ -103,7 +103,7 @@ def test_a_trust_dies_with_who_is_disabled(
     identity = administrator.cloud.identity
     change = getattr(identity, f"update_{what}")
     id_ = lab.member.user_id if what == "user" else lab.id
-    trust_id = trusts.make(asker(lab.member), NOW)
+    trust_id = trusts.make(requester(lab.member), NOW)
     change(id_, is_enabled=False)
     with pytest.raises(DeadTrust):
         trusts.check(trust_id)
@@ -112,9 +112,9 @@ def test_a_trust_dies_with_who_is_disabled(
 
 
 def test_a_token_got_by_a_trust_makes_no_trust(trusts: Trusts, lab: Project) -> None:
-    token = trusts.session(trusts.make(asker(lab.member), NOW)).get_token()
+    token = trusts.session(trusts.make(requester(lab.member), NOW)).get_token()
     with pytest.raises(Forbidden, match="got by a trust: ask with a token of your own"):
-        trusts.make(asker(lab.member, token), NOW)
+        trusts.make(requester(lab.member, token), NOW)
 
 
 def test_a_token_of_an_application_credential_makes_no_trust(trusts: Trusts, lab: Project) -> None:
@@ -127,18 +127,18 @@ def test_a_token_of_an_application_credential_makes_no_trust(trusts: Trusts, lab
     )
     token = session.Session(auth=auth).get_token()
     with pytest.raises(Forbidden, match="got by an application credential"):
-        trusts.make(asker(lab.member, token), NOW)
+        trusts.make(requester(lab.member, token), NOW)
 
 
 def test_a_token_that_is_over_makes_no_trust(trusts: Trusts, lab: Project) -> None:
     with pytest.raises(Unauthenticated):
-        trusts.make(asker(lab.member, "gAAAAnotatoken"), NOW)
+        trusts.make(requester(lab.member, "gAAAAnotatoken"), NOW)
 
 
 def test_that_we_are_unknown_is_no_fault_of_the_trust(
     trusts: Trusts, trusts_of: Callable[..., Trusts], lab: Project
 ) -> None:
-    trust_id = trusts.make(asker(lab.member), NOW)
+    trust_id = trusts.make(requester(lab.member), NOW)
     with pytest.raises(BackendUnavailable):
         trusts_of(password="wrong").check(trust_id)
 
@@ -161,14 +161,14 @@ def test_of_two_servers_of_a_number_one_goes(
     asked = {"imageRef": image, "networks": "none", "name": "twin"}
     order = Boot(reservation_id=flavor, name="", amount=1, known=0, server=asked)
     nova = NovaServers(conf_of(administrator, tmp_path))
-    [left] = nova.boot(trusts.make(asker(lab.member), NOW), order)
+    [left] = nova.boot(trusts.make(requester(lab.member), NOW), order)
     [gone] = twins - {left}
     eventually(lambda: guests.is_gone(administrator.cloud, gone), "one is gone")
     assert not guests.is_gone(administrator.cloud, left)
 
 
 def test_the_token_is_in_no_text(lab: Project) -> None:
-    assert lab.member.token not in repr(asker(lab.member))
+    assert lab.member.token not in repr(requester(lab.member))
 
 
 def test_the_audit_revokes_a_trust_that_no_lease_has(
@@ -177,8 +177,8 @@ def test_the_audit_revokes_a_trust_that_no_lease_has(
     climate = deploy("blazar", ())
     trusts = Trusts(climate.conf)
     yesterday = NOW - timedelta(days=1)
-    orphan = trusts.make(asker(lab.member), yesterday)
-    of_another = Trusts(conf_of(administrator, tmp_path)).make(asker(lab.member), yesterday)
+    orphan = trusts.make(requester(lab.member), yesterday)
+    of_another = Trusts(conf_of(administrator, tmp_path)).make(requester(lab.member), yesterday)
     assert [line for line in climate.manage("audit") if lab.id in line]
     climate.manage("audit", "--repair")
     assert [line for line in climate.manage("audit") if lab.id in line] == []

@@ -17,7 +17,7 @@ from climate.core.lease.model import Granted, Lease, Reservation
 from climate.plugins.base import NotYet, ResourcePlugin
 from climate.plugins.openstack import session as openstack_session
 from climate.plugins.volumes.cinder import MARK, Cinder, CinderVolumes
-from climate.plugins.volumes.cloud import Room, VolumeType
+from climate.plugins.volumes.cloud import ReservedType, VolumeType
 from climate.plugins.volumes.plugin import VolumePlugin
 from tests.openstack import settings
 from tests.openstack.accounts import Account
@@ -53,7 +53,7 @@ class OurVolumes(CinderVolumes):
     def types(self) -> Sequence[VolumeType]:
         return [one for one in super().types() if one.id == self._base.id]
 
-    def create(self, _lease: Lease, room: Room, name: str, size: int) -> str:
+    def create(self, _lease: Lease, room: ReservedType, name: str, size: int) -> str:
         wanted = {"name": name, "size": size, "volume_type": room.name}
         body = {"volume": {**wanted, "metadata": {MARK: room.reservation_id}}}
         return str(self.cinder.send("POST", "volumes", body).json()["volume"]["id"])

@@ -235,7 +235,7 @@ def test_only_types_that_nobody_else_can_use_can_be_reserved(
     assert f"projects {lab.id} can use it" in refused(base.name)
     storage.remove_type_access(base.id, lab.id)
     unknown = admin.call("POST", "/v2/resources", {**wanted, "name": base.name, "properties": {}})
-    assert "does not tell how many GiB" in unknown.json()["detail"]
+    assert "is unknown to Cinder" in unknown.json()["detail"]
     assert register(climate, base)["properties"].items() >= {"name": base.name}.items()
 
 

@@ -23,9 +23,9 @@ from climate.core.lease.lifecycle import LeaseStatus, ReservationStatus
 from climate.core.lease.model import Granted, Lease, Reservation
 from climate.core.matching.extra_specs import RESOURCES, TRAIT
 from climate.core.window import Window
-from climate.plugins.base import Asker, Found, ResourcePlugin
+from climate.plugins.base import DiscoveredResource, Requester, ResourcePlugin
 
-ASKER = Asker("lab", "alice")
+ASKER = Requester("lab", "alice")
 NOON = dt.datetime(2030, 1, 15, 12, tzinfo=dt.UTC)
 # More effects than any single call has.
 MANY = 50
@@ -135,7 +135,7 @@ class PluginContract(ParamsContract):
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         """Delete everything of the reservation that a user or an operator could delete."""
 
-    def name(self, found: Found) -> str:
+    def name(self, found: DiscoveredResource) -> str:
         """Return the name by which an operator registers a resource."""
         return found.external_id
 

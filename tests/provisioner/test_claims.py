@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from climate.provisioner.claim import Claim, Stopped, work
-from climate.provisioner.client import Climate, Lost, NotAnswered, Wanted
+from climate.provisioner.claim import Claim, Stopped, run_claimed
+from climate.provisioner.client import ApiUnavailable, ClaimLost, ClimateClient, NodeTask
 from climate.provisioner.groups import Groups
 from climate.provisioner.nodes import Node
 from climate.provisioner.power.driver import Power
@@ -16,7 +16,7 @@ from climate.provisioner.power.simulated import Simulated
 from climate.provisioner.prepare import Tools
 from climate.provisioner.shut_down import shut_down
 
-WANTED = Wanted(id="1", node="node-1", resource_id="7")
+WANTED = NodeTask(id="1", node="node-1", resource_id="7")
 
 
 class Turned(Exception):
@@ -30,19 +30,19 @@ def refuse(_seconds: float) -> None:
 def test_a_group_admits_a_limited_number() -> None:
     groups = Groups(2, 0.0)
     with ExitStack() as stack:
-        stack.enter_context(groups.turn(["rack"], refuse))
-        with groups.turn(["rack", "pdu"], refuse), pytest.raises(Turned):
-            stack.enter_context(groups.turn(["rack"], refuse))
-        stack.enter_context(groups.turn(["rack"], refuse))
-        stack.enter_context(groups.turn([], refuse))
+        stack.enter_context(groups.slot(["rack"], refuse))
+        with groups.slot(["rack", "pdu"], refuse), pytest.raises(Turned):
+            stack.enter_context(groups.slot(["rack"], refuse))
+        stack.enter_context(groups.slot(["rack"], refuse))
+        stack.enter_context(groups.slot([], refuse))
 
 
 def test_all_groups_are_entered_or_none() -> None:
     groups = Groups(1, 0.0)
-    with groups.turn(["rack"], refuse):
-        with pytest.raises(Turned), groups.turn(["pdu", "rack"], refuse):
+    with groups.slot(["rack"], refuse):
+        with pytest.raises(Turned), groups.slot(["pdu", "rack"], refuse):
             pass
-        with groups.turn(["pdu"], refuse):
+        with groups.slot(["pdu"], refuse):
             pass
 
 
@@ -55,30 +55,30 @@ def test_there_is_a_pause_between_two_nodes_of_a_group() -> None:
         waited.append(seconds)
         now[0] += 4
 
-    with groups.turn(["rack"], refuse), groups.turn(["rack"], wait):
+    with groups.slot(["rack"], refuse), groups.slot(["rack"], wait):
         assert len(waited) == 3
-    with pytest.raises(Turned), groups.turn(["rack"], refuse):
+    with pytest.raises(Turned), groups.slot(["rack"], refuse):
         pass
 
 
-class Told(Climate):
+class Told(ClimateClient):
     """A climate that notes what it is told, and answers only the reports with these numbers."""
 
     def __init__(self, answered: Container[int] = range(99)) -> None:
         self.said: list[dict[str, Any]] = []
         self._answered = answered
 
-    def report(self, wanted: Wanted, **said: Any) -> Mapping[str, Any]:
+    def report(self, wanted: NodeTask, **said: Any) -> Mapping[str, Any]:
         self.said.append({"id": wanted.id, **said})
         if len(self.said) - 1 not in self._answered:
-            raise NotAnswered("away")
+            raise ApiUnavailable("away")
         return {"attempt": 1}
 
 
 def test_a_claim_is_renewed_during_a_wait() -> None:
     told = Told()
     claim = Claim(told, WANTED, "p1", 1, threading.Event())
-    claim.take()
+    claim.acquire()
     claim.pause(1.2)
     assert len(told.said) > 2
     assert {one["state"] for one in told.said} == {"accepted"}
@@ -87,8 +87,8 @@ def test_a_claim_is_renewed_during_a_wait() -> None:
 def test_a_claim_that_cannot_be_renewed_is_lost() -> None:
     told = Told(answered=[0])
     claim = Claim(told, WANTED, "p1", 1, threading.Event())
-    claim.take()
-    with pytest.raises(Lost):
+    claim.acquire()
+    with pytest.raises(ClaimLost):
         claim.pause(60)
 
 
@@ -96,11 +96,11 @@ def test_a_wait_ends_when_the_process_stops() -> None:
     stopping = threading.Event()
     told = Told()
     claim = Claim(told, WANTED, "p1", 60, stopping)
-    claim.take()
+    claim.acquire()
     threading.Timer(0.1, stopping.set).start()
     with pytest.raises(Stopped):
         claim.pause(60)
-    claim.hand_back()
+    claim.release()
     assert told.said[-1] == {"id": "1", "owner": "p1", "state": "wanted"}
 
 
@@ -127,9 +127,9 @@ class Taken(Told):
 
     is_anothers = False
 
-    def report(self, wanted: Wanted, **said: Any) -> Mapping[str, Any]:
+    def report(self, wanted: NodeTask, **said: Any) -> Mapping[str, Any]:
         if self.is_anothers:
-            raise Lost("it is p2's")
+            raise ClaimLost("it is p2's")
         return super().report(wanted, **said)
 
 
@@ -146,6 +146,6 @@ def test_a_provisioner_that_lost_its_claim_switches_nothing_off(shutdown_timeout
         shutdown_timeout=shutdown_timeout,
     )
     claim = Claim(told, WANTED, "p1", 60, threading.Event())
-    work(claim, lambda: shut_down(tools, node, claim))
-    assert driver.asked == []
+    run_claimed(claim, lambda: shut_down(tools, node, claim))
+    assert driver.requests == []
     assert [one["state"] for one in told.said] == ["accepted"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from climate.provisioner.nodes import BadNodes, read
+from climate.provisioner.nodes import InvalidNodeConfig, read
 
 GOOD = """
 [defaults]
@@ -50,9 +50,9 @@ def test_a_missing_password_is_reported_when_it_is_needed(
     path.write_text(GOOD)
     one, two = read(path).values()
     monkeypatch.delenv("BMC_PASSWORD", raising=False)
-    with pytest.raises(BadNodes, match="BMC_PASSWORD"):
+    with pytest.raises(InvalidNodeConfig, match="BMC_PASSWORD"):
         one.password()
-    with pytest.raises(BadNodes, match="cannot be read"):
+    with pytest.raises(InvalidNodeConfig, match="cannot be read"):
         two.password()
     monkeypatch.setenv("BMC_PASSWORD", "of-the-environment")
     assert one.password() == "of-the-environment"
@@ -60,7 +60,7 @@ def test_a_missing_password_is_reported_when_it_is_needed(
 
 INVALID = [
     ("nodes = [", "nodes.toml"),
-    ("[node.a]\ndriver = 'ipmi'", "no table is called node"),
+    ("[node.a]\ndriver = 'ipmi'", "unknown table node"),
     ("[nodes]\na = 1", "a: .*Must be a table"),
     ("[nodes.a]\naddress = 'x'", "a: .*driver"),
     ("[nodes.a]\ndriver = 'ipmi'\nport = 70000", "a: .*port"),
@@ -73,10 +73,10 @@ INVALID = [
 def test_an_invalid_file_is_rejected_with_all_its_errors(path: Path) -> None:
     for text, message in INVALID:
         path.write_text(text)
-        with pytest.raises(BadNodes, match=message):
+        with pytest.raises(InvalidNodeConfig, match=message):
             read(path)
 
 
 def test_a_missing_file_is_reported(path: Path) -> None:
-    with pytest.raises(BadNodes, match="No such file"):
+    with pytest.raises(InvalidNodeConfig, match="No such file"):
         read(path)

@@ -9,7 +9,7 @@ from typing import Any, cast
 from oslo_config.cfg import ConfigOpts
 
 from climate.core.lease.model import Lease, Reservation
-from climate.plugins.base import Asker
+from climate.plugins.base import Requester
 from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.openstack.trusts import DeadTrust, Trust, Trusts
 from tests.support.service import Story
@@ -19,15 +19,15 @@ from tests.support.service import Story
 class Keystone:
     """Keeps trusts, and fails as it is told to: by the name of what is asked."""
 
-    kept: dict[str, Asker] = field(default_factory=dict)
+    kept: dict[str, Requester] = field(default_factory=dict)
     failing: dict[str, Exception] = field(default_factory=dict)
     dead: set[str] = field(default_factory=set)
     found: list[Trust] = field(default_factory=list)
 
-    def make(self, asker: Asker, _now: datetime) -> str:
+    def make(self, requester: Requester, _now: datetime) -> str:
         self._fail("make")
         trust_id = f"trust-{len(self.kept) + 1}"
-        self.kept[trust_id] = asker
+        self.kept[trust_id] = requester
         return trust_id
 
     def revoke(self, trust_id: str) -> None:
@@ -50,7 +50,7 @@ class Keystone:
 class Acting(HostPlugin):
     """Hosts for which something is made as their user, and before anybody sees the lease."""
 
-    arranges = True
+    needs_preparation = True
 
     def __init__(self, conf: ConfigOpts) -> None:
         super().__init__(conf, lambda _: nullcontext())
@@ -61,22 +61,24 @@ class Acting(HostPlugin):
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
         return bool(params["before_end"] == "snapshot")
 
-    def arrange(self, lease: Lease, reservation: Reservation, asker: Asker) -> Mapping[str, Any]:
-        self.arranged[reservation.id] = asker.token
+    def prepare(
+        self, lease: Lease, reservation: Reservation, requester: Requester
+    ) -> Mapping[str, Any]:
+        self.arranged[reservation.id] = requester.token
         if self.meanwhile:
             self.meanwhile(lease)
-        if error := self.failing.get("arrange"):
+        if error := self.failing.get("prepare"):
             raise error
         return {"arranged": "yes"}
 
-    def abandon(self, _lease: Lease, reservation: Reservation) -> None:
-        if error := self.failing.get("abandon"):
+    def discard(self, _lease: Lease, reservation: Reservation) -> None:
+        if error := self.failing.get("discard"):
             raise error
         self.arranged.pop(reservation.id, None)
 
     def end(self, lease: Lease, reservation: Reservation, resources: Any) -> None:
         super().end(lease, reservation, resources)
-        self.abandon(lease, reservation)
+        self.discard(lease, reservation)
 
 
 def trusting(story: Story) -> tuple[Story, Keystone, Acting]:

@@ -203,7 +203,7 @@ def run_now(session: Session, lease_id: str, kinds: Collection[str], now: dateti
     )
 
 
-def abandon(session: Session, lease_ids: Collection[str], kind: str, now: datetime) -> None:
+def discard(session: Session, lease_ids: Collection[str], kind: str, now: datetime) -> None:
     """Set open events of a kind to ERROR, unless they are claimed."""
     session.execute(
         sa.update(EVENTS)

@@ -19,7 +19,7 @@ from climate.core.settings import Settings
 from climate.core.window import Window
 from climate.db.resources import resources
 from climate.manager.process.runtime import Runtime
-from climate.plugins.base import Asker, Child
+from climate.plugins.base import Member, Requester
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Requested(Protocol):
 
 
 def look_up(
-    runtime: Runtime, resource_type: str, params: Mapping[str, Any], requester: Asker
+    runtime: Runtime, resource_type: str, params: Mapping[str, Any], requester: Requester
 ) -> ReservationRequest:
     """Return a request completed with what the cloud says about the things it names.
 
@@ -56,11 +56,11 @@ def look_up(
     """
     plugin = runtime.plugin(resource_type)
     complete = plugin.look_up(params, requester)
-    children = tuple(_child(runtime, child, requester) for child in plugin.children(complete))
+    children = tuple(_child(runtime, child, requester) for child in plugin.members(complete))
     return ReservationRequest(resource_type=resource_type, params=complete, children=children)
 
 
-def _child(runtime: Runtime, child: Child, requester: Asker) -> ReservationRequest:
+def _child(runtime: Runtime, child: Member, requester: Requester) -> ReservationRequest:
     try:
         params = runtime.plugin(child.resource_type).schema().load(child.params)
     except ValidationError as error:
@@ -101,7 +101,7 @@ def new_reservation(
         resource_type=request.resource_type,
         status=ReservationStatus.PENDING,
         params=request.params,
-        details=runtime.plugin(request.resource_type).foretold(id_),
+        details=runtime.plugin(request.resource_type).preview_details(id_),
         created_at=now,
         updated_at=None,
     )
@@ -121,7 +121,7 @@ def needs_of(runtime: Runtime, requests: Iterable[ReservationRequest]) -> list[R
 
 def any_prepares(runtime: Runtime, reservations: Iterable[Requested]) -> bool:
     """Return whether a plug-in prepares something in the cloud before the start of any of these."""
-    return any(runtime.plugin(one.resource_type).arranges for one in reservations)
+    return any(runtime.plugin(one.resource_type).needs_preparation for one in reservations)
 
 
 def any_acts_as_user(runtime: Runtime, reservations: Iterable[Requested]) -> bool:

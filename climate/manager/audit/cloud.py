@@ -17,10 +17,10 @@ from climate.manager.leases import trusts
 from climate.manager.leases.event_plan import add_update_event
 from climate.manager.notifications.lease_messages import resources_of
 from climate.manager.process.runtime import Runtime
-from climate.plugins.base import Difference, Expected, Holding
+from climate.plugins.base import Drift, ExpectedState, HeldReservation
 
 
-def audit(runtime: Runtime) -> list[Difference]:
+def audit(runtime: Runtime) -> list[Drift]:
     """Return the drift between leases and the cloud, and violations of invariants.
 
     Raises what a plug-in raises.
@@ -33,14 +33,12 @@ def audit(runtime: Runtime) -> list[Difference]:
     found += trusts.orphans(runtime)
     with runtime.database.read() as session:
         found += _failures(session)
-    found += [
-        Difference(f"invariant {number}: {what}") for number, what in violations(runtime.store)
-    ]
+    found += [Drift(f"invariant {number}: {what}") for number, what in violations(runtime.store)]
     # Two resource types may report the same drift, as they use the same part of the cloud.
-    return list({difference.what: difference for difference in found}.values())
+    return list({difference.description: difference for difference in found}.values())
 
 
-def repair(runtime: Runtime, difference: Difference) -> bool:
+def repair(runtime: Runtime, difference: Drift) -> bool:
     """Repair one difference; False if that is not safe. Raises what a plug-in raises."""
     if difference.lease_id is not None:
         _retry(runtime, difference.lease_id)
@@ -51,7 +49,7 @@ def repair(runtime: Runtime, difference: Difference) -> bool:
     return True
 
 
-def _expected(runtime: Runtime, resource_type: str) -> Expected:
+def _expected(runtime: Runtime, resource_type: str) -> ExpectedState:
     with runtime.database.read() as session:
         registered = resources.find_all(session, resource_type)
         leases_ = leases.find_all(session, None)
@@ -65,10 +63,10 @@ def _expected(runtime: Runtime, resource_type: str) -> Expected:
     ]
     pending = [one for one in leases_ if one not in present and one.status is LeaseStatus.PENDING]
     awaited = [r.id for one in pending for r in one.reservations]
-    return Expected(registered, running, changing, elsewhere, shared, awaited)
+    return ExpectedState(registered, running, changing, elsewhere, shared, awaited)
 
 
-def _failures(session: Session) -> Iterator[Difference]:
+def _failures(session: Session) -> Iterator[Drift]:
     """Yield the events that failed or keep failing of leases that are not over, with the error.
 
     Events that are retried for ever can be repaired: they are retried at once.
@@ -78,7 +76,7 @@ def _failures(session: Session) -> Iterator[Difference]:
             over = lease.status is LeaseStatus.TERMINATED or event.status is EventStatus.DONE
             if event.last_error and not over:
                 goes_on = event.kind in RELENTLESS and event.status in OPEN_EVENT
-                yield Difference(
+                yield Drift(
                     f"{event.kind} of lease {lease.id} failed: {event.last_error}",
                     lease_id=lease.id if goes_on else None,
                 )
@@ -110,7 +108,9 @@ def _is_settled(lease: Lease) -> bool:
     )
 
 
-def _holdings(session: Session, settled: Sequence[Lease], resource_type: str) -> list[Holding]:
+def _holdings(
+    session: Session, settled: Sequence[Lease], resource_type: str
+) -> list[HeldReservation]:
     reservations = [
         (lease, reservation)
         for lease in settled
@@ -119,7 +119,7 @@ def _holdings(session: Session, settled: Sequence[Lease], resource_type: str) ->
         and reservation.status is ReservationStatus.ACTIVE
     ]
     held = resources_of(session, [reservation.id for _, reservation in reservations])
-    return [Holding(lease, mine, held[mine.id]) for lease, mine in reservations]
+    return [HeldReservation(lease, mine, held[mine.id]) for lease, mine in reservations]
 
 
 def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> set[str]:

@@ -104,7 +104,7 @@ def _execute(runtime: Runtime, session: Session, seen: Sequence[Seen], now: date
     leases.advance(session, [(one.lease, begun[one.lease.id]) for one in seen])
     ending = [one.lease for one in seen if one.event.kind == END]
     if unstarted := [lease.id for lease in ending if _is_to_start(lease)]:
-        event_queue.abandon(session, unstarted, START, now)
+        event_queue.discard(session, unstarted, START, now)
         for id_ in unstarted:  # these leases have other events now than were read
             del begun[id_]
     for lease in ending:

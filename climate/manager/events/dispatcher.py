@@ -26,7 +26,7 @@ from climate.db.resources import allocations
 from climate.manager.claims import Claim, ClaimKeeper, Task
 from climate.manager.events import runner
 from climate.manager.events.fair_share import Batch, BatchSizeEstimator, FairShare, Result
-from climate.manager.events.outcomes import abandon
+from climate.manager.events.outcomes import discard
 from climate.manager.events.waiting_list import PAGE, QueueView
 from climate.manager.leases import finalizers as farewells
 from climate.manager.notifications import log
@@ -34,7 +34,7 @@ from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
 from climate.manager.process.timer import Timer
 from climate.observability import log_context
-from climate.plugins.fencing import Permit
+from climate.plugins.fencing import FencingToken
 
 LOG = logging.getLogger(__name__)
 # Seconds between removals of old rows. Each removes small batches, so it runs often.
@@ -171,9 +171,9 @@ class Dispatcher:
 
         def claim(event: PendingEvent) -> Claim:
             lease_id, attempt = claimed[event.event_id]
-            permit = Permit(self._runtime.clock.elapsed, expires)
+            fencing_token = FencingToken(self._runtime.clock.elapsed, expires)
             known = (event.event_id, lease_id, self._owner, attempt, event.project_id, event.types)
-            return Claim(*known, permit)
+            return Claim(*known, fencing_token)
 
         claims = [
             [claim(event) for event in share if event.event_id in claimed] for share in chosen
@@ -237,7 +237,7 @@ class WorkerPool:
             self._changed.wait_for(lambda: not self._running, patience)
             for batch in self._running:
                 for claim in batch.claims:
-                    claim.permit.revoke()
+                    claim.fencing_token.revoke()
 
     def watch(self) -> None:
         """Relieve workers whose call is slow, and abandon calls that exceed ``call_timeout``."""
@@ -284,13 +284,13 @@ class WorkerPool:
             calls = [(batch, batch.call_since_before(oldest)) for batch in self._running]
             late = [(batch, *call) for batch, call in calls if call is not None]
             for batch, claim, _ in late:
-                claim.permit.revoke()
-                batch.abandon(claim)
+                claim.fencing_token.revoke()
+                batch.discard(claim)
                 self._running.remove(batch)
                 self._abandoned.append(batch)
         for _, claim, call in late:
             try:
-                abandon(self._runtime, claim, call)
+                discard(self._runtime, claim, call)
             except Exception as error:  # noqa: BLE001 - no manager renews its claim any more
                 _report(f"event {claim.event_id} was not given up, its claim will expire", error)
         if late:

@@ -130,7 +130,7 @@ class Batch:
             self._forget([task.claim for task in tasks])
             return tasks
 
-    def abandon(self, claim: Claim) -> None:
+    def discard(self, claim: Claim) -> None:
         """Take a claim from the worker, whatever result its call will have."""
         with self._lock:
             self._forget([claim])

@@ -148,7 +148,7 @@ def fail(
             announce(session, [news], now)
 
 
-def abandon(runtime: Runtime, claim: Claim, call: Call) -> None:
+def discard(runtime: Runtime, claim: Claim, call: Call) -> None:
     """Store that an attempt failed because its plug-in call exceeded ``call_timeout``.
 
     The call may still run. It cannot change the cloud: its fencing token was revoked before.

@@ -105,13 +105,15 @@ def release(runtime: Runtime, tasks: Sequence[Task]) -> None:
 def classify(runtime: Runtime, result: Result) -> Success | Callable[[Session], None]:
     """Return a success, or else the transaction that stores the retry or failure."""
     (claim, work), outcome = result
-    if not (outcome.waiting or outcome.failed or claim.permit.was_refused):
+    if not (outcome.waiting or outcome.failed or claim.fencing_token.blocked_a_change):
         return Success(outcome.details, {})
     now = runtime.clock.now()
     abandoned = _abandoned(runtime, work, {**outcome.waiting, **outcome.failed})
     if now - work.lease.tried_since(work.event, now) > PATIENCE:
         outcome.failed.update(outcome.waiting)
-    if claim.permit.was_refused:  # some changes were not made, whatever the plug-in returned
+    if (
+        claim.fencing_token.blocked_a_change
+    ):  # some changes were not made, whatever the plug-in returned
         runtime.metrics.event(work.event.kind, "retried")
         return lambda session: requeue(session, claim)
     if outcome.failed and not abandoned:

@@ -50,7 +50,7 @@ from climate.manager.leases.ready_start import ReadyStartGate
 from climate.manager.process.runtime import Runtime
 from climate.observability import log_context
 from climate.observability.metrics import counted
-from climate.plugins.base import Asker
+from climate.plugins.base import Requester
 
 # Another request may take an offered window first; then the next one is searched.
 _ATTEMPTS = 5
@@ -66,9 +66,9 @@ class Owner:
     token: str | None = field(default=None, repr=False)
 
     @property
-    def requester(self) -> Asker:
+    def requester(self) -> Requester:
         """Return the same, as plug-ins know it."""
-        return Asker(self.project_id, self.user_id, self.token)
+        return Requester(self.project_id, self.user_id, self.token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ from climate.manager.leases.finalizers import schedule_finalizers
 from climate.manager.leases.idempotency import IdempotentRequest
 from climate.manager.notifications.lease_messages import resources_of
 from climate.manager.process.runtime import Runtime
-from climate.plugins.base import Asker
+from climate.plugins.base import Requester
 
 LOG = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class HoldGate(Gate):
     """Stores a new lease as held; settles it after the commit."""
 
     def __init__(
-        self, runtime: Runtime, requester: Asker, idempotent: IdempotentRequest | None
+        self, runtime: Runtime, requester: Requester, idempotent: IdempotentRequest | None
     ) -> None:
         """Settle for this requester; the confirmation stores the answer of ``idempotent``."""
         self._runtime = runtime
@@ -70,7 +70,10 @@ class HoldGate(Gate):
 
 
 def settle(
-    runtime: Runtime, lease: Lease, requester: Asker, idempotent: IdempotentRequest | None = None
+    runtime: Runtime,
+    lease: Lease,
+    requester: Requester,
+    idempotent: IdempotentRequest | None = None,
 ) -> Lease:
     """Confirm a held lease and return it, or have it released.
 
@@ -124,7 +127,7 @@ def _in_time(runtime: Runtime, lease: Lease) -> Lease:
     return lease
 
 
-def _prepared(runtime: Runtime, lease: Lease, requester: Asker) -> Lease:
+def _prepared(runtime: Runtime, lease: Lease, requester: Requester) -> Lease:
     """Make the lease's trust, let plug-ins prepare what they need, and return it with both."""
     if any_acts_as_user(runtime, lease.reservations):
         lease = replace(lease, trust_id=trusts.make(runtime, requester))
@@ -135,7 +138,7 @@ def _prepared(runtime: Runtime, lease: Lease, requester: Asker) -> Lease:
     reservations = tuple(
         replace(one, details={**one.details, **details})
         for one in lease.reservations
-        for details in [runtime.plugin(one.resource_type).arrange(lease, one, requester)]
+        for details in [runtime.plugin(one.resource_type).prepare(lease, one, requester)]
     )
     return replace(lease, reservations=reservations)
 
@@ -239,7 +242,7 @@ def expire(runtime: Runtime, claim: Claim, lease: Lease) -> None:
 
 def _discard(runtime: Runtime, lease: Lease) -> None:
     for reservation in lease.reservations:
-        runtime.plugin(reservation.resource_type).abandon(lease, reservation)
+        runtime.plugin(reservation.resource_type).discard(lease, reservation)
 
 
 def _expire(runtime: Runtime, session: Session, claim: Claim) -> None:

@@ -33,7 +33,7 @@ from climate.manager.admission.requirements import (
     part_of,
 )
 from climate.manager.process.runtime import Runtime
-from climate.plugins.base import Asker, ResourcePlugin
+from climate.plugins.base import Requester, ResourcePlugin
 
 # The same limit as for a new lease.
 MOST = 100
@@ -72,7 +72,7 @@ class LookedUp:
 
 
 def complete(
-    runtime: Runtime, lease: Lease, changes: Sequence[ReservationChange], requester: Asker
+    runtime: Runtime, lease: Lease, changes: Sequence[ReservationChange], requester: Requester
 ) -> tuple[ReservationChange, ...]:
     """Return the changes, completed with what the cloud says where a plug-in looks that up.
 
@@ -81,7 +81,8 @@ def complete(
     present = {one.id: one for one in lease.reservations if one.stays}
     return tuple(
         replace(change, planned=_looked_up(runtime, lease, before, change, requester))
-        if (before := present.get(change.id)) and runtime.plugin(before.resource_type).replans
+        if (before := present.get(change.id))
+        and runtime.plugin(before.resource_type).looks_up_changes
         else change
         for change in changes
     )
@@ -92,7 +93,7 @@ def _looked_up(
     lease: Lease,
     before: Reservation,
     change: ReservationChange,
-    requester: Asker,
+    requester: Requester,
 ) -> LookedUp:
     if requester.project_id != lease.project_id:
         raise Forbidden(

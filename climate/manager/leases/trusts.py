@@ -31,7 +31,7 @@ from climate.db.leases import leases
 from climate.db.notifications import outbox
 from climate.manager.claims import Claim, close
 from climate.manager.process.runtime import Runtime
-from climate.plugins.base import Asker, Difference
+from climate.plugins.base import Drift, Requester
 from climate.plugins.openstack.trusts import DeadTrust, Trusts
 
 LOG = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ LOST = "lease.trust_lost"
 RESTORED = "lease.trust_restored"
 
 
-def make(runtime: Runtime, requester: Asker) -> str:
+def make(runtime: Runtime, requester: Requester) -> str:
     """Make a trust of the requester's and return its id.
 
     Raises Conflict, Forbidden, BackendUnavailable.
@@ -60,7 +60,7 @@ def _trusts(runtime: Runtime) -> Trusts:
     return runtime.trusts
 
 
-def make_for(runtime: Runtime, requester: Asker, lease: Lease) -> str:
+def make_for(runtime: Runtime, requester: Requester, lease: Lease) -> str:
     """Make a trust for a lease, return its id; raises Forbidden unless the requester owns it."""
     if not is_owner(requester, lease):
         raise Forbidden(
@@ -70,7 +70,7 @@ def make_for(runtime: Runtime, requester: Asker, lease: Lease) -> str:
     return make(runtime, requester)
 
 
-def is_owner(requester: Asker, lease: Lease) -> bool:
+def is_owner(requester: Requester, lease: Lease) -> bool:
     """Return whether the requester owns the lease."""
     return (requester.user_id, requester.project_id) == (lease.user_id, lease.project_id)
 
@@ -105,7 +105,7 @@ def drop(session: Session, trust_id: str, now: datetime) -> None:
     event_queue.insert_finalizer(session, new_id(), REVOKE, {"trust_id": trust_id}, now)
 
 
-def orphans(runtime: Runtime) -> Iterator[Difference]:
+def orphans(runtime: Runtime) -> Iterator[Drift]:
     """Yield climate's trusts that belong to no lease and to no request in progress."""
     if runtime.trusts is None:
         return
@@ -117,9 +117,9 @@ def orphans(runtime: Runtime) -> Iterator[Difference]:
     for trust in present:
         whose = f"user {trust.user_id} in project {trust.project_id}"
         if trust.id in leaving:
-            yield Difference(f"a trust of {whose}, which no lease needs, is not revoked yet")
+            yield Drift(f"a trust of {whose}, which no lease needs, is not revoked yet")
         elif trust.id not in known and trust.made_at < old:
-            yield Difference(
+            yield Drift(
                 f"a trust of {whose}, made at {trust.made_at:%Y-%m-%d %H:%M:%S}, is of no lease",
                 partial(runtime.trusts.revoke, trust.id),
             )

@@ -114,7 +114,7 @@ def _end(runtime: Runtime, task: Shutdown, host: Resource) -> bool:
 def _is_roused(runtime: Runtime, task: Shutdown, host: Resource) -> bool:
     """Put a host back into service; return whether that succeeded."""
     try:
-        runtime.plugin(HOST).rouse(host.external_id)
+        runtime.plugin(HOST).enable_service(host.external_id)
     except ClimateError as error:
         LOG.warning("the cloud has not enabled %s yet: %s", task.node, error.message)
         return False

@@ -49,7 +49,7 @@ def _reserve_host(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> 
             return
         host = resources.get(session, HOST, before.resource_id)
     try:
-        runtime.plugin(HOST).rest(host.external_id)
+        runtime.plugin(HOST).disable_service(host.external_id)
     except Conflict as error:
         runtime.database.write(partial(_give_up, id_, before, error.message))
         runtime.wakeup.hint()

@@ -29,7 +29,7 @@ from climate.manager.leases.trusts import TrustWatch
 from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
 from climate.manager.provisioning import readiness
-from climate.plugins.base import Found, ResourcePlugin
+from climate.plugins.base import DiscoveredResource, ResourcePlugin
 
 LOG = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
         with runtime.database.read() as session:
             registered = resources.find_all(session, resource_type)
         asked_at = runtime.clock.now()
-        there = {found.external_id: found for found in plugin.look(registered)}
+        there = {found.external_id: found for found in plugin.refresh(registered)}
         now = runtime.clock.now()
         with runtime.database.read() as session:
             shared = capacity.find_some(session, [resource.id for resource in registered])
@@ -75,7 +75,7 @@ def follow(
     runtime: Runtime,
     plugin: ResourcePlugin,
     resource: Resource,
-    found: Found | None,
+    found: DiscoveredResource | None,
     *,
     stuck: bool = False,
 ) -> None:
@@ -96,7 +96,7 @@ def follow(
     runtime.database.write(lambda session: _store(session, resource, usable, native, now))
 
 
-def _rested(found: Found | None, is_resting: bool) -> Found | None:  # noqa: FBT001 - a fact
+def _rested(found: DiscoveredResource | None, is_resting: bool) -> DiscoveredResource | None:  # noqa: FBT001 - a fact
     """Return what the cloud reports; a host that is only without power counts as usable."""
     if found is None or not is_resting or not found.lost or found.disabled:
         return found
@@ -107,7 +107,7 @@ def _see(
     runtime: Runtime,
     resource_type: str,
     registered: Collection[Resource],
-    there: Mapping[str, Found],
+    there: Mapping[str, DiscoveredResource],
     asked_at: datetime,
 ) -> None:
     """Store which hosts are up, and since when that is known, for their preparations."""
@@ -121,12 +121,12 @@ def _see(
     readiness.see(runtime, seen)
 
 
-def _is_news(found: Found, shared: Mapping[str, Inventory]) -> bool:
+def _is_news(found: DiscoveredResource, shared: Mapping[str, Inventory]) -> bool:
     """Whether the cloud reports other inventories than those that are stored."""
     return found.complete and found.inventories != shared
 
 
-def _share(resource: Resource, found: Found, session: Session) -> None:
+def _share(resource: Resource, found: DiscoveredResource, session: Session) -> None:
     """Store the inventories that the cloud reports; leases keep their allocations."""
     with suppress(NotFound):  # removed meanwhile
         resources.get(session, resource.type, resource.id, lock=True)

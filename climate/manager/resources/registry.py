@@ -16,7 +16,7 @@ from climate.db.resources import allocations, capacity, resources
 from climate.db.resources import pages as resource_pages
 from climate.db.resources.resources import Property
 from climate.manager.process.runtime import Runtime, reading
-from climate.plugins.base import Found
+from climate.plugins.base import DiscoveredResource
 
 get = reading(resources.get)
 find_all = reading(resources.find_all)
@@ -60,7 +60,11 @@ def register(
 
 
 def _insert(
-    resource_type: str, found: Found, own: Mapping[str, str], now: datetime, session: Session
+    resource_type: str,
+    found: DiscoveredResource,
+    own: Mapping[str, str],
+    now: datetime,
+    session: Session,
 ) -> Resource:
     made = resources.insert(session, resource_type, found.external_id, found.properties, own, now)
     capacity.store(session, made.id, found.inventories)

@@ -1,23 +1,23 @@
-"""Where a cloud's hosts are, against where leases have them. Looks only; repairs are offered."""
+"""Audit of hosts: compare the pools of a cloud with the leases. Only reads, and offers repairs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from climate.plugins.base import Difference, Expected, Holding
+from climate.plugins.base import Drift, ExpectedState, HeldReservation
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A reservation's pool as the cloud has it: whom it is open to, and its hosts."""
+    """A reservation's pool as the cloud has it: the project that can use it, and its hosts."""
 
     project_id: str | None
     hosts: tuple[str, ...]
 
 
 class AuditedCloud(Protocol):
-    """What an audit needs of a HostCloud."""
+    """The methods of a HostCloud that an audit uses."""
 
     def pools(self) -> Mapping[str, Pool]:
         """Return the reservations' pools by reservation id."""
@@ -29,77 +29,79 @@ class AuditedCloud(Protocol):
         """Return the ids of the servers on a host."""
 
     def enroll(self, host: str) -> None:
-        """Put a host among the free ones."""
+        """Put a host into the free pool."""
 
     def remove_host(self, pool: str, host: str) -> None:
-        """Move a host back to the free ones."""
+        """Move a host back into the free pool."""
 
     def delete_pool(self, pool: str) -> None:
-        """Remove a pool."""
+        """Delete a pool."""
 
 
-def differences(cloud: AuditedCloud, expected: Callable[[], Expected]) -> Iterator[Difference]:
-    """Name every difference; reservations that a manager is at are left out."""
+def find_drifts(cloud: AuditedCloud, expected: Callable[[], ExpectedState]) -> Iterator[Drift]:
+    """Yield every difference; ignore reservations that a manager works on."""
     pools, free = cloud.pools(), set(cloud.free_hosts())
-    told = expected()
-    registered, running = told.registered, told.running
-    for holding in running:
-        yield from _of_running(cloud, holding, pools.get(holding.reservation.id))
+    state = expected()
+    registered, running = state.registered, state.running
+    for held in running:
+        yield from _drifts_of_running(cloud, held, pools.get(held.reservation.id))
     for name, pool in sorted(pools.items()):
-        if name not in told.known:
-            yield _stale(cloud, name, pool)
+        if name not in state.known:
+            yield _leftover(cloud, name, pool)
     names = {resource.external_id for resource in registered}
     closed = free.union(*(pool.hosts for pool in pools.values()))
-    held = {resource.external_id for holding in running for resource in holding.resources}
-    for host in sorted(names - closed - held):
-        yield Difference(
-            f"host {host} is registered and open to everybody", partial(cloud.enroll, host)
+    reserved = {resource.external_id for held in running for resource in held.resources}
+    for host in sorted(names - closed - reserved):
+        yield Drift(
+            f"host {host} is registered and open to all projects", partial(cloud.enroll, host)
         )
     for host in sorted(free - names):
-        yield Difference(f"host {host} is in the free pool and not registered")
-    for host in sorted(free.intersection(names).difference(told.shared)):
+        yield Drift(f"host {host} is in the free pool and not registered")
+    for host in sorted(free.intersection(names).difference(state.shared)):
         if servers := cloud.servers(host):
-            yield Difference(f"host {host} is free, and has servers {', '.join(servers)}")
+            yield Drift(f"host {host} is free, and has servers {', '.join(servers)}")
 
 
-def _of_running(cloud: AuditedCloud, holding: Holding, pool: Pool | None) -> Iterator[Difference]:
-    """Compare a running reservation; the manager does it over again to repair it."""
-    mine = f"reservation {holding.reservation.id} of lease {holding.lease.id}"
-    again = holding.lease.id
+def _drifts_of_running(
+    cloud: AuditedCloud, held: HeldReservation, pool: Pool | None
+) -> Iterator[Drift]:
+    """Compare a running reservation; the repair is to start it again."""
+    subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
+    lease_id = held.lease.id
     if pool is None:
-        yield Difference(f"{mine} has no pool", lease_id=again)
+        yield Drift(f"{subject} has no pool", lease_id=lease_id)
         return
-    if pool.project_id != holding.lease.project_id:
-        yield Difference(
-            f"{mine} is open to {pool.project_id}, not to {holding.lease.project_id}",
-            lease_id=again,
+    if pool.project_id != held.lease.project_id:
+        yield Drift(
+            f"{subject} is open to {pool.project_id}, not to {held.lease.project_id}",
+            lease_id=lease_id,
         )
-    wanted = {resource.external_id for resource in holding.resources}
-    working = {resource.external_id for resource in holding.resources if resource.reservable}
+    reserved = {resource.external_id for resource in held.resources}
+    working = {resource.external_id for resource in held.resources if resource.reservable}
     for host in sorted(working - set(pool.hosts)):
-        yield Difference(f"{mine} lacks host {host}", lease_id=again)
-    for host in sorted(set(pool.hosts) - wanted):
+        yield Drift(f"{subject} lacks host {host}", lease_id=lease_id)
+    for host in sorted(set(pool.hosts) - reserved):
         servers = cloud.servers(host)
-        on_it = f", on which are servers {', '.join(servers)}" if servers else ""
-        yield Difference(
-            f"{mine} has host {host}, which is not its own{on_it}",
-            lease_id=None if servers else again,
+        with_servers = f", on which are servers {', '.join(servers)}" if servers else ""
+        yield Drift(
+            f"{subject} has host {host}, which is not its own{with_servers}",
+            lease_id=None if servers else lease_id,
         )
 
 
-def _stale(cloud: AuditedCloud, name: str, pool: Pool) -> Difference:
-    """A pool whose reservation is over; cleared away unless somebody is still on its hosts."""
+def _leftover(cloud: AuditedCloud, name: str, pool: Pool) -> Drift:
+    """Report a pool whose reservation has ended; it can be deleted if it has no servers."""
     servers = [server for host in pool.hosts for server in cloud.servers(host)]
-    on_it = f" and servers {', '.join(servers)}" if servers else ""
-    return Difference(
+    with_servers = f" and servers {', '.join(servers)}" if servers else ""
+    return Drift(
         f"pool {name} is of no running reservation, and has hosts {', '.join(pool.hosts) or 'none'}"
-        f"{on_it}",
-        None if servers else partial(_clear, cloud, name, pool),
+        f"{with_servers}",
+        None if servers else partial(_delete, cloud, name, pool),
         reservation_id=name,
     )
 
 
-def _clear(cloud: AuditedCloud, name: str, pool: Pool) -> None:
+def _delete(cloud: AuditedCloud, name: str, pool: Pool) -> None:
     for host in pool.hosts:
         cloud.remove_host(name, host)
     cloud.delete_pool(name)

@@ -1,4 +1,4 @@
-"""The two ways in which Nova's scheduler is told to keep everybody but the owner off. Pure."""
+"""The two ways to keep all projects but one off a host with filters of Nova's scheduler. Pure."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -7,15 +7,17 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import Conflict
 
-# A project that nobody can be in: Keystone's ids are 32 hexadecimal digits.
+# An id that no project can have: Keystone's ids are 32 hexadecimal digits.
 NOBODY = "nobody"
 
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """The metadata key of the owner, the zone of a reservation, and what closes the free pool.
+    """What the scheduler's filter reads in the metadata of host aggregates.
 
-    Only with ``nodes`` can one node of a service that has several be reserved.
+    ``owner_key`` is the metadata key of the owning project, ``zone_prefix`` the prefix of a
+    reservation's availability zone (None: no zone), ``free`` the metadata that closes the free
+    pool. With ``nodes``, climate can reserve single nodes of a service that has several.
     """
 
     owner_key: str
@@ -24,7 +26,7 @@ class Isolation:
     nodes: bool
 
     def operators_zone(self, zone: str) -> str:
-        """Return an availability zone, unless it is one that a reservation brought."""
+        """Return an availability zone, or "" if it is the zone of a reservation."""
         return "" if self.zone_prefix and zone.startswith(self.zone_prefix) else zone
 
     def check_zones(self, host: str, zones: Collection[str | None]) -> None:
@@ -32,16 +34,17 @@ class Isolation:
         present = sorted(zone for zone in zones if zone)
         if present and self.zone_prefix is not None:
             raise Conflict(
-                f"{host} is in availability zone {present[0]}, and Nova gives no host a second"
-                " one, which [nova] isolation = blazar needs"
+                f"{host} is in availability zone {present[0]}. With [nova] isolation = blazar a"
+                " reservation needs a zone of its own, and Nova allows one zone per host: remove"
+                " the host from that zone"
             )
 
 
 def isolation(conf: ConfigOpts) -> Isolation:
-    """Return what ``[nova] isolation`` means: whose filter reads the aggregates, and what in them.
+    """Return the isolation of ``[nova] isolation``.
 
-    ``blazar`` is for the filter of the package blazar-nova, which needs the zone and takes the
-    free pool by its name; ``tenancy`` for Nova's own AggregateMultiTenancyIsolation.
+    ``blazar`` is for the filter of the package blazar-nova, which needs the zone and knows the
+    free pool by its name. ``tenancy`` is for Nova's own AggregateMultiTenancyIsolation.
     """
     if conf.nova.isolation == "blazar":
         return Isolation("blazar:owner", conf.nova.blazar_az_prefix, {}, nodes=False)

@@ -1,15 +1,11 @@
-"""Single nodes of a compute service that has several, kept apart in Placement.
+"""Single nodes of a compute service with several nodes, isolated by means of Placement.
 
-Host aggregates hold services, so they cannot tell the nodes of one apart. A free node is closed
-by an allocation of all its memory, which no server owns. A reservation opens it with a private
-flavor that needs no memory, but a resource class that only a child provider of the node has:
-whoever cannot see the flavor cannot get in. Tried with Nova 34 and Placement 16; a request for
-the child alone finds no host, so the flavor takes one VCPU of the node as well.
-
-Nodes are named ``service/node``. The child provider is made when a node is closed for the first
-time and never removed, as nova-compute fails builds for minutes after a provider that it has seen
-is gone. Which reservation has a node is its child's membership of a placement aggregate, whose
-UUID is the reservation's.
+Host aggregates hold services and cannot separate the nodes of one service. climate closes a free
+node with an allocation of all its memory. A reservation opens the node with a private flavor that
+takes no memory, but a resource class that only a child provider of the node offers. The flavor
+also takes one VCPU of the node: a request for the child alone finds no host (Nova 34, Placement
+16). A reservation's nodes are those whose child provider is in the placement aggregate with the
+reservation's UUID. Nodes are named ``service/node``.
 """
 
 import uuid
@@ -17,42 +13,46 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from keystoneauth1 import exceptions as answers
+from keystoneauth1 import exceptions as http_errors
 from keystoneauth1.adapter import Adapter
-from novaclient import exceptions as refusals
+from novaclient import exceptions as nova_errors
 
 from climate.core.errors import Conflict
 from climate.plugins.openstack.placement_reservations import reservation_class
 from climate.plugins.openstack.servers import HOLD
 
-# 1.38: allocations say what kind of consumer holds them.
+# Since 1.38 allocations have a consumer type.
 MICROVERSION = "1.38"
 _SPACE = uuid.UUID("6d1c1a52-94a5-5f39-8f0a-0c0d6a5c9a11")
+# Attempts to write to a provider that others change at the same time.
 _RACES = 5
 _PREFIX = "climate_"
 
 
 class NovaNodes:
-    """What NovaCloud does about hosts that are single nodes; the same verbs."""
+    """NovaCloud's operations on hosts that are single nodes.
+
+    Child providers are never deleted: nova-compute fails builds for minutes after a provider that
+    it has seen is gone.
+    """
 
     def __init__(self, placement: Adapter, nova: Any) -> None:  # noqa: ANN401 - novaclient's
-        """Work with these two ways into the cloud."""
         self._placement = placement
         self._nova = nova
 
     def enroll(self, host: str) -> None:
-        """Close a node: hold all its memory. Raises Conflict if it has none, or is in use."""
+        """Close a node: allocate all its memory. Raises Conflict if it has none, or is in use."""
         root = self._root(host)
-        made = {"name": _child_name(host), "uuid": _child(host), "parent_provider_uuid": root}
-        with suppress(answers.Conflict):  # it is there
-            self._placement.post("/resource_providers", json=made)
+        provider = {"name": _child_name(host), "uuid": _child(host), "parent_provider_uuid": root}
+        with suppress(http_errors.Conflict):  # it exists
+            self._placement.post("/resource_providers", json=provider)
         if self.is_closed(host):
             return
         inventories = self._get(f"/resource_providers/{root}/inventories")["inventories"]
         if "MEMORY_MB" not in inventories:
-            raise Conflict(f"{host} has no memory in Placement by which it could be closed")
+            raise Conflict(f"{host} cannot be closed: it has no MEMORY_MB in Placement")
         memory = inventories["MEMORY_MB"]["total"] - inventories["MEMORY_MB"]["reserved"]
-        claim = {
+        allocation = {
             "allocations": {root: {"resources": {"MEMORY_MB": memory}}},
             "project_id": _holder(host),
             "user_id": _holder(host),
@@ -60,66 +60,66 @@ class NovaNodes:
             "consumer_type": HOLD,
         }
         try:
-            self._placement.put(f"/allocations/{_holder(host)}", json=claim)
-        except answers.Conflict as error:
+            self._placement.put(f"/allocations/{_holder(host)}", json=allocation)
+        except http_errors.Conflict as error:
             if not self.is_closed(host):
-                raise Conflict(f"{host} cannot be closed, something is on it: {error}") from error
+                raise Conflict(f"{host} cannot be closed, because it is in use: {error}") from error
 
     def withdraw(self, host: str) -> None:
-        """Open a node to everybody again."""
-        with suppress(answers.NotFound):
+        """Open a node to all projects again."""
+        with suppress(http_errors.NotFound):
             self._placement.delete(f"/allocations/{_holder(host)}")
 
     def is_closed(self, host: str) -> bool:
-        """Tell whether we hold the node's memory."""
+        """Tell whether climate has allocated the node's memory."""
         return bool(self._get(f"/allocations/{_holder(host)}")["allocations"])
 
     def of_pool(self, pool: str, services: Mapping[str, str]) -> list[str]:
-        """Return the nodes that a reservation has; ``services`` is the service of each node."""
-        found = self._get("/resource_providers", member_of=pool)["resource_providers"]
-        names = (provider["name"].removeprefix(_PREFIX) for provider in found)
+        """Return a reservation's nodes; ``services`` are the services by node."""
+        providers = self._get("/resource_providers", member_of=pool)["resource_providers"]
+        names = (provider["name"].removeprefix(_PREFIX) for provider in providers)
         return sorted(f"{services[name]}/{name}" for name in names if name in services)
 
     def add(self, pool: str, host: str, project_id: str, size: Mapping[str, int]) -> None:
-        """Open a closed node to a project; ``size`` (vcpus, ram MiB, disk GiB) is the flavor's.
+        """Open a closed node to a project, with a flavor of ``size`` (vcpus, ram MiB, disk GiB).
 
         Raises Conflict if another reservation still has the node.
         """
         self.enroll(host)
         present = set(self._get(f"{_path(host)}/aggregates")["aggregates"])
         if others := present - {pool}:
-            raise Conflict(f"{host} is still of reservation {', '.join(sorted(others))}")
+            raise Conflict(f"{host} still belongs to reservation {', '.join(sorted(others))}")
         self._write(f"{_path(host)}/aggregates", aggregates=[pool])
         self._placement.put(f"/resource_classes/{reservation_class(pool)}")
         self._ensure_flavor(pool, size)
         self._write(
             f"{_path(host)}/inventories", inventories={reservation_class(pool): {"total": 1}}
         )
-        if project_id not in {one.tenant_id for one in self._access(pool)}:
+        if project_id not in {access.tenant_id for access in self._access(pool)}:
             self._nova.flavor_access.add_tenant_access(pool, project_id)
 
     def close(self, pool: str) -> None:
-        """Take the flavor of a reservation from everybody."""
-        for one in self._access(pool):
-            self._nova.flavor_access.remove_tenant_access(pool, one.tenant_id)
+        """Revoke all access to a reservation's flavor."""
+        for access in self._access(pool):
+            self._nova.flavor_access.remove_tenant_access(pool, access.tenant_id)
 
     def remove(self, pool: str, host: str) -> None:
-        """Leave a node closed; Placement refuses while servers of the reservation are on it."""
+        """Close a node again. Placement refuses while it has servers of the reservation."""
         if pool in self._get(f"{_path(host)}/aggregates")["aggregates"]:
             self._write(f"{_path(host)}/inventories", inventories={})
             self._write(f"{_path(host)}/aggregates", aggregates=[])
 
     def clear(self, pool: str) -> None:
-        """Remove what a reservation had besides its nodes; fine if it never had any."""
-        with suppress(refusals.NotFound):
+        """Delete a reservation's flavor and resource class; succeeds if they are gone."""
+        with suppress(nova_errors.NotFound):
             self._nova.flavors.delete(pool)
-        with suppress(answers.NotFound):
+        with suppress(http_errors.NotFound):
             self._placement.delete(f"/resource_classes/{reservation_class(pool)}")
 
     def _ensure_flavor(self, pool: str, size: Mapping[str, int]) -> None:
         try:
             flavor = self._nova.flavors.get(pool)
-        except refusals.NotFound:
+        except nova_errors.NotFound:
             name = f"reservation:{pool}"
             flavor = self._nova.flavors.create(name, **size, flavorid=pool, is_public=False)
         needs = {"VCPU": 1, "MEMORY_MB": 0, "DISK_GB": 0, reservation_class(pool): 1}
@@ -128,26 +128,26 @@ class NovaNodes:
     def _access(self, pool: str) -> list[Any]:
         try:
             return list(self._nova.flavor_access.list(flavor=pool))
-        except refusals.NotFound:
+        except nova_errors.NotFound:
             return []
 
     def _root(self, host: str) -> str:
         """Return the UUID of a node's provider; raises Conflict if Placement has none."""
-        found = self._get("/resource_providers", name=_node(host))["resource_providers"]
-        if not found:
-            raise Conflict(f"Placement does not know {_node(host)}")
-        return str(found[0]["uuid"])
+        providers = self._get("/resource_providers", name=_node(host))["resource_providers"]
+        if not providers:
+            raise Conflict(f"Placement has no resource provider {_node(host)}")
+        return str(providers[0]["uuid"])
 
-    def _write(self, path: str, **wanted: Any) -> None:
-        """Make what is at a provider's path so; again if somebody else wrote meanwhile."""
-        for left in reversed(range(_RACES)):
+    def _write(self, path: str, **values: Any) -> None:
+        """Write values at a provider's path; retry after a concurrent change."""
+        for retries in reversed(range(_RACES)):
             present = self._get(path)
-            if _is_so(present, wanted):
+            if _has_names(present, values):
                 return
             try:
-                self._placement.put(path, json={**present, **wanted})
-            except answers.Conflict:
-                if not left:
+                self._placement.put(path, json={**present, **values})
+            except http_errors.Conflict:
+                if not retries:
                     raise
             else:
                 return
@@ -165,7 +165,7 @@ def _child_name(host: str) -> str:
 
 
 def _child(host: str) -> str:
-    """Return the UUID of the node's child provider: always the same."""
+    """Return the UUID of the node's child provider, derived from its name."""
     return str(uuid.uuid5(_SPACE, f"child of {host}"))
 
 
@@ -173,11 +173,11 @@ def _path(host: str) -> str:
     return f"/resource_providers/{_child(host)}"
 
 
-def _is_so(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Tell whether names are the same; Placement adds defaults to what is behind them."""
-    return all(sorted(present[name]) == sorted(value) for name, value in wanted.items())
+def _has_names(present: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Compare the names only: Placement adds defaults to the values."""
+    return all(sorted(present[name]) == sorted(value) for name, value in values.items())
 
 
 def _holder(host: str) -> str:
-    """Return the consumer that holds a closed node's memory: always the same."""
+    """Return the consumer of a closed node's memory, derived from the node's name."""
     return str(uuid.uuid5(_SPACE, host))

@@ -18,14 +18,14 @@ from typing import Any
 from keystoneauth1.exceptions import ConnectTimeout
 
 from climate.core.errors import Conflict
-from climate.plugins.base import Found
-from climate.plugins.openstack.servers import Occupants
+from climate.plugins.base import DiscoveredResource
+from climate.plugins.openstack.servers import HostServers
 from climate.plugins.openstack.session import answers
 
-_TOLD = ("hypervisor_hostname", "hypervisor_type", "hypervisor_version", "cpu_info")
+_IDENTITY = ("hypervisor_hostname", "hypervisor_type", "hypervisor_version", "cpu_info")
 _AMOUNTS = ("vcpus", "memory_mb", "local_gb")
 
-# The pieces of cpu_info that are properties, too, named like nested capabilities of a flavor.
+# The parts of cpu_info that are properties too, named like nested capabilities of a flavor.
 CPU_INFO = (
     *("cpu_info:arch", "cpu_info:vendor", "cpu_info:model", "cpu_info:features"),
     *(f"cpu_info:topology:{name}" for name in ("cells", "sockets", "cores", "threads")),
@@ -42,9 +42,9 @@ _NEVER = datetime.fromtimestamp(0, UTC)
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What is known of a compute service besides its nodes: its zone, and when it was heard of.
+    """A compute service: its availability zone, and the time of its last report.
 
-    Nova says that a service is up for a minute (``service_down_time``) after it was heard of last.
+    Nova calls a service up for one minute (``service_down_time``) after its last report.
     """
 
     zone: str = ""
@@ -52,20 +52,23 @@ class Service:
 
 
 def known_services(listed: Iterable[Any], zone: Callable[[str], str]) -> dict[str, Service]:
-    """Return what Nova's list says of each service; ``zone`` is what its zone means to us."""
-    return {one.host: Service(zone(one.zone), _reported(one.updated_at)) for one in listed}
+    """Return Nova's services by host; ``zone`` translates the availability zone."""
+    return {
+        service.host: Service(zone(service.zone), _reported(service.updated_at))
+        for service in listed
+    }
 
 
 def _reported(updated_at: str | None) -> datetime:
-    """Return when a service reported last, which Nova says in UTC; one that never did: long ago.
+    """Return the time of a service's last report, which Nova gives in UTC.
 
-    Nova says that this one is up, too, as it was just made.
+    A new service has no report yet, and Nova calls it up. It counts as reported long ago.
     """
     return datetime.fromisoformat(updated_at).replace(tzinfo=UTC) if updated_at else _NEVER
 
 
 def is_node(host: str) -> bool:
-    """Tell whether a host is a single node of a service that has several."""
+    """Tell whether a host is a single node of a service with several nodes."""
     return "/" in host
 
 
@@ -75,80 +78,82 @@ def find_hosts(
     capabilities: Mapping[str, Mapping[str, str]],
     *,
     alone: bool,
-) -> Iterator[Found]:
-    """Return a host for each service in Nova's list of hypervisors, by name.
+) -> Iterator[DiscoveredResource]:
+    """Yield a host for each service in Nova's list of hypervisors, by name.
 
-    ``services`` is what is known of each service, ``capabilities`` what the configuration says of a
-    node. The nodes of a service that has several follow it; unless they can be had
-    ``alone``, each with the reason.
+    ``capabilities`` are the configured properties of nodes, by name. The nodes of a service that
+    has several follow the service. Unless nodes can be reserved ``alone``, each carries the reason.
     """
     by_service: dict[str, list[Node]] = {}
     for node in nodes:
         by_service.setdefault(node["service"]["host"], []).append(node)
-    for service, found in sorted(by_service.items()):
+    for service, members in sorted(by_service.items()):
         known = services.get(service, Service())
         zone = {"availability_zone": known.zone}
-        described = [_node(one, capabilities) | zone for one in found]
-        usable = all(_works(one) for one in found)
-        whole = described[0] if len(found) == 1 else _summed(service, described)
-        lost = any(one["state"] != "up" for one in found)
-        yield Found(
+        described = [_node(node, capabilities) | zone for node in members]
+        usable = all(_works(node) for node in members)
+        whole = described[0] if len(members) == 1 else _summed(service, described)
+        lost = any(node["state"] != "up" for node in members)
+        yield DiscoveredResource(
             external_id=service,
             properties=whole,
             usable=usable,
             lost=lost,
-            disabled=any(map(_is_disabled, found)),
+            disabled=any(map(_is_disabled, members)),
             heard_at=known.heard_at,
         )
-        if len(found) > 1:
-            for node, properties in zip(found, described, strict=True):
-                reason = None if alone else _reason(service, len(found), node)
+        if len(members) > 1:
+            for node, properties in zip(members, described, strict=True):
+                reason = None if alone else _refusal(service, len(members), node)
                 yield replace(_part(service, node, properties, reason), heard_at=known.heard_at)
 
 
 def parse_capabilities(lines: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Return the properties of each node in lines like ``domain-c7: ha=True, drs=False``.
+    """Return the properties by node from lines such as ``domain-c7: ha=True, drs=False``.
 
-    Raises ValueError with the line that is not of this form.
+    Raises ValueError with a line that does not have this form.
     """
-    found: dict[str, dict[str, str]] = {}
+    properties: dict[str, dict[str, str]] = {}
     for line in filter(None, lines):
         node, _, rest = (part.strip() for part in line.partition(":"))
         pairs = [pair.partition("=") for pair in rest.split(",")]
         if not node or not all(name.strip() and equals for name, equals, _ in pairs):
-            raise ValueError(f"{line!r} is not of the form NODE: NAME=VALUE, NAME=VALUE")
-        mine = found.setdefault(node, {})
-        mine.update({name.strip(): value.strip() for name, _, value in pairs})
-    return found
+            raise ValueError(f"{line!r} does not have the form NODE: NAME=VALUE, NAME=VALUE")
+        properties.setdefault(node, {}).update(
+            {name.strip(): value.strip() for name, _, value in pairs}
+        )
+    return properties
 
 
 def _node(node: Node, capabilities: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    told = {name: _text(node.get(name)) for name in (*_TOLD, *_AMOUNTS)}
-    ours = {"id": _text(node["id"]), "service_name": node["service"]["host"]}
-    pieces = {name: _text(value) for name in CPU_INFO if (value := _piece(node, name)) is not None}
-    return {**told, **pieces, **ours, **capabilities.get(node["hypervisor_hostname"], {})}
+    reported = {name: _text(node.get(name)) for name in (*_IDENTITY, *_AMOUNTS)}
+    identity = {"id": _text(node["id"]), "service_name": node["service"]["host"]}
+    parts = {
+        name: _text(value) for name in CPU_INFO if (value := _value_at(node, name)) is not None
+    }
+    return {**reported, **parts, **identity, **capabilities.get(node["hypervisor_hostname"], {})}
 
 
-def _piece(node: Node, name: str) -> Any:  # noqa: ANN401 - JSON
-    """Return what is at the end of ``a:b:c``, None if it is not there."""
-    found: Any = node
+def _value_at(node: Node, name: str) -> Any:  # noqa: ANN401 - JSON
+    """Return the value at the path ``a:b:c``, or None."""
+    value: Any = node
     for key in name.split(":"):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def _summed(service: str, nodes: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the service as one host: amounts add up, what differs between nodes is left out."""
+    """Return the service as one host, with summed amounts and the properties that nodes share."""
     shared = {
         name: value
         for name, value in nodes[0].items()
         if all(node.get(name) == value for node in nodes)
     }
-    promised = {**dict.fromkeys(_TOLD, ""), "hypervisor_version": "0"}
+    required = {**dict.fromkeys(_IDENTITY, ""), "hypervisor_version": "0"}
     amounts = {name: str(sum(int(node[name] or 0) for node in nodes)) for name in _AMOUNTS}
     names = ",".join(sorted(node["hypervisor_hostname"] for node in nodes))
     return {
-        **promised,
+        **required,
         **shared,
         **amounts,
         "id": service,
@@ -157,8 +162,10 @@ def _summed(service: str, nodes: Sequence[Mapping[str, str]]) -> dict[str, str]:
     }
 
 
-def _part(service: str, node: Node, properties: Mapping[str, str], refusal: str | None) -> Found:
-    return Found(
+def _part(
+    service: str, node: Node, properties: Mapping[str, str], refusal: str | None
+) -> DiscoveredResource:
+    return DiscoveredResource(
         external_id=f"{service}/{node['hypervisor_hostname']}",
         properties=properties,
         usable=_works(node),
@@ -168,10 +175,10 @@ def _part(service: str, node: Node, properties: Mapping[str, str], refusal: str 
     )
 
 
-def _reason(service: str, count: int, node: Node) -> str:
+def _refusal(service: str, count: int, node: Node) -> str:
     return (
         f"{node['hypervisor_hostname']} is one of {count} nodes of the compute service {service},"
-        " and Nova's host aggregates can only keep others off all of them at once: register"
+        " and Nova's host aggregates can only close all of them together: register"
         f" {service}"
     )
 
@@ -181,7 +188,7 @@ def _works(node: Node) -> bool:
 
 
 def _is_disabled(node: Node) -> bool:
-    """Tell whether an operator disabled the service; what climate did is no obstacle."""
+    """Tell whether an operator disabled the service. climate's own disabling does not count."""
     return bool(node["status"] != "enabled" and node["service"].get("disabled_reason") != REST)
 
 
@@ -192,28 +199,29 @@ def _text(value: Any) -> str:  # noqa: ANN401 - JSON
 
 
 _COMPUTE = "nova-compute"
-# Nova stores it at once, and answers when it has told the host: if that is off, and Nova has not
-# noticed, after a minute (rpc_response_timeout). The host will know when it starts.
+# Seconds. Nova stores the status at once, but answers only after it has informed the host. If the
+# host is off and Nova has not noticed, that takes a minute (rpc_response_timeout). The host reads
+# its status when it starts.
 _PATIENCE = 5.0
 
 
-class Resting:
-    """Takes services out of service and back. Raises BackendUnavailable."""
+class ComputeServices:
+    """Disables and enables compute services. Raises BackendUnavailable."""
 
-    def __init__(self, nova: Any, occupants: Occupants) -> None:  # noqa: ANN401 - novaclient's
-        """Work with these ways into the cloud."""
+    def __init__(self, nova: Any, occupants: HostServers) -> None:  # noqa: ANN401 - novaclient's
         self._nova = nova
-        self._occupants = occupants
+        self._host_servers = occupants
 
-    def services(self, **where: str) -> list[Any]:
-        """Return all compute services, or that of one ``host``. Raises what the client raises."""
+    def find_all(self, **where: str) -> list[Any]:
+        """Return all compute services, or that of one ``host``. Raises the client's errors."""
         return list(self._nova.services.list(binary=_COMPUTE, **where))
 
     @answers()
-    def rest(self, host: str, *, is_free: bool) -> None:
-        """Disable the service of a free host, and then look who is there; raises Conflict.
+    def disable(self, host: str, *, is_free: bool) -> None:
+        """Disable the service of a free host. Raises Conflict if servers are then on the host.
 
-        One that rests already may be a lease's by now; it is to go off all the same.
+        If climate disabled the service before, the host may belong to a lease by now. It is
+        powered off all the same.
         """
         service = self._service(host)
         if service is None:
@@ -224,24 +232,24 @@ class Resting:
             self._store(service, status="disabled", disabled_reason=REST)
         elif service.disabled_reason != REST:
             raise Conflict(f"{host} is disabled in Nova: {service.disabled_reason or 'no reason'}")
-        if others := self._occupants.on(host):
+        if others := self._host_servers.on(host):
             raise Conflict(f"servers {', '.join(others)} are on {host}")
 
     @answers()
-    def rouse(self, host: str) -> None:
-        """Enable a service that we disabled; fine if it is not there or was not."""
+    def enable(self, host: str) -> None:
+        """Enable a service that climate disabled; ignore any other."""
         service = self._service(host)
         if service and service.status == "disabled" and service.disabled_reason == REST:
             self._store(service, status="enabled")
 
-    def _store(self, service: Any, **wanted: str) -> None:  # noqa: ANN401 - novaclient's
-        """Have Nova store what a service is to be, whether or not its host can be told."""
+    def _store(self, service: Any, **values: str) -> None:  # noqa: ANN401 - novaclient's
+        """Store the values of a service, even if Nova cannot inform its host."""
         try:
-            self._nova.client.put(f"/os-services/{service.id}", body=wanted, timeout=_PATIENCE)
+            self._nova.client.put(f"/os-services/{service.id}", body=values, timeout=_PATIENCE)
         except ConnectTimeout:
-            found = self._service(service.host)
-            if found is not None and found.status != wanted["status"]:
+            stored = self._service(service.host)
+            if stored is not None and stored.status != values["status"]:
                 raise
 
     def _service(self, host: str) -> Any | None:  # noqa: ANN401 - novaclient's
-        return next(iter(self.services(host=host)), None)
+        return next(iter(self.find_all(host=host)), None)

@@ -1,13 +1,10 @@
-"""What Placement says about hosts: their traits, and how much they have of its resource classes.
+"""Traits and inventories of hosts from Placement, cached by provider generation.
 
-Placement tells traits and inventories of one provider at a time, but the generations of all at
-once; a generation moves with every change (also when a server comes or goes). So a look costs one
-request, and one or two for each provider whose generation is new, up to a limit: what is left is
-read at the next look, and until then not known to have changed. A host is a tree of providers; it
-has what any of them has.
-
-What a host with one node has of all classes is what instances can share. One with several nodes has
-nothing to share: no instance is on two of them.
+A provider's generation grows with every change, even of a server. One request lists all
+generations; traits and inventories take one or two requests per provider. Therefore climate reads
+only the providers whose generation is new, up to a limit per call, and the rest in later calls. A
+host is a tree of providers, and has the sum of them. Instances can share a host with one node; a
+host with several nodes has nothing to share, because no instance runs on two nodes.
 """
 
 import logging
@@ -21,61 +18,63 @@ from keystoneauth1.exceptions import ClientException
 
 from climate.core.lease.model import Inventory
 from climate.core.matching.extra_specs import LONGEST_NAME, PRESENT, RESOURCES, TRAIT
-from climate.plugins.base import Found
+from climate.plugins.base import DiscoveredResource
 from climate.plugins.hosts.nova_services import NODES, is_node
 
 LOG = logging.getLogger(__name__)
-# Providers that are read in one look; some milliseconds each.
+# Limits the providers read in one call; each takes some milliseconds.
 MOST_READ = 1_000
-# Classes that reservations make and remove, on hosts that are theirs.
-_PASSING = "CUSTOM_RESERVATION_"
-_TOLD = ("total", "reserved", "allocation_ratio", "max_unit")
+# Prefix of the temporary classes of reservations, which are not properties of hosts.
+_RESERVATION = "CUSTOM_RESERVATION_"
+_FIELDS = ("total", "reserved", "allocation_ratio", "max_unit")
 
 Provider = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a tree of providers: as properties, and as what can be shared."""
+    """The data of a tree of providers: properties, and inventories that can be shared."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
 
 
-class Providers:
-    """Adds traits and resource classes to hosts; remembers them from look to look."""
+class ProviderInventory:
+    """Adds traits and resource classes to hosts, from a cache that it keeps between calls."""
 
     def __init__(
         self, placement: Adapter, traits: Sequence[str], resource_classes: Sequence[str]
     ) -> None:
-        """Keep those traits and classes that any of these patterns matches."""
+        """Select the traits and classes that match any of these patterns."""
         self._placement = placement
         self._traits = traits
         self._classes = resource_classes
         self._known: dict[str, tuple[frozenset[Any], Facts]] = {}
 
-    def describe(self, hosts: Sequence[Found], ours: Collection[str]) -> list[Found]:
-        """Return the hosts, ``ours`` with what is known of them.
+    def describe(
+        self, hosts: Sequence[DiscoveredResource], names: Collection[str]
+    ) -> list[DiscoveredResource]:
+        """Return all hosts; those in ``names`` with their data from Placement.
 
-        Incomplete are the others, and those of which not all is known, or nothing new.
+        The other hosts are marked as not complete, and so are those without current data.
         """
-        wanted = {name for host in hosts if host.external_id in ours for name in _nodes(host)}
+        nodes = {node for host in hosts if host.external_id in names for node in _nodes(host)}
         try:
-            known = self._look(sorted(wanted))
+            known = self._read(sorted(nodes))
         except ClientException as error:
-            LOG.warning("Placement does not tell what hosts have: %s", error)
+            LOG.warning("cannot read the traits and inventories of hosts from Placement: %s", error)
             known = {}
-        return [_described(host, known) for host in hosts]
+        return [_with_facts(host, known) for host in hosts]
 
-    def _look(self, names: Sequence[str]) -> dict[str, Facts]:
-        """Return what is known of trees, by the names of their roots."""
+    def _read(self, names: Sequence[str]) -> dict[str, Facts]:
+        """Return the current data of trees by the name of their root provider."""
         if not names:
             return {}
         trees, read = self._trees(names), 0
         current: dict[str, Facts] = {}
         for name in names:
             tree = trees.get(name, [])
-            stamp = frozenset((one["uuid"], one["generation"]) for one in tree)
+            stamp = frozenset((provider["uuid"], provider["generation"]) for provider in tree)
             seen, facts = self._known.get(name, (None, Facts()))
             if seen != stamp and read < MOST_READ:
                 read += len(tree)
@@ -88,11 +87,12 @@ class Providers:
         if len(names) == 1:
             roots = self._list(name=names[0])
             return {names[0]: self._list(in_tree=roots[0]["uuid"]) if roots else []}
-        found = self._list()
-        name_of = {one["uuid"]: one["name"] for one in found}
+        providers = self._list()
+        name_of = {provider["uuid"]: provider["name"] for provider in providers}
         trees: dict[str, list[Provider]] = {}
-        for one in found:
-            trees.setdefault(name_of.get(one["root_provider_uuid"], ""), []).append(one)
+        for provider in providers:
+            root = name_of.get(provider["root_provider_uuid"], "")
+            trees.setdefault(root, []).append(provider)
         return trees
 
     def _list(self, **query: str) -> list[Provider]:
@@ -105,58 +105,58 @@ class Providers:
             path = f"/resource_providers/{provider['uuid']}"
             if self._traits:
                 traits.update(self._get(f"{path}/traits")["traits"])
-            for name, told in self._get(f"{path}/inventories")["inventories"].items():
-                if not name.startswith(_PASSING):
-                    found = Inventory(**{key: told[key] for key in _TOLD})
-                    inventories[name] = _sum(inventories.get(name), found)
-        kept = {f"{TRAIT}{name}": PRESENT for name in traits if _is_kept(name, self._traits)}
-        kept |= {
-            f"{RESOURCES}{name}": str(found.total - found.reserved)
-            for name, found in inventories.items()
-            if _is_kept(name, self._classes)
+            for name, record in self._get(f"{path}/inventories")["inventories"].items():
+                if not name.startswith(_RESERVATION):
+                    inventory = Inventory(**{key: record[key] for key in _FIELDS})
+                    inventories[name] = _sum(inventories.get(name), inventory)
+        properties = {f"{TRAIT}{name}": PRESENT for name in traits if _matches(name, self._traits)}
+        properties |= {
+            f"{RESOURCES}{name}": str(inventory.total - inventory.reserved)
+            for name, inventory in inventories.items()
+            if _matches(name, self._classes)
         }
-        short = {name: value for name, value in kept.items() if len(name) <= LONGEST_NAME}
-        return Facts(short, inventories)
+        storable = {name: value for name, value in properties.items() if len(name) <= LONGEST_NAME}
+        return Facts(storable, inventories)
 
     def _get(self, path: str, **query: str) -> dict[str, Any]:
         return dict(self._placement.get(path, params=query).json())
 
 
-def _is_kept(name: str, patterns: Iterable[str]) -> bool:
+def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _nodes(host: Found) -> list[str]:
-    """Return the names of a host's nodes, which are those of their providers."""
-    several = host.properties.get(NODES)
-    return several.split(",") if several else [host.properties["hypervisor_hostname"]]
+def _nodes(host: DiscoveredResource) -> list[str]:
+    """Return the names of a host's nodes, which are also the names of their providers."""
+    names = host.properties.get(NODES)
+    return names.split(",") if names else [host.properties["hypervisor_hostname"]]
 
 
-def _described(host: Found, known: Mapping[str, Facts]) -> Found:
-    """Return a host with the traits that all its nodes have; amounts add up."""
+def _with_facts(host: DiscoveredResource, known: Mapping[str, Facts]) -> DiscoveredResource:
+    """Return a host with the traits that all its nodes have, and the sum of their amounts."""
     nodes = _nodes(host)
     if any(node not in known for node in nodes):
         return replace(host, complete=False)
-    told = [known[node].properties for node in nodes]
-    names = {name for facts in told for name in facts}
+    facts_by_node = [known[node].properties for node in nodes]
+    names = {name for facts in facts_by_node for name in facts}
     properties = dict(host.properties)
     for name in sorted(names):
         if name.startswith(RESOURCES):
-            properties[name] = str(sum(int(facts.get(name, 0)) for facts in told))
-        elif all(name in facts for facts in told):
+            properties[name] = str(sum(int(facts.get(name, 0)) for facts in facts_by_node))
+        elif all(name in facts for facts in facts_by_node):
             properties[name] = PRESENT
-    is_alone = NODES not in host.properties and not is_node(host.external_id)
-    shared = known[nodes[0]].inventories if is_alone else {}
+    is_single = NODES not in host.properties and not is_node(host.external_id)
+    shared = known[nodes[0]].inventories if is_single else {}
     return replace(host, properties=properties, inventories=shared)
 
 
-def _sum(one: Inventory | None, other: Inventory) -> Inventory:
-    """Return what two providers have together; one taker is served by one of them."""
-    if one is None:
-        return other
+def _sum(first: Inventory | None, second: Inventory) -> Inventory:
+    """Return the inventory of two providers; each allocation uses one of them only."""
+    if first is None:
+        return second
     return Inventory(
-        one.total + other.total,
-        one.reserved + other.reserved,
-        min(one.allocation_ratio, other.allocation_ratio),
-        max(one.max_unit or 0, other.max_unit or 0),
+        first.total + second.total,
+        first.reserved + second.reserved,
+        min(first.allocation_ratio, second.allocation_ratio),
+        max(first.max_unit or 0, second.max_unit or 0),
     )

@@ -1,10 +1,10 @@
-"""``physical:host``: whole hosts, moved into a pool of the lease's project and back.
+"""``physical:host``: whole hosts, which a lease's project gets in a pool of its own.
 
-The plugin decides what happens in which order; a HostCloud (Nova, or the simulated one) knows
-how. Pools are named after the reservation. Every step looks before it acts.
+The plug-in decides which steps happen in which order. A HostCloud (Nova, or the simulated one)
+carries them out. A pool is named after its reservation. Every step checks the cloud first, so a
+call that was interrupted can be repeated.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any, ClassVar, Protocol
@@ -12,111 +12,90 @@ from typing import Any, ClassVar, Protocol
 from marshmallow import ValidationError, fields, post_load, validate, validates_schema
 from oslo_config.cfg import ConfigOpts
 
-from climate.core.errors import Conflict, InvalidQuery, NotFound
+from climate.core.errors import Conflict, NotFound
 from climate.core.lease.model import Lease, Reservation, Resource
 from climate.core.matching.extra_specs import RESOURCES, read
 from climate.core.matching.query import And, Compare, Everything, Operand, Query, both
 from climate.core.matching.requirement import Requirement
 from climate.plugins.base import (
-    Difference,
-    Expected,
-    Found,
+    DiscoveredResource,
+    Drift,
+    ExpectedState,
     RequestSchema,
     ResourcePlugin,
     Turn,
-    do_all,
+    run_all,
 )
-from climate.plugins.hosts.audit import AuditedCloud, differences
+from climate.plugins.fields import Expression, WholeNumber
+from climate.plugins.hosts.audit import AuditedCloud, find_drifts
 from climate.plugins.loader import load_cloud
 
-# Bounds one request: hosts are locked, stored and reported one by one.
+HOST = "physical:host"
+# Limits one request: climate locks, stores and reports each host separately.
 MAX_HOSTS = 10_000
 BEFORE_END = ("", "default", "snapshot")
-# The properties that tell how much a host has of a resource class.
+# The property with a host's amount of each resource class.
 _TOTALS = {"VCPU": "vcpus", "MEMORY_MB": "memory_mb", "DISK_GB": "local_gb"}
 
 
 class HostCloud(AuditedCloud, Protocol):
-    """What must be known and done about hosts, however a cloud does it.
+    """A cloud whose hosts climate reserves. Hosts are named by their external id.
 
-    Hosts are named by their external id. All methods are idempotent where they change anything.
-    ``properties`` are those that some hosts have besides HostPlugin's.
+    All methods that change something are idempotent. ``properties`` are the names of the
+    properties that some hosts have in addition to those of HostPlugin.
     """
 
     properties: frozenset[str]
 
-    def hosts(self) -> Iterable[Found]:
-        """Return all hosts there are."""
+    def hosts(self) -> Iterable[DiscoveredResource]:
+        """Return all hosts of the cloud."""
 
-    def described(self, hosts: Sequence[Found]) -> Sequence[Found]:
-        """Return these hosts with all their properties, as far as they can be told now."""
+    def load_properties(self, hosts: Sequence[DiscoveredResource]) -> Sequence[DiscoveredResource]:
+        """Return these hosts with the properties that take longer to read than ``hosts``."""
 
     def enroll(self, host: str) -> None:
-        """Put a host among the free ones, which nobody can use, unless a pool has it."""
+        """Put a host into the free pool, closed to all projects, unless it is in another pool."""
 
     def withdraw(self, host: str) -> None:
-        """Take a host from the free ones, and leave it to everybody."""
+        """Remove a host from the free pool, and so open it to all projects."""
 
-    def rest(self, host: str) -> None:
-        """Keep everybody off a free host, and out of service; raises Conflict.
+    def disable_service(self, host: str) -> None:
+        """Disable the service of a free host. Raises Conflict.
 
-        It is if it is no free host, or somebody is on it after it was taken out of service.
+        It raises Conflict if the host is not free, or if servers are on it after its service is
+        disabled.
         """
 
-    def rouse(self, host: str) -> None:
-        """Take a host back into service, if it rests."""
+    def enable_service(self, host: str) -> None:
+        """Enable the service of a host, if climate disabled it."""
 
     def ensure_pool(self, pool: str, project_id: str) -> None:
-        """Make the pool, open to the project alone."""
+        """Create the pool, open to this project only."""
 
     def close_pool(self, pool: str) -> None:
-        """Let nobody put anything on the pool's hosts any more; fine if it is gone."""
+        """Prevent new servers on the pool's hosts; succeeds if the pool is gone."""
 
     def pool_hosts(self, pool: str) -> Sequence[str]:
-        """Return the hosts in the pool; none if there is no such pool."""
+        """Return the hosts in the pool; none if the pool does not exist."""
 
     def add_host(self, pool: str, host: str) -> None:
         """Move a free host into the pool."""
 
     def remove_host(self, pool: str, host: str) -> None:
-        """Move a host back to the free ones."""
+        """Move a host back into the free pool."""
 
     def delete_pool(self, pool: str) -> None:
-        """Remove the pool; fine if it is gone."""
+        """Delete the pool; succeeds if it is gone."""
 
     def delete_servers(self, pool: str, host: str) -> None:
-        """Delete all servers on a host of the pool; raises NotYet while some are still there."""
+        """Delete all servers on a host of the pool; raises NotYet while some remain."""
 
     def snapshot_servers(self, host: str, occasion: str) -> None:
-        """Keep an image of every server on the host, one for each ``occasion``."""
-
-
-class WholeNumber(fields.Integer):
-    """An integer, or text that is one: command lines send ``"1"``, but never ``1.5``."""
-
-    def _validated(self, value: Any) -> int:  # noqa: ANN401 - marshmallow's signature
-        if isinstance(value, bool | float):
-            raise self.make_error("invalid", input=value)
-        if isinstance(value, str) and not value.strip().isdecimal():
-            raise self.make_error("invalid", input=value)
-        return super()._validated(value)
-
-
-class Expression(fields.Field[str]):
-    """A property expression or extra specs, as text or JSON; kept as the text it was sent as."""
-
-    def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> str:  # noqa: ANN401
-        try:
-            read(value)
-        except InvalidQuery as error:
-            raise InvalidQuery(f"{error.message} (in {self.name})") from None
-        if value is None:
-            return ""
-        return value if isinstance(value, str) else json.dumps(value)
+        """Save an image of every server on the host, once per ``occasion``."""
 
 
 class HostSchema(RequestSchema):
-    """The part of a reservation request that is about hosts."""
+    """The parameters of a reservation of hosts."""
 
     min = WholeNumber(required=True)
     max = WholeNumber(required=True)
@@ -140,7 +119,7 @@ class HostSchema(RequestSchema):
 
     @post_load
     def _defaults(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        """Read null (Heat sends it for what was not given) as the default."""
+        """Replace null with the default: Heat sends null for omitted properties."""
         if data.get("before_end") is None:
             data["before_end"] = "default"
         for name in ("hypervisor_properties", "resource_properties"):
@@ -152,10 +131,10 @@ class HostSchema(RequestSchema):
 class HostPlugin(ResourcePlugin):
     """Whole physical hosts."""
 
-    resource_type: ClassVar[str] = "physical:host"
+    resource_type: ClassVar[str] = HOST
     schema: ClassVar[type[RequestSchema]] = HostSchema
     unit: ClassVar[Mapping[str, Any]] = {"min": 1, "max": 1}
-    #: Those that every host has; a cloud may tell others.
+    #: The properties of every host; a HostCloud can add others.
     properties: ClassVar[frozenset[str]] = frozenset(
         {
             "id",
@@ -172,14 +151,17 @@ class HostPlugin(ResourcePlugin):
     )
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Load the configured cloud driver."""
-        settings = conf["physical:host"]
+        """Load the host cloud that ``conf`` names. Raises BrokenPlugin."""
+        settings = conf[HOST]
         self.cloud: HostCloud = load_cloud("physical:host", conf, turn=turn)
         self.native_properties = self.properties | self.cloud.properties
         self._before_end: str = settings.before_end
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Hosts that match both expressions; either may ask about either kind of property."""
+        """Return ``min`` to ``max`` hosts that match both expressions.
+
+        Either expression can use any property.
+        """
         sources = (params["hypervisor_properties"], params["resource_properties"])
         everything: Query = Everything()
         query = reduce(both, (_query(source) for source in sources if source), everything)
@@ -188,92 +170,101 @@ class HostPlugin(ResourcePlugin):
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
     ) -> Mapping[str, Any]:
-        """Have these hosts in the reservation's pool; one that fails joins when it works."""
-        pool, wanted = reservation.id, [resource.external_id for resource in resources]
+        """Move these hosts into the reservation's pool, and all others out of it.
+
+        A host that is down joins when it is up again.
+        """
+        pool, reserved = reservation.id, [resource.external_id for resource in resources]
         working = [resource.external_id for resource in resources if resource.reservable]
         self.cloud.ensure_pool(pool, lease.project_id)
-        unwanted = [host for host in self.cloud.pool_hosts(pool) if host not in wanted]
-        do_all(
+        removed = [host for host in self.cloud.pool_hosts(pool) if host not in reserved]
+        run_all(
             *(partial(self.cloud.add_host, pool, host) for host in working),
-            *(partial(self._take_back, pool, host) for host in unwanted),
+            *(partial(self._reclaim, pool, host) for host in removed),
         )
         return {}
 
     def before_end(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
     ) -> None:
-        """Keep images of the servers, if that was asked for."""
-        wanted = reservation.params["before_end"]
-        if (self._before_end if wanted == "default" else wanted) == "snapshot":
+        """Save images of the servers, if ``before_end`` is ``snapshot``."""
+        action = reservation.params["before_end"]
+        if (self._before_end if action == "default" else action) == "snapshot":
             for resource in resources:
                 occasion = f"{reservation.id} {lease.window.end.isoformat()}"
                 self.cloud.snapshot_servers(resource.external_id, occasion)
 
     def end(self, _lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
-        """Clear the pool's hosts and give them back, then remove the pool.
+        """Delete the servers on the pool's hosts, free the hosts, and delete the pool.
 
-        What is in the pool counts, not what the lease holds: only those were handed over. What
-        an operator took out of it meanwhile may be open to everybody, and is closed again.
+        The hosts of the pool count, not those of the lease: only they were handed over. An
+        operator may have removed a host from the pool, which opens it to all projects. ``enroll``
+        closes it again.
         """
         pool = reservation.id
         self.cloud.close_pool(pool)
         hosts = self.cloud.pool_hosts(pool)
-        lost = [one.external_id for one in resources if one.reservable]
-        do_all(
-            *(partial(self._take_back, pool, host) for host in hosts),
-            *(partial(self.cloud.enroll, host) for host in lost if host not in hosts),
+        reserved = [resource.external_id for resource in resources if resource.reservable]
+        run_all(
+            *(partial(self._reclaim, pool, host) for host in hosts),
+            *(partial(self.cloud.enroll, host) for host in reserved if host not in hosts),
         )
         self.cloud.delete_pool(pool)
 
-    def _take_back(self, pool: str, host: str) -> None:
+    def _reclaim(self, pool: str, host: str) -> None:
         self.cloud.delete_servers(pool, host)
         self.cloud.remove_host(pool, host)
 
     def enroll(self, external_id: str) -> None:
-        """Keep everybody off a host that no reservation has."""
+        """Close an unreserved host to all projects."""
         self.cloud.enroll(external_id)
 
     def withdraw(self, external_id: str) -> None:
-        """Leave a host to everybody."""
+        """Open a host to all projects."""
         self.cloud.withdraw(external_id)
 
-    def rest(self, external_id: str) -> None:
-        """Keep everybody off a free host that is to be without power."""
-        self.cloud.rest(external_id)
+    def disable_service(self, external_id: str) -> None:
+        """Disable the service of a free host that is about to be powered off."""
+        self.cloud.disable_service(external_id)
 
-    def rouse(self, external_id: str) -> None:
-        """Take a host back into service."""
-        self.cloud.rouse(external_id)
+    def enable_service(self, external_id: str) -> None:
+        """Enable the service of a host that was powered off."""
+        self.cloud.enable_service(external_id)
 
-    def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
-        """Return the one host of that hypervisor number or name that has no servers on it."""
-        wanted, key = (external_number, "id") if external_number else (name, "hypervisor_hostname")
-        found = [host for host in self.cloud.hosts() if host.properties.get(key) == wanted]
-        if not found:
-            raise NotFound(f"Host '{wanted}' not found!")
-        if found[0].refusal:
-            raise Conflict(found[0].refusal)
-        if len(found) > 1:
-            raise Conflict(f"Multiple hosts are named '{wanted}': name one by its id")
-        servers = self.cloud.servers(found[0].external_id)
+    def find(
+        self, *, name: str | None = None, external_number: str | None = None
+    ) -> DiscoveredResource:
+        """Return the host with this hypervisor id or name. It must have no servers.
+
+        Raises NotFound, Conflict.
+        """
+        value, key = (external_number, "id") if external_number else (name, "hypervisor_hostname")
+        hosts = [host for host in self.cloud.hosts() if host.properties.get(key) == value]
+        if not hosts:
+            raise NotFound(f"Host '{value}' not found!")
+        if hosts[0].refusal:
+            raise Conflict(hosts[0].refusal)
+        if len(hosts) > 1:
+            raise Conflict(f"Multiple hosts are named '{value}': give the id of the host instead")
+        servers = self.cloud.servers(hosts[0].external_id)
         if servers:
-            raise Conflict(f"Servers {list(servers)} found for host {wanted}")
-        return self.cloud.described(found)[0]
+            raise Conflict(f"Servers {list(servers)} found for host {value}")
+        return self.cloud.load_properties(hosts)[0]
 
-    def audit(self, expected: Callable[[], Expected]) -> Iterable[Difference]:
-        """Compare pools and free hosts with what leases have."""
-        return differences(self.cloud, expected)
+    def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
+        """Compare pools and free hosts with the leases."""
+        return find_drifts(self.cloud, expected)
 
-    def inventory(self) -> Iterable[Found]:
+    def inventory(self) -> Iterable[DiscoveredResource]:
         """Return all hosts of the cloud that can be reserved."""
-        return self.cloud.described([host for host in self.cloud.hosts() if not host.refusal])
+        return self.cloud.load_properties([host for host in self.cloud.hosts() if not host.refusal])
 
 
 def _query(source: str) -> Query:
-    """Read an expression or extra specs: a host is taken whole, so amounts are what it has."""
+    """Parse an expression or extra specs; an amount becomes a lower bound of the host's total."""
     selector = read(source)
-    enough = (_at_least(name, amount) for name, amount in selector.amounts.items())
-    return And((selector.query, *enough)) if selector.amounts else selector.query
+    totals = (_at_least(name, amount) for name, amount in selector.amounts.items())
+    return And((selector.query, *totals)) if selector.amounts else selector.query
 
 
 def _at_least(resource_class: str, amount: int) -> Query:

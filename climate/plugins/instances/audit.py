@@ -1,61 +1,61 @@
-"""The slots that a cloud has, against those of leases. Looks only; repairs are offered."""
+"""Audit of instances: compare slots with the leases. Only reads, and offers repairs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from climate.plugins.base import Difference, Expected, Holding
+from climate.plugins.base import Drift, ExpectedState, HeldReservation
 from climate.plugins.instances.cloud import InstanceCloud, Slots
 
 _NONE = Slots((), {})
 
 
-def differences(
+def find_drifts(
     cloud: InstanceCloud,
-    expected: Callable[[], Expected],
-    counts: Callable[[Holding], Mapping[str, int]],
-) -> Iterator[Difference]:
-    """Name every difference; reservations that a manager is at are left out.
+    expected: Callable[[], ExpectedState],
+    counts: Callable[[HeldReservation], Mapping[str, int]],
+) -> Iterator[Drift]:
+    """Yield every difference; ignore reservations that a manager works on.
 
-    ``counts`` says how many slots a reservation has on each host that works.
+    ``counts`` returns the number of slots on each host that is up.
     """
     present = cloud.slots()
-    told = expected()
-    for holding in told.running:
-        slots = present.get(holding.reservation.id, _NONE)
-        yield from _of_running(cloud, holding, counts(holding), slots)
-    for id_ in sorted(present.keys() - set(told.known)):
-        yield _stale(cloud, id_, present[id_])
+    state = expected()
+    for held in state.running:
+        slots = present.get(held.reservation.id, _NONE)
+        yield from _drifts_of_running(cloud, held, counts(held), slots)
+    for id_ in sorted(present.keys() - set(state.known)):
+        yield _leftover(cloud, id_, present[id_])
 
 
-def _of_running(
-    cloud: InstanceCloud, holding: Holding, wanted: Mapping[str, int], slots: Slots
-) -> Iterator[Difference]:
-    """Compare a running reservation; the manager does it over again to repair it."""
-    mine = f"reservation {holding.reservation.id} of lease {holding.lease.id}"
-    again, owner = holding.lease.id, holding.lease.project_id
+def _drifts_of_running(
+    cloud: InstanceCloud, held: HeldReservation, counts: Mapping[str, int], slots: Slots
+) -> Iterator[Drift]:
+    """Compare a running reservation; the repair is to start it again."""
+    subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
+    lease_id, owner = held.lease.id, held.lease.project_id
     if set(slots.projects) != {owner}:
-        users = ", ".join(sorted(slots.projects)) or "nobody"
-        yield Difference(f"{mine} is open to {users}, not to {owner} alone", lease_id=again)
-    for host, count in sorted(wanted.items()):
+        users = ", ".join(sorted(slots.projects)) or "no project"
+        yield Drift(f"{subject} is open to {users}, not to {owner} alone", lease_id=lease_id)
+    for host, count in sorted(counts.items()):
         if slots.hosts.get(host) != count:
-            there = slots.hosts.get(host, 0)
-            yield Difference(f"{mine} has {there} slots on {host}, not {count}", lease_id=again)
-    held = {resource.external_id for resource in holding.resources}
-    for host in sorted(slots.hosts.keys() - held):
-        servers = cloud.slot_servers(holding.reservation.id, host)
-        yield Difference(
-            f"{mine} has slots on {host}, which is not its own{_with(servers)}",
-            lease_id=None if servers else again,
+            present = slots.hosts.get(host, 0)
+            yield Drift(f"{subject} has {present} slots on {host}, not {count}", lease_id=lease_id)
+    reserved = {resource.external_id for resource in held.resources}
+    for host in sorted(slots.hosts.keys() - reserved):
+        servers = cloud.slot_servers(held.reservation.id, host)
+        yield Drift(
+            f"{subject} has slots on {host}, which is not its own{_with(servers)}",
+            lease_id=None if servers else lease_id,
         )
 
 
-def _stale(cloud: InstanceCloud, id_: str, slots: Slots) -> Difference:
-    """Slots of which the reservation is over; cleared away unless somebody is in them."""
+def _leftover(cloud: InstanceCloud, id_: str, slots: Slots) -> Drift:
+    """Report slots whose reservation has ended; they can be deleted if they have no servers."""
     servers = cloud.slot_servers(id_)
     hosts = ", ".join(sorted(slots.hosts)) or "none"
-    return Difference(
+    return Drift(
         f"slots {id_} are of no running reservation, and on hosts {hosts}{_with(servers)}",
-        None if servers else partial(_clear, cloud, id_, sorted(slots.hosts)),
+        None if servers else partial(_delete, cloud, id_, sorted(slots.hosts)),
         reservation_id=id_,
     )
 
@@ -64,7 +64,7 @@ def _with(servers: Sequence[str]) -> str:
     return f" with servers {', '.join(servers)}" if servers else ""
 
 
-def _clear(cloud: InstanceCloud, id_: str, hosts: Sequence[str]) -> None:
+def _delete(cloud: InstanceCloud, id_: str, hosts: Sequence[str]) -> None:
     cloud.close_slots(id_)
     for host in hosts:
         cloud.clear_host(id_, host)

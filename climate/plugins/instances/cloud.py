@@ -1,21 +1,21 @@
-"""Slots: room for reserved instances, so many of a reservation on each host that has some for it.
+"""Instance slots: the capacity of a reservation on a host, for one instance each.
 
-A reservation's slots are opened for a project, put on hosts, cleared off them, closed and deleted.
-The plugins of instances say when; an InstanceCloud (Nova, or the simulated one) knows how.
+The instance plug-ins open a reservation's slots for a project, put them on hosts, remove them from
+hosts, close them and delete them. An InstanceCloud (Nova, or the simulated one) carries this out.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from climate.plugins.base import Asker
+from climate.plugins.base import Requester
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What one instance takes of each resource class, and what else its flavor says.
+    """The amounts of one instance by resource class, and its flavor's extra specs.
 
-    ``shape`` is the flavor's columns (``ram`` and ``swap`` MiB, others GiB), if they are given.
+    ``shape`` are the flavor's columns (``ram`` and ``swap`` in MiB, disks in GiB), or empty.
     """
 
     amounts: Mapping[str, int]
@@ -25,9 +25,9 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """A reservation's slots as the cloud has them: who may use them, and how many on which host.
+    """A reservation's slots as the cloud has them: the projects that can use them, and the hosts.
 
-    There are 0 on a host on which something of them is left or missing, so that none can be used.
+    ``hosts`` has the number of usable slots: 0 on a host where they are incomplete.
     """
 
     projects: Collection[str]
@@ -36,7 +36,7 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class Flavor:
-    """A flavor of the cloud's as a reservation of it keeps it: MiB are ``ram`` and ``swap``."""
+    """A flavor as a reservation stores it; ``ram`` and ``swap`` in MiB, disks in GiB."""
 
     id: str
     name: str
@@ -50,9 +50,9 @@ class Flavor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boot:
-    """Servers to be booted in the slots of a reservation: ``amount`` in all, ``known`` are there.
+    """The servers to boot in a reservation's slots: ``amount`` in all, of which ``known`` exist.
 
-    ``server`` is what Nova is asked for each, ``name`` what they are called if it does not say.
+    ``server`` is the body of Nova's request, ``name`` the default of its name.
     """
 
     reservation_id: str
@@ -63,56 +63,56 @@ class Boot:
 
 
 class InstanceCloud(Protocol):
-    """What must be known and done about slots, however a cloud does it.
+    """A cloud in which climate reserves instances.
 
-    Hosts are named by their external id, slots by their reservation's. All methods are idempotent
-    where they change anything.
+    Hosts are named by their external id, slots by the id of their reservation. All methods that
+    change something are idempotent.
     """
 
-    #: Whether servers are booted as the user, who must trust us for that.
+    #: Whether climate boots servers as the user, which takes a trust.
     acts_as_user: bool
 
     def find_flavor(self, flavor_id: str, project_id: str) -> Flavor | None:
-        """Return a flavor, None if there is none of this id that the project may use."""
+        """Return a flavor, or None if the project can use none of this id."""
 
-    def check_image(self, image_id: str, asker: Asker) -> None:
-        """Raise InvalidInput if the asker has no such image to boot servers from."""
+    def check_image(self, image_id: str, requester: Requester) -> None:
+        """Raise InvalidInput if the requester cannot use the image."""
 
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
-        """Let the project alone boot instances of this size, as far as there are slots for them.
+        """Let only this project boot instances of this size, limited by the slots on hosts.
 
-        Returns what users need to know besides the flavor's id, which is the reservation's.
+        Return further details for users; the flavor's id is the reservation's id.
         """
 
     def slot_hosts(self, reservation_id: str) -> Sequence[str]:
-        """Return the hosts on which slots may be."""
+        """Return the hosts that may have slots."""
 
     def set_slots(self, reservation_id: str, host: str, count: int) -> None:
-        """Have so many slots on a host; raises an error if it cannot be shared now."""
+        """Set the number of slots on a host. Raises an error if the host cannot be shared now."""
 
     def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
-        """Have the servers that are not known, as the user of the trust; return their ids.
+        """Boot the servers that are not known yet, as the user of the trust; return their ids.
 
-        Raises NotYet while they are being built, another error with the reason if one cannot be.
+        Raises NotYet while they are being built, and another error if one cannot be built.
         """
 
     def keep_images(self, reservation_id: str) -> None:
-        """Have an image, the project's, of each instance that one can be made of.
+        """Save an image of each instance for the project, where its state allows one.
 
-        Raises NotYet while they are being saved.
+        Raises NotYet while images are being saved.
         """
 
     def clear_host(self, reservation_id: str, host: str) -> None:
-        """Delete the instances in the slots on a host, and the slots; raises NotYet meanwhile."""
+        """Delete the slots on a host, with their instances; raises NotYet until they are gone."""
 
     def close_slots(self, reservation_id: str) -> None:
-        """Let nobody boot any more; fine if that is so."""
+        """Prevent new instances; succeeds if the slots are closed already."""
 
     def delete_slots(self, reservation_id: str) -> None:
-        """Delete the instances that are nowhere, and all else there is; raises NotYet meanwhile."""
+        """Delete instances that are on no host, and all that remains; raises NotYet until done."""
 
     def slots(self) -> Mapping[str, Slots]:
-        """Return all there are, by reservation id, also what is left of any."""
+        """Return all slots by reservation id, including incomplete ones."""
 
     def slot_servers(self, reservation_id: str, host: str | None = None) -> Sequence[str]:
-        """Return the ids of the instances of a reservation; those in slots on ``host`` alone."""
+        """Return the ids of a reservation's instances, or of those on one ``host``."""

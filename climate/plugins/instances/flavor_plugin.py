@@ -1,7 +1,7 @@
-"""``flavor:instance``: room for instances of a flavor of the cloud's.
+"""``flavor:instance``: capacity for instances of an existing flavor.
 
-The flavor is looked up when it is asked for, and kept with the reservation as it was then: what is
-reserved stays the same, whatever becomes of the flavor.
+climate looks the flavor up when the user requests the lease, and stores it with the reservation.
+Later changes of the flavor do not change the reservation.
 """
 
 import json
@@ -14,24 +14,25 @@ from marshmallow import fields, post_load, validate
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.matching.extra_specs import read
 from climate.core.matching.requirement import Requirement
-from climate.plugins.base import Asker, RequestSchema
-from climate.plugins.hosts.plugin import HostPlugin, WholeNumber
+from climate.plugins.base import Requester, RequestSchema
+from climate.plugins.fields import WholeNumber
+from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.instances.cloud import Flavor, Size
 from climate.plugins.instances.plugin import MAX_INSTANCES, Affinity, InstancePlugin
 from climate.plugins.instances.server_schema import LifeCycleSchema
 
 _POLICY = "hw:cpu_policy"
-# Those take CPUs in a way of their own.
-_BEYOND = {_POLICY: "mixed", "hw:emulator_threads_policy": "isolate"}
+# Extra specs that change the number of CPUs in a way that climate does not compute.
+_UNSUPPORTED = {_POLICY: "mixed", "hw:emulator_threads_policy": "isolate"}
 _SHAPE = ("vcpus", "ram", "disk", "ephemeral", "swap")
-# They choose among aggregates of the cloud's, in which no reserved host is.
+# The scope that selects host aggregates. Reserved hosts are in none of the operator's aggregates.
 _AGGREGATES = "aggregate_instance_extra_specs"
 
 
 class FlavorSchema(LifeCycleSchema):
-    """The part of a reservation request that is about instances of a flavor.
+    """The parameters of a reservation of instances of a flavor.
 
-    The last four are told by the flavor, whatever is asked for.
+    ``look_up`` sets the last four from the flavor, and ignores the request's values.
     """
 
     flavor_id = fields.String(required=True, validate=validate.Length(1, 255))
@@ -45,12 +46,12 @@ class FlavorSchema(LifeCycleSchema):
     @post_load
     def _no_affinity(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
         if data["affinity"] is not None:
-            raise Conflict("Instances of a flavor can be reserved without affinity only")
+            raise Conflict("Instances of a flavor cannot be reserved with affinity: use null")
         return data
 
 
 class FlavorPlugin(InstancePlugin):
-    """Room for instances of a flavor on hosts."""
+    """Capacity for instances of a flavor on hosts."""
 
     resource_type: ClassVar[str] = "flavor:instance"
     schema: ClassVar[type[RequestSchema]] = FlavorSchema
@@ -59,12 +60,12 @@ class FlavorPlugin(InstancePlugin):
         {"flavor_id", "vcpus", "memory_mb", "disk_gb", "resource_properties"}
     )
 
-    def look_up(self, params: Mapping[str, Any], asker: Asker) -> Mapping[str, Any]:
-        """Return ``params`` with the flavor as it is now; raises InvalidInput."""
-        flavor = self.cloud.find_flavor(params["flavor_id"], asker.project_id)
+    def look_up(self, params: Mapping[str, Any], requester: Requester) -> Mapping[str, Any]:
+        """Return ``params`` with the present flavor. Raises InvalidInput if it does not exist."""
+        flavor = self.cloud.find_flavor(params["flavor_id"], requester.project_id)
         if flavor is None:
             raise InvalidInput(f"Flavor {params['flavor_id']} could not be found")
-        params = super().look_up(params, asker)
+        params = super().look_up(params, requester)
         amounts = _size(flavor).amounts
         return {
             **params,
@@ -75,20 +76,21 @@ class FlavorPlugin(InstancePlugin):
         }
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Shares of hosts that have the flavor's traits."""
-        flavor = _kept(params)
-        traits = {key: value for key, value in flavor.extra_specs.items() if _is_of("trait", key)}
+        """Return shares of hosts with the flavor's traits."""
+        flavor = _stored(params)
+        specs = flavor.extra_specs.items()
+        traits = {key: value for key, value in specs if _has_scope("trait", key)}
         query, amount = read(traits).query, params["amount"]
         size = _size(flavor)
         return Requirement(HostPlugin.resource_type, amount, amount, query, size.amounts)
 
     def size(self, params: Mapping[str, Any]) -> Size:
-        """Return what one instance of the flavor is."""
-        return _size(_kept(params))
+        """Return the size of one instance of the flavor."""
+        return _size(_stored(params))
 
 
-def _kept(params: Mapping[str, Any]) -> Flavor:
-    """Return the flavor as it was looked up; raises InvalidInput if it was not."""
+def _stored(params: Mapping[str, Any]) -> Flavor:
+    """Return the flavor that ``look_up`` stored. Raises InvalidInput if there is none."""
     try:
         return Flavor(**json.loads(params["resource_properties"]))
     except (TypeError, ValueError, RecursionError):
@@ -96,27 +98,27 @@ def _kept(params: Mapping[str, Any]) -> Flavor:
 
 
 def _size(flavor: Flavor) -> Size:
-    """Return what an instance takes, as Nova counts it; raises InvalidInput if we cannot."""
+    """Return the amounts of an instance as Nova counts them. Raises InvalidInput if unsupported."""
     specs = flavor.extra_specs
-    for key, value in _BEYOND.items():
+    for key, value in _UNSUPPORTED.items():
         if specs.get(key) == value:
             raise InvalidInput(f"Flavors with {key}={value} cannot be reserved")
     cpus = "PCPU" if specs.get(_POLICY) == "dedicated" else "VCPU"
     disk = flavor.disk + flavor.ephemeral - (-flavor.swap // 1024)
     own = {cpus: flavor.vcpus, "MEMORY_MB": flavor.ram, "DISK_GB": disk}
-    resources = {key: value for key, value in specs.items() if _is_of("resources", key)}
-    said = {key.partition(":")[2] for key in resources}
-    if "PCPU" in said:
-        said.add("VCPU")
-    taken = {name: amount for name, amount in own.items() if name not in said and amount}
+    resources = {key: value for key, value in specs.items() if _has_scope("resources", key)}
+    overridden = {key.partition(":")[2] for key in resources}
+    if "PCPU" in overridden:
+        overridden.add("VCPU")
+    amounts = {name: amount for name, amount in own.items() if name not in overridden and amount}
     return Size(
-        {**taken, **read(resources).amounts},
-        {key: value for key, value in specs.items() if not _is_of(_AGGREGATES, key)},
+        {**amounts, **read(resources).amounts},
+        {key: value for key, value in specs.items() if not _has_scope(_AGGREGATES, key)},
         {name: getattr(flavor, name) for name in _SHAPE},
     )
 
 
-def _is_of(scope: str, key: str) -> bool:
-    """Tell whether an extra spec is of a scope, which may have a number: ``trait1:NAME``."""
+def _has_scope(scope: str, key: str) -> bool:
+    """Tell whether an extra spec has a scope, which may be numbered: ``trait1:NAME``."""
     name, scoped, _ = key.partition(":")
     return bool(scoped) and name.startswith(scope)

@@ -1,14 +1,10 @@
 """Reserved instances on Nova: a private flavor, and slots for it in Placement.
 
-A host with slots stays in the free pool, which keeps everybody off, and is in an aggregate of each
-reservation besides. BlazarFilter lets flavors with ``aggregate_instance_extra_specs:reservation``
-pass; AggregateMultiTenancyIsolation lets the project in that an aggregate names, with whatever
-flavor, so AggregateTypeAffinityFilter must keep its other flavors off.
-
-No server group is needed: together is all slots on one host, apart is one on each. And none could
-be made: its owner is the project of the token that makes it.
-
-The aggregate is made first and removed last, so that whatever is left can be found by it.
+A host with slots stays in the closed free pool and joins an aggregate of each reservation.
+BlazarFilter admits flavors with ``aggregate_instance_extra_specs:reservation``.
+AggregateMultiTenancyIsolation admits all flavors of the project, so AggregateTypeAffinityFilter
+must reject the project's other flavors. Affinity needs no server groups: the slots are on one host
+or on different ones. The aggregate is created first and deleted last, so leftovers can be found.
 """
 
 import time
@@ -18,21 +14,21 @@ from typing import Any
 from urllib.parse import quote
 
 from keystoneauth1.exceptions import NotFound
-from novaclient import exceptions as refusals
+from novaclient import exceptions as nova_errors
 from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import InvalidInput
-from climate.plugins.base import Asker, NotYet, Turn
-from climate.plugins.hosts import nova
-from climate.plugins.hosts.nova import Occupied
+from climate.plugins.base import NotYet, Requester, Turn
+from climate.plugins.hosts.nova_hosts import MARK as HOST_MARK
 from climate.plugins.hosts.nova_nodes import MICROVERSION
+from climate.plugins.hosts.nova_pools import HostOccupied
 from climate.plugins.instances.cloud import Boot, Flavor, Size, Slots
 from climate.plugins.instances.nova_flavors import MARK, ReservedFlavors, flavor_name
 from climate.plugins.instances.nova_servers import NovaServers
 from climate.plugins.openstack import session
 from climate.plugins.openstack.aggregates import AggregateChanges
 from climate.plugins.openstack.placement_reservations import PlacementSlots
-from climate.plugins.openstack.servers import Occupants, can_be_kept, keep_image
+from climate.plugins.openstack.servers import HostServers, can_be_imaged, keep_image
 from climate.plugins.openstack.session import answers as _answers
 
 _PAUSE = 0.2
@@ -44,28 +40,28 @@ class NovaInstances:
     acts_as_user = True
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Prepare the client; nothing is sent yet. Raises Misconfigured."""
+        """Create the clients, without sending a request. Raises Misconfigured."""
         self._session = session.make_session(conf)
         self._nova = session.nova_client(conf, self._session)
         placement = session.adapter(conf, self._session, "placement", MICROVERSION)
         self._changes = AggregateChanges(self._nova, turn)
         self._flavors = ReservedFlavors(self._nova)
         self._slots = PlacementSlots(placement)
-        self._occupants = Occupants(self._nova, placement)
+        self._host_servers = HostServers(self._nova, placement)
         self._images = session.adapter(conf, self._session, "glance")
         self._servers = NovaServers(conf)
         self._patience: float = conf.nova.server_delete_wait
 
     def find_flavor(self, flavor_id: str, project_id: str) -> Flavor | None:
-        """Return a flavor that is public, or open to the project."""
+        """Return a flavor that is public or accessible to the project."""
         with _answers():
             return self._flavors.find(flavor_id, project_id)
 
-    def check_image(self, image_id: str, asker: Asker) -> None:
-        """Look for the image as the asker, who sees other images than we do."""
-        if asker.token is None:
+    def check_image(self, image_id: str, requester: Requester) -> None:
+        """Look for the image with the requester's token: climate's user sees other images."""
+        if requester.token is None:
             return
-        token = {"X-Auth-Token": asker.token}
+        token = {"X-Auth-Token": requester.token}
         with _answers("Glance"):
             try:
                 self._images.get(
@@ -75,7 +71,7 @@ class NovaInstances:
                 raise InvalidInput(f"Image {image_id} could not be found") from None
 
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
-        """Make the aggregate, the resource class and the flavor, which only the project sees."""
+        """Create the aggregate, the resource class and the flavor, which only the project sees."""
         metadata = {
             MARK: reservation_id,
             "reservation": reservation_id,
@@ -96,42 +92,42 @@ class NovaInstances:
         return sorted(aggregate.hosts) if aggregate else []
 
     def set_slots(self, reservation_id: str, host: str, count: int) -> None:
-        """Put a host into the aggregate, and slots on it; raises Occupied if it cannot be shared.
+        """Add a host to the aggregate, and put slots on it.
 
-        It cannot as long as somebody has it as a whole, whose end removes all servers on it.
+        Raises HostOccupied while a reservation has the whole host: its end deletes all servers.
         """
         aggregates = self._aggregates()
         if reservation_id not in aggregates:
-            raise Occupied(f"aggregate {reservation_id} is gone, {host} cannot get into it")
-        for name, one in aggregates.items():
-            if nova.MARK in one.metadata and host in one.hosts:
-                raise Occupied(f"{host} is still in aggregate {name}")
+            raise HostOccupied(f"aggregate {reservation_id} is gone: {host} cannot be added to it")
+        for name, aggregate in aggregates.items():
+            if HOST_MARK in aggregate.metadata and host in aggregate.hosts:
+                raise HostOccupied(f"{host} is still in aggregate {name}")
         with _answers():
             if host not in aggregates[reservation_id].hosts:
                 self._changes.join(aggregates[reservation_id], host)
             self._slots.put(host, lambda: self._root(host), reservation_id, count)
 
     def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
-        """Boot servers in the slots, as the user."""
+        """Boot servers in the slots as the user of the trust."""
         return self._servers.boot(trust_id, boot)
 
     def keep_images(self, reservation_id: str) -> None:
-        """Keep an image, ``reserved_<name>``, of each server; raises NotYet while one is saved.
+        """Save an image ``reserved_<name>`` of each server; raises NotYet while one is saved.
 
-        A server of which Nova makes none (in ERROR, rescued, shelved) does not hold the room up.
+        Skips servers whose state does not allow an image (ERROR, rescued, shelved).
         """
         servers = self.slot_servers(reservation_id)
-        if saving := [one for one in servers if not self._is_kept(one, reservation_id)]:
+        if saving := [id_ for id_ in servers if not self._is_saved(id_, reservation_id)]:
             raise NotYet(f"images of servers {', '.join(saving)} are being saved")
 
-    def _is_kept(self, server_id: str, occasion: str) -> bool:
-        with _answers(), suppress(refusals.NotFound):
+    def _is_saved(self, server_id: str, occasion: str) -> bool:
+        with _answers(), suppress(nova_errors.NotFound):
             server = self._nova.servers.get(server_id)
-            return not can_be_kept(server) or keep_image(self._images, server, occasion)
+            return not can_be_imaged(server) or keep_image(self._images, server, occasion)
         return True
 
     def clear_host(self, reservation_id: str, host: str) -> None:
-        """Delete the servers in the slots, and the slots, and take the host from the aggregate."""
+        """Delete the servers in the slots and the slots; remove the host from the aggregate."""
         self._evict(lambda: self._slots.servers(host, reservation_id))
         aggregate = self._aggregates().get(reservation_id)
         with _answers():
@@ -140,12 +136,12 @@ class NovaInstances:
                 self._changes.leave(aggregate, host)
 
     def close_slots(self, reservation_id: str) -> None:
-        """Take the flavor from everybody."""
+        """Revoke all access to the flavor."""
         with _answers():
             self._flavors.close(reservation_id)
 
     def delete_slots(self, reservation_id: str) -> None:
-        """Delete what servers of the flavor are left, which are on no host, and all else."""
+        """Delete the flavor's remaining servers, which are on no host, and everything else."""
         self._evict(lambda: self._flavors.servers(reservation_id))
         aggregate = self._aggregates().get(reservation_id)
         with _answers():
@@ -153,20 +149,20 @@ class NovaInstances:
             self._flavors.delete(reservation_id)
             for host in aggregate.hosts if aggregate else ():
                 self._changes.leave(aggregate, host)
-            with suppress(refusals.NotFound):
+            with suppress(nova_errors.NotFound):
                 if aggregate is not None:
                     aggregate.delete()
 
     def slots(self) -> Mapping[str, Slots]:
-        """Return what there is, and what is left: aggregates, flavors, inventories, classes."""
+        """Return slots by any trace: an aggregate, a flavor, an inventory or a resource class."""
         aggregates = self._aggregates()
         with _answers():
             counts, classes = self._slots.counts(), self._slots.reservations()
             flavors = self._flavors.named()
-            # Pools may have single nodes, and flavors for those; Blazar has the same names.
-            others = {name for name, one in aggregates.items() if nova.MARK in one.metadata}
-            known = {name for name, one in aggregates.items() if MARK in one.metadata}
-            known |= {id_ for mine in counts.values() for id_ in mine}
+            # Other flavors of these names: those of pools with single nodes, and Blazar's.
+            others = {name for name, each in aggregates.items() if HOST_MARK in each.metadata}
+            known = {name for name, each in aggregates.items() if MARK in each.metadata}
+            known |= {id_ for by_reservation in counts.values() for id_ in by_reservation}
             known |= classes - flavors.keys()
             known |= {id_ for id_ in flavors.keys() - known if MARK in flavors[id_].get_keys()}
             return {
@@ -175,38 +171,39 @@ class NovaInstances:
             }
 
     def slot_servers(self, reservation_id: str, host: str | None = None) -> Sequence[str]:
-        """Return the servers in the slots on a host, or on all of them and nowhere."""
+        """Return the servers on one host, or all servers of the reservation."""
         with _answers():
             if host is not None:
                 return self._slots.servers(host, reservation_id)
-            found = set(self._flavors.servers(reservation_id))
-            for one in self.slot_hosts(reservation_id):
-                found.update(self._slots.servers(one, reservation_id))
-            return sorted(found)
+            ids = set(self._flavors.servers(reservation_id))
+            for slot_host in self.slot_hosts(reservation_id):
+                ids.update(self._slots.servers(slot_host, reservation_id))
+            return sorted(ids)
 
     def _evict(self, find: Callable[[], list[str]]) -> None:
-        """Delete the servers that are found until there are none; raises NotYet while some are."""
+        """Delete the servers that ``find`` returns; raises NotYet while some remain."""
         until = time.monotonic() + self._patience
         while True:
             with _answers():
-                left = find()
-                self._occupants.delete(left)
-            if not left:
+                remaining = find()
+                self._host_servers.delete(remaining)
+            if not remaining:
                 return
             if time.monotonic() > until:
-                raise NotYet(f"servers {', '.join(left)} are still being deleted")
+                raise NotYet(f"servers {', '.join(remaining)} are still being deleted")
             time.sleep(_PAUSE)
 
     def _root(self, host: str) -> str:
-        """Return the UUID of a host's provider; raises Occupied unless it has just one node."""
-        nodes = [one.id for one in self._occupants.hypervisors() if one.service["host"] == host]
+        """Return the UUID of a host's provider; raises HostOccupied unless it has one node."""
+        hypervisors = self._host_servers.hypervisors()
+        nodes = [node.id for node in hypervisors if node.service["host"] == host]
         if len(nodes) != 1:
-            raise Occupied(f"{host} has {len(nodes)} nodes, and cannot be shared")
+            raise HostOccupied(f"{host} has {len(nodes)} nodes: instances need a single one")
         return str(nodes[0])
 
     def _aggregates(self) -> dict[str, Any]:
         with _answers():
-            return {found.name: found for found in self._nova.aggregates.list()}
+            return {aggregate.name: aggregate for aggregate in self._nova.aggregates.list()}
 
 
 def _hosts(
@@ -214,7 +211,11 @@ def _hosts(
     reservation_id: str,
     counts: Mapping[str, Mapping[str, int]],
 ) -> dict[str, int]:
-    """Return how many slots can be used on each host that has, or had, any."""
-    inside = aggregate.hosts if aggregate is not None else ()
-    there = {host: mine[reservation_id] for host, mine in counts.items() if reservation_id in mine}
-    return {host: there.get(host, 0) if host in inside else 0 for host in {*inside, *there}}
+    """Return the number of usable slots by host; 0 where slots are incomplete."""
+    members = aggregate.hosts if aggregate is not None else ()
+    slots = {
+        host: by_reservation[reservation_id]
+        for host, by_reservation in counts.items()
+        if reservation_id in by_reservation
+    }
+    return {host: slots.get(host, 0) if host in members else 0 for host in {*members, *slots}}

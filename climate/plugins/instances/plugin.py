@@ -1,8 +1,8 @@
-"""``virtual:instance``: room for instances on hosts that others use, too.
+"""``virtual:instance``: capacity for instances on hosts that several reservations share.
 
-An instance takes VCPU, MEMORY_MB (MiB) and DISK_GB (GiB) of a host for as long as the lease
-lasts; hosts that somebody has as a whole meanwhile are out of the question. Parameters and their
-odd spellings are those of Blazar's plugin.
+An instance takes VCPU, MEMORY_MB (MiB) and DISK_GB (GiB) of a host for the time of the lease. A
+host cannot be reserved as a whole and for instances at the same time. The parameters and their
+spellings are those of Blazar's plug-in.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,23 +17,24 @@ from climate.core.lease.model import Granted, Lease, Reservation
 from climate.core.matching.extra_specs import read
 from climate.core.matching.requirement import Layout, Requirement
 from climate.plugins.base import (
-    Asker,
-    Difference,
-    Expected,
-    Found,
-    Holding,
+    DiscoveredResource,
+    Drift,
+    ExpectedState,
+    HeldReservation,
+    Requester,
     RequestSchema,
     ResourcePlugin,
     Turn,
-    do_all,
+    run_all,
 )
-from climate.plugins.hosts.plugin import Expression, HostPlugin, WholeNumber
-from climate.plugins.instances.audit import differences
+from climate.plugins.fields import CREATE, Expression, WholeNumber
+from climate.plugins.hosts.plugin import HostPlugin
+from climate.plugins.instances.audit import find_drifts
 from climate.plugins.instances.cloud import Boot, InstanceCloud, Size
-from climate.plugins.instances.server_schema import CREATE, SNAPSHOT, LifeCycleSchema
+from climate.plugins.instances.server_schema import SNAPSHOT, LifeCycleSchema
 from climate.plugins.loader import load_cloud
 
-# Bounds one request: units are placed one by one.
+# Limits one request: climate places each instance separately.
 MAX_INSTANCES = 10_000
 _MOST = 2**31 - 1
 _LAYOUTS: Mapping[bool | None, Layout] = {
@@ -44,7 +45,7 @@ _LAYOUTS: Mapping[bool | None, Layout] = {
 
 
 class Affinity(fields.Field[bool]):
-    """Whether instances stay together (true) or apart (false); nothing if they may be anywhere."""
+    """Instances on one host (true), on different hosts (false), or anywhere (None)."""
 
     _WORDS: ClassVar[Mapping[str, bool | None]] = {
         **dict.fromkeys(("", "none"), None),
@@ -61,7 +62,7 @@ class Affinity(fields.Field[bool]):
 
 
 class InstanceSchema(LifeCycleSchema):
-    """The part of a reservation request that is about instances."""
+    """The parameters of a reservation of instances."""
 
     amount = WholeNumber(required=True)
     vcpus = WholeNumber(required=True)
@@ -87,7 +88,7 @@ class InstanceSchema(LifeCycleSchema):
 
 
 class InstancePlugin(ResourcePlugin):
-    """Room for instances on hosts."""
+    """Capacity for instances on hosts."""
 
     resource_type: ClassVar[str] = "virtual:instance"
     schema: ClassVar[type[RequestSchema]] = InstanceSchema
@@ -96,17 +97,17 @@ class InstancePlugin(ResourcePlugin):
     native_properties: frozenset[str] = frozenset()
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Load the driver for instances in the cloud of the hosts."""
+        """Load the instance cloud that ``conf`` names. Raises BrokenPlugin."""
         self.cloud: InstanceCloud = load_cloud("virtual:instance", conf, turn=turn)
 
-    def look_up(self, params: Mapping[str, Any], asker: Asker) -> Mapping[str, Any]:
-        """Return ``params``; raises InvalidInput if servers cannot be booted from their image."""
+    def look_up(self, params: Mapping[str, Any], requester: Requester) -> Mapping[str, Any]:
+        """Return ``params``. Raises InvalidInput if the requester has no such image."""
         if params.get("on_start") == CREATE:
-            self.cloud.check_image(params["server"]["imageRef"], asker)
+            self.cloud.check_image(params["server"]["imageRef"], requester)
         return params
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Shares of hosts that match; what extra specs ask of resource classes counts."""
+        """Return shares of matching hosts; resource classes of extra specs count."""
         selector = read(params["resource_properties"])
         sizes = {
             "VCPU": params["vcpus"],
@@ -122,40 +123,41 @@ class InstancePlugin(ResourcePlugin):
             _LAYOUTS[params["affinity"]],
         )
 
-    def foretold(self, reservation_id: str) -> Mapping[str, Any]:
-        """Tell the flavor's id, though nobody can use it yet."""
+    def preview_details(self, reservation_id: str) -> Mapping[str, Any]:
+        """Return the id of the flavor, which is not usable before the start."""
         return {"flavor_id": reservation_id, "server_group_id": None, "aggregate_id": None}
 
     def size(self, params: Mapping[str, Any]) -> Size:
-        """Return what one instance is. Pure."""
+        """Return the size of one instance. Pure."""
         return Size(self.requirement(params).amounts)
 
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
-        """Servers are booted as the user, where there is one."""
+        """Tell whether climate boots servers, which it does as the user."""
         return self.cloud.acts_as_user and params.get("on_start") == CREATE
 
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
-        """Have the slots on these hosts; one that fails gets them when it works.
+        """Put the slots on these hosts, then boot the requested servers.
 
-        Servers are booted when there is room for them, and that stays open if they cannot be.
+        A host that is down gets its slots when it is up again. If a server cannot be booted, the
+        slots stay usable.
         """
-        id_, held = reservation.id, {one.external_id for one in resources}
-        told = {
-            **self.foretold(id_),
+        id_, reserved = reservation.id, {resource.external_id for resource in resources}
+        details = {
+            **self.preview_details(id_),
             **self.cloud.open_slots(id_, lease.project_id, self.size(reservation.params)),
         }
-        wanted = self._counts(reservation, resources)
-        unwanted = [host for host in self.cloud.slot_hosts(id_) if host not in held]
-        do_all(
-            *(partial(self.cloud.set_slots, id_, host, count) for host, count in wanted.items()),
-            *(partial(self.cloud.clear_host, id_, host) for host in unwanted),
+        counts = self._counts(reservation, resources)
+        removed = [host for host in self.cloud.slot_hosts(id_) if host not in reserved]
+        run_all(
+            *(partial(self.cloud.set_slots, id_, host, count) for host, count in counts.items()),
+            *(partial(self.cloud.clear_host, id_, host) for host in removed),
         )
-        return {**told, **self._booted(lease, reservation)}
+        return {**details, **self._boot(lease, reservation)}
 
-    def _booted(self, lease: Lease, reservation: Reservation) -> dict[str, Any]:
-        """Boot what servers are asked for and were not booted before; return all that were."""
+    def _boot(self, lease: Lease, reservation: Reservation) -> dict[str, Any]:
+        """Boot the requested servers that are missing; return the ids of all."""
         params, known = reservation.params, reservation.details.get("servers", [])
         if params.get("on_start") != CREATE:
             return {"servers": known} if known else {}
@@ -169,32 +171,38 @@ class InstancePlugin(ResourcePlugin):
         return {"servers": [*known, *self.cloud.boot(lease.trust_id, boot)]}
 
     def end(self, _lease: Lease, reservation: Reservation, resources: Sequence[Granted]) -> None:
-        """Delete the instances, and let nobody boot them any more."""
+        """Delete the instances and their slots."""
         id_ = reservation.id
         self.cloud.close_slots(id_)
         if reservation.params.get("on_end") == SNAPSHOT:
             self.cloud.keep_images(id_)
-        hosts = {*self.cloud.slot_hosts(id_), *(one.external_id for one in resources)}
-        do_all(*(partial(self.cloud.clear_host, id_, host) for host in sorted(hosts)))
+        hosts = {*self.cloud.slot_hosts(id_), *(resource.external_id for resource in resources)}
+        run_all(*(partial(self.cloud.clear_host, id_, host) for host in sorted(hosts)))
         self.cloud.delete_slots(id_)
 
     def _counts(self, reservation: Reservation, resources: Sequence[Granted]) -> dict[str, int]:
-        """Return how many instances a reservation has room for on each host that works."""
+        """Return the number of slots on each host that is up."""
         needs = self.requirement(reservation.params)
-        return {one.external_id: needs.units(one.amounts) for one in resources if one.reservable}
+        return {
+            resource.external_id: needs.units(resource.amounts)
+            for resource in resources
+            if resource.reservable
+        }
 
-    def audit(self, expected: Callable[[], Expected]) -> Iterable[Difference]:
-        """Compare slots with what leases have."""
+    def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
+        """Compare the slots of the cloud with the leases."""
 
-        def counts(holding: Holding) -> Mapping[str, int]:
-            return self._counts(holding.reservation, holding.resources)
+        def counts(held: HeldReservation) -> Mapping[str, int]:
+            return self._counts(held.reservation, held.resources)
 
-        return differences(self.cloud, expected, counts)
+        return find_drifts(self.cloud, expected, counts)
 
-    def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
-        """Refuse: instances are reserved on hosts, which are registered as such."""
+    def find(
+        self, *, name: str | None = None, external_number: str | None = None
+    ) -> DiscoveredResource:
+        """Raise Conflict: operators register hosts, not instances."""
         raise Conflict(f"{name or external_number}: register hosts, not {self.resource_type}")
 
-    def inventory(self) -> Iterable[Found]:
-        """Return nothing: there is nothing of this type to register."""
+    def inventory(self) -> Iterable[DiscoveredResource]:
+        """Return nothing: resources of this type cannot be registered."""
         return ()

@@ -1,7 +1,7 @@
-"""What becomes of reserved instances by themselves: servers booted at the start, kept as images.
+"""Parameters for servers that climate boots at the start and images at the end of a lease.
 
-By default a reservation is room alone, and servers in it are deleted at the end. ``server`` is a
-part of what Nova takes, in Nova's words, of servers that climate boots as the lease's user.
+By default a reservation is capacity only, and climate deletes the servers in it at the end.
+``server`` is a subset of Nova's request body, for servers that climate boots as the lease's user.
 """
 
 import base64
@@ -19,23 +19,23 @@ from marshmallow import (
 )
 
 from climate.plugins.base import RequestSchema
+from climate.plugins.fields import CREATE, DELETE, NOTHING
 
-CREATE, NOTHING = "create", "nothing"
-DELETE, SNAPSHOT = "delete", "snapshot"
-# Bounds one start: each is a request to Nova. Who wants more has room, and a template for Heat.
+SNAPSHOT = "snapshot"
+# Limits one start: each server is a request to Nova. Users can boot more themselves, or with Heat.
 MAX_SERVERS = 100
-# What servers of ours are known by, in their metadata.
+# The metadata keys of servers that climate boots.
 MARK = "climate:reservation"
 NUMBER = "climate:number"
-_OURS = "climate:"
+_RESERVED_PREFIX = "climate:"
 _LONGEST = 255
 _TEXT = validate.Length(1, _LONGEST)
-# As Nova's API has it.
+# The limits of Nova's API.
 _MOST_USER_DATA = 65_535
 _MOST_NETWORKS = 16
 _KEEP = (
-    "keep is not to be had: the room is somebody else's after the end. Use snapshot, which keeps an"
-    " image of each server, or make the lease longer"
+    "keep is not possible: after the end other leases use the hosts. Use snapshot, which saves an"
+    " image of each server, or extend the lease"
 )
 
 
@@ -65,22 +65,24 @@ def _is_base64(text: str) -> None:
     try:
         base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise ValidationError("Must be base64, as Nova wants it") from None
+        raise ValidationError("Must be base64, as in Nova's API") from None
 
 
 def _own_metadata(metadata: dict[str, str]) -> None:
     texts = [*metadata, *metadata.values()]
     if "" in metadata or any(len(text) > _LONGEST for text in texts):
-        raise ValidationError(f"Names must have 1 to {_LONGEST} characters, values at most that")
-    if any(name.startswith(_OURS) for name in metadata):
-        raise ValidationError(f"Names that begin with {_OURS} are climate's own")
+        raise ValidationError(
+            f"Names must have 1 to {_LONGEST} characters, values at most {_LONGEST}"
+        )
+    if any(name.startswith(_RESERVED_PREFIX) for name in metadata):
+        raise ValidationError(f"Names must not begin with {_RESERVED_PREFIX}: climate uses them")
 
 
 class SecurityGroupSchema(Schema):
-    """A security group of the project's."""
+    """A security group of the project."""
 
     class Meta:
-        """What Nova would take besides is not for servers that are booted later."""
+        """Reject Nova's other keys: they do not suit servers that are booted later."""
 
         unknown = RAISE
 
@@ -88,10 +90,10 @@ class SecurityGroupSchema(Schema):
 
 
 class ServerSchema(Schema):
-    """What a server is booted with, besides the reservation's flavor; names are Nova's."""
+    """The parameters of a server, except its flavor; the names are Nova's."""
 
     class Meta:
-        """A word that we do not know must not be lost."""
+        """Reject unknown keys, so that a typo never passes silently."""
 
         unknown = RAISE
 
@@ -119,7 +121,7 @@ def _on_end(word: str) -> None:
 
 
 class LifeCycleSchema(RequestSchema):
-    """What happens at the start and at the end of reserved instances."""
+    """The actions at the start and at the end of reserved instances."""
 
     on_start = fields.String(
         load_default=NOTHING, allow_none=True, validate=validate.OneOf([CREATE, NOTHING])
@@ -129,7 +131,7 @@ class LifeCycleSchema(RequestSchema):
 
     @post_load
     def _life(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        """Read null as the default."""
+        """Replace null with the default."""
         return {
             **data,
             "on_start": data["on_start"] or NOTHING,
@@ -140,9 +142,9 @@ class LifeCycleSchema(RequestSchema):
     def _servers(self, data: dict[str, Any], **_kwargs: Any) -> None:
         if data["on_start"] != CREATE:
             if data["server"] is not None:
-                raise ValidationError("This goes with on_start create", "server")
+                raise ValidationError("Requires on_start create", "server")
             return
         if data["server"] is None:
-            raise ValidationError('on_start create needs it, such as {"imageRef": "..."}', "server")
+            raise ValidationError('Required with on_start create: {"imageRef": "..."}', "server")
         if data["amount"] > MAX_SERVERS:
             raise ValidationError(f"At most {MAX_SERVERS} servers with on_start create", "amount")

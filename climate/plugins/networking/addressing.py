@@ -1,4 +1,4 @@
-"""Addresses of external networks, and the segments (VLAN, VXLAN, ...) that a cloud can use."""
+"""Addresses of external networks, and segments (VLAN, VXLAN and others) of networks. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Pool = tuple[IPv4Address, IPv4Address]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subnet:
-    """An IPv4 subnet of an external network; the cloud itself takes addresses from its pools."""
+    """An IPv4 subnet of an external network; ``pools`` are the addresses that Neutron assigns."""
 
     id: str
     network_id: str
@@ -18,30 +18,29 @@ class Subnet:
     pools: Sequence[Pool]
 
     def spare(self) -> Iterator[IPv4Address]:
-        """Yield the addresses that the cloud leaves to us."""
-        return (one for one in self.cidr.hosts() if self.refusal(one) is None)
+        """Yield the addresses that can be reserved."""
+        return (address for address in self.cidr.hosts() if self.refusal(address) is None)
 
     def refusal(self, address: IPv4Address) -> str | None:
-        """Return why an address of the subnet cannot be reserved, None if it can be."""
+        """Return why an address of the subnet cannot be reserved, or None."""
         edges = {self.cidr.network_address, self.cidr.broadcast_address}
         if self.cidr.num_addresses > len(edges) and address in edges:
             return f"{address} is the first or the last of subnet {self.id}"
         if address == self.gateway:
             return f"{address} is the gateway of subnet {self.id}"
         if any(first <= address <= last for first, last in self.pools):
-            return f"{address} is in an allocation pool of subnet {self.id}: others may get it"
+            return f"{address} is in an allocation pool of subnet {self.id}: Neutron may assign it"
         return None
 
 
-# Types whose segments are numbered in a physical network, and those that need none; the highest
-# number of each.
+# The highest number of a segment, by type: types with and without a physical network.
 _IN_PHYSICAL = {"vlan": 4094}
 _OVERLAY = {"vxlan": 2**24 - 1, "geneve": 2**24 - 1, "gre": 2**32 - 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """One segment; ``physical_network`` is empty for those that need none."""
+    """A segment; ``physical_network`` is empty for overlay types."""
 
     network_type: str
     physical_network: str
@@ -49,7 +48,7 @@ class Segment:
 
     @classmethod
     def parse(cls, text: str) -> "Segment | None":
-        """Return the segment that is written ``vlan:physnet1:101`` or ``vxlan::5001``, or None."""
+        """Parse text such as ``vlan:physnet1:101`` or ``vxlan::5001``; return None if invalid."""
         kind, _, rest = text.partition(":")
         physical, _, number = rest.rpartition(":")
         highest = {**_IN_PHYSICAL, **_OVERLAY}.get(kind)
@@ -60,5 +59,4 @@ class Segment:
         return cls(network_type=kind, physical_network=physical, number=int(number))
 
     def __str__(self) -> str:
-        """Write it so that it can be read again."""
         return f"{self.network_type}:{self.physical_network}:{self.number}"

@@ -1,12 +1,9 @@
 """What floating IPs and networks have in common: exclusive endpoints, their plug-in and audit.
 
-A place is a registered address or segment, named by the external id of its resource. The cloud
-allows one occupant per place at a time: a floating IP at an address, or a network on a segment.
-What climate creates for a reservation carries a mark. Owners can remove marks, so climate also
-stores the id.
-
-The audit compares the registered places with their leases. It ignores everything else in the
-cloud, which may belong to another reservation service.
+An endpoint is a registered address or segment, named by the external id of its resource. The cloud
+allows one occupant per endpoint: a floating IP at an address, or a network on a segment. Occupants
+that climate creates carry a mark. Owners can remove marks, so climate also stores the ids. The
+audit ignores endpoints that are not registered: they may belong to another reservation service.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,26 +15,28 @@ from marshmallow import fields, post_load, validate
 
 from climate.core.lease.model import Lease, Reservation, Resource
 from climate.plugins.base import (
-    Difference,
-    Expected,
-    Holding,
+    Drift,
+    ExpectedState,
+    HeldReservation,
     RequestSchema,
     ResourcePlugin,
-    do_all,
+    run_all,
 )
+from climate.plugins.fields import CREATE, DELETE, KEEP, NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taker:
-    """What is at a place; with a ``reservation_id`` it was made for that reservation.
+class Occupant:
+    """A floating IP or network at an endpoint.
 
-    ``is_marked`` says whether its owner can see that, too; ``port_id`` where it is in use, and
-    ``network_id`` in which network, where several may have a place of the same name.
+    ``reservation_id`` is the reservation that climate created it for, or None. With ``is_marked``
+    its owner can see that, too. ``port_id`` is the port that uses it. ``network_id`` distinguishes
+    endpoints of the same name in several networks.
     """
 
     what: str
     id: str
-    place: str
+    endpoint: str
     project_id: str
     network_id: str | None = None
     port_id: str | None = None
@@ -45,116 +44,115 @@ class Taker:
     is_marked: bool = True
 
     def __str__(self) -> str:
-        """Say which it is and whose."""
         return f"{self.what} {self.id} of project {self.project_id}"
 
     def is_at_any(self, resources: Iterable[Resource]) -> bool:
-        """Tell whether it is at one of these places, or at none of such a name."""
-        same = [one for one in resources if one.external_id == self.place]
-        networks = {one.properties.get("network_id") for one in same}
+        """Tell whether it is at one of these endpoints, or at none of this name."""
+        same = [resource for resource in resources if resource.external_id == self.endpoint]
+        networks = {resource.properties.get("network_id") for resource in same}
         return not same or self.network_id is None or self.network_id in networks
 
 
 class AuditedCloud(Protocol):
-    """What an audit needs of a PlaceCloud."""
+    """The methods of an EndpointCloud that an audit uses."""
 
-    def takers(self, places: Collection[str], reservation_id: str | None = None) -> Sequence[Taker]:
-        """Return what is at the places."""
+    def occupants(
+        self, endpoints: Collection[str], reservation_id: str | None = None
+    ) -> Sequence[Occupant]:
+        """Return the occupants of the endpoints."""
 
-    def delete(self, taker: Taker) -> None:
-        """Delete it."""
+    def delete(self, occupant: Occupant) -> None:
+        """Delete an occupant."""
 
 
-def differences(
-    cloud: AuditedCloud, expected: Callable[[], Expected], key: str
-) -> Iterator[Difference]:
-    """Name every difference; reservations that a manager is at are left out.
+def find_drifts(
+    cloud: AuditedCloud, expected: Callable[[], ExpectedState], key: str
+) -> Iterator[Drift]:
+    """Yield every difference; ignore reservations that a manager works on.
 
-    What was made for one is by its id under ``key`` of its details.
+    The details of a reservation have the ids of its occupants under ``key``.
     """
     registered = expected().registered
-    found = cloud.takers([one.external_id for one in registered]) if registered else []
-    there = [one for one in found if one.is_at_any(registered)]
-    told = expected()
-    running = {holding.reservation.id: holding for holding in told.running}
-    for holding in told.running:
-        yield from _of_running(holding, there, _made(holding, key))
-    known = running.keys() | set(told.changing)
+    listed = cloud.occupants([each.external_id for each in registered]) if registered else []
+    occupants = [occupant for occupant in listed if occupant.is_at_any(registered)]
+    state = expected()
+    for held in state.running:
+        yield from _drifts_of_running(held, occupants, _created(held, key))
+    known = {held.reservation.id for held in state.running} | set(state.changing)
     promised = {
-        (resource.external_id, holding.lease.project_id)
-        for holding in told.running
-        if holding.reservation.params["on_start"] == "nothing"
-        for resource in holding.resources
+        (resource.external_id, held.lease.project_id)
+        for held in state.running
+        if held.reservation.params["on_start"] == NOTHING
+        for resource in held.resources
     }
-    made = {id_ for one in told.running for id_ in _made(one, key).values()}
-    for one in there:
-        if one.reservation_id is not None and one.reservation_id not in known:
-            yield Difference(
-                f"{one} has {one.place} for reservation {one.reservation_id}, which does not run",
-                partial(cloud.delete, one),
-                reservation_id=one.reservation_id,
+    created = {id_ for held in state.running for id_ in _created(held, key).values()}
+    for occupant in occupants:
+        id_ = occupant.reservation_id
+        if id_ is not None and id_ not in known:
+            yield Drift(
+                f"{occupant} has {occupant.endpoint} for reservation {id_}, which does not run",
+                partial(cloud.delete, occupant),
+                reservation_id=id_,
             )
-        unexplained = one.id not in made and (one.place, one.project_id) not in promised
-        if one.reservation_id is None and unexplained:
-            yield Difference(f"{one.place} can be reserved, and {one} has it")
+        is_promised = (occupant.endpoint, occupant.project_id) in promised
+        if id_ is None and occupant.id not in created and not is_promised:
+            yield Drift(f"{occupant.endpoint} can be reserved, and {occupant} has it")
 
 
-def _of_running(
-    holding: Holding, there: Sequence[Taker], made: Mapping[str, str]
-) -> Iterator[Difference]:
-    """Compare a running reservation; the manager does it over again to repair it."""
-    if holding.reservation.params["on_start"] == "nothing":
+def _drifts_of_running(
+    held: HeldReservation, occupants: Sequence[Occupant], created: Mapping[str, str]
+) -> Iterator[Drift]:
+    """Compare a running reservation; the repair is to start it again."""
+    if held.reservation.params["on_start"] == NOTHING:
         return
-    mine = f"reservation {holding.reservation.id} of lease {holding.lease.id}"
-    has = {
-        one.place
-        for one in there
-        if one.reservation_id == holding.reservation.id or one.id in made.values()
+    subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
+    occupied = {
+        occupant.endpoint
+        for occupant in occupants
+        if occupant.reservation_id == held.reservation.id or occupant.id in created.values()
     }
-    for resource in holding.resources:
-        if resource.reservable and resource.external_id not in has:
-            yield Difference(f"{mine} lacks {resource.external_id}", lease_id=holding.lease.id)
-    for place in sorted(has - {resource.external_id for resource in holding.resources}):
-        yield Difference(f"{mine} has {place}, which is not its own", lease_id=holding.lease.id)
+    for resource in held.resources:
+        if resource.reservable and resource.external_id not in occupied:
+            yield Drift(f"{subject} lacks {resource.external_id}", lease_id=held.lease.id)
+    for endpoint in sorted(occupied - {resource.external_id for resource in held.resources}):
+        yield Drift(f"{subject} has {endpoint}, which is not its own", lease_id=held.lease.id)
 
 
-def _made(holding: Holding, key: str) -> Mapping[str, str]:
-    found: Mapping[str, str] = holding.reservation.details.get(key, {})
-    return found
+def _created(held: HeldReservation, key: str) -> Mapping[str, str]:
+    ids: Mapping[str, str] = held.reservation.details.get(key, {})
+    return ids
 
 
-CREATE, NOTHING = "create", "nothing"
-DELETE, KEEP = "delete", "keep"
+class EndpointTaken(RuntimeError):
+    """An endpoint has an occupant that is not the reservation's."""
 
 
-class Taken(RuntimeError):
-    """Somebody else has the place."""
+class EndpointCloud(Protocol):
+    """A cloud in which climate reserves endpoints. All methods but ``create`` are idempotent."""
 
+    def occupants(
+        self, endpoints: Collection[str], reservation_id: str | None = None
+    ) -> Sequence[Occupant]:
+        """Return the occupants of the endpoints, and those marked with the reservation."""
 
-class PlaceCloud(Protocol):
-    """What must be known and done about places, however a cloud does it."""
+    def create(self, lease: Lease, reservation: Reservation, endpoint: Resource) -> str:
+        """Create an occupant that names the reservation; return its id.
 
-    def takers(self, places: Collection[str], reservation_id: str | None = None) -> Sequence[Taker]:
-        """Return what is at the places, or is marked as the reservation's."""
-
-    def create(self, lease: Lease, mine: Reservation, place: Resource) -> str:
-        """Make what can be told to be the reservation's; return its id.
-
-        Fails if the place is taken.
+        Fails if the endpoint is taken.
         """
 
-    def mark(self, taker_id: str, reservation_id: str) -> None:
-        """Show its owner which reservation it is of; may be done again."""
+    def mark(self, occupant_id: str, reservation_id: str) -> None:
+        """Mark an occupant with its reservation, so that its owner can see it."""
 
-    def unmark(self, taker_id: str) -> None:
-        """Leave it to its owner, as if it had never been of a reservation; fine if it is gone."""
+    def unmark(self, occupant_id: str) -> None:
+        """Remove the marks from an occupant; succeeds if it is gone."""
 
-    def delete(self, taker: Taker) -> None:
-        """Delete it, wherever it is in use; fine if it is gone."""
+    def delete(self, occupant: Occupant) -> None:
+        """Delete an occupant, even if it is in use; succeeds if it is gone."""
 
 
-class PlaceSchema(RequestSchema):
-    """What can be asked of the life of what is made at places."""
+class EndpointSchema(RequestSchema):
+    """The parameters for the actions at the start and at the end of a reservation."""
 
     on_start = fields.String(
         load_default=CREATE, allow_none=True, validate=validate.OneOf([CREATE, NOTHING])
@@ -165,7 +163,7 @@ class PlaceSchema(RequestSchema):
 
     @post_load
     def _life(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        """Read null as the default."""
+        """Replace null with the default."""
         return {
             **data,
             "on_start": data["on_start"] or CREATE,
@@ -173,86 +171,92 @@ class PlaceSchema(RequestSchema):
         }
 
 
-class PlacePlugin(ResourcePlugin):
-    """A type whose resources are places; what is made there is the project's for the time."""
+class EndpointPlugin(ResourcePlugin):
+    """A resource type whose resources are endpoints.
 
-    #: The key of a reservation's details under which are the ids of what was made, by place.
-    made: ClassVar[str]
-    cloud: PlaceCloud
+    For the time of a reservation the lease's project has the occupant of each endpoint.
+    """
+
+    #: The key in a reservation's details; its value maps endpoints to the ids of occupants.
+    details_key: ClassVar[str]
+    cloud: EndpointCloud
 
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
     ) -> Mapping[str, Any]:
-        """Make what is to be there, unless places are only promised.
+        """Create the missing occupants, unless ``on_start`` is ``nothing``.
 
-        A place that fails joins when it works.
+        An endpoint that is out of service gets its occupant when it is back. Raises EndpointTaken.
         """
         if reservation.params["on_start"] == NOTHING:
             return {}
-        there = self._there(reservation, resources)
-        mine = {one.place: one for one in there if self._is_of(one, lease, reservation)}
-        others = {one.place: one for one in there if one.place not in mine}
-        wanted = {one.external_id for one in resources}
-        do_all(*(partial(self.cloud.delete, mine[one]) for one in mine.keys() - wanted))
-        made: dict[str, str] = {}
+        present = self._occupants(reservation, resources)
+        own = {each.endpoint: each for each in present if self._is_of(each, lease, reservation)}
+        others = {each.endpoint: each for each in present if each.endpoint not in own}
+        reserved = {resource.external_id for resource in resources}
+        run_all(*(partial(self.cloud.delete, own[name]) for name in own.keys() - reserved))
+        ids: dict[str, str] = {}
 
         def ensure(resource: Resource) -> None:
-            place = resource.external_id
-            if place in others:
-                raise Taken(f"{place} is taken by {others[place]}")
-            made[place] = self._made(lease, reservation, resource, mine.get(place))
+            name = resource.external_id
+            if name in others:
+                raise EndpointTaken(f"{name} is taken by {others[name]}")
+            ids[name] = self._ensure_occupant(lease, reservation, resource, own.get(name))
 
-        working = [one for one in resources if one.reservable or one.external_id in mine]
-        do_all(*(partial(ensure, resource) for resource in working))
-        return {self.made: made}
+        working = [each for each in resources if each.reservable or each.external_id in own]
+        run_all(*(partial(ensure, resource) for resource in working))
+        return {self.details_key: ids}
 
-    def _made(
-        self, lease: Lease, reservation: Reservation, resource: Resource, there: Taker | None
+    def _ensure_occupant(
+        self, lease: Lease, reservation: Reservation, resource: Resource, present: Occupant | None
     ) -> str:
-        """Return the id of what is at a place, made and marked if need be."""
-        if there is not None and there.is_marked:
-            return there.id
-        id_ = self.cloud.create(lease, reservation, resource) if there is None else there.id
+        """Create and mark the occupant of an endpoint if necessary; return its id."""
+        if present is not None and present.is_marked:
+            return present.id
+        id_ = self.cloud.create(lease, reservation, resource) if present is None else present.id
         self.cloud.mark(id_, reservation.id)
         return id_
 
     def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
-        """Delete it, wherever it is in use, or leave it to the project."""
-        there = self._there(reservation, resources)
-        mine = [one for one in there if self._is_of(one, lease, reservation)]
+        """Delete the occupants, even if they are in use, or leave them to the project."""
+        present = self._occupants(reservation, resources)
+        own = [each for each in present if self._is_of(each, lease, reservation)]
         if reservation.params["on_end"] == KEEP:
-            do_all(*(partial(self.cloud.unmark, one.id) for one in mine))
+            run_all(*(partial(self.cloud.unmark, occupant.id) for occupant in own))
         else:
-            do_all(*(partial(self.cloud.delete, one) for one in mine))
+            run_all(*(partial(self.cloud.delete, occupant) for occupant in own))
 
-    def audit(self, expected: Callable[[], Expected]) -> Iterable[Difference]:
-        """Compare what is at registered places with what leases have."""
-        return differences(self.cloud, expected, self.made)
+    def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
+        """Compare the occupants of registered endpoints with the leases."""
+        return find_drifts(self.cloud, expected, self.details_key)
 
     def taken(self, registered: Sequence[Resource]) -> set[str]:
-        """Return the places that somebody has without a lease."""
-        places = [one.external_id for one in registered]
-        there = self.cloud.takers(places) if places else []
-        strangers = [one for one in there if one.reservation_id is None]
-        return {one.place for one in strangers if one.is_at_any(registered)}
+        """Return the endpoints with an occupant that climate did not create."""
+        endpoints = [resource.external_id for resource in registered]
+        present = self.cloud.occupants(endpoints) if endpoints else []
+        strangers = [each for each in present if each.reservation_id is None]
+        return {each.endpoint for each in strangers if each.is_at_any(registered)}
 
-    def _there(self, reservation: Reservation, resources: Sequence[Resource]) -> Sequence[Taker]:
-        places = {one.external_id for one in resources} | self._known(reservation).keys()
-        there = self.cloud.takers(sorted(places), reservation.id)
-        return [one for one in there if one.is_at_any(resources)]
+    def _occupants(
+        self, reservation: Reservation, resources: Sequence[Resource]
+    ) -> Sequence[Occupant]:
+        names = {resource.external_id for resource in resources} | self._ids(reservation).keys()
+        present = self.cloud.occupants(sorted(names), reservation.id)
+        return [occupant for occupant in present if occupant.is_at_any(resources)]
 
-    def _known(self, reservation: Reservation) -> Mapping[str, str]:
-        found: Mapping[str, str] = reservation.details.get(self.made, {})
-        return found
+    def _ids(self, reservation: Reservation) -> Mapping[str, str]:
+        """Return the ids of the occupants that climate created, by endpoint."""
+        ids: Mapping[str, str] = reservation.details.get(self.details_key, {})
+        return ids
 
-    def _is_of(self, one: Taker, lease: Lease, reservation: Reservation) -> bool:
-        """Tell whether something is the reservation's, also if its owner removed the marks.
+    def _is_of(self, occupant: Occupant, lease: Lease, reservation: Reservation) -> bool:
+        """Tell whether an occupant is the reservation's, even if its owner removed the marks.
 
-        Where places were only promised, whatever the project made of them is.
+        With ``on_start`` ``nothing``, an unmarked occupant of the lease's project is.
         """
-        if one.project_id != lease.project_id:
+        if occupant.project_id != lease.project_id:
             return False
-        if one.reservation_id is None and reservation.params["on_start"] == NOTHING:
+        if occupant.reservation_id is None and reservation.params["on_start"] == NOTHING:
             return True
-        known = self._known(reservation).values()
-        return one.reservation_id == reservation.id or one.id in known
+        known = self._ids(reservation).values()
+        return occupant.reservation_id == reservation.id or occupant.id in known

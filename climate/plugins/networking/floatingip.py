@@ -1,8 +1,8 @@
-"""``virtual:floatingip``: addresses of external networks, made floating IPs of a project in time.
+"""``virtual:floatingip``: addresses of external networks, as floating IPs of a project.
 
-An address that can be reserved lies in a subnet of an external network and outside its allocation
-pools, so that the cloud gives it to nobody by itself. Parameters are those of Blazar's plugin, and
-two of ours: what happens at the start and at the end.
+Addresses that can be reserved are in a subnet of an external network and outside its allocation
+pools, so that Neutron never assigns them itself. The parameters are those of Blazar's plug-in, and
+``on_start`` and ``on_end``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,39 +17,39 @@ from climate.core.lease.model import Resource
 from climate.core.matching.query import And, Compare, In, Not, Operand, Query
 from climate.core.matching.requirement import Requirement
 from climate.plugins.base import (
-    Found,
+    DiscoveredResource,
     RequestSchema,
     Turn,
 )
-from climate.plugins.hosts.plugin import WholeNumber
+from climate.plugins.fields import WholeNumber
 from climate.plugins.loader import load_cloud
 from climate.plugins.networking.addressing import Subnet
-from climate.plugins.networking.base import PlaceCloud, PlacePlugin, PlaceSchema
+from climate.plugins.networking.base import EndpointCloud, EndpointPlugin, EndpointSchema
 
-# Bounds one request: each is a call or two to the cloud when the lease starts.
+# Limits one request: each address takes one or two calls to the cloud at the start.
 MAX_FLOATINGIPS = 1_000
 
 
-class FloatingipCloud(PlaceCloud, Protocol):
-    """What must be known and done about floating IPs, however a cloud does it."""
+class FloatingipCloud(EndpointCloud, Protocol):
+    """A cloud in which climate reserves floating IPs."""
 
     def subnets(self) -> Sequence[Subnet]:
         """Return the IPv4 subnets of all external networks."""
 
 
 class Addresses(fields.Field[list[str]]):
-    """IPv4 addresses, each once; null and the empty text are none."""
+    """A list of IPv4 addresses without duplicates; "" means none."""
 
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> list[str]:  # noqa: ANN401
         if value == "":
             return []
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             raise ValidationError("Must be a list of IPv4 addresses")
         return list(dict.fromkeys(str(_address(text)) for text in value))
 
 
-class FloatingipSchema(PlaceSchema):
-    """The part of a reservation request that is about floating IPs."""
+class FloatingipSchema(EndpointSchema):
+    """The parameters of a reservation of floating IPs."""
 
     network_id = fields.String(required=True, validate=validate.Length(1, 255))
     amount = WholeNumber(load_default=1, validate=validate.Range(1, MAX_FLOATINGIPS))
@@ -62,106 +62,109 @@ class FloatingipSchema(PlaceSchema):
 
     @post_load
     def _defaults(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        """Read null as none."""
+        """Replace null with an empty list."""
         return {**data, "required_floatingips": data["required_floatingips"] or []}
 
 
-class FloatingipPlugin(PlacePlugin):
+class FloatingipPlugin(EndpointPlugin):
     """Addresses of external networks."""
 
     resource_type: ClassVar[str] = "virtual:floatingip"
     schema: ClassVar[type[RequestSchema]] = FloatingipSchema
     unit: ClassVar[Mapping[str, Any]] = {"amount": 1}
-    made: ClassVar[str] = "floatingips"
+    details_key: ClassVar[str] = "floatingips"
     native_properties: frozenset[str] = frozenset({"network_id", "subnet_id", "address"})
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Load the configured cloud driver."""
+        """Load the cloud that ``conf`` names. Raises BrokenPlugin."""
         self.cloud: FloatingipCloud = load_cloud("virtual:floatingip", conf, turn=turn)
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Those that are named, and besides as many others of the network as are missing."""
+        """Return the required addresses, plus others of the network up to ``amount``."""
         network = Compare("==", "network_id", Operand(params["network_id"]), "text")
-        named: list[str] = params["required_floatingips"]
-        if not named:
-            return self._some(params["amount"], network, "floating IPs")
-        among = In("address", tuple(Operand(address) for address in named))
-        others = params["amount"] - len(named)
-        besides = self._some(
-            others, And((network, Not(among))), "floating IPs besides the required ones"
+        required: list[str] = params["required_floatingips"]
+        if not required:
+            return self._requirement(params["amount"], network, "floating IPs")
+        in_required = In("address", tuple(Operand(address) for address in required))
+        others = params["amount"] - len(required)
+        besides = self._requirement(
+            others, And((network, Not(in_required))), "floating IPs besides the required ones"
         )
-        return self._some(
-            len(named),
-            And((network, among)),
+        return self._requirement(
+            len(required),
+            And((network, in_required)),
             "of the required floating IPs",
             besides if others else None,
         )
 
-    def _some(
+    def _requirement(
         self, count: int, query: Query, noun: str, besides: Requirement | None = None
     ) -> Requirement:
         return Requirement(self.resource_type, count, count, query, besides=besides, noun=noun)
 
-    def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
-        """Return the address, or that of a network if the name is ``network_id/address``.
+    def find(
+        self, *, name: str | None = None, external_number: str | None = None
+    ) -> DiscoveredResource:
+        """Return an address; its name is ``address`` or ``network_id/address``.
 
-        Raises InvalidInput for one that cannot be reserved, Conflict for one that is taken.
+        Raises NotFound, InvalidInput if it cannot be reserved, Conflict if it is taken.
         """
         if not name:
             raise NotFound(f"Floating IP {external_number} not found.")
         network_id = name.rpartition("/")[0]
         subnets = self.cloud.subnets()
         if network_id:
-            subnets = [one for one in subnets if one.network_id == network_id]
+            subnets = [subnet for subnet in subnets if subnet.network_id == network_id]
             if not subnets:
-                raise InvalidInput(f"{network_id} is no external network with an IPv4 subnet")
-        found = _described(name, subnets, strict=bool(network_id))
-        for one in self.cloud.takers([found.external_id]):
-            if one.network_id in {None, found.properties["network_id"]}:
-                raise Conflict(f"{found.external_id} is taken by {one}")
-        return found
+                raise InvalidInput(f"{network_id} is not an external network with an IPv4 subnet")
+        address = _parse_name(name, subnets, strict=bool(network_id))
+        for occupant in self.cloud.occupants([address.external_id]):
+            if occupant.network_id in {None, address.properties["network_id"]}:
+                raise Conflict(f"{address.external_id} is taken by {occupant}")
+        return address
 
-    def inventory(self) -> Iterable[Found]:
+    def inventory(self) -> Iterable[DiscoveredResource]:
         """Yield all addresses outside the allocation pools, taken or not."""
-        return (_found(one, subnet) for subnet in self.cloud.subnets() for one in subnet.spare())
+        subnets = self.cloud.subnets()
+        return (_resource(each, subnet) for subnet in subnets for each in subnet.spare())
 
-    def look(self, registered: Sequence[Resource]) -> Iterable[Found]:
-        """Return those whose subnet is there; usable are those that nobody else has taken."""
+    def refresh(self, registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
+        """Yield the addresses whose subnet exists; usable unless another occupant has them."""
         subnets = self.cloud.subnets()
         taken = self.taken(registered)
         for resource in registered:
             address = IPv4Address(resource.external_id)
             for subnet in subnets:
-                its = subnet.network_id == resource.properties["network_id"]
-                if its and address in subnet.cidr:
+                same_network = subnet.network_id == resource.properties["network_id"]
+                if same_network and address in subnet.cidr:
                     usable = subnet.refusal(address) is None and resource.external_id not in taken
-                    yield _found(address, subnet, usable=usable)
+                    yield _resource(address, subnet, usable=usable)
 
 
 def _address(text: str) -> IPv4Address:
     try:
         return IPv4Address(text)
     except AddressValueError as error:
-        raise ValidationError(f"{text!r} is no IPv4 address: {error}") from None
+        raise ValidationError(f"{text!r} is not an IPv4 address: {error}") from None
 
 
-def _described(name: str, subnets: Sequence[Subnet], *, strict: bool) -> Found:
-    """Return the address that ``name`` ends with; raises NotFound, or InvalidInput if strict."""
-    refused = InvalidInput if strict else NotFound
+def _parse_name(name: str, subnets: Sequence[Subnet], *, strict: bool) -> DiscoveredResource:
+    """Return the address at the end of ``name``. Raises NotFound, or InvalidInput if strict."""
+    error_class = InvalidInput if strict else NotFound
     try:
         address = IPv4Address(name.rpartition("/")[2])
     except AddressValueError as error:
-        raise refused(f"{name}: {error}") from None
+        raise error_class(f"{name}: {error}") from None
     for subnet in subnets:
         if address in subnet.cidr:
             if reason := subnet.refusal(address):
                 raise InvalidInput(reason)
-            return _found(address, subnet)
-    raise refused(f"{address} is in no subnet of an external network that is meant")
+            return _resource(address, subnet)
+    raise error_class(f"{address} is in no subnet of an external network with IPv4")
 
 
-def _found(address: IPv4Address, subnet: Subnet, *, usable: bool = True) -> Found:
-    return Found(
+def _resource(address: IPv4Address, subnet: Subnet, *, usable: bool = True) -> DiscoveredResource:
+    return DiscoveredResource(
         external_id=str(address),
         properties={
             "network_id": subnet.network_id,

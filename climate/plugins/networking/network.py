@@ -1,8 +1,8 @@
-"""``virtual:network``: segments from a pool, made networks of a project in time.
+"""``virtual:network``: segments from a pool, as networks of a project.
 
-A segment is a VLAN of a physical network, or a VXLAN or the like. Those that can be reserved must
-be outside the ranges from which the cloud takes segments for whoever makes a network. Parameters
-are those of Chameleon's plugin, and what happens at the start and at the end.
+A segment is a VLAN of a physical network, a VXLAN or the like. Segments that can be reserved must
+be outside the ranges that Neutron assigns itself. The parameters are those of Chameleon's plug-in,
+and ``on_start`` and ``on_end``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,22 +16,22 @@ from climate.core.lease.model import Resource
 from climate.core.matching import expression
 from climate.core.matching.query import both
 from climate.core.matching.requirement import Requirement
-from climate.plugins.base import Found, RequestSchema, Turn
-from climate.plugins.hosts.plugin import Expression
+from climate.plugins.base import DiscoveredResource, RequestSchema, Turn
+from climate.plugins.fields import Expression
 from climate.plugins.loader import load_cloud
 from climate.plugins.networking.addressing import Segment
-from climate.plugins.networking.base import PlaceCloud, PlacePlugin, PlaceSchema
+from climate.plugins.networking.base import EndpointCloud, EndpointPlugin, EndpointSchema
 
 
-class NetworkCloud(PlaceCloud, Protocol):
-    """What must be known and done about networks, however a cloud does it."""
+class NetworkCloud(EndpointCloud, Protocol):
+    """A cloud in which climate reserves networks."""
 
     def segments(self) -> Iterable[Segment]:
-        """Return the segments that the cloud tells of; it need not know any."""
+        """Return the segments that the cloud lists; it may list none."""
 
 
-class NetworkSchema(PlaceSchema):
-    """The part of a reservation request that is about a network."""
+class NetworkSchema(EndpointSchema):
+    """The parameters of a reservation of a network."""
 
     network_name = fields.String(required=True, validate=validate.Length(1, 255))
     network_description = fields.String(
@@ -42,61 +42,65 @@ class NetworkSchema(PlaceSchema):
 
     @post_load
     def _defaults(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        """Read null as nothing."""
+        """Replace null with an empty text."""
         optional = ("network_description", "network_properties", "resource_properties")
         return {**data, **{name: data[name] or "" for name in optional}}
 
 
-class NetworkPlugin(PlacePlugin):
+class NetworkPlugin(EndpointPlugin):
     """Segments of networks."""
 
     resource_type: ClassVar[str] = "virtual:network"
     schema: ClassVar[type[RequestSchema]] = NetworkSchema
     unit: ClassVar[Mapping[str, Any]] = {"network_name": "network"}
-    made: ClassVar[str] = "networks"
+    details_key: ClassVar[str] = "networks"
     native_properties: frozenset[str] = frozenset(
         {"network_type", "physical_network", "segment_id"}
     )
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Load the configured cloud driver."""
+        """Load the cloud that ``conf`` names. Raises BrokenPlugin."""
         self.cloud: NetworkCloud = load_cloud("virtual:network", conf, turn=turn)
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """One segment that matches both expressions."""
+        """Return one segment that matches both expressions."""
         query = both(
             expression.parse(params["network_properties"]),
             expression.parse(params["resource_properties"]),
         )
         return Requirement(self.resource_type, 1, 1, query, noun="segments")
 
-    def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
-        """Return the segment that is named ``type:physical network:number``.
+    def find(
+        self, *, name: str | None = None, external_number: str | None = None
+    ) -> DiscoveredResource:
+        """Return a segment; its name is ``type:physical_network:number``.
 
-        Raises Conflict if there is a network on it.
+        Raises NotFound, and Conflict if a network uses it.
         """
         segment = Segment.parse(name or "")
         if segment is None:
-            raise NotFound(f"{name or external_number} is no segment that a network can be on")
-        if taken := self.cloud.takers([str(segment)]):
+            raise NotFound(
+                f"{name or external_number} is not a segment: use TYPE:PHYSICAL_NETWORK:NUMBER"
+            )
+        if taken := self.cloud.occupants([str(segment)]):
             raise Conflict(f"{segment} is taken by {taken[0]}")
-        return _found(segment)
+        return _resource(segment)
 
-    def inventory(self) -> Iterable[Found]:
-        """Return the segments that the cloud tells of."""
-        return map(_found, self.cloud.segments())
+    def inventory(self) -> Iterable[DiscoveredResource]:
+        """Return the segments that the cloud lists."""
+        return map(_resource, self.cloud.segments())
 
-    def look(self, registered: Sequence[Resource]) -> Iterable[Found]:
-        """Return all of them: no cloud loses a number. Usable are those that nobody has taken."""
+    def refresh(self, registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
+        """Yield all segments; usable unless another occupant has them."""
         taken = self.taken(registered)
         for resource in registered:
             segment = Segment.parse(resource.external_id)
             if segment is not None:
-                yield _found(segment, usable=resource.external_id not in taken)
+                yield _resource(segment, usable=resource.external_id not in taken)
 
 
-def _found(segment: Segment, *, usable: bool = True) -> Found:
-    return Found(
+def _resource(segment: Segment, *, usable: bool = True) -> DiscoveredResource:
+    return DiscoveredResource(
         external_id=str(segment),
         properties={
             "network_type": segment.network_type,

@@ -1,6 +1,6 @@
-"""Floating IPs of Neutron, made for a project at an address that was chosen.
+"""Floating IPs of Neutron, which climate creates in a project at a given address.
 
-Both may administrators only, by Neutron's default policy.
+Neutron's default policy allows this only to administrators.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,7 +11,7 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.core.lease.model import Lease, Reservation, Resource
 from climate.plugins.networking.addressing import Subnet
-from climate.plugins.networking.base import Taker
+from climate.plugins.networking.base import Occupant
 from climate.plugins.openstack.neutron import Neutron, marks
 
 _IPV4 = 4
@@ -21,69 +21,71 @@ class NeutronFloatingips:
     """The FloatingipCloud of ``[neutron]``."""
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Prepare the client; nothing is sent yet. Raises Misconfigured."""
+        """Create the client, without sending a request. Raises Misconfigured."""
         self.neutron = Neutron(conf, "floatingips")
 
     def subnets(self) -> Sequence[Subnet]:
         """Return the IPv4 subnets of all external networks."""
         external = self.neutron.fetch("networks", {"router:external": "True"})
-        ids = [one["id"] for one in external]
-        found = self.neutron.chunks("subnets", "network_id", ids)
-        return [_subnet(one) for one in found if one["ip_version"] == _IPV4]
+        ids = [network["id"] for network in external]
+        subnets = self.neutron.fetch_any("subnets", "network_id", ids)
+        return [_subnet(subnet) for subnet in subnets if subnet["ip_version"] == _IPV4]
 
-    def takers(self, places: Collection[str], reservation_id: str | None = None) -> Sequence[Taker]:
-        """Return those at the addresses, and those with the tag of the reservation."""
+    def occupants(
+        self, endpoints: Collection[str], reservation_id: str | None = None
+    ) -> Sequence[Occupant]:
+        """Return the floating IPs at the addresses, and those with the reservation's tag."""
         name = "floating_ip_address"
-        found = list(self.neutron.chunks("floatingips", name, sorted(places)))
+        records = list(self.neutron.fetch_any("floatingips", name, sorted(endpoints)))
         if reservation_id is not None:
-            found += self.neutron.tagged(reservation_id)
-        return [_taker(one) for one in {one["id"]: one for one in found}.values()]
+            records += self.neutron.tagged(reservation_id)
+        return [_occupant(each) for each in {each["id"]: each for each in records}.values()]
 
-    def create(self, lease: Lease, mine: Reservation, place: Resource) -> str:
-        """Make a floating IP of the project."""
-        wanted = {
-            "floating_network_id": place.properties["network_id"],
-            "floating_ip_address": place.external_id,
+    def create(self, lease: Lease, reservation: Reservation, endpoint: Resource) -> str:
+        """Create a floating IP in the project."""
+        values = {
+            "floating_network_id": endpoint.properties["network_id"],
+            "floating_ip_address": endpoint.external_id,
             "project_id": lease.project_id,
         }
-        return self.neutron.make(mine.id, wanted)
+        return self.neutron.create(reservation.id, values)
 
-    def mark(self, taker_id: str, reservation_id: str) -> None:
-        """Put the tags on it."""
-        self.neutron.mark(taker_id, reservation_id)
+    def mark(self, occupant_id: str, reservation_id: str) -> None:
+        """Add climate's tags."""
+        self.neutron.mark(occupant_id, reservation_id)
 
-    def unmark(self, taker_id: str) -> None:
-        """Remove the tags, and then the description."""
-        self.neutron.unmark(taker_id)
+    def unmark(self, occupant_id: str) -> None:
+        """Remove climate's tags, then its part of the description."""
+        self.neutron.unmark(occupant_id)
 
-    def delete(self, taker: Taker) -> None:
-        """Take it from its port, and delete it."""
-        if taker.port_id is not None:
-            self.neutron.change(taker.id, port_id=None)
-        self.neutron.delete(taker.id)
+    def delete(self, occupant: Occupant) -> None:
+        """Disconnect a floating IP from its port, and delete it."""
+        if occupant.port_id is not None:
+            self.neutron.change(occupant.id, port_id=None)
+        self.neutron.delete(occupant.id)
 
 
-def _subnet(found: Mapping[str, Any]) -> Subnet:
-    gateway = found["gateway_ip"]
+def _subnet(record: Mapping[str, Any]) -> Subnet:
+    gateway = record["gateway_ip"]
     return Subnet(
-        id=found["id"],
-        network_id=found["network_id"],
-        cidr=IPv4Network(found["cidr"]),
+        id=record["id"],
+        network_id=record["network_id"],
+        cidr=IPv4Network(record["cidr"]),
         gateway=IPv4Address(gateway) if gateway else None,
         pools=[
             (IPv4Address(pool["start"]), IPv4Address(pool["end"]))
-            for pool in found["allocation_pools"]
+            for pool in record["allocation_pools"]
         ],
     )
 
 
-def _taker(found: Mapping[str, Any]) -> Taker:
-    return Taker(
+def _occupant(record: Mapping[str, Any]) -> Occupant:
+    return Occupant(
         what="floating IP",
-        id=found["id"],
-        place=found["floating_ip_address"],
-        project_id=found["project_id"],
-        network_id=found["floating_network_id"],
-        port_id=found["port_id"],
-        **marks(found),
+        id=record["id"],
+        endpoint=record["floating_ip_address"],
+        project_id=record["project_id"],
+        network_id=record["floating_network_id"],
+        port_id=record["port_id"],
+        **marks(record),
     )

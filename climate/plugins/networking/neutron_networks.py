@@ -1,6 +1,6 @@
-"""Networks of Neutron, made for a project on a segment that was chosen.
+"""Networks of Neutron, which climate creates in a project on a given segment.
 
-Both may administrators only, by Neutron's default policy.
+Neutron's default policy allows this only to administrators.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.core.lease.model import Lease, Reservation, Resource
 from climate.plugins.networking.addressing import Segment
-from climate.plugins.networking.base import Taker
+from climate.plugins.networking.base import Occupant
 from climate.plugins.openstack.neutron import Neutron, marks
 
 _TYPE, _PHYSICAL, _NUMBER = (
@@ -23,63 +23,65 @@ class NeutronNetworks:
     """The NetworkCloud of ``[neutron]``."""
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Prepare the client; nothing is sent yet. Raises Misconfigured."""
+        """Create the client, without sending a request. Raises Misconfigured."""
         self.neutron = Neutron(conf, "networks")
 
     def segments(self) -> Iterable[Segment]:
-        """Return none: Neutron tells what it has for others only."""
+        """Return none: Neutron lists only the segments that it assigns itself."""
         return ()
 
-    def takers(self, places: Collection[str], reservation_id: str | None = None) -> Sequence[Taker]:
-        """Return the networks on segments, and those with the tag of the reservation."""
-        numbers = sorted({place.rpartition(":")[2] for place in places})
-        there = self.neutron.chunks("networks", _NUMBER, numbers)
-        found = [one for one in there if _segment(one) in places]
+    def occupants(
+        self, endpoints: Collection[str], reservation_id: str | None = None
+    ) -> Sequence[Occupant]:
+        """Return the networks on the segments, and those with the reservation's tag."""
+        numbers = sorted({endpoint.rpartition(":")[2] for endpoint in endpoints})
+        networks = self.neutron.fetch_any("networks", _NUMBER, numbers)
+        records = [network for network in networks if _segment(network) in endpoints]
         if reservation_id is not None:
-            found += self.neutron.tagged(reservation_id)
-        return [_taker(one) for one in {one["id"]: one for one in found}.values()]
+            records += self.neutron.tagged(reservation_id)
+        return [_occupant(each) for each in {each["id"]: each for each in records}.values()]
 
-    def create(self, lease: Lease, mine: Reservation, place: Resource) -> str:
-        """Make a network of the project."""
-        properties = place.properties
-        wanted: dict[str, Any] = {
-            "name": mine.params["network_name"],
+    def create(self, lease: Lease, reservation: Reservation, endpoint: Resource) -> str:
+        """Create a network in the project."""
+        properties, params = endpoint.properties, reservation.params
+        values: dict[str, Any] = {
+            "name": params["network_name"],
             "project_id": lease.project_id,
             _TYPE: properties["network_type"],
             _NUMBER: int(properties["segment_id"]),
         }
         if properties["physical_network"]:
-            wanted[_PHYSICAL] = properties["physical_network"]
-        return self.neutron.make(mine.id, wanted, mine.params["network_description"])
+            values[_PHYSICAL] = properties["physical_network"]
+        return self.neutron.create(reservation.id, values, params["network_description"])
 
-    def mark(self, taker_id: str, reservation_id: str) -> None:
-        """Put the tags on it."""
-        self.neutron.mark(taker_id, reservation_id)
+    def mark(self, occupant_id: str, reservation_id: str) -> None:
+        """Add climate's tags."""
+        self.neutron.mark(occupant_id, reservation_id)
 
-    def unmark(self, taker_id: str) -> None:
-        """Remove the tags, and then the description."""
-        self.neutron.unmark(taker_id)
+    def unmark(self, occupant_id: str) -> None:
+        """Remove climate's tags, then its part of the description."""
+        self.neutron.unmark(occupant_id)
 
-    def delete(self, taker: Taker) -> None:
-        """Take it from routers, delete its ports, and then it with its subnets."""
-        for port in self.neutron.fetch("ports", {"network_id": taker.id}):
+    def delete(self, occupant: Occupant) -> None:
+        """Delete a network with its subnets and ports; disconnect it from routers first."""
+        for port in self.neutron.fetch("ports", {"network_id": occupant.id}):
             if port["device_owner"].startswith(_ROUTER):
                 path = f"routers/{port['device_id']}/remove_router_interface"
                 self.neutron.send("PUT", path, {"port_id": port["id"]}, missing=True)
             else:
                 self.neutron.send("DELETE", f"ports/{port['id']}", missing=True)
-        self.neutron.delete(taker.id)
+        self.neutron.delete(occupant.id)
 
 
-def _segment(found: Mapping[str, Any]) -> str:
-    return f"{found[_TYPE]}:{found[_PHYSICAL] or ''}:{found[_NUMBER]}"
+def _segment(record: Mapping[str, Any]) -> str:
+    return f"{record[_TYPE]}:{record[_PHYSICAL] or ''}:{record[_NUMBER]}"
 
 
-def _taker(found: Mapping[str, Any]) -> Taker:
-    return Taker(
+def _occupant(record: Mapping[str, Any]) -> Occupant:
+    return Occupant(
         what="network",
-        id=found["id"],
-        place=_segment(found),
-        project_id=found["project_id"],
-        **marks(found),
+        id=record["id"],
+        endpoint=_segment(record),
+        project_id=record["project_id"],
+        **marks(record),
     )

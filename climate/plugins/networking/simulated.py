@@ -1,4 +1,4 @@
-"""Simulated floating IPs and networks, for demos and tests."""
+"""Simulated floating IPs and networks, for demonstrations and tests."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -9,102 +9,104 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.core.lease.model import Lease, Reservation, Resource
 from climate.plugins.networking.addressing import Segment, Subnet
-from climate.plugins.networking.base import Taker
+from climate.plugins.networking.base import Occupant
 from climate.plugins.simulated_journal import Journal, SimulatedFailure
 
 
-class SimulatedPlaces:
-    """What the clouds of all such types have in common (see PlaceCloud for the methods)."""
+class SimulatedEndpoints:
+    """An EndpointCloud whose state is the journal of effects."""
 
-    #: What is made, in sentences and in the names of effects.
+    #: The name of an occupant, in messages and in the names of effects.
     what: ClassVar[str]
     effect: ClassVar[str]
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Share the settings, and so the journal, with the hosts' cloud."""
-        self.cloud = Journal(conf)
+        """Share the journal of the simulated hosts."""
+        self.journal = Journal(conf)
 
-    def takers(self, places: Collection[str], reservation_id: str | None = None) -> Sequence[Taker]:
-        """Return what is at the places, and what is of the reservation."""
+    def occupants(
+        self, endpoints: Collection[str], reservation_id: str | None = None
+    ) -> Sequence[Occupant]:
+        """Return the occupants of the endpoints, and those of the reservation."""
         return [
-            one
-            for one in self.there().values()
-            if one.place in places
-            or (reservation_id is not None and one.reservation_id == reservation_id)
+            occupant
+            for occupant in self.occupants_by_id().values()
+            if occupant.endpoint in endpoints
+            or (reservation_id is not None and occupant.reservation_id == reservation_id)
         ]
 
-    def create(self, lease: Lease, mine: Reservation, place: Resource) -> str:
-        """Make one; fails if the place is taken, as Neutron would."""
-        return self.take(place.external_id, lease.project_id, mine.id)
+    def create(self, lease: Lease, reservation: Reservation, endpoint: Resource) -> str:
+        """Create an occupant. Raises SimulatedFailure if the endpoint is taken, as Neutron does."""
+        return self.occupy(endpoint.external_id, lease.project_id, reservation.id)
 
-    def take(self, place: str, project_id: str, reservation_id: str = "") -> str:
-        """Make one of a reservation's, or of nobody's: what an operator may do, too."""
-        if self.takers([place]):
-            raise SimulatedFailure(f"{place} is taken")
-        id_ = f"{self.effect}-{len(self.cloud.effects())}"
-        details = {"place": place, "project": project_id, "reservation": reservation_id}
+    def occupy(self, endpoint: str, project_id: str, reservation_id: str = "") -> str:
+        """Create an occupant with or without a reservation, as an operator can."""
+        if self.occupants([endpoint]):
+            raise SimulatedFailure(f"{endpoint} is taken")
+        id_ = f"{self.effect}-{len(self.journal.effects())}"
+        details = {"place": endpoint, "project": project_id, "reservation": reservation_id}
         self._act("create", id_, **details)
         return id_
 
-    def mark(self, taker_id: str, reservation_id: str) -> None:
-        """Write down whose it is."""
-        there = self.there().get(taker_id)
-        if there is not None and not (there.is_marked and there.reservation_id == reservation_id):
-            self._act("mark", taker_id, reservation=reservation_id)
+    def mark(self, occupant_id: str, reservation_id: str) -> None:
+        """Record the reservation of an occupant."""
+        occupant = self.occupants_by_id().get(occupant_id)
+        if occupant and not (occupant.is_marked and occupant.reservation_id == reservation_id):
+            self._act("mark", occupant_id, reservation=reservation_id)
 
-    def unmark(self, taker_id: str) -> None:
-        """Write down that it is no reservation's any more."""
-        there = self.there().get(taker_id)
-        if there is not None and there.reservation_id is not None:
-            self._act("unmark", taker_id)
+    def unmark(self, occupant_id: str) -> None:
+        """Record that an occupant has no reservation."""
+        occupant = self.occupants_by_id().get(occupant_id)
+        if occupant is not None and occupant.reservation_id is not None:
+            self._act("unmark", occupant_id)
 
-    def use(self, taker_id: str, port_id: str) -> None:
-        """Put a port to it, or it to a port: what a user of the cloud would do."""
-        self._act("use", taker_id, port=port_id)
+    def use(self, occupant_id: str, port_id: str) -> None:
+        """Connect an occupant with a port, as a user does."""
+        self._act("use", occupant_id, port=port_id)
 
-    def delete(self, taker: Taker) -> None:
-        """Delete it, if it is there."""
-        if taker.id in self.there():
-            self._act("delete", taker.id)
+    def delete(self, occupant: Occupant) -> None:
+        """Delete an occupant if it exists."""
+        if occupant.id in self.occupants_by_id():
+            self._act("delete", occupant.id)
 
-    def there(self) -> dict[str, Taker]:
-        """Return what the effects so far add up to, by id."""
-        found: dict[str, Taker] = {}
-        for one in self.cloud.effects():
-            name, _, effect = one["effect"].partition("_")
+    def occupants_by_id(self) -> dict[str, Occupant]:
+        """Return the occupants that result from the effects, by id."""
+        occupants: dict[str, Occupant] = {}
+        for record in self.journal.effects():
+            name, _, effect = record["effect"].partition("_")
             if effect != self.effect:
                 continue
             if name == "create":
-                found[one["id"]] = Taker(
+                occupants[record["id"]] = Occupant(
                     what=self.what,
-                    id=one["id"],
-                    place=one["place"],
-                    project_id=one["project"],
-                    reservation_id=one["reservation"] or None,
+                    id=record["id"],
+                    endpoint=record["place"],
+                    project_id=record["project"],
+                    reservation_id=record["reservation"] or None,
                     is_marked=False,
                 )
             elif name == "delete":
-                found.pop(one["id"], None)
-            elif one["id"] in found:
-                found[one["id"]] = _changed(found[one["id"]], name, one)
-        return found
+                occupants.pop(record["id"], None)
+            elif record["id"] in occupants:
+                occupants[record["id"]] = _changed(occupants[record["id"]], name, record)
+        return occupants
 
     def _act(self, name: str, id_: str, **details: str) -> None:
-        self.cloud.act(f"{name}_{self.effect}", id=id_, **details)
+        self.journal.act(f"{name}_{self.effect}", id=id_, **details)
 
 
-def _changed(taker: Taker, name: str, effect: Mapping[str, Any]) -> Taker:
+def _changed(occupant: Occupant, name: str, effect: Mapping[str, Any]) -> Occupant:
     match name:
         case "mark":
-            return replace(taker, reservation_id=effect["reservation"], is_marked=True)
+            return replace(occupant, reservation_id=effect["reservation"], is_marked=True)
         case "unmark":
-            return replace(taker, reservation_id=None, is_marked=False)
+            return replace(occupant, reservation_id=None, is_marked=False)
         case _:
-            return replace(taker, port_id=effect["port"])
+            return replace(occupant, port_id=effect["port"])
 
 
 NETWORK = "sim-public"
-# Addresses .2 to .100 can be reserved.
+# The addresses .2 to .100 can be reserved.
 SUBNET = Subnet(
     id="sim-public-subnet",
     network_id=NETWORK,
@@ -114,25 +116,25 @@ SUBNET = Subnet(
 )
 
 
-class SimulatedFloatingips(SimulatedPlaces):
+class SimulatedFloatingips(SimulatedEndpoints):
     """One external network, ``sim-public``."""
 
     what: ClassVar[str] = "floating IP"
     effect: ClassVar[str] = "floatingip"
 
     def subnets(self) -> Sequence[Subnet]:
-        """Return the only one."""
+        """Return the only subnet."""
         return [SUBNET]
 
 
-class SimulatedNetworks(SimulatedPlaces):
+class SimulatedNetworks(SimulatedEndpoints):
     """VLANs 101 to 116 of one physical network, ``sim``."""
 
     what: ClassVar[str] = "network"
     effect: ClassVar[str] = "network"
 
     def segments(self) -> Iterable[Segment]:
-        """Return all of them."""
+        """Return all VLANs."""
         return (
             Segment(network_type="vlan", physical_network="sim", number=number)
             for number in range(101, 117)

@@ -1,28 +1,25 @@
-"""Nova's host aggregates, changed so that it does not matter who else is at it.
+"""Changes of Nova's host aggregates that are safe against concurrent changes.
 
-The API registers a host while a manager finds it unfinished; two requests need the free pool
-first. Whoever comes second must not take that for a failure.
-
-Two changes of one aggregate at the same time are worse (tried with Nova 34): each tells the
-scheduler the hosts that it knows of, so the scheduler misses one for good, and lets everybody onto
-a host that is in the free pool. Hence one at a time, whichever process makes it.
+climate changes an aggregate under an advisory lock, one process at a time. With two concurrent
+changes, each sends the scheduler the hosts that it knows (Nova 34). The scheduler then misses one
+host for good, and opens a host of the free pool to all projects. A process that comes second, for
+instance to create the free pool, succeeds.
 """
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
-from novaclient import exceptions as refusals
+from novaclient import exceptions as nova_errors
 from novaclient.v2.client import Client
 
 from climate.plugins.base import Turn
 
 
 class AggregateChanges:
-    """Changes of aggregates, each in the turn of its aggregate."""
+    """Changes of aggregates, each under the lock of its aggregate."""
 
     def __init__(self, nova: Client, turn: Turn) -> None:
-        """Make changes through ``nova``."""
         self._nova = nova
         self._turn = turn
 
@@ -33,45 +30,46 @@ class AggregateChanges:
         zone: str | None,
         metadata: Mapping[str, str],
     ) -> Any:  # noqa: ANN401 - novaclient's
-        """Return the aggregate of this name, made and tagged if need be; ``present`` if seen.
+        """Return the aggregate of this name; create and tag it if necessary.
 
-        Nova answers 500 to one of two who tag the same aggregate at the same time.
+        ``present`` is the aggregate if the caller has read it. Nova answers 500 to one of two
+        requests that tag the same aggregate at the same time.
         """
         if present and metadata.items() <= present.metadata.items():
             return present
-        with self._of(name):
-            found = present or self._make(name, zone)
-            if not metadata.items() <= found.metadata.items():
+        with self._lock(name):
+            aggregate = present or self._create(name, zone)
+            if not metadata.items() <= aggregate.metadata.items():
                 try:
-                    found.set_metadata(dict(metadata))
-                except refusals.ClientException:  # perhaps somebody else was first
-                    tagged = self._nova.aggregates.get(found.id)
+                    aggregate.set_metadata(dict(metadata))
+                except nova_errors.ClientException:  # another process may have tagged it
+                    tagged = self._nova.aggregates.get(aggregate.id)
                     if not metadata.items() <= tagged.metadata.items():
                         raise
-        return found
+        return aggregate
 
-    def _make(self, name: str, zone: str | None) -> Any:  # noqa: ANN401 - novaclient's
+    def _create(self, name: str, zone: str | None) -> Any:  # noqa: ANN401 - novaclient's
         try:
             return self._nova.aggregates.create(name, zone)
-        except refusals.Conflict:
-            for found in self._nova.aggregates.list():
-                if found.name == name:
-                    return found
+        except nova_errors.Conflict:
+            for aggregate in self._nova.aggregates.list():
+                if aggregate.name == name:
+                    return aggregate
             raise
 
     def join(self, aggregate: Any, host: str) -> None:  # noqa: ANN401 - novaclient's
-        """Put a host into an aggregate; fine if it is in it."""
+        """Add a host to an aggregate; succeeds if it is already in it."""
         try:
-            with self._of(aggregate.name):
+            with self._lock(aggregate.name):
                 aggregate.add_host(host)
-        except refusals.Conflict:
+        except nova_errors.Conflict:
             if host not in self._nova.aggregates.get(aggregate.id).hosts:
                 raise
 
     def leave(self, aggregate: Any, host: str) -> None:  # noqa: ANN401 - novaclient's
-        """Take a host out of an aggregate; fine if either is gone."""
-        with self._of(aggregate.name), suppress(refusals.NotFound):
+        """Remove a host from an aggregate; succeeds if either is gone."""
+        with self._lock(aggregate.name), suppress(nova_errors.NotFound):
             aggregate.remove_host(host)
 
-    def _of(self, name: str) -> AbstractContextManager[object]:
+    def _lock(self, name: str) -> AbstractContextManager[object]:
         return self._turn(f"aggregate {name}")

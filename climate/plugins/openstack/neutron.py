@@ -1,7 +1,7 @@
-"""Neutron, and how what we make there is told from what others have.
+"""Neutron client, and the marks on the objects that climate creates there.
 
-Which reservation something is of is in its description from the moment that it is there, and in its
-tags a request later: owners find theirs by these. Owners can change both.
+The description of an object names its reservation from the start; the tags, by which owners find
+it, follow in a second request. Owners can change both.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,78 +15,80 @@ from climate.core.errors import BackendUnavailable
 from climate.plugins.openstack import session
 
 MARK = "climate"
-# Blazar's tags: whoever looks for their addresses by these finds them here.
+# Blazar's tags, for users who look for their addresses by these.
 _BLAZAR = "blazar"
 _RESERVATION = "reservation:"
 _DESCRIPTION = f"climate {_RESERVATION}"
-# So many values fit into one URL.
+# Number of values that fit into one URL.
 _CHUNK = 100
 _REFUSED, GONE = 400, 404
 
 
 class Neutron:
-    """The Neutron of ``[neutron]``, as those see it who make ``things`` (``floatingips``)."""
+    """The Neutron of ``[neutron]``, for one collection, such as ``floatingips``."""
 
-    def __init__(self, conf: ConfigOpts, things: str) -> None:
-        """Prepare the client; nothing is sent yet. Raises Misconfigured."""
+    def __init__(self, conf: ConfigOpts, collection: str) -> None:
+        """Create the client, without sending a request. Raises Misconfigured."""
         self._adapter: Adapter = session.adapter(conf, session.make_session(conf), "neutron")
-        self._things, self._thing = things, things.removesuffix("s")
+        self._collection, self._noun = collection, collection.removesuffix("s")
 
     def find(self, **query: Any) -> list[dict[str, Any]]:
-        """Return the things for which each of ``query`` holds; of several values any does."""
-        return self.fetch(self._things, query)
+        """Return the objects that match every parameter of ``query``, by any of its values."""
+        return self.fetch(self._collection, query)
 
     def tagged(self, reservation_id: str) -> list[dict[str, Any]]:
-        """Return the things that were made for a reservation, not those that only have its tag.
+        """Return the objects that climate created for a reservation.
 
-        Owners may tag what else they have for it.
+        Owners may put its tag on other objects, so the description must match, too.
         """
         mark = f"{_DESCRIPTION}{reservation_id}"
-        found = self.find(tags=f"{_RESERVATION}{reservation_id}")
-        return [one for one in found if (one.get("description") or "").endswith(mark)]
+        objects = self.find(tags=f"{_RESERVATION}{reservation_id}")
+        return [each for each in objects if (each.get("description") or "").endswith(mark)]
 
-    def make(self, reservation_id: str, wanted: Mapping[str, Any], description: str = "") -> str:
-        """Make a thing whose description names the reservation; return its id."""
+    def create(self, reservation_id: str, values: Mapping[str, Any], description: str = "") -> str:
+        """Create an object whose description names the reservation; return its id."""
         text = f"{description} {_DESCRIPTION}{reservation_id}".strip()
-        answer = self.send("POST", self._things, {self._thing: {**wanted, "description": text}})
-        return str(answer.json()[self._thing]["id"])
+        answer = self.send("POST", self._collection, {self._noun: {**values, "description": text}})
+        return str(answer.json()[self._noun]["id"])
 
     def change(self, id_: str, **values: Any) -> None:
-        """Change a thing; fine if it is gone."""
-        self.send("PUT", f"{self._things}/{id_}", {self._thing: values}, missing=True)
+        """Change an object; succeeds if it is gone."""
+        self.send("PUT", f"{self._collection}/{id_}", {self._noun: values}, missing=True)
 
     def delete(self, id_: str) -> None:
-        """Delete a thing; fine if it is gone."""
-        self.send("DELETE", f"{self._things}/{id_}", missing=True)
+        """Delete an object; succeeds if it is gone."""
+        self.send("DELETE", f"{self._collection}/{id_}", missing=True)
 
     def mark(self, id_: str, reservation_id: str) -> None:
-        """Put the tags on a thing that it lacks; those of its owner stay."""
-        path = f"{self._things}/{id_}/tags"
+        """Add climate's tags to an object; its owner's tags stay."""
+        path = f"{self._collection}/{id_}/tags"
         before = self.send("GET", path).json()["tags"]
-        wanted = {*before, _BLAZAR, MARK, f"{_RESERVATION}{reservation_id}"}
-        self.send("PUT", path, {"tags": sorted(wanted)})
+        tags = {*before, _BLAZAR, MARK, f"{_RESERVATION}{reservation_id}"}
+        self.send("PUT", path, {"tags": sorted(tags)})
 
     def unmark(self, id_: str) -> None:
-        """Remove our tags from a thing, and then what its description says; fine if it is gone."""
-        answer = self.send("GET", f"{self._things}/{id_}", missing=True)
+        """Remove climate's tags, then its part of the description; succeeds if it is gone."""
+        answer = self.send("GET", f"{self._collection}/{id_}", missing=True)
         if answer.status_code == GONE:
             return
-        found = answer.json()[self._thing]
-        theirs = [tag for tag in found["tags"] if not _is_ours(tag)]
-        if theirs != found["tags"]:
-            self.send("PUT", f"{self._things}/{id_}/tags", {"tags": theirs}, missing=True)
-        text, mark, _ = found["description"].partition(_DESCRIPTION)
+        record = answer.json()[self._noun]
+        others = [tag for tag in record["tags"] if not _is_climates(tag)]
+        if others != record["tags"]:
+            self.send("PUT", f"{self._collection}/{id_}/tags", {"tags": others}, missing=True)
+        text, mark, _ = record["description"].partition(_DESCRIPTION)
         if mark:
             self.change(id_, description=text.strip())
 
-    def chunks(self, what: str, name: str, values: Sequence[Any]) -> Iterator[dict[str, Any]]:
-        """Yield what has one of ``values``."""
-        for at in range(0, len(values), _CHUNK):
-            yield from self.fetch(what, {name: values[at : at + _CHUNK]})
+    def fetch_any(
+        self, collection: str, name: str, values: Sequence[Any]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the objects of a collection whose field ``name`` has any of ``values``."""
+        for start in range(0, len(values), _CHUNK):
+            yield from self.fetch(collection, {name: values[start : start + _CHUNK]})
 
-    def fetch(self, what: str, query: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return what there is of a kind."""
-        return list(self.send("GET", what, params=query).json()[what])
+    def fetch(self, collection: str, query: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the objects of a collection that match ``query``."""
+        return list(self.send("GET", collection, params=query).json()[collection])
 
     def send(
         self,
@@ -97,38 +99,38 @@ class Neutron:
         params: Mapping[str, Any] | None = None,
         missing: bool = False,
     ) -> Response:
-        """Return Neutron's answer; raises BackendUnavailable with its own words if it refuses.
+        """Send a request. Raises BackendUnavailable with Neutron's reason.
 
-        With ``missing``, what is not there is no refusal.
+        With ``missing``, status 404 is not an error.
         """
-        sent = {} if body is None else {"json": body}
+        content = {} if body is None else {"json": body}
         with session.answers("Neutron"):
             answer = self._adapter.request(
-                f"/v2.0/{path}", method, params=params, raise_exc=False, **sent
+                f"/v2.0/{path}", method, params=params, raise_exc=False, **content
             )
         if answer.status_code < _REFUSED or (missing and answer.status_code == GONE):
             return answer
-        raise BackendUnavailable(f"Neutron does not do it: {_reason(answer)}")
+        raise BackendUnavailable(f"Neutron rejected the request: {_reason(answer)}")
 
 
-def marks(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return which reservation a thing is of, and whether its tags say so."""
-    tags: Iterable[str] = found.get("tags", ())
-    named = [tag.removeprefix(_RESERVATION) for tag in tags if tag.startswith(_RESERVATION)]
-    described = (found.get("description") or "").partition(_DESCRIPTION)[2]
-    names = [*named, *([described] if described else [])]
+def marks(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the reservation of an object, and whether its tags name it."""
+    tags: Iterable[str] = record.get("tags", ())
+    tagged = [tag.removeprefix(_RESERVATION) for tag in tags if tag.startswith(_RESERVATION)]
+    described = (record.get("description") or "").partition(_DESCRIPTION)[2]
+    names = [*tagged, *([described] if described else [])]
     return {
         "reservation_id": names[0] if names else None,
-        "is_marked": MARK in tags and bool(named),
+        "is_marked": MARK in tags and bool(tagged),
     }
 
 
-def _is_ours(tag: str) -> bool:
+def _is_climates(tag: str) -> bool:
     return tag in {_BLAZAR, MARK} or tag.startswith(_RESERVATION)
 
 
 def _reason(answer: Response) -> str:
-    """Return what an answer says in words, or else its status."""
+    """Return the message of an answer, or else its status."""
     try:
         return str(answer.json()["NeutronError"]["message"])
     except (ValueError, KeyError, TypeError):

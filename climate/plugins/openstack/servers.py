@@ -10,98 +10,100 @@ from contextlib import suppress
 from typing import Any
 
 from keystoneauth1.adapter import Adapter
-from novaclient import exceptions as refusals
+from novaclient import exceptions as nova_errors
 
-# The kind of consumer that holds a closed node: nobody's server.
+# The consumer type of the allocation that closes a node. It is not a server.
 HOLD = "RESERVATION"
 _NODE = "OS-EXT-SRV-ATTR:hypervisor_hostname"
 _PAGE = 500
 _PAUSE = 0.2
 
 
-class Occupants:
-    """Looks for them, and removes them. Raises what the clients raise."""
+class HostServers:
+    """The servers on hosts. Raises the clients' errors."""
 
     def __init__(self, nova: Any, placement: Adapter) -> None:  # noqa: ANN401 - novaclient's
-        """Work with these two ways into the cloud."""
         self._nova = nova
         self._placement = placement
 
     def hypervisors(self) -> list[Any]:
-        """Return all nodes; Nova answers with a thousand at most at a time."""
-        found: list[Any] = []
+        """Return all nodes, page by page: Nova returns at most a thousand at a time."""
+        nodes: list[Any] = []
         while page := self._nova.hypervisors.list(
-            detailed=True, marker=found[-1].id if found else None, limit=_PAGE
+            detailed=True, marker=nodes[-1].id if nodes else None, limit=_PAGE
         ):
-            found += page
-        return found
+            nodes += page
+        return nodes
 
     def servers(self, host: str) -> list[Any]:
         """Return the servers of all projects on a service, or on one node of it."""
         service, _, node = host.partition("/")
         options = {"host": service, "all_tenants": True}
-        found = self._nova.servers.list(search_opts=options, limit=-1)
-        return [server for server in found if node in {"", getattr(server, _NODE)}]
+        servers = self._nova.servers.list(search_opts=options, limit=-1)
+        return [server for server in servers if node in {"", getattr(server, _NODE)}]
 
     def on(self, host: str) -> list[str]:
-        """Return the ids of the servers on a host, and of those that are on their way to it."""
+        """Return the ids of the servers on a host, and of those that Nova is moving to it."""
         service, _, node = host.partition("/")
-        found = {server.id for server in self.servers(host)}
-        for one in self.hypervisors():
-            if one.service["host"] == service and node in {"", one.hypervisor_hostname}:
-                found.update(self._consumers(one.id))
-        return sorted(found)
+        ids = {server.id for server in self.servers(host)}
+        for hypervisor in self.hypervisors():
+            names = {"", hypervisor.hypervisor_hostname}
+            if hypervisor.service["host"] == service and node in names:
+                ids.update(self._consumers(hypervisor.id))
+        return sorted(ids)
 
-    def after(self, seconds: float, host: str) -> list[str]:
-        """Return who is still on a host after a while, sooner if nobody is: deletions take time."""
+    def remaining_after(self, seconds: float, host: str) -> list[str]:
+        """Wait up to ``seconds`` for deletions, then return the servers still on a host."""
         until = time.monotonic() + seconds
-        while (left := self.on(host)) and time.monotonic() < until:
+        while (remaining := self.on(host)) and time.monotonic() < until:
             time.sleep(_PAUSE)
-        return left
+        return remaining
 
     def delete(self, server_ids: Iterable[str]) -> None:
-        """Have servers deleted at once, also where deletion is put off or was asked for before.
+        """Delete servers immediately, even where Nova defers deletion.
 
-        One that was moved away, but whose owner may still take that back, is left there for good.
+        If an id belongs to a resize that its owner has not confirmed, confirm the resize: this
+        frees the host that the server left.
         """
         for server_id in server_ids:
             try:
                 self._nova.servers.force_delete(server_id)
-            except refusals.NotFound:
+            except nova_errors.NotFound:
                 self._confirm(server_id)
 
     def _confirm(self, migration: str) -> None:
-        """Confirm a resize, which is what holds the place that a server came from."""
-        for one in self._nova.migrations.list(status="finished"):
-            if one.uuid == migration:
-                # Its owner may have decided at this moment.
-                with suppress(refusals.NotFound, refusals.BadRequest, refusals.Conflict):
-                    self._nova.servers.confirm_resize(one.instance_uuid)
+        """Confirm the resize whose migration has an allocation on the old host."""
+        for record in self._nova.migrations.list(status="finished"):
+            if record.uuid == migration:
+                # The owner may confirm or revert at the same moment.
+                with suppress(nova_errors.NotFound, nova_errors.BadRequest, nova_errors.Conflict):
+                    self._nova.servers.confirm_resize(record.instance_uuid)
 
     def _consumers(self, provider: str) -> list[str]:
-        """Return who has allocations on a node's provider."""
+        """Return the consumers with allocations on a node's provider, except climate's own."""
         path = f"/resource_providers/{provider}/allocations"
-        found = self._placement.get(path, raise_exc=False).json().get("allocations", {})
+        allocations = self._placement.get(path, raise_exc=False).json().get("allocations", {})
         return [
             consumer
-            for consumer in found
+            for consumer in allocations
             if self._placement.get(f"/allocations/{consumer}").json().get("consumer_type") != HOLD
         ]
 
 
-_KEPT = {"active", "importing", "queued", "saving", "uploading"}
-# The states of servers, as Nova calls them, in which it makes images of them.
-_IMAGED = {"active", "paused", "stopped", "suspended"}
+# The states of images that are saved, or on the way.
+_SAVED = {"active", "importing", "queued", "saving", "uploading"}
+# The vm_states in which Nova creates images of servers.
+_SNAPSHOT_STATES = {"active", "paused", "stopped", "suspended"}
 _PATCH = {"Content-Type": "application/openstack-images-v2.1-json-patch"}
 
 
-def can_be_kept(server: Any) -> bool:  # noqa: ANN401 - novaclient's
-    """Tell whether Nova makes images of a server in such a state, or is at it or at its end."""
-    return is_busy(server) or getattr(server, "OS-EXT-STS:vm_state") in _IMAGED
+def can_be_imaged(server: Any) -> bool:  # noqa: ANN401 - novaclient's
+    """Tell whether Nova can create an image of a server, now or when its present task ends."""
+    return is_busy(server) or getattr(server, "OS-EXT-STS:vm_state") in _SNAPSHOT_STATES
 
 
 def is_busy(server: Any) -> bool:  # noqa: ANN401 - novaclient's
-    """Tell whether Nova is at a server, to make an image of it, for instance."""
+    """Tell whether Nova works on a server, for instance to create an image."""
     return getattr(server, "OS-EXT-STS:task_state", None) is not None
 
 
@@ -110,25 +112,26 @@ def keep_image(
     server: Any,  # noqa: ANN401 - novaclient's
     occasion: str,
 ) -> bool:
-    """Make an image ``reserved_<name>`` of a server, once for an occasion, and its project's.
+    """Create an image ``reserved_<name>`` of a server, once per occasion; tell if it is finished.
 
-    Nova makes it for whoever asks, and that is us; an interrupted call is completed by the next.
-    Return whether it is saved, or Nova, at it no more, left it unsaved.
+    It is finished when Nova has saved it, or has stopped without saving it. Nova creates the image
+    for climate's project, so a second request gives it to the server's project. The next call
+    completes an interrupted one.
     """
     mark = {"climate_server": server.id, "climate_occasion": occasion}
-    # Anyone can put our marks on an own image; what Nova makes of a server it marks itself.
+    # Users can put climate's marks on images. Only Nova sets instance_uuid.
     query = {**mark, "instance_uuid": server.id}
-    found = [
+    present = [
         image
         for image in images.get("/v2/images", params=query).json()["images"]
-        if image["status"] in _KEPT
+        if image["status"] in _SAVED
     ]
-    is_new = not found
+    is_new = not present
     if is_new:
-        found = [{"id": server.create_image(f"reserved_{server.name}", mark)}]
-    for image in found:
+        present = [{"id": server.create_image(f"reserved_{server.name}", mark)}]
+    for image in present:
         if image.get("owner") != server.tenant_id:
             change = [{"op": "replace", "path": "/owner", "value": server.tenant_id}]
             images.patch(f"/v2/images/{image['id']}", json=change, headers=_PATCH)
-    saved = any(image.get("status") == "active" for image in found)
+    saved = any(image.get("status") == "active" for image in present)
     return saved or not (is_new or is_busy(server))

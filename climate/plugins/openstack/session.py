@@ -1,8 +1,8 @@
-"""The way to the services of an OpenStack cloud: our user's session, and one adapter per service.
+"""Sessions and adapters for the services of an OpenStack cloud.
 
-Nothing waits for ever, and nothing is sent twice that may have arrived: a connection that cannot
-be made is tried again, a request that was sent is repeated only if it reads. What changes something
-is sent only as far as the fence permits.
+Every request has a timeout. The transport retries failed connections, and repeats a sent request
+only if it reads. It sends a request that changes something only while the thread's fencing token
+is valid.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from keystoneauth1.exceptions import ClientException
 from keystoneauth1.session import Session, TCPKeepAliveAdapter
 from keystoneauth1.token_endpoint import Token
 from novaclient import client
-from novaclient import exceptions as refusals
+from novaclient import exceptions as nova_errors
 from oslo_config.cfg import ConfigOpts
 from requests import PreparedRequest, Response
 from urllib3.util import Retry
@@ -24,9 +24,9 @@ from climate.config.registry import SERVICE_USER, Misconfigured
 from climate.core.errors import BackendUnavailable
 from climate.plugins import fencing
 
-# The oldest in which migrations have UUIDs; from 2.88 on hypervisors lack most properties.
+# The oldest version in which migrations have UUIDs. Since 2.88 hypervisors lack most properties.
 NOVA = "2.59"
-# What tokens may be for, besides a trust.
+# The options for scopes of a token other than a trust.
 _SCOPES = frozenset(
     {
         "system_scope",
@@ -54,10 +54,10 @@ _RETRY = Retry(
 
 
 class Transport(TCPKeepAliveAdapter):
-    """What all requests to the cloud go through."""
+    """The transport of all requests to the cloud."""
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
-        """Send a request; raises Fenced instead if it may not change anything any more."""
+        """Send a request. Raises Fenced if the request changes something and the token expired."""
         if request.method not in _READS:
             fencing.check()
         answer: Response = super().send(request, *args, **kwargs)
@@ -67,34 +67,36 @@ class Transport(TCPKeepAliveAdapter):
 def make_session(conf: ConfigOpts, trust_id: str | None = None) -> Session:
     """Return the session of the user in ``[service_user]``; raises Misconfigured.
 
-    By a trust it is that of the user who trusts it. It asks for no token before the first request.
-    Threads may share it.
+    With a trust, the session acts as the user who created the trust. It requests a token with
+    its first request. Threads can share it.
     """
     try:
-        # Only now is it known whether auth_section leads to another section.
+        # The section is known only now, because auth_section can name another one.
         loading.register_auth_conf_options(conf, SERVICE_USER)
         scope = _trusted(conf, trust_id) if trust_id else {}
         auth = loading.load_auth_from_conf_options(conf, SERVICE_USER, **scope)
         if auth is None:
-            raise Misconfigured(f"[{SERVICE_USER}] auth_type is not set: who are we in the cloud?")
+            raise Misconfigured(
+                f"[{SERVICE_USER}] auth_type is not set: climate needs a user of the cloud"
+            )
         session = loading.load_session_from_conf_options(
             conf, SERVICE_USER, auth=auth, app_name="climate"
         )
     except ClientException as error:
         raise Misconfigured(f"[{SERVICE_USER}]: {error}") from error
-    return _patient(session)
+    return _with_timeouts(session)
 
 
-def session_of(conf: ConfigOpts, token: str, endpoint: str) -> Session:
-    """Return a session that has just this token, for one service."""
+def token_session(conf: ConfigOpts, token: str, endpoint: str) -> Session:
+    """Return a session with a user's token, for one service."""
     auth = Token(endpoint, token)
     session = loading.load_session_from_conf_options(
         conf, SERVICE_USER, auth=auth, app_name="climate"
     )
-    return _patient(session)
+    return _with_timeouts(session)
 
 
-def _patient(session: Session) -> Session:
+def _with_timeouts(session: Session) -> Session:
     for scheme, plain in list(session.session.adapters.items()):
         if isinstance(plain, TCPKeepAliveAdapter):
             safe: dict[str, Any] = {
@@ -106,12 +108,12 @@ def _patient(session: Session) -> Session:
 
 
 def _trusted(conf: ConfigOpts, trust_id: str) -> dict[str, str | None]:
-    """Return options that make a trust the only scope; raises Misconfigured."""
+    """Return options that make a trust the only scope. Raises Misconfigured."""
     section = conf[conf[SERVICE_USER].auth_section or SERVICE_USER]
     known = {option.dest for option in loading.get_plugin_loader(section.auth_type).get_options()}
     if "trust_id" not in known:
         raise Misconfigured(
-            f"[{SERVICE_USER}] auth_type {section.auth_type} is of no use in trusts"
+            f"[{SERVICE_USER}] auth_type {section.auth_type} does not support trusts: use password"
         )
     return {"trust_id": trust_id, **dict.fromkeys(known & _SCOPES)}
 
@@ -119,7 +121,7 @@ def _trusted(conf: ConfigOpts, trust_id: str) -> dict[str, str | None]:
 def adapter(
     conf: ConfigOpts, session: Session, group: str, default_microversion: str | None = None
 ) -> Adapter:
-    """Return the way to the service that ``[group]`` is about."""
+    """Return an adapter for the service of ``[group]``."""
     section = conf[group]
     return Adapter(
         session,
@@ -134,31 +136,31 @@ def adapter(
 
 def nova_client(conf: ConfigOpts, session: Session) -> Any:  # noqa: ANN401 - novaclient's
     """Return the client of Nova."""
-    way = adapter(conf, session, "nova")
+    service = adapter(conf, session, "nova")
     return client.Client(
         NOVA,
         session=session,
-        service_type=way.service_type,
-        region_name=way.region_name,
-        endpoint_type=way.interface,
-        endpoint_override=way.endpoint_override,
+        service_type=service.service_type,
+        region_name=service.region_name,
+        endpoint_type=service.interface,
+        endpoint_override=service.endpoint_override,
     )
 
 
 @contextmanager
 def answers(service: str = "Nova") -> Iterator[None]:
-    """Turn what a client raises into an error that says who did not do what."""
+    """Turn a client's errors into BackendUnavailable with the service's name and reason."""
     try:
         yield
-    except (ClientException, refusals.ClientException) as error:
-        raise BackendUnavailable(f"{service} does not do it: {_reason(error)}") from error
+    except (ClientException, nova_errors.ClientException) as error:
+        raise BackendUnavailable(f"the request to {service} failed: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:
-    """Return what the service says; Nova's way to say so is lost on keystoneauth."""
+    """Return the service's message, which keystoneauth cannot read from Nova's answers."""
     response: Any = getattr(error, "response", None)
     try:
-        [told] = response.json().values()
-        return f"{told['message']} (HTTP {response.status_code})"
+        [fault] = response.json().values()
+        return f"{fault['message']} (HTTP {response.status_code})"
     except (AttributeError, KeyError, TypeError, ValueError):
         return str(error)

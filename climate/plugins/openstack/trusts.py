@@ -1,8 +1,8 @@
-"""Trusts: how a user lets us act in its name, in one project, after its request is over.
+"""Keystone trusts: they let climate act as a user in one project after the user's request.
 
-Keystone keeps them. Whoever asks for a lease that needs one makes it, with the token of the
-request; with it we get tokens that are the user's, for as long as the user has the roles that it
-delegated and is enabled. Ours carry a mark, as others may trust the same user of the cloud's.
+climate creates a trust with the token of the request that creates the lease. The trust is valid
+while the user is enabled and has the roles that it delegated. climate's trusts carry a mark,
+because other services may use the same service user.
 """
 
 import hashlib
@@ -13,18 +13,18 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from keystoneauth1 import exceptions as refusals
+from keystoneauth1 import exceptions as keystone_errors
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.plugin import AUTH_INTERFACE
 from keystoneauth1.session import Session
 from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import BackendUnavailable, Forbidden, Unauthenticated
-from climate.plugins.base import Asker
+from climate.plugins.base import Requester
 from climate.plugins.openstack import session as openstack_session
 from climate.plugins.openstack.session import answers
 
-# The key, in Keystone's record of a trust, under which is by which climate and when it was made.
+# The key in Keystone's record of a trust; the value is the deployment and the time of creation.
 MARK = "climate"
 _TRUSTS = "/OS-TRUST/trusts"
 _TRUST = "OS-TRUST:trust"
@@ -36,12 +36,12 @@ _DELEGATED = {
 
 
 class DeadTrust(RuntimeError):
-    """The user does not let us act in its name any more, or cannot."""
+    """climate cannot act as the user: the trust is invalid, or does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """A trust of ours as Keystone knows it."""
+    """A trust that climate created, as Keystone has it."""
 
     id: str
     user_id: str
@@ -50,106 +50,107 @@ class Trust:
 
 
 class Trusts:
-    """The trusts in us, the user of ``[service_user]``."""
+    """The trusts whose trustee is climate's service user."""
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Prepare; nothing is sent yet. Raises Misconfigured."""
+        """Create the client, without sending a request. Raises Misconfigured."""
         self._conf = conf
         self._deployment = _deployment(conf)
         self._session = openstack_session.make_session(conf)
         self._keystone = Adapter(
             self._session,
             service_type="identity",
-            interface=AUTH_INTERFACE,  # type: ignore[arg-type]  # one that is no text
+            interface=AUTH_INTERFACE,  # type: ignore[arg-type]  # a marker that is not a string
             version="3",
         )
 
-    def make(self, asker: Asker, now: datetime) -> str:
-        """Have the asker, whose token this is, trust us in its project; return the trust's id.
+    def make(self, requester: Requester, now: datetime) -> str:
+        """Create a trust from the requester to climate, in the requester's project; return its id.
 
-        Raises Forbidden if it cannot with such a token, Unauthenticated, BackendUnavailable.
+        Raises Forbidden if the kind of token does not allow this, Unauthenticated,
+        BackendUnavailable.
         """
         try:
             with answers("Keystone"):
-                roles = self._roles(asker)
+                roles = self._roles(requester)
                 trust = {
-                    "trustor_user_id": asker.user_id,
+                    "trustor_user_id": requester.user_id,
                     "trustee_user_id": self._session.get_user_id(),
-                    "project_id": asker.project_id,
+                    "project_id": requester.project_id,
                     "impersonation": True,
                     "roles": roles,
                     MARK: f"{self._deployment} {now.isoformat()}",
                 }
-                return self._make(asker, trust)
+                return self._make(requester, trust)
         except BackendUnavailable as error:
             match error.__cause__:
-                case refusals.Forbidden():
+                case keystone_errors.Forbidden():
                     raise Forbidden(
-                        f"Keystone does not let you trust climate to act as you: {error.__cause__}"
+                        f"Keystone does not let you create a trust for climate: {error.__cause__}"
                     ) from None
-                case refusals.NotFound() | refusals.Unauthorized():
-                    raise Unauthenticated("Your token is over: get another") from None
+                case keystone_errors.NotFound() | keystone_errors.Unauthorized():
+                    raise Unauthenticated("Your token has expired: get a new one") from None
             raise
 
-    def _roles(self, asker: Asker) -> list[dict[str, str]]:
-        """Return the roles of the asker's token; raises Forbidden if it is delegated itself."""
-        subject = {"X-Subject-Token": asker.token or ""}
+    def _roles(self, requester: Requester) -> list[dict[str, str]]:
+        """Return the roles of the requester's token. Raises Forbidden for a delegated token."""
+        subject = {"X-Subject-Token": requester.token or ""}
         token = self._keystone.get("/auth/tokens", headers=subject).json()["token"]
-        for key, by in _DELEGATED.items():
+        for key, origin in _DELEGATED.items():
             if key in token or key in token["methods"]:
                 raise Forbidden(
-                    f"For this climate must act in the cloud as you, later, and Keystone allows"
-                    f" nobody to grant that by a token that was itself got by {by}: ask with a"
-                    " token of your own (by password, for instance)"
+                    "This lease needs a Keystone trust, which lets climate act as you later."
+                    f" Keystone does not allow this with a token from {origin}: send the request"
+                    " with a token of your own (from your password, for instance)"
                 )
         return [{"id": role["id"]} for role in token["roles"]]
 
-    def _make(self, asker: Asker, trust: Mapping[str, Any]) -> str:
-        made = self._keystone.post(
+    def _make(self, requester: Requester, trust: Mapping[str, Any]) -> str:
+        answer = self._keystone.post(
             _TRUSTS,
             json={"trust": trust},
-            headers={"X-Auth-Token": asker.token or ""},
+            headers={"X-Auth-Token": requester.token or ""},
             authenticated=False,
         )
-        return str(made.json()["trust"]["id"])
+        return str(answer.json()["trust"]["id"])
 
     def revoke(self, trust_id: str) -> None:
-        """Delete a trust; fine if it is gone. Raises BackendUnavailable."""
-        with answers("Keystone"), suppress(refusals.NotFound):
+        """Delete a trust; succeeds if it is gone. Raises BackendUnavailable."""
+        with answers("Keystone"), suppress(keystone_errors.NotFound):
             self._keystone.delete(f"{_TRUSTS}/{trust_id}")
 
     def session(self, trust_id: str) -> Session:
-        """Return a session as the user who trusts us; raises DeadTrust, BackendUnavailable."""
+        """Return a session as the user of a trust. Raises DeadTrust, BackendUnavailable."""
         session = openstack_session.make_session(self._conf, trust_id)
         with answers("Keystone"):
             try:
                 session.get_token()
-            except (refusals.Forbidden, refusals.NotFound):
-                raise _dead() from None
-            except refusals.Unauthorized:
-                # Keystone says the same of us; if it is not we, it is the trust.
+            except (keystone_errors.Forbidden, keystone_errors.NotFound):
+                raise _dead_trust() from None
+            except keystone_errors.Unauthorized:
+                # Either the trust or climate's own credentials are invalid. This tests the latter.
                 self._session.invalidate()
                 self._session.get_token()
-                raise _dead() from None
+                raise _dead_trust() from None
         return session
 
     def check(self, trust_id: str) -> None:
-        """Raise DeadTrust if we cannot act by a trust at present; BackendUnavailable."""
+        """Raise DeadTrust if climate cannot use a trust now. Raises BackendUnavailable."""
         self.session(trust_id)
 
     def find_all(self) -> list[Trust]:
-        """Return all trusts that carry our mark, not those of another climate with our user."""
+        """Return the trusts of this deployment, not those of others with the same service user."""
         with answers("Keystone"):
-            ours = {"trustee_user_id": self._session.get_user_id()}
-            found = self._keystone.get(_TRUSTS, params=ours).json()["trusts"]
+            query = {"trustee_user_id": self._session.get_user_id()}
+            trusts = self._keystone.get(_TRUSTS, params=query).json()["trusts"]
         return [
-            Trust(one["id"], one["trustor_user_id"], one["project_id"], made_at)
-            for one in found
-            if (made_at := self._made_at(one)) is not None
+            Trust(trust["id"], trust["trustor_user_id"], trust["project_id"], made_at)
+            for trust in trusts
+            if (made_at := self._made_at(trust)) is not None
         ]
 
     def _made_at(self, trust: Mapping[str, Any]) -> datetime | None:
-        """Return when a trust of ours was made; None if it is not ours."""
+        """Return when this deployment created a trust; None if it did not."""
         deployment, _, moment = str(trust.get(MARK, "")).partition(" ")
         if deployment != self._deployment:
             return None
@@ -160,15 +161,15 @@ class Trusts:
 
 
 def _deployment(conf: ConfigOpts) -> str:
-    """Return what tells this climate from others that act by the same user: its database."""
+    """Return an id of this deployment, derived from its database."""
     url = urlsplit(conf.database.connection)
-    where = f"{url.hostname}:{url.port}{url.path}"  # nothing that is secret
+    where = f"{url.hostname}:{url.port}{url.path}"  # without the password
     return hashlib.sha256(where.encode()).hexdigest()[:16]
 
 
-def _dead() -> DeadTrust:
+def _dead_trust() -> DeadTrust:
     return DeadTrust(
-        "Keystone does not let climate act as the lease's user any more: the user or the project"
-        " is disabled or gone, a role was taken from the user, or the trust was deleted. Any change"
-        " of the lease by its user (an empty PATCH, too) lets climate act again"
+        "Keystone no longer lets climate act as the lease's user: the user or the project is"
+        " disabled or deleted, the user lost a role, or the trust was deleted. If the user changes"
+        " the lease (an empty PATCH is enough), climate creates a new trust"
     )

@@ -1,4 +1,4 @@
-"""Stacks as the plugin sees them; a StackCloud (Heat, or the simulated one) has them."""
+"""Stacks, and the interface of a StackCloud (Heat, or the simulated one)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,11 +6,11 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from climate.core.lease.model import Lease
-from climate.plugins.base import Asker
+from climate.plugins.base import Requester
 from climate.plugins.stacks.contents import Flavors
 from climate.plugins.stacks.template import Source
 
-# What our stacks have as tags: whose they are, and what was deployed to them.
+# The tags of climate's stacks: the mark, the reservation, and the deployed plan.
 MARK = "climate"
 _RESERVATION = "climate-reservation:"
 _PLAN = "climate-plan:"
@@ -18,7 +18,7 @@ _PLAN = "climate-plan:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """A stack; ``status`` is in Heat's words, such as UPDATE_FAILED, and ``reason`` why."""
+    """A stack; ``status`` is Heat's, such as UPDATE_FAILED, and ``reason`` explains it."""
 
     id: str
     name: str
@@ -30,94 +30,94 @@ class Stack:
 
     @property
     def is_busy(self) -> bool:
-        """Whether Heat is at it."""
+        """Whether Heat works on the stack."""
         return self.status.endswith("_IN_PROGRESS")
 
     @property
     def has_failed(self) -> bool:
-        """Whether what Heat did last went wrong."""
+        """Whether Heat's last action failed."""
         return self.status.endswith("_FAILED")
 
     @property
     def action(self) -> str:
-        """What Heat did last: CREATE, UPDATE, SUSPEND."""
+        """Heat's last action: CREATE, UPDATE, SUSPEND and so on."""
         return self.status.partition("_")[0]
 
     @property
     def plan(self) -> str | None:
-        """The fingerprint of what was deployed to it last, if we did that."""
+        """The plan that climate deployed last, or None."""
         return _tagged(self.tags, _PLAN)
 
     @property
     def reservation_id(self) -> str | None:
-        """The reservation that it is of."""
+        """The id of the stack's reservation, or None."""
         return _tagged(self.tags, _RESERVATION)
 
     def tags_for(self, reservation_id: str | None, plan: str | None) -> list[str]:
-        """Return its tags as they are to be; those of its owner stay."""
-        theirs = [one for one in self.tags if one != MARK and not one.startswith(f"{MARK}-")]
-        return [*theirs, *tags(reservation_id, plan)]
+        """Return the stack's new tags; its owner's tags stay."""
+        others = [tag for tag in self.tags if tag != MARK and not tag.startswith(f"{MARK}-")]
+        return [*others, *tags(reservation_id, plan)]
 
 
 def tags(reservation_id: str | None, plan: str | None = None) -> list[str]:
-    """Return the tags of a reservation's stack."""
-    mine = [MARK, f"{_RESERVATION}{reservation_id}"] if reservation_id else []
-    return [*mine, *([f"{_PLAN}{plan}"] if plan else [])]
+    """Return climate's tags for a reservation's stack."""
+    marks = [MARK, f"{_RESERVATION}{reservation_id}"] if reservation_id else []
+    return [*marks, *([f"{_PLAN}{plan}"] if plan else [])]
 
 
 def _tagged(tags: Collection[str], prefix: str) -> str | None:
-    found = (one.removeprefix(prefix) for one in tags if one.startswith(prefix))
-    return next(found, None)
+    values = (tag.removeprefix(prefix) for tag in tags if tag.startswith(prefix))
+    return next(values, None)
 
 
 class StackCloud(Protocol):
-    """What must be known and done about stacks, however a cloud does it.
+    """A cloud in which climate reserves stacks.
 
-    What is asked for with an ``asker`` is done with that one's own rights, what is done for a
-    ``lease`` with its trust, and the rest with ours.
+    Methods with a ``requester`` use the requester's token, methods with a ``lease`` the lease's
+    trust, and the others climate's own user.
     """
 
-    #: Whether it tells users apart, so that only a trust lets us act as one.
+    #: Whether acting as a user takes a trust.
     knows_users: bool
 
-    def flavors(self, asker: Asker) -> Flavors:
-        """Return the flavors that the asker may use."""
+    def flavors(self, requester: Requester) -> Flavors:
+        """Return the flavors that the requester can use."""
 
-    def networks(self, asker: Asker, names: Collection[str]) -> Mapping[str, str]:
-        """Return the ids of networks, of those that there are, by their name or id."""
+    def networks(self, requester: Requester, names: Collection[str]) -> Mapping[str, str]:
+        """Return the ids of the existing networks by the given names or ids."""
 
-    def preview(self, asker: Asker, source: Source) -> Sequence[Any]:
-        """Return the resources that a stack would have, nested.
+    def preview(self, requester: Requester, source: Source) -> Sequence[Any]:
+        """Return the resources that a stack would have, as nested lists.
 
-        Raises InvalidInput with the cloud's own words if there can be no such stack.
+        Raises InvalidInput with the cloud's reason if the stack is impossible.
         """
 
-    def source(self, asker: Asker, stack_id: str) -> Source:
-        """Return what a stack of the asker's project was made from; raises InvalidInput."""
+    def source(self, requester: Requester, stack_id: str) -> Source:
+        """Return the source of a stack in the requester's project. Raises InvalidInput."""
 
-    def make_empty(self, asker: Asker, name: str, reservation_id: str) -> Stack:
-        """Return a stack of nothing, marked as the reservation's; raises Conflict if taken.
+    def make_empty(self, requester: Requester, name: str, reservation_id: str) -> Stack:
+        """Create an empty stack with the reservation's mark, or return the existing one.
 
-        If there is one of the reservation's already, it is that.
+        Raises Conflict if the project has another stack of this name.
         """
 
     def find(self, project_id: str, stack_id: str) -> Stack | None:
-        """Return a stack, None if it is gone."""
+        """Return a stack, or None if it is gone."""
 
     def find_marked(self, project_id: str, reservation_id: str) -> Stack | None:
-        """Return the stack that is marked as a reservation's."""
+        """Return the stack with a reservation's mark, or None."""
 
     def update(self, lease: Lease, stack: Stack, source: Source, tags: Sequence[str]) -> None:
-        """Have the cloud begin to make the stack what the source says."""
+        """Begin to update the stack to the source."""
 
     def resume(self, stack: Stack) -> None:
-        """Have the cloud begin to resume it."""
+        """Begin to resume the stack."""
 
     def suspend(self, stack: Stack) -> None:
-        """Have the cloud begin to suspend it."""
+        """Begin to suspend the stack."""
 
     def delete(self, stack: Stack) -> None:
-        """Have the cloud begin to delete it; fine if it is gone."""
+        """Begin to delete the stack; succeeds if it is gone."""
 
     def marked(self) -> Sequence[Stack]:
-        """Return all stacks of all projects that are marked as reservations'."""
+        """Return the stacks of all projects with the mark of a reservation."""

@@ -1,8 +1,8 @@
-"""What a stack consists of at most, counted in Heat's preview of a copy of its template. Pure.
+"""The maximum contents of a stack, counted in Heat's preview of a copy of its template. Pure.
 
-The copy has groups at their maximum, and names every flavor as its template does not: by its id
-instead of its name, or the other way round. A server that the preview shows as the template has it
-was not rewritten, so it could not be had on reserved room either, and is refused.
+In the copy all groups have their maximum size, and each flavor is replaced by its other spelling:
+its id instead of its name, or the reverse. If the preview shows the original spelling, climate
+cannot rewrite that server, and so could not put it on a reserved flavor either. It rejects it.
 """
 
 from collections import Counter
@@ -14,14 +14,14 @@ from climate.core.errors import InvalidInput
 from climate.plugins.stacks import template
 from climate.plugins.stacks.template import DISKS, FLOATINGIP, NOTED, SERVER, VOLUME, Source
 
-# Those of a group of instances; the flavor is in the launch configuration of all.
+# The members of an AWS instance group, whose flavor is in the launch configuration.
 _SCALED = "OS::Heat::ScaledResource"
 _SERVERS: Mapping[str, str] = {
     SERVER: "flavor",
     _SCALED: "InstanceType",
     "AWS::EC2::Instance": "InstanceType",
 }
-# What makes servers, volumes or addresses of which the preview does not tell, or not what kind.
+# Types that create servers, volumes or addresses which the preview does not show completely.
 _OPAQUE = (
     "AWS::EC2::EIP",
     "AWS::EC2::Volume",
@@ -33,29 +33,29 @@ _OPAQUE = (
     "OS::Senlin::",
     "OS::Trove::",
 )
-# They put what there is somewhere, and make nothing.
+# Types that connect existing objects and create nothing.
 _HARMLESS = frozenset({"AWS::EC2::EIPAssociation", "OS::Nova::FloatingIPAssociation"})
 
 
 @dataclass(frozen=True, slots=True)
 class Flavors:
-    """The flavors that the asker may use: their ids, by name."""
+    """The flavors that the requester can use: their ids by name."""
 
     ids: Mapping[str, str]
 
     @property
     def respelled(self) -> Mapping[str, str]:
-        """Return for each spelling of a flavor the other one."""
+        """The other spelling (id or name) of each spelling."""
         return {**{id_: name for name, id_ in self.ids.items()}, **self.ids}
 
     def id_of(self, spelling: str) -> str | None:
-        """Return the id of a flavor; None if there is none such."""
+        """Return the id of a flavor, or None if it does not exist."""
         return spelling if spelling in self.ids.values() else self.ids.get(spelling)
 
 
 @dataclass(frozen=True, slots=True)
 class Volumes:
-    """So many volumes of a type, and how much they have together: GiB."""
+    """A number of volumes, and the sum of their sizes in GiB."""
 
     amount: int
     gigabytes: int
@@ -63,10 +63,9 @@ class Volumes:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What must be reserved: servers by flavor id, volumes by type, floating IPs by network.
+    """Servers by flavor id, volumes by type, and names of floating IP resources by network.
 
-    Types (None: the template names none) and networks are called as the template does; floating
-    IPs are the names of their resources.
+    Volume types (None: the template gives none) and networks are spelled as in the template.
     """
 
     servers: Mapping[str, int] = field(default_factory=dict)
@@ -74,36 +73,39 @@ class Contents:
     floatingips: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def counted(preview: Sequence[Any], source: Source, flavors: Flavors) -> Contents:
-    """Return what a stack consists of; raises InvalidInput with the name of what nobody can know.
+def count_contents(preview: Sequence[Any], source: Source, flavors: Flavors) -> Contents:
+    """Return the contents of a stack. Raises InvalidInput for resources that cannot be counted.
 
-    ``preview`` is the list of resources that Heat shows of the rewritten copy, nested as there.
+    ``preview`` are the nested lists of resources in Heat's preview of the rewritten copy.
     """
-    called = template.aliases(source.environment)
+    aliases = template.aliases(source.environment)
     resources = [
-        {**one, "resource_type": called.get(one["resource_type"], one["resource_type"])}
-        for one in _flat(preview)
+        {
+            **resource,
+            "resource_type": aliases.get(resource["resource_type"], resource["resource_type"]),
+        }
+        for resource in _flat(preview)
     ]
-    for one in resources:
-        kind = one["resource_type"]
+    for resource in resources:
+        kind = resource["resource_type"]
         if kind.startswith(_OPAQUE) and kind not in _HARMLESS:
             raise InvalidInput(
-                f"Resource {_name(one)} of the stack is of type {kind}: climate cannot know what it"
-                " takes, so a stack with it cannot be leased"
+                f"Resource {_name(resource)} of the stack has type {kind}: climate cannot know"
+                " which resources it takes, so remove it from the stack"
             )
     return Contents(
-        servers=Counter(_flavor(one, flavors) for one in resources if _is_server(one)),
+        servers=Counter(_flavor(each, flavors) for each in resources if _is_server(each)),
         volumes=_volumes(resources),
         floatingips=_floatingips(resources, template.adoptable(source.template)),
     )
 
 
-def _flat(found: Any) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401 - lists of lists
-    if isinstance(found, Mapping):
-        yield found
+def _flat(preview: Any) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401 - lists of lists
+    if isinstance(preview, Mapping):
+        yield preview
         return
-    for one in found:
-        yield from _flat(one)
+    for part in preview:
+        yield from _flat(part)
 
 
 def _is_server(resource: Mapping[str, Any]) -> bool:
@@ -111,39 +113,39 @@ def _is_server(resource: Mapping[str, Any]) -> bool:
 
 
 def _flavor(resource: Mapping[str, Any], flavors: Flavors) -> str:
-    """Return the id of the flavor of a server; raises InvalidInput if nobody knows it yet."""
+    """Return the id of a server's flavor. Raises InvalidInput if the preview does not show it."""
     shown = str(resource["properties"].get(_SERVERS[resource["resource_type"]]) or "<>")
     if shown == "<>":
         raise InvalidInput(
-            f"The flavor of resource {_name(resource)} is an attribute of another resource and not"
-            " known before that is there: name it, or make it a parameter"
+            f"The flavor of resource {_name(resource)} is an attribute of another resource, which"
+            " is unknown before the start: name the flavor, or make it a parameter"
         )
     id_ = flavors.id_of(shown)
     if id_ is None:
         raise InvalidInput(
             f"Resource {_name(resource)} of the stack has flavor {shown.strip('<>')}, which climate"
-            " cannot find, or cannot replace by a reserved one: name the flavor, or make it a"
+            " cannot find, or cannot replace with a reserved one: name the flavor, or make it a"
             " parameter"
         )
     return id_
 
 
 def _volumes(resources: Collection[Mapping[str, Any]]) -> Mapping[str | None, Volumes]:
-    found: dict[str | None, Volumes] = {}
+    volumes: dict[str | None, Volumes] = {}
     for resource in resources:
         for type_, size in _disks(resource):
-            before = found.get(type_, Volumes(0, 0))
-            found[type_] = Volumes(before.amount + 1, before.gigabytes + size)
-    return found
+            before = volumes.get(type_, Volumes(0, 0))
+            volumes[type_] = Volumes(before.amount + 1, before.gigabytes + size)
+    return volumes
 
 
 def _disks(resource: Mapping[str, Any]) -> Iterator[tuple[str | None, int]]:
-    """Yield the type and GiB of each volume that comes with a resource; raises InvalidInput."""
+    """Yield the type and GiB of each volume that a resource creates. Raises InvalidInput."""
     properties = resource["properties"]
     if resource["resource_type"] == VOLUME:
         size = properties.get("size")
         if size is None:
-            raise InvalidInput(f"Volume {_name(resource)} of the stack has no size: give it one")
+            raise InvalidInput(f"Volume {_name(resource)} of the stack has no size: set its size")
         yield (properties.get("metadata") or {}).get(NOTED), int(size)
     if resource["resource_type"] == SERVER:
         for disk in properties.get(DISKS) or ():
@@ -154,24 +156,24 @@ def _disks(resource: Mapping[str, Any]) -> Iterator[tuple[str | None, int]]:
 def _floatingips(
     resources: Collection[Mapping[str, Any]], adoptable: Collection[str]
 ) -> Mapping[str, Sequence[str]]:
-    found: dict[str, list[str]] = {}
-    for one in resources:
-        if one["resource_type"] != FLOATINGIP:
+    by_network: dict[str, list[str]] = {}
+    for resource in resources:
+        if resource["resource_type"] != FLOATINGIP:
             continue
-        name = one["resource_name"]
-        if one.get("parent_resource") or name not in adoptable:
+        name = resource["resource_name"]
+        if resource.get("parent_resource") or name not in adoptable:
             raise InvalidInput(
-                f"Floating IP {_name(one)} cannot be reserved: that must stand in the template"
-                " itself, in no group and without a condition, and the template must be of"
+                f"Floating IP {_name(resource)} cannot be reserved: it must be in the template"
+                " itself, not in a group, without a condition, and the template must have"
                 " heat_template_version 2016-10-14 or later"
             )
-        properties = one["properties"]
+        properties = resource["properties"]
         network = properties.get("floating_network") or properties.get("floating_network_id")
-        found.setdefault(str(network), []).append(name)
-    return {network: sorted(names) for network, names in found.items()}
+        by_network.setdefault(str(network), []).append(name)
+    return {network: sorted(names) for network, names in by_network.items()}
 
 
 def _name(resource: Mapping[str, Any]) -> str:
-    """Return what a resource is called, and in what it is nested."""
+    """Return the name of a resource, with its parent."""
     parent = resource.get("parent_resource")
     return f"{resource['resource_name']} in {parent}" if parent else str(resource["resource_name"])

@@ -1,8 +1,8 @@
-"""Stacks of Heat.
+"""The StackCloud of Heat.
 
-An administrator may read, suspend, resume and delete the stacks of any project, by the address of
-that project's; what is made or changed there would be the administrator's own, though. So stacks
-are previewed and made with the asker's token, and changed by a trust.
+An administrator can read, suspend, resume and delete the stacks of any project at the project's
+endpoint. But the administrator would own what it creates or updates there. Therefore climate
+previews and creates stacks with the requester's token, and updates them with a trust.
 """
 
 import uuid
@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from heatclient import exc as refusals
+from heatclient import exc as heat_errors
 from heatclient.client import Client
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.exceptions import ClientException
@@ -21,7 +21,7 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import BackendUnavailable, Conflict, InvalidInput
 from climate.core.lease.model import Lease
-from climate.plugins.base import Asker
+from climate.plugins.base import Requester
 from climate.plugins.openstack import session as openstack_session
 from climate.plugins.openstack.neutron import Neutron
 from climate.plugins.openstack.trusts import Trusts
@@ -34,8 +34,8 @@ _EMPTY = {"heat_template_version": "2016-10-14"}
 _GONE = "DELETE_COMPLETE"
 _PAGE = 500
 
-# What keystoneauth fills with the id of the project, in addresses that are configured.
-_PLACES = ("%(project_id)s", "%(tenant_id)s")
+# The placeholders for the project's id in a configured endpoint.
+_PLACEHOLDERS = ("%(project_id)s", "%(tenant_id)s")
 
 
 class HeatStacks:
@@ -44,7 +44,7 @@ class HeatStacks:
     knows_users = True
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Prepare the clients; nothing is sent yet. Raises Misconfigured."""
+        """Create the clients, without sending a request. Raises Misconfigured."""
         self._conf = conf
         self._session = openstack_session.make_session(conf)
         self._heat = openstack_session.adapter(conf, self._session, "heat")
@@ -52,153 +52,159 @@ class HeatStacks:
         self._neutron = Neutron(conf, "floatingips")
         self._trusts = Trusts(conf)
 
-    def flavors(self, asker: Asker) -> Flavors:
-        """Return the flavors that the asker may use."""
-        found: dict[str, str] = {}
+    def flavors(self, requester: Requester) -> Flavors:
+        """Return the flavors that the requester can use."""
+        flavors: dict[str, str] = {}
         with _answers("Nova"):
             endpoint = self._nova.get_endpoint() or ""
-            session = openstack_session.session_of(self._conf, _token(asker), endpoint)
+            session = openstack_session.token_session(self._conf, _token(requester), endpoint)
             page = [None]
             while page:
-                page = _page(session, endpoint, found)
-        return Flavors(found)
+                page = _page(session, endpoint, flavors)
+        return Flavors(flavors)
 
-    def networks(self, _asker: Asker, names: Collection[str]) -> Mapping[str, str]:
+    def networks(self, _requester: Requester, names: Collection[str]) -> Mapping[str, str]:
         """Return the ids of the external networks that have these names or ids."""
         if not names:
             return {}
-        found = self._neutron.fetch("networks", {"router:external": "True"})
-        by_name = {one["name"]: one["id"] for one in found}
-        by_name |= {one["id"]: one["id"] for one in found}
+        networks = self._neutron.fetch("networks", {"router:external": "True"})
+        by_name = {network["name"]: network["id"] for network in networks}
+        by_name |= {network["id"]: network["id"] for network in networks}
         return {name: by_name[name] for name in names if name in by_name}
 
-    def preview(self, asker: Asker, source: Source) -> Sequence[Any]:
-        """Return what Heat says that a stack would consist of."""
-        heat = self._as_asker(asker)
+    def preview(self, requester: Requester, source: Source) -> Sequence[Any]:
+        """Return the resources in Heat's preview of a stack."""
+        heat = self._as_requester(requester)
         try:
             with _answers():
                 name = f"climate-preview-{uuid.uuid4()}"
-                shown = heat.stacks.preview(stack_name=name, **_sent(source))
-                resources: list[Any] = shown.to_dict()["resources"]
+                preview = heat.stacks.preview(stack_name=name, **_sent(source))
+                resources: list[Any] = preview.to_dict()["resources"]
                 return resources
         except BackendUnavailable as error:
-            raise _refused(error) from None
+            raise _stack_error(error) from None
 
-    def source(self, asker: Asker, stack_id: str) -> Source:
-        """Return what Heat has of a stack of the asker's project."""
-        heat = self._as_asker(asker)
+    def source(self, requester: Requester, stack_id: str) -> Source:
+        """Return the source of a stack in the requester's project."""
+        heat = self._as_requester(requester)
         try:
             with _answers():
                 template = heat.stacks.template(stack_id)
                 environment = dict(heat.stacks.environment(stack_id))
                 files = heat.stacks.files(stack_id)
         except BackendUnavailable as error:
-            if isinstance(error.__cause__, refusals.NotFound):
+            if isinstance(error.__cause__, heat_errors.NotFound):
                 raise InvalidInput(f"Stack {stack_id} could not be found") from None
-            raise _refused(error) from None
+            raise _stack_error(error) from None
         parameters = environment.pop("parameters", {})
-        kept = {"resource_registry", "parameter_defaults"} & environment.keys()
-        return Source(template, files, parameters, {name: environment[name] for name in kept})
+        names = {"resource_registry", "parameter_defaults"} & environment.keys()
+        return Source(template, files, parameters, {name: environment[name] for name in names})
 
-    def make_empty(self, asker: Asker, name: str, reservation_id: str) -> Stack:
-        """Have Heat make a stack that has nothing."""
-        if present := self.find_marked(asker.project_id, reservation_id):
+    def make_empty(self, requester: Requester, name: str, reservation_id: str) -> Stack:
+        """Create an empty stack with the requester's token."""
+        if present := self.find_marked(requester.project_id, reservation_id):
             return present
-        heat = self._as_asker(asker)
+        heat = self._as_requester(requester)
         marks = ",".join(tags(reservation_id))
         try:
             with _answers():
-                made = heat.stacks.create(stack_name=name, template=_EMPTY, tags=marks)
+                answer = heat.stacks.create(stack_name=name, template=_EMPTY, tags=marks)
         except BackendUnavailable as error:
-            if isinstance(error.__cause__, refusals.Conflict):
-                raise Conflict(f"The project has a stack of the name {name} already") from None
-            raise _refused(error) from None
+            if isinstance(error.__cause__, heat_errors.Conflict):
+                raise Conflict(
+                    f"The project already has a stack named {name}: choose another stack_name"
+                ) from None
+            raise _stack_error(error) from None
         return Stack(
-            id=made["stack"]["id"],
+            id=answer["stack"]["id"],
             name=name,
-            project_id=asker.project_id,
+            project_id=requester.project_id,
             status="CREATE_IN_PROGRESS",
             tags=tags(reservation_id),
         )
 
     def find(self, project_id: str, stack_id: str) -> Stack | None:
-        """Return a stack as it is now."""
-        with _answers(), suppress(refusals.NotFound):
-            found = self._ours(project_id).stacks.get(stack_id, resolve_outputs=False)
-            stack = _stack(found.to_dict(), project_id)
+        """Return the present state of a stack, or None."""
+        with _answers(), suppress(heat_errors.NotFound):
+            record = self._as_climate(project_id).stacks.get(stack_id, resolve_outputs=False)
+            stack = _stack(record.to_dict(), project_id)
             return None if stack.status == _GONE else stack
         return None
 
     def find_marked(self, project_id: str, reservation_id: str) -> Stack | None:
-        """Return the stack with the tag of a reservation."""
-        wanted = tags(reservation_id)[-1]
+        """Return the stack with a reservation's tag, or None."""
+        tag = tags(reservation_id)[-1]
         with _answers():
-            found = self._ours(project_id).stacks.list(filters={"tags": wanted})
-            return next((_stack(one.to_dict(), project_id) for one in found), None)
+            records = self._as_climate(project_id).stacks.list(filters={"tags": tag})
+            return next((_stack(each.to_dict(), project_id) for each in records), None)
 
     def update(self, lease: Lease, stack: Stack, source: Source, tags: Sequence[str]) -> None:
-        """Have Heat begin to change it, as its owner."""
-        assert lease.trust_id is not None  # noqa: S101 - acts_as_user said so
+        """Begin to update a stack as the user of the lease's trust."""
+        assert lease.trust_id is not None  # noqa: S101 - acts_as_user requires it
         heat = self._client(self._trusts.session(lease.trust_id), lease.project_id)
         with _answers():
             heat.stacks.update(_path(stack), tags=",".join(tags), **_sent(source))
 
     def resume(self, stack: Stack) -> None:
-        """Have Heat begin to resume it."""
+        """Begin to resume a stack."""
         with _answers():
-            self._ours(stack.project_id).actions.resume(_path(stack))
+            self._as_climate(stack.project_id).actions.resume(_path(stack))
 
     def suspend(self, stack: Stack) -> None:
-        """Have Heat begin to suspend it."""
+        """Begin to suspend a stack."""
         with _answers():
-            self._ours(stack.project_id).actions.suspend(_path(stack))
+            self._as_climate(stack.project_id).actions.suspend(_path(stack))
 
     def delete(self, stack: Stack) -> None:
-        """Have Heat begin to delete it."""
-        with _answers(), suppress(refusals.NotFound):
-            self._ours(stack.project_id).stacks.delete(_path(stack))
+        """Begin to delete a stack; succeeds if it is gone."""
+        with _answers(), suppress(heat_errors.NotFound):
+            self._as_climate(stack.project_id).stacks.delete(_path(stack))
 
     def marked(self) -> Sequence[Stack]:
-        """Return all with our tag; unless Heat lets us see all at once, project by project."""
+        """Return all stacks with climate's tag; project by project if Heat does not list all."""
         with _answers():
             try:
-                ours = self._ours(self._session.get_project_id() or "")
-                return list(_marked(ours, global_tenant="true"))
-            except refusals.Forbidden:
-                projects = self._projects()
-                return [one for id_ in projects for one in _marked(self._ours(id_), project=id_)]
+                heat = self._as_climate(self._session.get_project_id() or "")
+                return list(_marked(heat, global_tenant="true"))
+            except heat_errors.Forbidden:
+                return [
+                    stack
+                    for id_ in self._projects()
+                    for stack in _marked(self._as_climate(id_), project=id_)
+                ]
 
     def _projects(self) -> list[str]:
         keystone = Adapter(
             self._session,
             service_type="identity",
-            interface=AUTH_INTERFACE,  # type: ignore[arg-type]  # one that is no text
+            interface=AUTH_INTERFACE,  # type: ignore[arg-type]  # a marker that is not a string
             version="3",
         )
-        found = keystone.get("/projects", params={"enabled": "true"}).json()["projects"]
-        return [one["id"] for one in found]
+        projects = keystone.get("/projects", params={"enabled": "true"}).json()["projects"]
+        return [project["id"] for project in projects]
 
-    def _ours(self, project_id: str) -> Any:  # noqa: ANN401 - heatclient's
-        """Return Heat as we see it at a project's address."""
+    def _as_climate(self, project_id: str) -> Any:  # noqa: ANN401 - heatclient's
+        """Return a Heat client of climate's user for a project's endpoint."""
         return self._client(self._session, project_id)
 
-    def _as_asker(self, asker: Asker) -> Any:  # noqa: ANN401 - as above
-        token = _token(asker)
+    def _as_requester(self, requester: Requester) -> Any:  # noqa: ANN401 - as above
+        token = _token(requester)
         with _answers():
-            endpoint = self._endpoint(asker.project_id)
-        return _client(openstack_session.session_of(self._conf, token, endpoint), endpoint)
+            endpoint = self._endpoint(requester.project_id)
+        return _client(openstack_session.token_session(self._conf, token, endpoint), endpoint)
 
     def _client(self, session: Session, project_id: str) -> Any:  # noqa: ANN401 - as above
         with _answers():
             return _client(session, self._endpoint(project_id))
 
     def _endpoint(self, project_id: str) -> str:
-        """Return the address of Heat for a project.
+        """Return Heat's endpoint for a project.
 
-        The catalog has that of our own, ``endpoint_override`` perhaps a place for any.
+        The catalog has the endpoint of climate's own project; ``endpoint_override`` may have a
+        placeholder.
         """
         address = (self._heat.get_endpoint() or "").rstrip("/")
-        for end in (self._session.get_project_id(), *_PLACES):
+        for end in (self._session.get_project_id(), *_PLACEHOLDERS):
             address = address.removesuffix(f"/{end}")
         return f"{address}/{project_id}"
 
@@ -207,28 +213,28 @@ def _client(session: Session, endpoint: str) -> Any:  # noqa: ANN401 - as above
     return Client("1", session=session, endpoint_override=endpoint)
 
 
-def _token(asker: Asker) -> str:
-    if asker.token is None:
+def _token(requester: Requester) -> str:
+    if requester.token is None:
         raise Conflict(
-            "Stacks of Heat are looked up with your own token of Keystone's: it is to be had where"
+            "Stacks need the Keystone token of your request, which climate has only if"
             " [api] auth_strategy is keystone"
         )
-    return asker.token
+    return requester.token
 
 
-def _page(session: Session, endpoint: str, found: dict[str, str]) -> list[Any]:
-    """Add a page of flavors to those found, and return it."""
-    last = {"marker": list(found.values())[-1]} if found else {}
+def _page(session: Session, endpoint: str, flavors: dict[str, str]) -> list[Any]:
+    """Add the next page of flavors to ``flavors``, and return the page."""
+    last = {"marker": list(flavors.values())[-1]} if flavors else {}
     answer = session.get(f"{endpoint}/flavors", params={"limit": _PAGE, **last})
     page: list[Any] = answer.json()["flavors"]
-    found.update({one["name"]: one["id"] for one in page})
+    flavors.update({flavor["name"]: flavor["id"] for flavor in page})
     return page
 
 
 def _marked(heat: Any, project: str | None = None, **query: str) -> Iterator[Stack]:  # noqa: ANN401
-    for one in heat.stacks.list(filters={"tags": MARK, **query}):
-        found = one.to_dict()
-        yield _stack(found, project or found["project"])
+    for stack in heat.stacks.list(filters={"tags": MARK, **query}):
+        record = stack.to_dict()
+        yield _stack(record, project or record["project"])
 
 
 def _sent(source: Source) -> dict[str, Any]:
@@ -239,30 +245,30 @@ def _path(stack: Stack) -> str:
     return f"{stack.name}/{stack.id}"
 
 
-def _stack(found: Mapping[str, Any], project_id: str) -> Stack:
+def _stack(record: Mapping[str, Any], project_id: str) -> Stack:
     return Stack(
-        id=found["id"],
-        name=found["stack_name"],
+        id=record["id"],
+        name=record["stack_name"],
         project_id=project_id,
-        status=found["stack_status"],
-        reason=found["stack_status_reason"],
-        tags=found.get("tags") or (),
-        created_at=datetime.fromisoformat(found["creation_time"]).astimezone(UTC),
+        status=record["stack_status"],
+        reason=record["stack_status_reason"],
+        tags=record.get("tags") or (),
+        created_at=datetime.fromisoformat(record["creation_time"]).astimezone(UTC),
     )
 
 
-def _refused(error: BackendUnavailable) -> BackendUnavailable | InvalidInput:
-    """Return what a refusal of Heat's is: the fault of what was asked, or another."""
+def _stack_error(error: BackendUnavailable) -> BackendUnavailable | InvalidInput:
+    """Return InvalidInput if the request caused Heat's error, or else the error itself."""
     cause = error.__cause__
-    if isinstance(cause, refusals.HTTPException) and str(cause.code) in {"400", "403", "404"}:
-        return InvalidInput(f"Heat says of the stack: {str(cause).removeprefix('ERROR: ')}")
+    if isinstance(cause, heat_errors.HTTPException) and str(cause.code) in {"400", "403", "404"}:
+        return InvalidInput(f"Heat rejected the stack: {str(cause).removeprefix('ERROR: ')}")
     return error
 
 
 @contextmanager
 def _answers(service: str = "Heat") -> Iterator[None]:
-    """Turn what clients raise, but NotFound where that is awaited, into who did not do what."""
+    """Turn a client's errors into BackendUnavailable with the service's name and reason."""
     try:
         yield
-    except (ClientException, refusals.BaseException) as error:
-        raise BackendUnavailable(f"{service} does not do it: {error}") from error
+    except (ClientException, heat_errors.BaseException) as error:
+        raise BackendUnavailable(f"the request to {service} failed: {error}") from error

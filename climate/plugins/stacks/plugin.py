@@ -1,13 +1,10 @@
-"""``virtual:stack``: a stack of Heat, with room for all that it can ever consist of.
+"""``virtual:stack``: a Heat stack, with capacity for its maximum contents.
 
-Heat is asked what that is when the lease is asked for, groups at their maximum. A stack takes no
-resource of its own: its servers, volumes and floating IPs are children, reservations of the same
-lease. At the start it is made of the template in which flavors, volume types and floating IPs are
-the reserved ones. An empty stack is there before that, made with the asker's own token: Heat lets
-nobody make one in somebody's name later, but change one.
-
-What a stack is now is in its status, and what we deployed last in a tag of its own, so whoever
-comes back knows what is left to be done.
+A stack takes no resource of its own. Its servers, volumes and floating IPs are member
+reservations of the same lease, which Heat's preview counts with all groups at their maximum.
+climate creates an empty stack with the requester's token, because a trust can update a stack but
+not create it. At the start it updates that stack with a template that uses the reserved flavors,
+volume types and floating IPs. A tag on the stack names the template that climate deployed last.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,42 +21,42 @@ from climate.core.lease.model import Granted, Lease, Reservation
 from climate.core.matching.query import Everything
 from climate.core.matching.requirement import Requirement
 from climate.plugins.base import (
-    Asker,
-    Child,
-    Difference,
-    Expected,
-    Found,
+    DiscoveredResource,
+    Drift,
+    ExpectedState,
+    Member,
     NotYet,
+    Requester,
     RequestSchema,
     ResourcePlugin,
     Turn,
 )
+from climate.plugins.fields import CREATE, KEEP
 from climate.plugins.loader import load_cloud
-from climate.plugins.networking.base import CREATE, KEEP
-from climate.plugins.stacks import children as stack_children
+from climate.plugins.stacks import members as stack_members
 from climate.plugins.stacks import template
 from climate.plugins.stacks.cloud import Stack, StackCloud
-from climate.plugins.stacks.contents import counted
+from climate.plugins.stacks.contents import count_contents
 from climate.plugins.stacks.schema import SUSPEND, StackSchema, source_of, stored
 from climate.plugins.stacks.template import Source
 
-# One that is younger may be of a lease that is just being asked for.
+# A younger stack may belong to a lease that climate is just creating.
 _NEW = timedelta(hours=1)
 
 
-def differences(
-    cloud: StackCloud, clock: Clock, expected: Callable[[], Expected]
-) -> Iterator[Difference]:
-    """Name every stack of no lease."""
+def find_drifts(
+    cloud: StackCloud, clock: Clock, expected: Callable[[], ExpectedState]
+) -> Iterator[Drift]:
+    """Yield every stack whose lease does not exist."""
     now = clock.now()
-    marked = [one for one in cloud.marked() if not _is_new(one, now)]
-    told = expected()
-    known = {*told.known, *told.awaited}
+    marked = [stack for stack in cloud.marked() if not _is_new(stack, now)]
+    state = expected()
+    known = {*state.known, *state.awaited}
     for stack in marked:
         if stack.reservation_id not in known:
-            yield Difference(
-                f"stack {stack.id} ({stack.name}) of project {stack.project_id} is marked as that"
-                f" of {stack.reservation_id}, which no lease has",
+            yield Drift(
+                f"stack {stack.id} ({stack.name}) of project {stack.project_id} is marked with"
+                f" reservation {stack.reservation_id}, which no lease has",
                 partial(cloud.delete, stack),
                 reservation_id=stack.reservation_id,
             )
@@ -70,71 +67,76 @@ def _is_new(stack: Stack, now: datetime) -> bool:
 
 
 _SUSPENDED = "SUSPEND_COMPLETE"
-# Stacks of which the last action was one of these are resumed before anything else.
-_ASLEEP = ("SUSPEND", "RESUME")
+# climate resumes stacks with one of these last actions before it changes them.
+_SUSPEND_ACTIONS = ("SUSPEND", "RESUME")
 
 
 class StackFailed(RuntimeError):
-    """The cloud could not do it; the message is its own."""
+    """Heat could not complete an action; the message has Heat's reason."""
 
 
 class StackPlugin(ResourcePlugin):
-    """Stacks."""
+    """Heat stacks."""
 
     resource_type: ClassVar[str] = "virtual:stack"
     schema: ClassVar[type[RequestSchema]] = StackSchema
     fixed: ClassVar[frozenset[str]] = frozenset({"stack_id", "stack_name", "on_start"})
-    arranges: ClassVar[bool] = True
-    replans: ClassVar[bool] = True
+    needs_preparation: ClassVar[bool] = True
+    looks_up_changes: ClassVar[bool] = True
     native_properties: frozenset[str] = frozenset()
 
     def __init__(self, conf: ConfigOpts, turn: Turn, clock: Clock) -> None:
-        """Load the configured cloud driver."""
+        """Load the stack cloud that ``conf`` names. Raises BrokenPlugin."""
         self._clock = clock
         self.cloud: StackCloud = load_cloud("virtual:stack", conf, turn=turn)
 
-    def look_up(self, params: Mapping[str, Any], asker: Asker) -> Mapping[str, Any]:
-        """Return ``params`` with what the stack consists of at most, as the cloud says.
+    def look_up(self, params: Mapping[str, Any], requester: Requester) -> Mapping[str, Any]:
+        """Return ``params`` with the maximum contents of the stack, from Heat's preview.
 
-        Raises InvalidInput for what cannot be known, or not be put on reserved room.
+        Raises InvalidInput for contents that climate cannot count or cannot reserve.
         """
         source = source_of(params)
         if source is None:
-            source = self.cloud.source(asker, params["stack_id"])
+            source = self.cloud.source(requester, params["stack_id"])
             params = {**params, **stored(source)}
-        flavors, copy = self.cloud.flavors(asker), source
+        flavors, copy = self.cloud.flavors(requester), source
         for edit in (
             template.at_maximum,
             template.with_flavors(flavors.respelled),
             template.noting_volume_types,
         ):
             copy = template.edited(copy, edit)
-        contents = counted(self.cloud.preview(asker, copy), source, flavors)
-        networks = self.cloud.networks(asker, contents.floatingips.keys())
-        return {**params, "reserves": stack_children.planned(params, contents, flavors, networks)}
+        contents = count_contents(self.cloud.preview(requester, copy), source, flavors)
+        networks = self.cloud.networks(requester, contents.floatingips.keys())
+        return {
+            **params,
+            "reserves": stack_members.plan_reserves(params, contents, flavors, networks),
+        }
 
-    def children(self, params: Mapping[str, Any]) -> Sequence[Child]:
-        """Return what is to be reserved for what the stack consists of."""
-        return stack_children.children_of(params)
+    def members(self, params: Mapping[str, Any]) -> Sequence[Member]:
+        """Return the reservations of the stack's contents."""
+        return stack_members.members_of(params)
 
     def requirement(self, _params: Mapping[str, Any]) -> Requirement:
-        """Nothing: its children need it all."""
+        """Return an empty requirement: the members have the resources."""
         return Requirement(self.resource_type, 0, 0, Everything(), noun="stacks")
 
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
-        """Only its user can change a stack; to suspend or delete it we can ourselves."""
+        """Tell whether climate updates the stack, which only its user can do."""
         return self.cloud.knows_users and params["on_start"] == CREATE
 
-    def arrange(self, _lease: Lease, reservation: Reservation, asker: Asker) -> Mapping[str, Any]:
-        """Make the empty stack that will be changed at the start."""
+    def prepare(
+        self, _lease: Lease, reservation: Reservation, requester: Requester
+    ) -> Mapping[str, Any]:
+        """Create the empty stack that ``start`` updates."""
         params = reservation.params
         if params["on_start"] != CREATE or params["stack_id"] is not None:
             return {}
         name = params["stack_name"] or f"climate-{reservation.id}"
-        stack = self.cloud.make_empty(asker, name, reservation.id)
+        stack = self.cloud.make_empty(requester, name, reservation.id)
         return {"stack_id": stack.id, "stack_name": stack.name}
 
-    def abandon(self, lease: Lease, reservation: Reservation) -> None:
+    def discard(self, lease: Lease, reservation: Reservation) -> None:
         """Delete the empty stack."""
         stack = self.cloud.find_marked(lease.project_id, reservation.id)
         if stack is not None and stack.plan is None:
@@ -143,39 +145,42 @@ class StackPlugin(ResourcePlugin):
     def start(
         self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
-        """Have the stack be what its template says, on the room of its children."""
+        """Update the stack with its template on the resources of its members.
+
+        Raises NotYet, StackFailed.
+        """
         if reservation.params["on_start"] != CREATE:
             return {}
         stack = self._get(lease, reservation)
         if stack is None:
-            raise StackFailed(f"stack {self._id(reservation)} is gone: somebody deleted it")
-        source, children = self._source(reservation), _children(lease, reservation)
-        source = stack_children.reserved(source, reservation.params, children)
+            raise StackFailed(f"stack {self._id(reservation)} was deleted")
+        source, members = self._source(reservation), _members(lease, reservation)
+        source = stack_members.reserved(source, reservation.params, members)
         if reservation.status is not ReservationStatus.ACTIVE:
-            self._wake(stack)
+            self._resume(stack)
         self._deploy(lease, stack, source, reservation.id)
         return {"stack_id": stack.id, "stack_name": stack.name, "deployed": True}
 
     def end(self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]) -> None:
-        """Delete it, or suspend it on the flavors that it would have without us, or leave it."""
+        """Delete the stack, or suspend or keep it with the flavors of its own template."""
         stack = self._get(lease, reservation)
-        if stack is None:  # also if its user was to make it
+        if stack is None:  # or on_start was nothing, and climate does not know it
             return
-        on_end, mine = reservation.params["on_end"], reservation.params["stack_id"] is None
-        if on_end == KEEP and not (mine and stack.plan is None):
+        on_end, is_climates = reservation.params["on_end"], reservation.params["stack_id"] is None
+        if on_end == KEEP and not (is_climates and stack.plan is None):
             if stack.reservation_id == reservation.id:
                 self._deploy(lease, stack, self._source(reservation), None)
-        elif on_end == SUSPEND and not (mine and stack.plan is None):
+        elif on_end == SUSPEND and not (is_climates and stack.plan is None):
             self._suspend(lease, stack, reservation)
         else:
             self._delete(stack)
 
     def _id(self, reservation: Reservation) -> str | None:
-        found: str | None = reservation.params["stack_id"] or reservation.details.get("stack_id")
-        return found
+        id_: str | None = reservation.params["stack_id"] or reservation.details.get("stack_id")
+        return id_
 
     def _get(self, lease: Lease, reservation: Reservation) -> Stack | None:
-        """Return the stack of a reservation, None if there is none."""
+        """Return a reservation's stack, or None."""
         if id_ := self._id(reservation):
             return self.cloud.find(lease.project_id, id_)
         if reservation.params["on_start"] != CREATE:
@@ -184,76 +189,76 @@ class StackPlugin(ResourcePlugin):
 
     def _source(self, reservation: Reservation) -> Source:
         source = source_of(reservation.params)
-        assert source is not None  # noqa: S101 - it was looked up
+        assert source is not None  # noqa: S101 - look_up stores it
         return source
 
-    def _wake(self, stack: Stack) -> None:
-        """Have a suspended stack resumed; raises NotYet meanwhile, StackFailed."""
+    def _resume(self, stack: Stack) -> None:
+        """Resume a suspended stack. Raises NotYet until it runs, StackFailed."""
         _wait(stack)
-        if stack.action in _ASLEEP and stack.status != "RESUME_COMPLETE":
-            self._again(stack, lambda: self.cloud.resume(stack), "resumed")
+        if stack.action in _SUSPEND_ACTIONS and stack.status != "RESUME_COMPLETE":
+            self._retry(stack, lambda: self.cloud.resume(stack), "resumed")
 
     def _deploy(
         self, lease: Lease, stack: Stack, source: Source, reservation_id: str | None
     ) -> None:
-        """Have the stack be what the source says; raises NotYet meanwhile, StackFailed.
+        """Update the stack to the source. Raises NotYet until it is updated, StackFailed.
 
-        Without a reservation it is nobody's but its owner's then.
+        Without ``reservation_id``, also remove the stack's mark.
         """
         _wait(stack)
-        # A tag has 80 characters at most.
-        whose = f"{reservation_id[-8:]}-" if reservation_id else ""
-        plan = f"{whose}{source.fingerprint}"
+        # A part of the id only: a tag has at most 80 characters.
+        prefix = f"{reservation_id[-8:]}-" if reservation_id else ""
+        plan = f"{prefix}{source.fingerprint}"
         tags = stack.tags_for(reservation_id, plan)
         if stack.plan != plan:
-            self._wake(stack)
+            self._resume(stack)
             self.cloud.update(lease, stack, source, tags)
             raise NotYet(f"stack {stack.id} is being updated")
         if stack.status == "UPDATE_FAILED":
-            self._again(stack, lambda: self.cloud.update(lease, stack, source, tags), "updated")
+            self._retry(stack, lambda: self.cloud.update(lease, stack, source, tags), "updated")
 
     def _suspend(self, lease: Lease, stack: Stack, reservation: Reservation) -> None:
-        """Have it suspended; raises NotYet meanwhile, StackFailed.
+        """Suspend the stack. Raises NotYet until it is suspended, StackFailed.
 
-        As it keeps what it has, it must be off the reserved room before.
+        A suspended stack keeps its resources, so first move it off the reserved ones.
         """
         _wait(stack)
         source = self._source(reservation)
-        # Whoever changes a stack without a word of tags removes them.
+        # An update without tags removes them, so the details count, too.
         deployed = stack.plan is not None or reservation.details.get("deployed", False)
         if deployed and (stack.plan != source.fingerprint or stack.action == "UPDATE"):
             self._deploy(lease, stack, source, None)
         if stack.status != _SUSPENDED:
-            self._again(stack, lambda: self.cloud.suspend(stack), "suspended")
+            self._retry(stack, lambda: self.cloud.suspend(stack), "suspended")
 
     def _delete(self, stack: Stack) -> None:
-        """Have it deleted; raises NotYet meanwhile, StackFailed."""
+        """Delete the stack. Raises NotYet until it is gone, StackFailed."""
         if stack.status == "DELETE_IN_PROGRESS":
             raise NotYet(f"stack {stack.id} is being deleted")
-        self._again(stack, lambda: self.cloud.delete(stack), "deleted")
+        self._retry(stack, lambda: self.cloud.delete(stack), "deleted")
 
-    def _again(self, stack: Stack, act: Callable[[], None], what: str) -> None:
-        """Have something done, once more if it failed; then the failure of the last time is told.
-
-        Raises NotYet, StackFailed.
-        """
+    def _retry(self, stack: Stack, act: Callable[[], None], participle: str) -> None:
+        """Begin an action. Raises StackFailed with the previous failure, or else NotYet."""
         act()
         if stack.has_failed:
             raise StackFailed(f"stack {stack.id} is {stack.status}: {stack.reason}")
-        raise NotYet(f"stack {stack.id} is being {what}")
+        raise NotYet(f"stack {stack.id} is being {participle}")
 
-    def audit(self, expected: Callable[[], Expected]) -> Iterable[Difference]:
-        """Compare the stacks that are marked as ours with what leases have."""
-        return differences(self.cloud, self._clock, expected)
+    def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
+        """Compare the stacks that climate marked with the leases."""
+        return find_drifts(self.cloud, self._clock, expected)
 
-    def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
-        """Refuse: there is nothing of this type to register."""
+    def find(
+        self, *, name: str | None = None, external_number: str | None = None
+    ) -> DiscoveredResource:
+        """Raise Conflict: resources of this type cannot be registered."""
         raise Conflict(
-            f"{name or external_number}: register what stacks consist of, not {self.resource_type}"
+            f"{name or external_number}: register hosts, volume types and floating IPs, not"
+            f" {self.resource_type}"
         )
 
-    def inventory(self) -> Iterable[Found]:
-        """Return nothing: there is nothing of this type to register."""
+    def inventory(self) -> Iterable[DiscoveredResource]:
+        """Return nothing: resources of this type cannot be registered."""
         return ()
 
 
@@ -262,5 +267,9 @@ def _wait(stack: Stack) -> None:
         raise NotYet(f"stack {stack.id} is {stack.status}")
 
 
-def _children(lease: Lease, reservation: Reservation) -> list[Reservation]:
-    return [one for one in lease.reservations if one.stack_id == reservation.id and one.stays]
+def _members(lease: Lease, reservation: Reservation) -> list[Reservation]:
+    return [
+        member
+        for member in lease.reservations
+        if member.stack_id == reservation.id and member.stays
+    ]

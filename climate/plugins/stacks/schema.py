@@ -1,4 +1,4 @@
-"""What can be asked of a stack, and how it is kept."""
+"""The parameters of a reservation of a stack."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 from marshmallow import ValidationError, fields, post_load, validate, validates_schema
 
 from climate.plugins.base import RequestSchema
-from climate.plugins.networking.base import CREATE, DELETE, KEEP, NOTHING
-from climate.plugins.stacks.template import Source, Unreadable, parse, parse_environment
+from climate.plugins.fields import CREATE, DELETE, KEEP, NOTHING
+from climate.plugins.stacks.template import InvalidTemplate, Source, parse, parse_environment
 
 SUSPEND = "suspend"
-# What Heat takes, by default, of template, files and environment together: bytes.
+# Heat's default limit for template, files and environment together, in bytes.
 LARGEST = 512 * 1024
-# The keys of what a stack is made from; all of it may hold secrets.
+# The keys of a stack's source. All of them may contain secrets.
 SOURCE = ("template", "files", "parameters", "environment")
-# As Heat has it, and short enough for the names of what is nested in it.
+# Heat's rule, but shorter: nested stacks have longer names.
 _NAME = validate.Regexp(
     r"\A[a-zA-Z][a-zA-Z0-9_.-]{0,127}\Z",
     error="Must begin with a letter and have up to 128 letters, digits, and any of _.-",
@@ -31,7 +31,7 @@ class _Document(fields.Field[dict[str, Any]]):
             raise ValidationError("Must be an object, or its YAML as text")
         try:
             return self._read(value)
-        except Unreadable as error:
+        except InvalidTemplate as error:
             raise ValidationError(f"Cannot be read: {error}") from None
 
     def _read(self, text: str) -> dict[str, Any]:
@@ -39,17 +39,14 @@ class _Document(fields.Field[dict[str, Any]]):
 
 
 class _Template(_Document):
-    """A template, which says of which version it is."""
+    """A template, which must name its version."""
 
     def _read(self, text: str) -> dict[str, Any]:
         return parse(text)
 
 
 class StackSchema(RequestSchema):
-    """The part of a reservation request that is about a stack.
-
-    What it ``reserves`` is told by Heat, whatever is asked for.
-    """
+    """The parameters of a reservation of a stack; ``look_up`` sets ``reserves``."""
 
     template = _Template(load_default=None, allow_none=True)
     files = fields.Dict(keys=fields.String(), values=fields.String(), load_default=dict)
@@ -69,27 +66,29 @@ class StackSchema(RequestSchema):
     @validates_schema
     def _which(self, data: dict[str, Any], **_kwargs: Any) -> None:
         if data["template"] is None and data["stack_id"] is None:
-            raise ValidationError("Give this, or the stack_id of a stack that is there", "template")
+            raise ValidationError("Required, unless stack_id names an existing stack", "template")
         if data["stack_id"] is not None and data["stack_name"] is not None:
-            raise ValidationError("A stack that is there has a name", "stack_name")
+            raise ValidationError(
+                "Not allowed with stack_id: an existing stack has a name", "stack_name"
+            )
         if data["on_end"] == SUSPEND and data["on_start"] == NOTHING and data["stack_id"] is None:
             raise ValidationError(
-                "With on_start nothing the stack is made by you, unknown to climate: delete or"
-                " suspend it yourself",
+                "Not possible with on_start nothing: you create the stack yourself, and climate"
+                " cannot know it. Use delete or keep, and suspend the stack yourself",
                 "on_end",
             )
         source = source_of(data)
         if source is not None and source.size > LARGEST:
             raise ValidationError(
-                f"Template, files, parameters and environment are more than {LARGEST} bytes",
+                f"Template, files, parameters and environment have more than {LARGEST} bytes",
                 "template",
             )
 
     @post_load
-    def _no_doubts(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        """Say what null means, and keep all parameters in one place.
+    def _defaults(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
+        """Replace null with the default, and merge the parameters into one object.
 
-        What was there before the lease is still there after it, unless its user says else.
+        By default climate deletes the stacks that it created, and suspends all others.
         """
         default = DELETE if data["stack_id"] is None else SUSPEND
         data = {**data, "on_end": data["on_end"] or default}
@@ -97,7 +96,7 @@ class StackSchema(RequestSchema):
         if not isinstance(inner, dict):
             return data
         environment = {
-            name: one for name, one in data["environment"].items() if name != "parameters"
+            name: value for name, value in data["environment"].items() if name != "parameters"
         }
         return {
             **data,
@@ -107,12 +106,12 @@ class StackSchema(RequestSchema):
 
 
 def source_of(params: Mapping[str, Any]) -> Source | None:
-    """Return what a stack is to be made from; None if that is what it is made from already."""
+    """Return the source in the parameters; None if they have only a ``stack_id``."""
     if params["template"] is None:
         return None
     return Source(*(params[name] for name in SOURCE))
 
 
 def stored(source: Source) -> dict[str, Any]:
-    """Return the parameters that keep a source."""
+    """Return the parameters that store a source."""
     return {name: getattr(source, name) for name in SOURCE}

@@ -1,7 +1,7 @@
-"""Stacks in the cloud of made-up hosts: for demos and tests, never for use.
+"""Simulated stacks, for demonstrations and tests.
 
-It reads of templates what it takes to count servers: parameters, ``str_replace``, groups and nested
-templates. What it is told to do is done at once, unless ``broken`` says otherwise.
+The simulation evaluates only what it needs to count contents: parameters, ``str_replace``, groups
+and nested templates. Every action completes at once.
 """
 
 import json
@@ -13,7 +13,7 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease.model import Lease
-from climate.plugins.base import Asker
+from climate.plugins.base import Requester
 from climate.plugins.instances.simulated import FLAVORS
 from climate.plugins.networking.simulated import NETWORK
 from climate.plugins.simulated_journal import Journal
@@ -21,7 +21,7 @@ from climate.plugins.stacks.cloud import Stack, tags
 from climate.plugins.stacks.contents import Flavors
 from climate.plugins.stacks.template import Source, parse
 
-# The number of members, and what one is.
+# By type of group: the properties with the number of members, and with their definition.
 _GROUPS = {
     "OS::Heat::ResourceGroup": (("count",), "resource_def"),
     "OS::Heat::AutoScalingGroup": (("desired_capacity", "min_size"), "resource"),
@@ -35,124 +35,133 @@ _STATUS = {
 
 
 class SimulatedStacks:
-    """Stacks of which all but the reservation is made up (see StackCloud for the methods)."""
+    """A StackCloud whose state is the journal of effects."""
 
     knows_users = False
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Share the settings, and so the journal, with the hosts' cloud."""
-        self.world = Journal(conf)
+        """Share the journal of the simulated hosts."""
+        self.journal = Journal(conf)
 
-    def flavors(self, _asker: Asker) -> Flavors:
-        """Return those of made-up instances."""
-        return Flavors({one.name: one.id for one in FLAVORS.values()})
+    def flavors(self, _requester: Requester) -> Flavors:
+        """Return the flavors of the simulated instances."""
+        return Flavors({flavor.name: flavor.id for flavor in FLAVORS.values()})
 
-    def networks(self, _asker: Asker, names: Collection[str]) -> Mapping[str, str]:
-        """Return the only one."""
+    def networks(self, _requester: Requester, names: Collection[str]) -> Mapping[str, str]:
+        """Return the only external network."""
         return {NETWORK: NETWORK} if NETWORK in names else {}
 
-    def preview(self, _asker: Asker, source: Source) -> Sequence[Any]:
-        """Return what can be seen in the template."""
+    def preview(self, _requester: Requester, source: Source) -> Sequence[Any]:
+        """Return the resources of the template."""
         try:
             return list(_members(source.template, source.parameters, source, None))
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidInput(f"The template cannot be read: {error}") from None
 
-    def source(self, _asker: Asker, stack_id: str) -> Source:
-        """Return what the stack was made of last."""
-        for effect in reversed(self.world.effects()):
+    def source(self, _requester: Requester, stack_id: str) -> Source:
+        """Return the source that the stack was last updated to."""
+        for effect in reversed(self.journal.effects()):
             if effect.get("stack") == stack_id and "source" in effect:
                 return Source(**json.loads(effect["source"]))
         raise InvalidInput(f"Stack {stack_id} could not be found")
 
-    def make_empty(self, asker: Asker, name: str, reservation_id: str) -> Stack:
-        """Write down that there is one, unless it is so."""
-        if present := self.find_marked(asker.project_id, reservation_id):
+    def make_empty(self, requester: Requester, name: str, reservation_id: str) -> Stack:
+        """Record an empty stack, unless the reservation has one."""
+        if present := self.find_marked(requester.project_id, reservation_id):
             return present
-        if any((one.name, one.project_id) == (name, asker.project_id) for one in self.stacks()):
-            raise Conflict(f"The project has a stack of the name {name} already")
-        id_ = f"stack-{len(self.world.effects())}"
+        names = {stack.name for stack in self.stacks() if stack.project_id == requester.project_id}
+        if name in names:
+            raise Conflict(
+                f"The project already has a stack named {name}: choose another stack_name"
+            )
+        id_ = f"stack-{len(self.journal.effects())}"
         self._act(
             "create",
             id_,
             called=name,
-            project=asker.project_id,
+            project=requester.project_id,
             tags=",".join(tags(reservation_id)),
         )
-        return next(one for one in self.stacks() if one.id == id_)
+        return next(stack for stack in self.stacks() if stack.id == id_)
 
     def find(self, project_id: str, stack_id: str) -> Stack | None:
-        """Return what the effects so far add up to."""
-        there = (one for one in self.stacks() if one.project_id == project_id)
-        return next((one for one in there if one.id == stack_id), None)
+        """Return a stack, or None."""
+        stacks = (stack for stack in self.stacks() if stack.project_id == project_id)
+        return next((stack for stack in stacks if stack.id == stack_id), None)
 
     def find_marked(self, project_id: str, reservation_id: str) -> Stack | None:
-        """Return what the effects so far add up to."""
-        there = (one for one in self.stacks() if one.project_id == project_id)
-        return next((one for one in there if one.reservation_id == reservation_id), None)
+        """Return the stack with a reservation's mark, or None."""
+        stacks = (stack for stack in self.stacks() if stack.project_id == project_id)
+        return next((stack for stack in stacks if stack.reservation_id == reservation_id), None)
 
     def update(self, _lease: Lease, stack: Stack, source: Source, tags: Sequence[str]) -> None:
-        """Write down what it is made of."""
+        """Record the source of a stack."""
         text = json.dumps({name: getattr(source, name) for name in Source.__slots__})
-        flavors = sorted(str(one) for one in _flavors(self.preview(Asker("", ""), source)))
+        flavors = sorted(
+            str(flavor) for flavor in _flavors(self.preview(Requester("", ""), source))
+        )
         self._act("update", stack.id, tags=",".join(tags), source=text, flavors=",".join(flavors))
 
     def resume(self, stack: Stack) -> None:
-        """Write down that it runs."""
+        """Record that a stack runs."""
         self._act("resume", stack.id)
 
     def suspend(self, stack: Stack) -> None:
-        """Write down that it is suspended."""
+        """Record that a stack is suspended."""
         self._act("suspend", stack.id)
 
     def delete(self, stack: Stack) -> None:
-        """Write down that it is gone, unless it is so."""
-        if any(one.id == stack.id for one in self.stacks()):
+        """Record the deletion of a stack, if it exists."""
+        if any(present.id == stack.id for present in self.stacks()):
             self._act("delete", stack.id)
 
     def marked(self) -> Sequence[Stack]:
-        """Return those of reservations."""
-        return [one for one in self.stacks() if one.reservation_id]
+        """Return the stacks with the mark of a reservation."""
+        return [stack for stack in self.stacks() if stack.reservation_id]
 
     def stacks(self) -> list[Stack]:
-        """Return all there are."""
-        found: dict[str, Stack] = {}
-        for effect in self.world.effects():
-            name, _, what = effect["effect"].partition("_")
-            if what != "stack":
+        """Return the stacks that result from the effects."""
+        stacks: dict[str, Stack] = {}
+        for effect in self.journal.effects():
+            name, _, noun = effect["effect"].partition("_")
+            if noun != "stack":
                 continue
             id_ = effect["stack"]
             if name == "delete":
-                found.pop(id_, None)
+                stacks.pop(id_, None)
                 continue
             if name == "create":
-                found[id_] = Stack(
+                stacks[id_] = Stack(
                     id=id_, name=effect["called"], project_id=effect["project"], status=""
                 )
-            marks = effect["tags"].split(",") if effect.get("tags") else found[id_].tags
-            found[id_] = replace(found[id_], status=_STATUS[name], tags=marks)
-        return list(found.values())
+            marks = effect["tags"].split(",") if effect.get("tags") else stacks[id_].tags
+            stacks[id_] = replace(stacks[id_], status=_STATUS[name], tags=marks)
+        return list(stacks.values())
 
     def _act(self, effect: str, id_: str, **details: str) -> None:
-        self.world.act(f"{effect}_stack", stack=id_, **details)
+        self.journal.act(f"{effect}_stack", stack=id_, **details)
 
 
 def _members(
-    template: Mapping[str, Any], given: Mapping[str, Any], source: Source, parent: str | None
+    template: Mapping[str, Any], parameters: Mapping[str, Any], source: Source, parent: str | None
 ) -> Iterator[Any]:
     """Yield the resources of a template, those of groups and nested templates in lists."""
     defaults = {
-        name: one.get("default") for name, one in (template.get("parameters") or {}).items()
+        name: record.get("default") for name, record in (template.get("parameters") or {}).items()
     }
-    values = {**defaults, **given}
-    for name, one in (template.get("resources") or {}).items():
-        yield from _member(name, one, values, source, parent)
+    values = {**defaults, **parameters}
+    for name, resource in (template.get("resources") or {}).items():
+        yield from _member(name, resource, values, source, parent)
 
 
 def _member(
-    name: str, one: Mapping[str, Any], values: Mapping[str, Any], source: Source, parent: str | None
+    name: str,
+    resource: Mapping[str, Any],
+    values: Mapping[str, Any],
+    source: Source,
+    parent: str | None,
 ) -> Iterator[Any]:
-    kind, properties = one["type"], _value(one.get("properties") or {}, values)
+    kind, properties = resource["type"], _value(resource.get("properties") or {}, values)
     if kind in _GROUPS:
         sizes, inner = _GROUPS[kind]
         count = next(int(properties[size]) for size in sizes if properties.get(size) is not None)
@@ -171,24 +180,24 @@ def _member(
         }
 
 
-def _value(found: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
-    """Return what an expression comes to; what other resources will be is not known yet."""
-    if isinstance(found, list):
-        return [_value(one, values) for one in found]
-    if not isinstance(found, dict):
-        return found
-    match found:
+def _value(value: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
+    """Evaluate an expression; attributes of other resources are None."""
+    if isinstance(value, list):
+        return [_value(part, values) for part in value]
+    if not isinstance(value, dict):
+        return value
+    match value:
         case {"get_param": str(name)}:
             return values[name]
         case {"get_attr": _} | {"get_resource": _}:
             return None
-        case {"str_replace": asked}:
-            return _replaced(str(_value(asked["template"], values)), asked["params"], values)
-    return {name: _value(one, values) for name, one in found.items()}
+        case {"str_replace": args}:
+            return _replaced(str(_value(args["template"], values)), args["params"], values)
+    return {name: _value(part, values) for name, part in value.items()}
 
 
 def _replaced(text: str, params: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    """Return a text with one of the ``params``, the longest that is in it, replaced."""
+    """Replace the longest of ``params`` that occurs in a text."""
     for name in sorted(params, key=len, reverse=True):
         if name in text:
             value = _value(params[name], values)
@@ -196,9 +205,9 @@ def _replaced(text: str, params: Mapping[str, Any], values: Mapping[str, Any]) -
     return text
 
 
-def _flavors(found: Any) -> Iterator[Any]:  # noqa: ANN401 - lists of lists
-    if isinstance(found, list):
-        for one in found:
-            yield from _flavors(one)
-    elif "flavor" in found["properties"]:
-        yield found["properties"]["flavor"]
+def _flavors(preview: Any) -> Iterator[Any]:  # noqa: ANN401 - lists of lists
+    if isinstance(preview, list):
+        for part in preview:
+            yield from _flavors(part)
+    elif "flavor" in preview["properties"]:
+        yield preview["properties"]["flavor"]

@@ -1,8 +1,8 @@
-"""Templates of Heat as data: what is read in them and what is written into copies. Pure.
+"""Reading Heat templates, and editing copies of them. Pure.
 
-Properties may be expressions that only Heat can resolve. So nothing is evaluated here: where
-another value is wanted, the expression is wrapped in one that replaces its outcome. What comes of
-it is looked at in Heat's preview, which is the proof that nothing was overlooked.
+Properties may be expressions that only Heat can evaluate. To replace a value, climate wraps the
+expression in another one that replaces its result. Heat's preview of the copy then proves that
+no value was missed.
 """
 
 import copy
@@ -15,10 +15,10 @@ from typing import Any
 from heatclient.common import environment_format, template_format
 
 Properties = dict[str, Any]
-# Changes the properties of a resource of a type in place; the last one tells whether it is CFN.
+# Changes the properties of a resource in place: (type, properties, whether the template is CFN).
 Edit = Callable[[str, Properties, bool], None]
 
-# The properties that say of which flavor a server is.
+# The property with a server's flavor, by resource type.
 FLAVORS: Mapping[str, str] = {
     "OS::Nova::Server": "flavor",
     "AWS::EC2::Instance": "InstanceType",
@@ -27,31 +27,31 @@ FLAVORS: Mapping[str, str] = {
 SERVER, DISKS = "OS::Nova::Server", "block_device_mapping_v2"
 VOLUME = "OS::Cinder::Volume"
 FLOATINGIP = "OS::Neutron::FloatingIP"
-# Where the type of a volume is put in a preview, which would refuse one that nobody may use yet.
+# The metadata key for a volume's type in a preview: Heat rejects a type without access.
 NOTED = "climate_volume_type"
-# From then on a template can adopt what is there.
+# The first template version that can adopt existing objects.
 _ADOPTING = "2016-10-14"
-# Where a floating IP is to be.
-_AT = ("port_id", "fixed_ip_address")
-# (largest, present) sizes of groups.
+# The properties that connect a floating IP with a port.
+_PORT = ("port_id", "fixed_ip_address")
+# The properties of groups: the maximum size, and the present sizes.
 _SIZES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "OS::Heat::AutoScalingGroup": ("max_size", ("min_size", "desired_capacity")),
     "AWS::AutoScaling::AutoScalingGroup": ("MaxSize", ("MinSize", "DesiredCapacity")),
 }
-# The properties in which a resource defines others.
+# The property with the definition of a group's members.
 _INNER: Mapping[str, str] = {
     "OS::Heat::ResourceGroup": "resource_def",
     "OS::Heat::AutoScalingGroup": "resource",
 }
 
 
-class Unreadable(ValueError):
-    """A text is no template."""
+class InvalidTemplate(ValueError):
+    """A text is not a template."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a stack is made from; it may hold secrets."""
+    """The source of a stack. It may contain secrets."""
 
     template: Mapping[str, Any] = field(repr=False)
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -60,39 +60,39 @@ class Source:
 
     @property
     def fingerprint(self) -> str:
-        """Tell it from others by a few characters."""
+        """A short hash of the source."""
         parts = [self.template, self.files, self.parameters, self.environment]
         text = json.dumps(parts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     @property
     def size(self) -> int:
-        """Return how much is sent to Heat, about: bytes."""
+        """The approximate number of bytes that climate sends to Heat."""
         parts = [self.template, self.files, self.parameters, self.environment]
         return len(json.dumps(parts).encode())
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Return a template; raises Unreadable."""
+    """Parse a template. Raises InvalidTemplate."""
     return _parsed(template_format.parse, text)
 
 
 def parse_environment(text: str) -> dict[str, Any]:
-    """Return an environment; raises Unreadable."""
+    """Parse an environment. Raises InvalidTemplate."""
     return _parsed(environment_format.parse, text)
 
 
 def _parsed(parse: Callable[[str], Any], text: str) -> dict[str, Any]:
     try:
-        found = dict(parse(text))
-        json.dumps(found)
+        document = dict(parse(text))
+        json.dumps(document)
     except (ValueError, TypeError, RecursionError) as error:
-        raise Unreadable(str(error)) from None
-    return found
+        raise InvalidTemplate(str(error)) from None
+    return document
 
 
 def edited(source: Source, edit: Edit) -> Source:
-    """Return a copy in which every resource is edited, those of nested templates too."""
+    """Return a copy of the source with every resource edited, also in nested templates."""
     template = copy.deepcopy(dict(source.template))
     called = aliases(source.environment)
     _edit(template, edit, called)
@@ -101,7 +101,7 @@ def edited(source: Source, edit: Edit) -> Source:
 
 
 def at_maximum(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: FBT001 - an Edit
-    """Make a group as large as it may ever be."""
+    """Set a group to its maximum size."""
     if kind in _SIZES:
         largest, present = _SIZES[kind]
         for name in present:
@@ -109,9 +109,9 @@ def at_maximum(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: 
 
 
 def with_flavors(flavors: Mapping[str, str]) -> Edit:
-    """Return an edit after which servers are of other flavors: what for each that they have.
+    """Return an edit that replaces the flavors of servers.
 
-    One that has none of these is of a flavor that there is not.
+    A flavor that is not a key of ``flavors`` becomes one that does not exist.
     """
 
     def edit(kind: str, properties: Properties, cfn: bool) -> None:  # noqa: FBT001
@@ -123,7 +123,7 @@ def with_flavors(flavors: Mapping[str, str]) -> Edit:
 
 
 def with_volume_types(types: Mapping[str, str], default: str | None) -> Edit:
-    """Return an edit after which volumes are of other types; ``default`` if they name none."""
+    """Return an edit that replaces the types of volumes; ``default`` if they have none."""
 
     def edit(kind: str, properties: Properties, cfn: bool) -> None:  # noqa: FBT001
         for volume in _volumes(kind, properties):
@@ -136,13 +136,13 @@ def with_volume_types(types: Mapping[str, str], default: str | None) -> Edit:
 
 
 def noting_volume_types(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: FBT001
-    """Move the types of volumes to where a preview shows and does not check them."""
+    """Move the types of volumes into metadata, which a preview shows and does not check."""
     if kind == VOLUME and properties.get("volume_type") is not None:
         properties["metadata"] = {NOTED: properties.pop("volume_type")}
 
 
 def _volumes(kind: str, properties: Properties) -> Iterator[Properties]:
-    """Yield what says of which type a volume is: its own properties, or a server's disk."""
+    """Yield the objects with a volume's type: properties of a volume, or disks of a server."""
     if kind == VOLUME:
         yield properties
     disks = properties.get(DISKS) if kind == SERVER else None
@@ -152,14 +152,14 @@ def _volumes(kind: str, properties: Properties) -> Iterator[Properties]:
 
 
 def makes_volume(disk: Mapping[str, Any]) -> bool:
-    """Tell whether a volume is made for a disk of a server."""
+    """Tell whether Nova creates a volume for a server's disk."""
     return disk.get("volume_size") is not None and disk.get("volume_id") is None
 
 
 def replaced(value: Any, by: Mapping[str, str], *, cfn: bool) -> Any:  # noqa: ANN401 - any JSON
-    """Return an expression of which the outcome is what ``by`` has for that of ``value``.
+    """Return an expression for the replacement of the result of ``value``.
 
-    An outcome that ``by`` has not stands in angle brackets, so that it is none of anything.
+    A result that is not a key of ``by`` gets angle brackets, so that no object has that name.
     """
     exactly = {f"<{name}>": other for name, other in by.items()}
     if cfn:
@@ -169,9 +169,9 @@ def replaced(value: Any, by: Mapping[str, str], *, cfn: bool) -> Any:  # noqa: A
 
 
 def adopting(source: Source, floatingips: Mapping[str, str]) -> Source:
-    """Return a copy that adopts floating IPs, by the names of resources, instead of making them.
+    """Return a copy that adopts floating IPs, by resource name, instead of creating them.
 
-    Heat does nothing to what it adopts, so what puts it to a port is a resource of its own.
+    Heat does not change what it adopts, so a separate resource connects it with its port.
     """
     if not floatingips:
         return source
@@ -181,41 +181,41 @@ def adopting(source: Source, floatingips: Mapping[str, str]) -> Source:
         resource = resources[name]
         properties = resource.pop("properties", {})
         resource["external_id"] = id_
-        at = {key: properties[key] for key in _AT if properties.get(key) is not None}
-        if "port_id" in at:
+        port = {key: properties[key] for key in _PORT if properties.get(key) is not None}
+        if "port_id" in port:
             resources[f"{name}_at_its_port"] = {
                 "type": f"{FLOATINGIP}Association",
-                "properties": {"floatingip_id": id_, **at},
+                "properties": {"floatingip_id": id_, **port},
             }
     return replace(source, template=template)
 
 
 def adoptable(template: Mapping[str, Any]) -> list[str]:
-    """Return the names of the floating IPs that a template itself has, and that can be adopted."""
+    """Return the names of the floating IPs at the top level of a template that can be adopted."""
     if str(template.get("heat_template_version", "")) < _ADOPTING:
         return []
     resources = template.get("resources") or {}
     return sorted(
         name
-        for name, one in resources.items()
-        if isinstance(one, Mapping)
-        and one.get("type") == FLOATINGIP
-        and "external_id" not in one
-        and "condition" not in one
+        for name, resource in resources.items()
+        if isinstance(resource, Mapping)
+        and resource.get("type") == FLOATINGIP
+        and "external_id" not in resource
+        and "condition" not in resource
     )
 
 
 def aliases(environment: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return what an environment calls types that are no templates."""
+    """Return the aliases of resource types in an environment, without nested templates."""
     registry = environment.get("resource_registry") or {}
-    return {name: one for name, one in registry.items() if isinstance(one, str)}
+    return {name: type_ for name, type_ in registry.items() if isinstance(type_, str)}
 
 
 def _edited_file(text: str, edit: Edit, aliases: Mapping[str, str]) -> str:
-    """Return a nested template edited, and any other file as it is."""
+    """Return a nested template edited, and any other file unchanged."""
     try:
         template = parse(text)
-    except Unreadable:
+    except InvalidTemplate:
         return text
     _edit(template, edit, aliases)
     return json.dumps(template)
@@ -226,18 +226,18 @@ def _edit(template: Mapping[str, Any], edit: Edit, aliases: Mapping[str, str]) -
         ("resources", "type", "properties"),
         ("Resources", "Type", "Properties"),
     ):
-        found = template.get(resources)
-        for resource in found.values() if isinstance(found, Mapping) else ():
-            _edit_one(resource, (kind, properties), edit, aliases)
+        section = template.get(resources)
+        for resource in section.values() if isinstance(section, Mapping) else ():
+            _edit_resource(resource, (kind, properties), edit, aliases)
 
 
-def _edit_one(
-    resource: Any,  # noqa: ANN401 - whatever somebody wrote
+def _edit_resource(
+    resource: Any,  # noqa: ANN401 - a user wrote it
     keys: tuple[str, str],
     edit: Edit,
     aliases: Mapping[str, str],
 ) -> None:
-    """Edit a resource, and those that it defines within."""
+    """Edit a resource, and the resources that it defines."""
     if not isinstance(resource, dict):
         return
     kind, properties = resource.get(keys[0]), resource.get(keys[1])
@@ -246,4 +246,4 @@ def _edit_one(
     kind = aliases.get(kind, kind)
     edit(kind, properties, keys[0] == "Type")
     if kind in _INNER:
-        _edit_one(properties.get(_INNER[kind]), ("type", "properties"), edit, aliases)
+        _edit_resource(properties.get(_INNER[kind]), ("type", "properties"), edit, aliases)

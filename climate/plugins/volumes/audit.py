@@ -1,60 +1,66 @@
-"""The rooms that a cloud has, against those of leases. Looks only; repairs are offered."""
+"""Audit of volumes: compare reserved types with the leases. Only reads, and offers repairs."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from climate.plugins.base import Difference, Expected, Holding
-from climate.plugins.volumes.cloud import Quota, Room, VolumeCloud
+from climate.plugins.base import Drift, ExpectedState, HeldReservation
+from climate.plugins.volumes.cloud import Quota, ReservedType, VolumeCloud
 
 
-def differences(
-    cloud: VolumeCloud, expected: Callable[[], Expected], wanted: Callable[[Holding], Quota]
-) -> Iterator[Difference]:
-    """Name every difference; reservations that a manager is at are left out.
+def find_drifts(
+    cloud: VolumeCloud,
+    expected: Callable[[], ExpectedState],
+    quota_of: Callable[[HeldReservation], Quota],
+) -> Iterator[Drift]:
+    """Yield every difference; ignore reservations that a manager works on.
 
-    ``wanted`` says what a reservation may have. Volumes in no room are other people's.
+    ``quota_of`` returns the quota of a reservation. Ignore volumes of other types.
     """
-    there = {room.reservation_id: room for room in cloud.rooms()}
-    told = expected()
-    for holding in told.running:
-        yield from _of_running(cloud, holding, wanted(holding), there)
-    for id_ in sorted(there.keys() - told.known):
-        yield _stale(cloud, there[id_])
+    present = {
+        reserved_type.reservation_id: reserved_type for reserved_type in cloud.reserved_types()
+    }
+    state = expected()
+    for held in state.running:
+        yield from _drifts_of_running(cloud, held, quota_of(held), present)
+    for id_ in sorted(present.keys() - state.known):
+        yield _leftover(cloud, present[id_])
 
 
-def _of_running(
-    cloud: VolumeCloud, holding: Holding, wanted: Quota, there: dict[str, Room]
-) -> Iterator[Difference]:
-    """Compare a running reservation; the manager does it over again to repair it."""
-    mine = f"reservation {holding.reservation.id} of lease {holding.lease.id}"
-    again, owner = holding.lease.id, holding.lease.project_id
-    room = there.get(holding.reservation.id)
-    if room is None:
-        if any(one.reservable for one in holding.resources):
-            yield Difference(f"{mine} lacks its volume type", lease_id=again)
+def _drifts_of_running(
+    cloud: VolumeCloud, held: HeldReservation, expected: Quota, present: dict[str, ReservedType]
+) -> Iterator[Drift]:
+    """Compare a running reservation; the repair is to start it again."""
+    subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
+    lease_id, owner = held.lease.id, held.lease.project_id
+    reserved_type = present.get(held.reservation.id)
+    if reserved_type is None:
+        if any(resource.reservable for resource in held.resources):
+            yield Drift(f"{subject} lacks its volume type", lease_id=lease_id)
         return
-    users = cloud.users(room)
+    users = cloud.users(reserved_type)
     if set(users) != {owner}:
-        named = ", ".join(sorted(users)) or "nobody"
-        yield Difference(
-            f"{mine}: its volume type is open to {named}, not to {owner} alone", None, again
+        projects = ", ".join(sorted(users)) or "no project"
+        yield Drift(
+            f"{subject}: its volume type is open to {projects}, not to {owner} alone",
+            None,
+            lease_id,
         )
-    quota = cloud.quota(room, owner)
-    if quota != wanted:
-        yield Difference(
-            f"{mine} has a quota of {quota.volumes} volumes and {quota.gigabytes} GiB, not"
-            f" {wanted.volumes} and {wanted.gigabytes}",
-            lease_id=again,
+    quota = cloud.quota(reserved_type, owner)
+    if quota != expected:
+        yield Drift(
+            f"{subject} has a quota of {quota.volumes} volumes and {quota.gigabytes} GiB, not"
+            f" {expected.volumes} and {expected.gigabytes}",
+            lease_id=lease_id,
         )
 
 
-def _stale(cloud: VolumeCloud, room: Room) -> Difference:
-    """A room of which the reservation is over; deleted unless there is something in it."""
-    volumes = cloud.volumes(room.id)
-    ids = ", ".join(one.id for one in volumes)
-    return Difference(
-        f"volume type {room.name} is of no running reservation"
+def _leftover(cloud: VolumeCloud, reserved_type: ReservedType) -> Drift:
+    """Report a reserved type whose reservation has ended; it can be deleted if it is empty."""
+    volumes = cloud.volumes(reserved_type.id)
+    ids = ", ".join(volume.id for volume in volumes)
+    return Drift(
+        f"volume type {reserved_type.name} is of no running reservation"
         + (f", and volumes {ids} are of it" if volumes else ""),
-        None if volumes else partial(cloud.delete_room, room),
-        reservation_id=room.reservation_id,
+        None if volumes else partial(cloud.delete_reserved_type, reserved_type),
+        reservation_id=reserved_type.reservation_id,
     )

@@ -1,9 +1,8 @@
-"""Cinder driver: reserved capacity for volumes is a private volume type with a quota.
+"""Cinder driver: a reserved volume type is a private volume type with a quota.
 
 climate acts as its own user where Cinder requires an administrator. It creates volumes as the user
-of the lease, through a trust, so that the user owns them.
-Every listing reads all pages and filters the names again, because a Cinder version that ignores
-a filter would return the volumes of others.
+of the lease, through a trust, so that the user owns them. Every listing reads all pages and checks
+the names again: a Cinder version that ignores a filter would return the volumes of others.
 """
 
 import math
@@ -21,86 +20,99 @@ from requests import Response
 from climate.clock import Clock
 from climate.core.errors import BackendUnavailable, NotFound
 from climate.core.lease.model import Inventory, Lease
-from climate.plugins.base import NotYet, do_all
+from climate.plugins.base import NotYet, run_all
 from climate.plugins.openstack import session as openstack_session
 from climate.plugins.openstack.trusts import Trusts
-from climate.plugins.volumes.cloud import Quota, Room, Volume, VolumeType, is_room
+from climate.plugins.volumes.cloud import (
+    Quota,
+    ReservedType,
+    Volume,
+    VolumeType,
+    is_reserved_type_name,
+)
 
-# The oldest version of Nova's API that tells an administrator a server's root device.
+# The oldest version of Nova's API that shows administrators a server's root device.
 _NOVA_VERSION = "2.3"
 _REFUSED, _GONE, _CONFLICT = 400, 404, 409
 
 
 class VolumeServers:
-    """The servers of ``[nova]``, as far as they have volumes."""
+    """Volume attachments of servers in ``[nova]``."""
 
     def __init__(self, conf: ConfigOpts, session: Session) -> None:
-        """Prepare the client; nothing is sent yet."""
+        """Create the client, without sending a request."""
         self._nova: Adapter = openstack_session.adapter(conf, session, "nova", _NOVA_VERSION)
 
     def detach(self, server_id: str, volume_id: str) -> bool:
-        """Begin to take a volume from a server; tell whether there is such a server.
+        """Begin to detach a volume from a server; tell whether the server exists.
 
-        One that starts from it cannot be without: it is deleted.
+        A server that boots from the volume is deleted instead.
         """
         server = self._send("GET", f"/servers/{server_id}")
         if server.status_code == _GONE:
             return False
         path = f"/servers/{server_id}/os-volume_attachments/{volume_id}"
-        found = self._send("GET", path)
-        if found.status_code == _GONE:
+        attachment = self._send("GET", path)
+        if attachment.status_code == _GONE:
             return False
-        is_root = _device(found.json()["volumeAttachment"]) == server.json()["server"].get(
+        is_root = _device(attachment.json()["volumeAttachment"]) == server.json()["server"].get(
             "OS-EXT-SRV-ATTR:root_device_name"
         )
         self._send("DELETE", f"/servers/{server_id}" if is_root else path, _CONFLICT)
         return True
 
-    def _send(self, method: str, path: str, *fine: int) -> Response:
+    def _send(self, method: str, path: str, *allowed: int) -> Response:
         with openstack_session.answers():
             answer = self._nova.request(path, method, raise_exc=False)
-        if answer.status_code < _REFUSED or answer.status_code in {_GONE, *fine}:
+        if answer.status_code < _REFUSED or answer.status_code in {_GONE, *allowed}:
             return answer
-        raise BackendUnavailable(f"Nova does not do it: {answer.status_code} {answer.text[:200]}")
+        raise BackendUnavailable(
+            f"Nova rejected the request: {answer.status_code} {answer.text[:200]}"
+        )
 
 
 def _device(attachment: dict[str, Any]) -> str:
     return str(attachment.get("device"))
 
 
-_ROOM = re.compile(r"climate (?P<over>ended )?reservation:(?P<id>\S+) of (?P<base>\S+)", re.ASCII)
+_RESERVED_TYPE = re.compile(
+    r"climate (?P<over>ended )?reservation:(?P<id>\S+) of (?P<base>\S+)", re.ASCII
+)
 
 
-def described(room: Room, *, is_over: bool = False) -> str:
-    """Return the description of a room's type, by which it is known as ours."""
+def reserved_type_description(reserved_type: ReservedType, *, is_over: bool = False) -> str:
+    """Return the description of a reserved type, which identifies it as climate's."""
     over = "ended " if is_over else ""
-    return f"climate {over}reservation:{room.reservation_id} of {room.base_id}"
+    return f"climate {over}reservation:{reserved_type.reservation_id} of {reserved_type.base_id}"
 
 
-def as_room(found: Mapping[str, Any]) -> Room | None:
-    """Return the room that a volume type is, None if it is somebody else's type."""
-    said = _ROOM.fullmatch(found.get("description") or "")
-    if said is None or not is_room(found["name"]):
+def parse_reserved_type(record: Mapping[str, Any]) -> ReservedType | None:
+    """Return a volume type as a reserved type, or None if climate did not create it."""
+    match = _RESERVED_TYPE.fullmatch(record.get("description") or "")
+    if match is None or not is_reserved_type_name(record["name"]):
         return None
-    room = Room(
-        id=found["id"], reservation_id=said["id"], base_id=said["base"], is_over=bool(said["over"])
+    reserved_type = ReservedType(
+        id=record["id"],
+        reservation_id=match["id"],
+        base_id=match["base"],
+        is_over=bool(match["over"]),
     )
-    return room if room.name == found["name"] else None
+    return reserved_type if reserved_type.name == record["name"] else None
 
 
-def as_type(found: Mapping[str, Any]) -> VolumeType:
-    """Return a volume type."""
-    specs = found.get("extra_specs") or {}
+def parse_type(record: Mapping[str, Any]) -> VolumeType:
+    """Parse Cinder's record of a volume type."""
+    specs = record.get("extra_specs") or {}
     return VolumeType(
-        id=found["id"], name=found["name"], is_public=found["is_public"], extra_specs=specs
+        id=record["id"], name=record["name"], is_public=record["is_public"], extra_specs=specs
     )
 
 
 def capacity_of(pools: Sequence[Mapping[str, Any]]) -> Inventory | None:
-    """Return the GiB of pools together; None if there are none, or one does not know.
+    """Return the GiB of pools together; None if there are none, or the size of one is unknown.
 
-    Counted as Cinder's CapacityFilter does, thin pools with their over-subscription. A volume is in
-    one pool.
+    Counts like Cinder's CapacityFilter, with the over-subscription of thin pools. A volume fits
+    into one pool, so the largest pool is the limit of a volume.
     """
     sizes = [_size(pool) for pool in pools]
     known = [size for size in sizes if size is not None]
@@ -112,41 +124,41 @@ def capacity_of(pools: Sequence[Mapping[str, Any]]) -> Inventory | None:
 def _size(pool: Mapping[str, Any]) -> int | None:
     try:
         total = float(pool["total_capacity_gb"])
-        kept = float(pool.get("reserved_percentage") or 0)
+        reserved = float(pool.get("reserved_percentage") or 0)
         thin = str(pool.get("thin_provisioning_support")).lower() == "true"
         ratio = float(pool.get("max_over_subscription_ratio") or 1) if thin else 1.0
-        return max(0, math.floor(total * (1 - kept / 100) * ratio))
+        return max(0, math.floor(total * (1 - reserved / 100) * ratio))
     except (KeyError, TypeError, ValueError, OverflowError):  # infinite, unknown, auto
         return None
 
 
-# The oldest that filters pools by volume type, deletes by force with all snapshots, and deletes
-# attachments: OpenStack Queens has it.
+# The oldest version that filters pools by volume type, deletes by force with all snapshots, and
+# deletes attachments (OpenStack Queens).
 _CINDER_VERSION = "3.44"
 _PAGE = 500
 
 
 class Cinder:
-    """The Cinder of ``[cinder]``, for whoever a session is of."""
+    """The Cinder of ``[cinder]``, as the user of a session."""
 
     def __init__(self, conf: ConfigOpts, session: Session) -> None:
-        """Prepare the client; nothing is sent yet."""
+        """Create the client, without sending a request."""
         self._adapter: Adapter = openstack_session.adapter(conf, session, "cinder", _CINDER_VERSION)
 
-    def fetch(self, what: str, key: str, **query: Any) -> list[dict[str, Any]]:
-        """Return all there is of a kind, page by page, that the answers have under ``key``."""
-        found: list[dict[str, Any]] = []
+    def fetch(self, path: str, key: str, **query: Any) -> list[dict[str, Any]]:
+        """Return all objects at ``path``, page by page; answers have them under ``key``."""
+        records: list[dict[str, Any]] = []
         while True:
-            marker = {"marker": found[-1]["id"]} if found else {}
-            answer = self.send("GET", what, params={**query, "limit": _PAGE, **marker})
+            marker = {"marker": records[-1]["id"]} if records else {}
+            answer = self.send("GET", path, params={**query, "limit": _PAGE, **marker})
             page = answer.json()[key]
-            found += page
+            records += page
             if len(page) < _PAGE:
-                return found
+                return records
 
-    def act(self, path: str, action: str, fine: int | None = None, **values: Any) -> None:
-        """Have something done to what is at ``path``; ``fine`` is a status that is no refusal."""
-        self.send("POST", f"{path}/action", {action: values}, fine=(_GONE, fine or _GONE))
+    def act(self, path: str, action: str, allowed: int | None = None, **values: Any) -> None:
+        """Run an action on the object at ``path``; status 404 and ``allowed`` are no errors."""
+        self.send("POST", f"{path}/action", {action: values}, allowed=(_GONE, allowed or _GONE))
 
     def send(
         self,
@@ -155,24 +167,24 @@ class Cinder:
         body: Mapping[str, Any] | None = None,
         *,
         params: Mapping[str, Any] | None = None,
-        fine: tuple[int, ...] = (),
+        allowed: tuple[int, ...] = (),
     ) -> Response:
-        """Return Cinder's answer; raises BackendUnavailable with its own words if it refuses.
+        """Send a request. Raises BackendUnavailable with Cinder's reason.
 
-        Statuses that are ``fine`` are no refusals.
+        The statuses in ``allowed`` are not errors.
         """
-        sent = {} if body is None else {"json": body}
+        content = {} if body is None else {"json": body}
         with openstack_session.answers("Cinder"):
             answer = self._adapter.request(
-                f"/{path}", method, params=params, raise_exc=False, **sent
+                f"/{path}", method, params=params, raise_exc=False, **content
             )
-        if answer.status_code < _REFUSED or answer.status_code in fine:
+        if answer.status_code < _REFUSED or answer.status_code in allowed:
             return answer
-        raise BackendUnavailable(f"Cinder does not do it: {_reason(answer)}")
+        raise BackendUnavailable(f"Cinder rejected the request: {_reason(answer)}")
 
 
 def _reason(answer: Response) -> str:
-    """Return what an answer says in words, or else its status."""
+    """Return the message of an answer, or else its status."""
     try:
         [fault] = answer.json().values()
         return str(fault["message"])
@@ -180,7 +192,7 @@ def _reason(answer: Response) -> str:
         return f"{answer.status_code} {answer.reason}"
 
 
-# The key of a volume's metadata under which is the reservation that it was made for.
+# The metadata key of a volume; the value is the reservation that climate created it for.
 MARK = "climate_reservation"
 _IN_USE = 400
 
@@ -191,7 +203,7 @@ class CinderVolumes:
     needs_trust: ClassVar[bool] = True
 
     def __init__(self, conf: ConfigOpts, clock: Clock) -> None:
-        """Prepare the clients; nothing is sent yet. Raises Misconfigured."""
+        """Create the clients, without sending a request. Raises Misconfigured."""
         self._conf, self._clock = conf, clock
         session = openstack_session.make_session(conf)
         self.cinder = Cinder(conf, session)
@@ -203,176 +215,187 @@ class CinderVolumes:
         return self.cinder.fetch("types", "volume_types", is_public="None")
 
     def types(self) -> Sequence[VolumeType]:
-        """Return all but rooms."""
-        return [as_type(one) for one in self._all_types() if not as_room(one)]
+        """Return all volume types but the reserved ones."""
+        return [parse_type(each) for each in self._all_types() if not parse_reserved_type(each)]
 
     def refusal(self, volume_type: VolumeType) -> str | None:
-        """Return why a type cannot be reserved, and what to do about it."""
+        """Return why a type cannot be reserved and what to do about it, or None."""
         if volume_type.is_public:
             return (
-                "it is public, so others would take what is reserved. Make another for this, with"
-                " 'openstack volume type create --private'"
+                "it is public, so other projects could use the reserved capacity. Create a private"
+                " one with 'openstack volume type create --private'"
             )
         if users := self._access(volume_type.id):
             return (
-                f"projects {', '.join(sorted(users))} can use it by themselves, and would take what"
-                " is reserved. Take that from them with 'openstack volume type unset --project'"
+                f"projects {', '.join(sorted(users))} have access to it, and could use the reserved"
+                " capacity. Revoke it with 'openstack volume type unset --project'"
             )
         if self.cinder.send("GET", f"types/{volume_type.id}/encryption").json():
-            return "its volumes are encrypted, and how cannot be copied to other types"
+            return (
+                "its volumes are encrypted, and climate cannot copy the encryption to other types"
+            )
         return None
 
     def _access(self, type_id: str) -> list[str]:
-        answer = self.cinder.send("GET", f"types/{type_id}/os-volume-type-access", fine=(_GONE,))
-        found = answer.json().get("volume_type_access", ())
-        return [one["project_id"] for one in found]
+        answer = self.cinder.send("GET", f"types/{type_id}/os-volume-type-access", allowed=(_GONE,))
+        accesses = answer.json().get("volume_type_access", ())
+        return [access["project_id"] for access in accesses]
 
     def capacity(self, volume_type: VolumeType) -> Inventory | None:
-        """Return what the pools that serve a type have together, as Cinder counts it."""
+        """Return the capacity of the pools that serve a type."""
         query = {"detail": "True", "volume_type": volume_type.name}
         answer = self.cinder.send("GET", "scheduler-stats/get_pools", params=query)
-        return capacity_of([one["capabilities"] for one in answer.json()["pools"]])
+        return capacity_of([pool["capabilities"] for pool in answer.json()["pools"]])
 
-    def rooms(self) -> Sequence[Room]:
-        """Return the types that say that they are rooms of ours."""
-        return [room for one in self._all_types() if (room := as_room(one))]
+    def reserved_types(self) -> Sequence[ReservedType]:
+        """Return the reserved types."""
+        return [
+            reserved_type
+            for record in self._all_types()
+            if (reserved_type := parse_reserved_type(record))
+        ]
 
-    def make_room(self, reservation_id: str, base_id: str) -> Room:
-        """Make a private type that is otherwise the same."""
-        answer = self.cinder.send("GET", f"types/{base_id}", fine=(_GONE,))
+    def create_reserved_type(self, reservation_id: str, base_id: str) -> ReservedType:
+        """Create a private copy of the base type."""
+        answer = self.cinder.send("GET", f"types/{base_id}", allowed=(_GONE,))
         if answer.status_code == _GONE:
             raise NotFound(f"Volume type {base_id} could not be found")
         base = answer.json()["volume_type"]
-        room = Room(id="", reservation_id=reservation_id, base_id=base_id)
-        wanted = {
-            "name": room.name,
-            "description": described(room),
+        reserved_type = ReservedType(id="", reservation_id=reservation_id, base_id=base_id)
+        values = {
+            "name": reserved_type.name,
+            "description": reserved_type_description(reserved_type),
             "extra_specs": base["extra_specs"],
             "os-volume-type-access:is_public": False,
         }
-        made = self.cinder.send("POST", "types", {"volume_type": wanted}).json()["volume_type"]
-        return Room(id=made["id"], reservation_id=reservation_id, base_id=base_id)
+        record = self.cinder.send("POST", "types", {"volume_type": values}).json()["volume_type"]
+        return ReservedType(id=record["id"], reservation_id=reservation_id, base_id=base_id)
 
-    def users(self, room: Room) -> Sequence[str]:
-        """Return who has access to its type."""
-        return self._access(room.id)
+    def users(self, reserved_type: ReservedType) -> Sequence[str]:
+        """Return the projects with access to the type."""
+        return self._access(reserved_type.id)
 
-    def open_room(self, room: Room, project_id: str) -> None:
-        """Give the project access to its type, and take it from others."""
-        self._share_qos(room)
-        there = self._access(room.id)
-        path = f"types/{room.id}"
-        if project_id not in there:
+    def open_reserved_type(self, reserved_type: ReservedType, project_id: str) -> None:
+        """Give the project access to the type, and revoke that of others."""
+        self._share_qos(reserved_type)
+        projects = self._access(reserved_type.id)
+        path = f"types/{reserved_type.id}"
+        if project_id not in projects:
             self.cinder.act(path, "addProjectAccess", _CONFLICT, project=project_id)
-        self._expel(room, [one for one in there if one != project_id])
+        self._revoke(reserved_type, [other for other in projects if other != project_id])
 
-    def _share_qos(self, room: Room) -> None:
-        """Have the type the same quality of service, which it cannot be made with."""
+    def _share_qos(self, reserved_type: ReservedType) -> None:
+        """Copy the quality-of-service specs, which Cinder cannot set when it creates a type."""
         specs = [
-            self.cinder.send("GET", f"types/{id_}", fine=(_GONE,))
+            self.cinder.send("GET", f"types/{id_}", allowed=(_GONE,))
             .json()
             .get("volume_type", {})
             .get("qos_specs_id")
-            for id_ in (room.base_id, room.id)
+            for id_ in (reserved_type.base_id, reserved_type.id)
         ]
         if specs[0] and specs[0] != specs[1]:
-            query = {"vol_type_id": room.id}
+            query = {"vol_type_id": reserved_type.id}
             self.cinder.send("GET", f"qos-specs/{specs[0]}/associate", params=query)
 
-    def _expel(self, room: Room, projects: Sequence[str]) -> None:
-        path, action = f"types/{room.id}", "removeProjectAccess"
-        do_all(*(partial(self.cinder.act, path, action, project=one) for one in projects))
+    def _revoke(self, reserved_type: ReservedType, projects: Sequence[str]) -> None:
+        path, action = f"types/{reserved_type.id}", "removeProjectAccess"
+        run_all(*(partial(self.cinder.act, path, action, project=project) for project in projects))
 
-    def quota(self, room: Room, project_id: str) -> Quota:
-        """Return the project's quota of its type."""
-        return self._quota(room, project_id)[0]
+    def quota(self, reserved_type: ReservedType, project_id: str) -> Quota:
+        """Return the project's quota for the type."""
+        return self._quota(reserved_type, project_id)[0]
 
-    def _quota(self, room: Room, project_id: str) -> tuple[Quota, Quota]:
-        """Return the project's quota of its type, and what it has of that."""
+    def _quota(self, reserved_type: ReservedType, project_id: str) -> tuple[Quota, Quota]:
+        """Return the project's quota for the type, and its usage."""
         path = f"os-quota-sets/{project_id}"
-        found = self.cinder.send("GET", path, params={"usage": "True"}).json()["quota_set"]
-        own = [found.get(f"{name}_{room.name}", {}) for name in ("volumes", "gigabytes")]
-        used = (one.get("in_use", 0) + one.get("reserved", 0) for one in own)
-        return Quota(*(one.get("limit", -1) for one in own)), Quota(*used)
+        quotas = self.cinder.send("GET", path, params={"usage": "True"}).json()["quota_set"]
+        names = [f"{name}_{reserved_type.name}" for name in ("volumes", "gigabytes")]
+        records = [quotas.get(name, {}) for name in names]
+        used = (record.get("in_use", 0) + record.get("reserved", 0) for record in records)
+        return Quota(*(record.get("limit", -1) for record in records)), Quota(*used)
 
-    def set_quota(self, room: Room, project_id: str, quota: Quota) -> None:
-        """Set the project's quota of its type, and no other; Cinder allows none below its use."""
-        present, used = self._quota(room, project_id)
+    def set_quota(self, reserved_type: ReservedType, project_id: str, quota: Quota) -> None:
+        """Set the project's quota for the type. Cinder allows no quota below the usage."""
+        present, used = self._quota(reserved_type, project_id)
         possible = Quota(max(quota.volumes, used.volumes), max(quota.gigabytes, used.gigabytes))
         if present != possible:
-            wanted = {
-                f"volumes_{room.name}": possible.volumes,
-                f"gigabytes_{room.name}": possible.gigabytes,
+            values = {
+                f"volumes_{reserved_type.name}": possible.volumes,
+                f"gigabytes_{reserved_type.name}": possible.gigabytes,
             }
-            self.cinder.send("PUT", f"os-quota-sets/{project_id}", {"quota_set": wanted})
+            self.cinder.send("PUT", f"os-quota-sets/{project_id}", {"quota_set": values})
 
-    def close_room(self, room: Room) -> None:
-        """Take access to its type from everybody, and have it say that it is over."""
-        self._expel(room, self._access(room.id))
-        if not room.is_over:
-            wanted = {"description": described(room, is_over=True)}
-            self.cinder.send("PUT", f"types/{room.id}", {"volume_type": wanted}, fine=(_GONE,))
+    def close_reserved_type(self, reserved_type: ReservedType) -> None:
+        """Revoke all access to the type, and mark it as over in its description."""
+        self._revoke(reserved_type, self._access(reserved_type.id))
+        if not reserved_type.is_over:
+            values = {"description": reserved_type_description(reserved_type, is_over=True)}
+            self.cinder.send(
+                "PUT", f"types/{reserved_type.id}", {"volume_type": values}, allowed=(_GONE,)
+            )
 
-    def delete_room(self, room: Room) -> None:
-        """Delete its type. Cinder keeps a line of quota for each, which nobody sees."""
-        answer = self.cinder.send("DELETE", f"types/{room.id}", fine=(_GONE, _IN_USE))
+    def delete_reserved_type(self, reserved_type: ReservedType) -> None:
+        """Delete the type. Cinder keeps its quota in the database, which is harmless."""
+        answer = self.cinder.send("DELETE", f"types/{reserved_type.id}", allowed=(_GONE, _IN_USE))
         if answer.status_code == _IN_USE:
-            raise NotYet(f"volume type {room.name} is in use, by a group or a volume")
+            raise NotYet(f"volume type {reserved_type.name} is in use by a group or a volume")
 
     def volumes(self, type_id: str) -> Sequence[Volume]:
-        """Return those of all projects."""
-        answer = self.cinder.send("GET", f"types/{type_id}", fine=(_GONE,))
+        """Return the volumes of all projects."""
+        answer = self.cinder.send("GET", f"types/{type_id}", allowed=(_GONE,))
         if answer.status_code == _GONE:
             return []
         name = answer.json()["volume_type"]["name"]
         query = {"all_tenants": "True", "volume_type_id": type_id}
-        found = self.cinder.fetch("volumes/detail", "volumes", **query)
-        return [self._volume(one) for one in found if one["volume_type"] == name]
+        records = self.cinder.fetch("volumes/detail", "volumes", **query)
+        return [self._volume(record) for record in records if record["volume_type"] == name]
 
-    def _volume(self, found: Mapping[str, Any]) -> Volume:
-        changed = datetime.fromisoformat(found["updated_at"] or found["created_at"])
+    def _volume(self, record: Mapping[str, Any]) -> Volume:
+        changed = datetime.fromisoformat(record["updated_at"] or record["created_at"])
         return Volume(
-            id=found["id"],
-            size=found["size"],
-            status=found["status"],
-            reservation_id=found["metadata"].get(MARK),
-            is_attached=bool(found["attachments"]),
-            is_still=self._clock.now() - changed.replace(tzinfo=UTC) > self._patience,
+            id=record["id"],
+            size=record["size"],
+            status=record["status"],
+            reservation_id=record["metadata"].get(MARK),
+            is_attached=bool(record["attachments"]),
+            is_stuck=self._clock.now() - changed.replace(tzinfo=UTC) > self._patience,
         )
 
-    def create(self, lease: Lease, room: Room, name: str, size: int) -> str:
-        """Make one by the lease's trust."""
+    def create(self, lease: Lease, reserved_type: ReservedType, name: str, size: int) -> str:
+        """Create a volume with the lease's trust."""
         if lease.trust_id is None:
-            raise BackendUnavailable(f"lease {lease.id} has no trust to make volumes by")
-        theirs = Cinder(self._conf, self._trusts.session(lease.trust_id))
-        wanted = {
+            raise BackendUnavailable(f"lease {lease.id} has no trust, which creating volumes takes")
+        cinder = Cinder(self._conf, self._trusts.session(lease.trust_id))
+        values = {
             "name": name,
             "size": size,
-            "volume_type": room.name,
-            "metadata": {MARK: room.reservation_id},
+            "volume_type": reserved_type.name,
+            "metadata": {MARK: reserved_type.reservation_id},
         }
-        return str(theirs.send("POST", "volumes", {"volume": wanted}).json()["volume"]["id"])
+        return str(cinder.send("POST", "volumes", {"volume": values}).json()["volume"]["id"])
 
     def detach(self, volume: Volume) -> None:
-        """Have Nova take it from its servers, and Cinder from whatever else."""
+        """Detach a volume from servers with Nova, and delete other attachments with Cinder."""
         path = f"volumes/{volume.id}"
-        answer = self.cinder.send("GET", path, fine=(_GONE,))
-        for one in answer.json().get("volume", {}).get("attachments", ()):
-            on_server = one["server_id"] and self._servers.detach(one["server_id"], volume.id)
+        answer = self.cinder.send("GET", path, allowed=(_GONE,))
+        for record in answer.json().get("volume", {}).get("attachments", ()):
+            on_server = record["server_id"] and self._servers.detach(record["server_id"], volume.id)
             if not on_server:
-                self.cinder.send("DELETE", f"attachments/{one['attachment_id']}", fine=(_GONE,))
+                self.cinder.send(
+                    "DELETE", f"attachments/{record['attachment_id']}", allowed=(_GONE,)
+                )
 
     def delete(self, volume: Volume) -> None:
-        """Delete it by force, with all snapshots; what hangs is set back before that."""
+        """Delete a volume by force with its snapshots; reset its state first if it is stuck."""
         path = f"volumes/{volume.id}"
-        if volume.is_still and volume.status not in {"available", "error", "error_deleting"}:
+        if volume.is_stuck and volume.status not in {"available", "error", "error_deleting"}:
             self.cinder.act(path, "os-reset_status", status="error", migration_status="none")
         query = {"force": "True", "cascade": "True"}
-        self.cinder.send("DELETE", path, params=query, fine=(_GONE,))
+        self.cinder.send("DELETE", path, params=query, allowed=(_GONE,))
 
     def move(self, volume: Volume, base_id: str) -> None:
-        """Retype it in its place."""
+        """Retype a volume without migrating it."""
         path = f"volumes/{volume.id}"
         if volume.reservation_id:
-            self.cinder.send("DELETE", f"{path}/metadata/{MARK}", fine=(_GONE,))
+            self.cinder.send("DELETE", f"{path}/metadata/{MARK}", allowed=(_GONE,))
         self.cinder.act(path, "os-retype", new_type=base_id, migration_policy="never")

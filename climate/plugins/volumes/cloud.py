@@ -1,8 +1,8 @@
-"""Rooms: what a project may have of a volume type for as long as its reservation runs.
+"""Reserved volume types: the capacity of a reservation, as a private volume type with a quota.
 
-A room is a volume type of the reservation's own, like the one that it was reserved of, which the
-project alone can use, and as far as its quota of that type goes. Volumes are in the room of their
-type. The plugin of volumes says when; a VolumeCloud (Cinder, or the simulated one) knows how.
+A reserved type is a copy of its base type that only the reservation's project can use, limited by
+the project's quota for it. A VolumeCloud (Cinder, or the simulated one) carries out the steps of
+the plug-in.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,19 +14,19 @@ from climate.core.lease.model import Inventory, Lease
 _PREFIX = "reservation:"
 
 
-def room_name(reservation_id: str) -> str:
-    """Return the name of the volume type that is a reservation's room."""
+def reserved_type_name(reservation_id: str) -> str:
+    """Return the name of a reservation's volume type."""
     return f"{_PREFIX}{reservation_id}"
 
 
-def is_room(name: str) -> bool:
-    """Tell whether a volume type's name is that of a room."""
+def is_reserved_type_name(name: str) -> bool:
+    """Tell whether a volume type's name is that of a reserved type."""
     return name.startswith(_PREFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeType:
-    """A volume type of the cloud's that is no room; one that is public anybody can use."""
+    """A volume type that is not a reserved type. All projects can use a public one."""
 
     id: str
     name: str
@@ -35,10 +35,10 @@ class VolumeType:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
-    """The room of a reservation, of the volume type ``base_id``.
+class ReservedType:
+    """The volume type of a reservation, a copy of the type ``base_id``.
 
-    One that ``is_over`` is for nobody any more, and empty soon.
+    With ``is_over`` the reservation has ended, and climate drains the type.
     """
 
     id: str
@@ -48,13 +48,13 @@ class Room:
 
     @property
     def name(self) -> str:
-        """The volume type's name, by which users ask for volumes in it."""
-        return room_name(self.reservation_id)
+        """The name of the volume type, with which users create volumes."""
+        return reserved_type_name(self.reservation_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """How many volumes there may be, and how many GiB they and their snapshots may have."""
+    """The limits of volumes in number, and of volumes and snapshots in GiB."""
 
     volumes: int
     gigabytes: int
@@ -65,10 +65,9 @@ NOTHING_MORE = Quota(0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """A volume of ``size`` GiB; one that was made for a reservation carries its mark.
+    """A volume of ``size`` GiB; ``reservation_id`` if climate created it.
 
-    ``is_still`` says that nothing has happened to it for so long that whoever was at it is not
-    any more.
+    With ``is_stuck`` it has not changed for so long that Cinder has stopped working on it.
     """
 
     id: str
@@ -76,62 +75,59 @@ class Volume:
     status: str
     reservation_id: str | None = None
     is_attached: bool = False
-    is_still: bool = False
+    is_stuck: bool = False
 
 
 class VolumeCloud(Protocol):
-    """What must be known and done about volumes, however a cloud does it.
+    """A cloud in which climate reserves volumes. All methods but ``create`` are idempotent."""
 
-    All methods that change anything are idempotent, but for ``create``.
-    """
-
-    #: Whether volumes are made by the trust of the lease.
+    #: Whether creating volumes takes the trust of the lease.
     needs_trust: bool
 
     def types(self) -> Sequence[VolumeType]:
-        """Return the volume types that there are, rooms not among them."""
+        """Return all volume types but the reserved ones."""
 
     def refusal(self, volume_type: VolumeType) -> str | None:
-        """Return why a type cannot be reserved, None if it can be."""
+        """Return why a type cannot be reserved, or None."""
 
     def capacity(self, volume_type: VolumeType) -> Inventory | None:
-        """Return how many GiB volumes of a type can have in all, None if the cloud cannot say."""
+        """Return the GiB of all volumes of a type together, or None if the cloud does not know."""
 
-    def rooms(self) -> Sequence[Room]:
-        """Return all rooms."""
+    def reserved_types(self) -> Sequence[ReservedType]:
+        """Return all reserved types."""
 
-    def make_room(self, reservation_id: str, base_id: str) -> Room:
-        """Make the room, which nobody can use yet; raises NotFound if there is no such type."""
+    def create_reserved_type(self, reservation_id: str, base_id: str) -> ReservedType:
+        """Create the reserved type, without access for any project. Raises NotFound."""
 
-    def users(self, room: Room) -> Sequence[str]:
-        """Return the projects that can use a room."""
+    def users(self, reserved_type: ReservedType) -> Sequence[str]:
+        """Return the projects with access to a reserved type."""
 
-    def open_room(self, room: Room, project_id: str) -> None:
-        """Let the project use it, and nobody else."""
+    def open_reserved_type(self, reserved_type: ReservedType, project_id: str) -> None:
+        """Give only this project access."""
 
-    def quota(self, room: Room, project_id: str) -> Quota:
-        """Return the project's quota in a room; negative numbers are no limit."""
+    def quota(self, reserved_type: ReservedType, project_id: str) -> Quota:
+        """Return the project's quota for the type; a negative number means no limit."""
 
-    def set_quota(self, room: Room, project_id: str, quota: Quota) -> None:
-        """Set it, if it is another, or to what is there where that is more."""
+    def set_quota(self, reserved_type: ReservedType, project_id: str, quota: Quota) -> None:
+        """Set the project's quota, but not below its usage."""
 
-    def close_room(self, room: Room) -> None:
-        """Let nobody make volumes in it any more; it is over."""
+    def close_reserved_type(self, reserved_type: ReservedType) -> None:
+        """Revoke all access and mark the type as over."""
 
-    def delete_room(self, room: Room) -> None:
-        """Delete it; raises NotYet if there are volumes in it, fine if it is gone."""
+    def delete_reserved_type(self, reserved_type: ReservedType) -> None:
+        """Delete the type; raises NotYet while it has volumes, succeeds if it is gone."""
 
     def volumes(self, type_id: str) -> Sequence[Volume]:
-        """Return all volumes of a type, be it a room's."""
+        """Return all volumes of a type, reserved or not."""
 
-    def create(self, lease: Lease, room: Room, name: str, size: int) -> str:
-        """Make a volume of ``size`` GiB in a room as the lease's user; return its id."""
+    def create(self, lease: Lease, reserved_type: ReservedType, name: str, size: int) -> str:
+        """Create a volume of ``size`` GiB as the lease's user; return its id."""
 
     def detach(self, volume: Volume) -> None:
-        """Begin to take it from all servers; one that has it as its root disk is deleted."""
+        """Begin to detach a volume from all servers; delete servers that boot from it."""
 
     def delete(self, volume: Volume) -> None:
-        """Begin to delete it with its snapshots, whatever it was at; fine if it is gone."""
+        """Begin to delete a volume with its snapshots, in any state; succeeds if it is gone."""
 
     def move(self, volume: Volume, base_id: str) -> None:
-        """Begin to make it one of the type ``base_id``, where it is and without our mark."""
+        """Begin to retype a volume to ``base_id`` without copying it; remove climate's mark."""

@@ -1,8 +1,8 @@
-"""``virtual:volume``: room for volumes of a volume type, in GiB and in number.
+"""``virtual:volume``: capacity for volumes of a volume type, in GiB and in number.
 
-An operator registers a private volume type that no project can use by itself. A reservation has a
-number of volumes of a size in GiB of one type, as a reserved volume type
-(``climate.plugins.volumes.cloud``) in which its project creates them, or finds them created.
+An operator registers a private volume type that no project can use. A reservation is for a number
+of volumes of one size and type. At the start its project gets a reserved volume type
+(``climate.plugins.volumes.cloud``), in which climate or the project creates the volumes.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,50 +19,49 @@ from climate.core.matching import expression
 from climate.core.matching.query import Compare, Operand, both
 from climate.core.matching.requirement import Requirement
 from climate.plugins.base import (
-    Asker,
-    Difference,
-    Expected,
-    Found,
+    DiscoveredResource,
+    Drift,
+    ExpectedState,
+    Requester,
     RequestSchema,
     ResourcePlugin,
     Turn,
 )
-from climate.plugins.hosts.plugin import Expression, WholeNumber
+from climate.plugins.fields import CREATE, DELETE, KEEP, NOTHING, Expression, WholeNumber
 from climate.plugins.loader import load_cloud
-from climate.plugins.networking.base import CREATE, DELETE, KEEP, NOTHING
-from climate.plugins.volumes import fill as filling
-from climate.plugins.volumes.audit import differences
+from climate.plugins.volumes import lifecycle
+from climate.plugins.volumes.audit import find_drifts
 from climate.plugins.volumes.cloud import (
     NOTHING_MORE,
     Quota,
-    Room,
+    ReservedType,
     VolumeCloud,
     VolumeType,
-    room_name,
+    reserved_type_name,
 )
 
-# Bounds one request: each is a call or two to the cloud when the lease starts.
+# Limits one request: each volume takes one or two calls to the cloud at the start.
 MAX_VOLUMES = 1_000
 _MOST = 2**31 - 1
-# The resource classes of what is shared: GiB, and how many.
+# The resource classes that reservations share: GiB, and the number of volumes.
 GIGABYTES, VOLUMES = "DISK_GB", "VOLUMES"
-# What operators say of a type, by the property that they say it with.
-_SAID = {"gigabytes": GIGABYTES, "volumes": VOLUMES}
+# The resource class that an operator's property declares.
+_DECLARED = {"gigabytes": GIGABYTES, "volumes": VOLUMES}
 _SNAPSHOT = "snapshot"
 
 
 def _known_end(value: str) -> None:
     if value == _SNAPSHOT:
         raise ValidationError(
-            "Volumes cannot be kept as images at the end: copying them takes as long as it takes,"
-            " and the next lease's room with it. Use keep to have the volumes themselves, or"
-            " upload them to images, or back them up, before the end"
+            "snapshot is not possible: copying volumes to images has no time limit, and the next"
+            " lease needs their capacity. Use keep to keep the volumes themselves, or upload them"
+            " to images or back them up before the end"
         )
     validate.OneOf([DELETE, KEEP])(value)
 
 
 class VolumeSchema(RequestSchema):
-    """The part of a reservation request that is about volumes; the id is told by the cloud."""
+    """The parameters of a reservation of volumes; ``look_up`` sets ``volume_type_id``."""
 
     volume_type = fields.String(required=True, validate=validate.Length(1, 255))
     volume_type_id = fields.String(load_default=None, allow_none=True)
@@ -76,7 +75,7 @@ class VolumeSchema(RequestSchema):
 
     @post_load
     def _defaults(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        """Read null as the default."""
+        """Replace null with the default."""
         return {
             **data,
             "resource_properties": data["resource_properties"] or "",
@@ -86,7 +85,7 @@ class VolumeSchema(RequestSchema):
 
 
 class VolumePlugin(ResourcePlugin):
-    """Room for volumes."""
+    """Capacity for volumes."""
 
     resource_type: ClassVar[str] = "virtual:volume"
     schema: ClassVar[type[RequestSchema]] = VolumeSchema
@@ -97,162 +96,182 @@ class VolumePlugin(ResourcePlugin):
     native_properties: frozenset[str] = frozenset({"name", "volume_type_id", "volume_backend_name"})
 
     def __init__(self, conf: ConfigOpts, turn: Turn, clock: Clock) -> None:
-        """Load the configured cloud driver."""
+        """Load the cloud that ``conf`` names. Raises BrokenPlugin."""
         self.cloud: VolumeCloud = load_cloud("virtual:volume", conf, turn=turn, clock=clock)
 
-    def look_up(self, params: Mapping[str, Any], _asker: Asker) -> Mapping[str, Any]:
-        """Return ``params`` with the id of the volume type; raises InvalidInput."""
-        found = self._type(params["volume_type"])
-        if found is None:
+    def look_up(self, params: Mapping[str, Any], _requester: Requester) -> Mapping[str, Any]:
+        """Return ``params`` with the id of the volume type. Raises InvalidInput if unknown."""
+        volume_type = self._type(params["volume_type"])
+        if volume_type is None:
             raise InvalidInput(f"Volume type {params['volume_type']} could not be found")
-        return {**params, "volume_type_id": found.id}
+        return {**params, "volume_type_id": volume_type.id}
 
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
-        """Tell whether volumes are to be made."""
+        """Tell whether climate creates volumes, which it does as the user."""
         return self.cloud.needs_trust and params["on_start"] == CREATE
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """So many volumes of one type, which others share; raises InvalidInput."""
+        """Return shares of one volume type. Raises InvalidInput without its id."""
         id_ = params["volume_type_id"]
         if not id_:
             raise InvalidInput(f"Volume type {params['volume_type']} was not looked up")
-        named = Compare("==", "volume_type_id", Operand(id_), "text")
-        query = both(named, expression.parse(params["resource_properties"]))
+        has_id = Compare("==", "volume_type_id", Operand(id_), "text")
+        query = both(has_id, expression.parse(params["resource_properties"]))
         amounts = {GIGABYTES: params["size"], VOLUMES: 1}
         count = params["amount"]
         return Requirement(self.resource_type, count, count, query, amounts, noun="volume types")
 
-    def foretold(self, reservation_id: str) -> Mapping[str, Any]:
-        """Tell the name of the volume type to be, though nobody can use it yet."""
-        return {"reserved_type": room_name(reservation_id)}
+    def preview_details(self, reservation_id: str) -> Mapping[str, Any]:
+        """Return the name of the reserved type, which does not exist before the start."""
+        return {"reserved_type": reserved_type_name(reservation_id)}
 
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
-        """Have the room open, and volumes in it unless it is only promised."""
-        told = self.foretold(reservation.id)
-        room, params = self._room(reservation), reservation.params
-        if room is None:
-            working = [one for one in resources if one.reservable]
+        """Create and open the reserved type, and its volumes unless ``on_start`` is ``nothing``."""
+        details = self.preview_details(reservation.id)
+        reserved_type, params = self._reserved_type(reservation), reservation.params
+        if reserved_type is None:
+            working = [resource for resource in resources if resource.reservable]
             if not working:
-                return told
-            room = self.cloud.make_room(reservation.id, working[0].external_id)
+                return details
+            reserved_type = self.cloud.create_reserved_type(reservation.id, working[0].external_id)
         quota = self._quota(reservation, resources)
-        self.cloud.set_quota(room, lease.project_id, quota)
-        self.cloud.open_room(room, lease.project_id)
+        self.cloud.set_quota(reserved_type, lease.project_id, quota)
+        self.cloud.open_reserved_type(reserved_type, lease.project_id)
         if params["on_start"] == NOTHING:
-            return told
-        made = filling.fill(self.cloud, lease, room, quota.volumes, params["size"])
-        return {**told, "volumes": made}
+            return details
+        volumes = lifecycle.create_volumes(
+            self.cloud, lease, reserved_type, quota.volumes, params["size"]
+        )
+        return {**details, "volumes": volumes}
 
     def _quota(self, reservation: Reservation, resources: Sequence[Granted]) -> Quota:
         needs, size = self.requirement(reservation.params), reservation.params["size"]
-        count = sum(needs.units(one.amounts) for one in resources)
+        count = sum(needs.units(resource.amounts) for resource in resources)
         return Quota(count, count * size)
 
     def end(self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]) -> None:
-        """Close the room, empty it, and delete it."""
-        room = self._room(reservation)
-        if room is None:
+        """Close the reserved type, drain its volumes, and delete it."""
+        reserved_type = self._reserved_type(reservation)
+        if reserved_type is None:
             return
-        self.cloud.set_quota(room, lease.project_id, NOTHING_MORE)
-        self.cloud.close_room(room)
-        filling.empty(self.cloud, room, keep=reservation.params["on_end"] == KEEP)
-        self.cloud.delete_room(room)
+        self.cloud.set_quota(reserved_type, lease.project_id, NOTHING_MORE)
+        self.cloud.close_reserved_type(reserved_type)
+        lifecycle.drain_volumes(
+            self.cloud, reserved_type, keep=reservation.params["on_end"] == KEEP
+        )
+        self.cloud.delete_reserved_type(reserved_type)
 
-    def _room(self, reservation: Reservation) -> Room | None:
-        there = self.cloud.rooms()
-        return next((one for one in there if one.reservation_id == reservation.id), None)
+    def _reserved_type(self, reservation: Reservation) -> ReservedType | None:
+        present = self.cloud.reserved_types()
+        return next((each for each in present if each.reservation_id == reservation.id), None)
 
     def _type(self, name: str) -> VolumeType | None:
         """Return the volume type with this id, or else with this name."""
-        there = self.cloud.types()
-        by_name = next((one for one in there if one.name == name), None)
-        return next((one for one in there if one.id == name), by_name)
+        types = self.cloud.types()
+        by_name = next((each for each in types if each.name == name), None)
+        return next((each for each in types if each.id == name), by_name)
 
-    def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
-        """Return a volume type; raises Conflict if others can use it."""
-        found = self._type(name or external_number or "")
-        if found is None:
+    def find(
+        self, *, name: str | None = None, external_number: str | None = None
+    ) -> DiscoveredResource:
+        """Return a volume type. Raises NotFound, and Conflict if it cannot be reserved."""
+        volume_type = self._type(name or external_number or "")
+        if volume_type is None:
             raise NotFound(f"Volume type {name or external_number} could not be found")
-        if why := self.cloud.refusal(found):
-            raise Conflict(f"Volume type {found.name} cannot be reserved: {why}")
-        return self._found(found)
+        if reason := self.cloud.refusal(volume_type):
+            raise Conflict(f"Volume type {volume_type.name} cannot be reserved: {reason}")
+        return self._resource(volume_type)
 
-    def inventory(self) -> Iterable[Found]:
+    def inventory(self) -> Iterable[DiscoveredResource]:
         """Return the volume types that can be reserved."""
-        return (self._found(one) for one in self.cloud.types() if not self.cloud.refusal(one))
+        types = self.cloud.types()
+        return (self._resource(each) for each in types if not self.cloud.refusal(each))
 
-    def _found(self, there: VolumeType) -> Found:
-        gigabytes = self.cloud.capacity(there)
-        specs = {name: text for name, text in there.extra_specs.items() if name not in _SAID}
-        return Found(
-            external_id=there.id,
-            properties={**specs, "name": there.name, "volume_type_id": there.id},
+    def _resource(self, volume_type: VolumeType) -> DiscoveredResource:
+        gigabytes = self.cloud.capacity(volume_type)
+        specs = {
+            name: text for name, text in volume_type.extra_specs.items() if name not in _DECLARED
+        }
+        return DiscoveredResource(
+            external_id=volume_type.id,
+            properties={**specs, "name": volume_type.name, "volume_type_id": volume_type.id},
             inventories={GIGABYTES: gigabytes} if gigabytes else {},
         )
 
-    def declared(self, found: Found, properties: Mapping[str, str]) -> Found:
-        """Return the type with what the operator says that it has; without that, as it is told.
+    def declared(
+        self, resource: DiscoveredResource, properties: Mapping[str, str]
+    ) -> DiscoveredResource:
+        """Return the type with the operator's amounts, or else with the cloud's.
 
-        Of the volumes there are no more than GiB. Raises InvalidInput if nobody says how much.
+        The default number of volumes is the number of GiB. Raises InvalidInput if neither the
+        operator nor the cloud gives the GiB.
         """
-        said = {
+        declared = {
             class_: Inventory(_number(name, properties[name]))
-            for name, class_ in _SAID.items()
+            for name, class_ in _DECLARED.items()
             if name in properties
         }
-        inventories = {**found.inventories, **said}
+        inventories = {**resource.inventories, **declared}
         if GIGABYTES not in inventories:
             raise InvalidInput(
-                f"Cinder does not tell how many GiB volume type {found.properties['name']} has:"
-                ' say so with the property "gigabytes"'
+                f"The capacity of volume type {resource.properties['name']} is unknown to Cinder:"
+                ' set it with the property "gigabytes"'
             )
         inventories.setdefault(VOLUMES, Inventory(inventories[GIGABYTES].total))
-        return replace(found, inventories=inventories)
+        return replace(resource, inventories=inventories)
 
-    def look(self, registered: Sequence[Resource]) -> Iterable[Found]:
-        """Return them as they are; of what nobody has reserved any more, what is there is taken.
+    def refresh(self, registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
+        """Yield the present state; volumes that an ended lease left behind reduce the capacity.
 
-        Volumes that were kept, and those that could not be deleted yet. While nobody says what a
-        type has, it has what it had.
+        These are volumes that users kept, or that are not deleted yet. If the capacity is unknown
+        at present, the stored one stays.
         """
-        there = {one.id: one for one in self.cloud.types()} if registered else {}
-        over = [room for room in self.cloud.rooms() if room.is_over] if registered else []
+        if not registered:
+            return
+        types = {each.id: each for each in self.cloud.types()}
+        over = [each for each in self.cloud.reserved_types() if each.is_over]
         for resource in registered:
-            if resource.external_id not in there:
+            if resource.external_id not in types:
                 continue
-            volume_type = there[resource.external_id]
-            is_open = self.cloud.refusal(volume_type) is not None
-            found = replace(self._found(volume_type), usable=not is_open)
+            volume_type = types[resource.external_id]
+            usable = self.cloud.refusal(volume_type) is None
+            current = replace(self._resource(volume_type), usable=usable)
             try:
-                found = self.declared(found, _own(resource))
+                current = self.declared(current, _operators_properties(resource))
             except InvalidInput:
-                yield replace(found, complete=False)
+                yield replace(current, complete=False)
                 continue
-            yield replace(found, inventories=self._less(found, over))
+            yield replace(current, inventories=self._without_leftovers(current, over))
 
-    def _less(self, found: Found, over: Sequence[Room]) -> Mapping[str, Inventory]:
-        ids = [found.external_id, *(room.id for room in over if room.base_id == found.external_id)]
-        left = [volume for id_ in ids for volume in self.cloud.volumes(id_)]
-        taken = {GIGABYTES: sum(one.size for one in left), VOLUMES: len(left)}
-        return {name: replace(one, reserved=taken[name]) for name, one in found.inventories.items()}
+    def _without_leftovers(
+        self, resource: DiscoveredResource, over: Sequence[ReservedType]
+    ) -> Mapping[str, Inventory]:
+        base_id = resource.external_id
+        ids = [base_id, *(each.id for each in over if each.base_id == base_id)]
+        volumes = [volume for id_ in ids for volume in self.cloud.volumes(id_)]
+        used = {GIGABYTES: sum(volume.size for volume in volumes), VOLUMES: len(volumes)}
+        return {
+            name: replace(inventory, reserved=used[name])
+            for name, inventory in resource.inventories.items()
+        }
 
-    def audit(self, expected: Callable[[], Expected]) -> Iterable[Difference]:
-        """Compare rooms with what leases have."""
-        return differences(
-            self.cloud, expected, lambda one: self._quota(one.reservation, one.resources)
+    def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
+        """Compare the reserved types with the leases."""
+        return find_drifts(
+            self.cloud, expected, lambda held: self._quota(held.reservation, held.resources)
         )
 
 
-def _own(resource: Resource) -> Mapping[str, str]:
+def _operators_properties(resource: Resource) -> Mapping[str, str]:
     return {
         name: resource.properties[name] for name in resource.properties.keys() - resource.native
     }
 
 
 def _number(name: str, text: str) -> int:
-    """Return what an operator says; raises InvalidInput."""
+    """Parse an operator's amount. Raises InvalidInput."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(_MOST))
     if not (is_number and 1 <= int(text) <= _MOST):
         raise InvalidInput(f"{name} must be a whole number from 1 to {_MOST}, not {text!r}")

@@ -1,4 +1,4 @@
-"""Volumes in the cloud of made-up hosts: for demos and tests, never for use."""
+"""Simulated volumes, for demonstrations and tests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,12 +10,12 @@ from climate.core.errors import NotFound
 from climate.core.lease.model import Inventory, Lease
 from climate.plugins.base import NotYet
 from climate.plugins.simulated_journal import Journal, SimulatedFailure
-from climate.plugins.volumes.cloud import Quota, Room, Volume, VolumeType
+from climate.plugins.volumes.cloud import Quota, ReservedType, Volume, VolumeType
 
-# Of the second nobody knows how much there is; the third is open to all.
+# The capacity of the second type is unknown; the third is public.
 TYPES = {
-    one.id: one
-    for one in (
+    each.id: each
+    for each in (
         VolumeType(
             id="sim-gold", name="gold", is_public=False, extra_specs={"volume_backend_name": "ssd"}
         ),
@@ -33,142 +33,152 @@ _GIGABYTES = {"sim-gold": Inventory(1000, max_unit=400)}
 
 @dataclass(slots=True)
 class _Present:
-    """What the effects so far add up to; volumes by id, each with its type."""
+    """The state that results from the effects; volumes by id, each with its type."""
 
-    rooms: dict[str, Room] = field(default_factory=dict)
+    reserved_types: dict[str, ReservedType] = field(default_factory=dict)
     users: dict[str, str] = field(default_factory=dict)
     quotas: dict[tuple[str, str], Quota] = field(default_factory=dict)
     volumes: dict[str, tuple[str, Volume]] = field(default_factory=dict)
 
 
 class SimulatedVolumes:
-    """The types gold and silver, for reservations (see VolumeCloud for the methods)."""
+    """A VolumeCloud with the types gold and silver, whose state is the journal of effects."""
 
     needs_trust: ClassVar[bool] = False
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Share the settings, and so the journal, with the hosts' cloud."""
-        self.world = Journal(conf)
+        """Share the journal of the simulated hosts."""
+        self.journal = Journal(conf)
 
     def types(self) -> Sequence[VolumeType]:
-        """Return the three of them."""
+        """Return the three types."""
         return list(TYPES.values())
 
     def refusal(self, volume_type: VolumeType) -> str | None:
-        """Refuse the third."""
+        """Refuse the public type."""
         return "it is public" if volume_type.is_public else None
 
     def capacity(self, volume_type: VolumeType) -> Inventory | None:
-        """Return what gold has."""
+        """Return the capacity of gold, or None."""
         return _GIGABYTES.get(volume_type.id)
 
-    def rooms(self) -> Sequence[Room]:
-        """Return all rooms."""
-        return list(self._present().rooms.values())
+    def reserved_types(self) -> Sequence[ReservedType]:
+        """Return all reserved types."""
+        return list(self._present().reserved_types.values())
 
-    def make_room(self, reservation_id: str, base_id: str) -> Room:
-        """Write down that it is there; its id is that of the reservation."""
+    def create_reserved_type(self, reservation_id: str, base_id: str) -> ReservedType:
+        """Record a reserved type; its id is the reservation's id."""
         if base_id not in TYPES:
             raise NotFound(f"Volume type {base_id} could not be found")
         self._act("make_room", reservation_id, base=base_id)
-        return self._present().rooms[reservation_id]
+        return self._present().reserved_types[reservation_id]
 
-    def users(self, room: Room) -> Sequence[str]:
-        """Return the only one that can use it, if any."""
-        user = self._present().users.get(room.id)
+    def users(self, reserved_type: ReservedType) -> Sequence[str]:
+        """Return the project with access, if any."""
+        user = self._present().users.get(reserved_type.id)
         return [user] if user else []
 
-    def open_room(self, room: Room, project_id: str) -> None:
-        """Write down who can use it, unless it is so."""
-        if self.users(room) != [project_id]:
-            self._act("open_room", room.id, project=project_id)
+    def open_reserved_type(self, reserved_type: ReservedType, project_id: str) -> None:
+        """Record the project with access, unless it is recorded."""
+        if self.users(reserved_type) != [project_id]:
+            self._act("open_room", reserved_type.id, project=project_id)
 
-    def quota(self, room: Room, project_id: str) -> Quota:
-        """Return what was written down last, no limit before that."""
-        return self._present().quotas.get((room.id, project_id), Quota(-1, -1))
+    def quota(self, reserved_type: ReservedType, project_id: str) -> Quota:
+        """Return the last recorded quota; the default is no limit."""
+        return self._present().quotas.get((reserved_type.id, project_id), Quota(-1, -1))
 
-    def set_quota(self, room: Room, project_id: str, quota: Quota) -> None:
-        """Write it down, unless it is so."""
-        if self.quota(room, project_id) != quota:
-            told = {"volumes": str(quota.volumes), "gigabytes": str(quota.gigabytes)}
-            self._act("set_room_quota", room.id, project=project_id, **told)
+    def set_quota(self, reserved_type: ReservedType, project_id: str, quota: Quota) -> None:
+        """Record the quota, unless it is recorded."""
+        if self.quota(reserved_type, project_id) != quota:
+            values = {"volumes": str(quota.volumes), "gigabytes": str(quota.gigabytes)}
+            self._act("set_room_quota", reserved_type.id, project=project_id, **values)
 
-    def close_room(self, room: Room) -> None:
-        """Write down that it is for nobody, unless it is so."""
+    def close_reserved_type(self, reserved_type: ReservedType) -> None:
+        """Record that no project has access, unless it is recorded."""
         present = self._present()
-        if room.id in present.users or not present.rooms[room.id].is_over:
-            self._act("close_room", room.id)
+        if (
+            reserved_type.id in present.users
+            or not present.reserved_types[reserved_type.id].is_over
+        ):
+            self._act("close_room", reserved_type.id)
 
-    def delete_room(self, room: Room) -> None:
-        """Write down that it is gone, unless it is so."""
-        if self.volumes(room.id):
-            raise NotYet(f"there are volumes in {room.name}")
-        if room.id in self._present().rooms:
-            self._act("delete_room", room.id)
+    def delete_reserved_type(self, reserved_type: ReservedType) -> None:
+        """Record the deletion of a reserved type, if it exists."""
+        if self.volumes(reserved_type.id):
+            raise NotYet(f"there are volumes in {reserved_type.name}")
+        if reserved_type.id in self._present().reserved_types:
+            self._act("delete_room", reserved_type.id)
 
     def volumes(self, type_id: str) -> Sequence[Volume]:
-        """Return those of a type."""
-        return [one for type_, one in self._present().volumes.values() if type_ == type_id]
+        """Return the volumes of a type."""
+        return [each for type_, each in self._present().volumes.values() if type_ == type_id]
 
-    def create(self, lease: Lease, room: Room, _name: str, size: int) -> str:
-        """Make one for the reservation."""
-        return self.make(room, lease.project_id, size, room.reservation_id)
+    def create(self, lease: Lease, reserved_type: ReservedType, _name: str, size: int) -> str:
+        """Create a volume for the reservation."""
+        return self.make(reserved_type, lease.project_id, size, reserved_type.reservation_id)
 
-    def make(self, room: Room, project_id: str, size: int, reservation_id: str = "") -> str:
-        """Make one as Cinder would: fails beyond the quota. Users may do so, too."""
+    def make(
+        self, reserved_type: ReservedType, project_id: str, size: int, reservation_id: str = ""
+    ) -> str:
+        """Create a volume, as users can. Raises SimulatedFailure beyond the quota."""
         present = self._present()
-        quota, there = present.quotas[room.id, project_id], self.volumes(room.id)
-        gigabytes = sum(one.size for one in there) + size
-        if len(there) >= quota.volumes or gigabytes > quota.gigabytes:
-            raise SimulatedFailure(f"{room.name} has no room for another volume of {size} GiB")
-        if present.users.get(room.id) != project_id:
-            raise SimulatedFailure(f"project {project_id} cannot use {room.name}")
-        id_ = f"volume-{len(self.world.effects())}"
-        self._act("create_volume", room.id, id=id_, size=str(size), mark=reservation_id)
+        quota, volumes = (
+            present.quotas[reserved_type.id, project_id],
+            self.volumes(reserved_type.id),
+        )
+        gigabytes = sum(volume.size for volume in volumes) + size
+        if len(volumes) >= quota.volumes or gigabytes > quota.gigabytes:
+            raise SimulatedFailure(
+                f"{reserved_type.name} has no quota for another volume of {size} GiB"
+            )
+        if present.users.get(reserved_type.id) != project_id:
+            raise SimulatedFailure(f"project {project_id} cannot use {reserved_type.name}")
+        id_ = f"volume-{len(self.journal.effects())}"
+        self._act("create_volume", reserved_type.id, id=id_, size=str(size), mark=reservation_id)
         return id_
 
     def attach(self, volume_id: str) -> None:
-        """Put it at a server: what a user of the cloud would do."""
+        """Attach a volume to a server, as a user does."""
         self._set(volume_id, "in-use")
 
     def set_status(self, volume_id: str, status: str) -> None:
-        """Have it in a state, as clouds do."""
+        """Set the state of a volume."""
         self._set(volume_id, status)
 
     def _set(self, volume_id: str, status: str) -> None:
-        self.world.act("set_volume", id=volume_id, status=status)
+        self.journal.act("set_volume", id=volume_id, status=status)
 
     def detach(self, volume: Volume) -> None:
-        """Take it from its server."""
+        """Detach a volume from its server."""
         self._set(volume.id, "available")
 
     def delete(self, volume: Volume) -> None:
-        """Delete it, wherever it is in use."""
+        """Delete a volume, even if it is in use."""
         if volume.id in self._present().volumes:
-            self.world.act("delete_volume", id=volume.id)
+            self.journal.act("delete_volume", id=volume.id)
 
     def move(self, volume: Volume, base_id: str) -> None:
-        """Write down that it is of another type."""
-        self.world.act("move_volume", id=volume.id, type=base_id)
+        """Record the new type of a volume."""
+        self.journal.act("move_volume", id=volume.id, type=base_id)
 
-    def _act(self, effect: str, room_id: str, **details: str) -> None:
-        self.world.act(effect, room=room_id, **details)
+    def _act(self, effect: str, type_id: str, **details: str) -> None:
+        self.journal.act(effect, room=type_id, **details)
 
     def _present(self) -> _Present:
         present = _Present()
-        for effect in self.world.effects():
+        for effect in self.journal.effects():
             if "room" in effect:
-                _fold_room(present, effect["room"], effect)
+                _fold_reserved_type(present, effect["room"], effect)
             elif effect["effect"].endswith("_volume"):
                 _fold_volume(present, effect["id"], effect)
         return present
 
 
-def _fold_room(present: _Present, id_: str, effect: Mapping[str, Any]) -> None:
+def _fold_reserved_type(present: _Present, id_: str, effect: Mapping[str, Any]) -> None:
     match effect["effect"]:
         case "make_room":
-            made = Room(id=id_, reservation_id=id_, base_id=effect["base"])
-            present.rooms.setdefault(id_, made)
+            reserved_type = ReservedType(id=id_, reservation_id=id_, base_id=effect["base"])
+            present.reserved_types.setdefault(id_, reserved_type)
         case "open_room":
             present.users[id_] = effect["project"]
         case "set_room_quota":
@@ -176,10 +186,10 @@ def _fold_room(present: _Present, id_: str, effect: Mapping[str, Any]) -> None:
             present.quotas[id_, effect["project"]] = quota
         case "close_room":
             present.users.pop(id_, None)
-            present.rooms[id_] = replace(present.rooms[id_], is_over=True)
+            present.reserved_types[id_] = replace(present.reserved_types[id_], is_over=True)
         case "delete_room":
-            present.rooms.pop(id_, None)
-            present.quotas = {key: one for key, one in present.quotas.items() if key[0] != id_}
+            present.reserved_types.pop(id_, None)
+            present.quotas = {key: quota for key, quota in present.quotas.items() if key[0] != id_}
         case "create_volume":
             volume = Volume(
                 id=effect["id"],

@@ -1,15 +1,15 @@
-"""Power by an operator's own program, for whatever no driver of ours reaches.
+"""Power driver that runs an operator's program, for controllers without a driver in climate.
 
-The program is started once per question, with a JSON object on its standard input::
+The driver starts the program once per request, with a JSON object on its standard input::
 
     {"action": "power" | "on" | "off" | "shutdown" | "boot", "node": "compute-17",
      "address": "10.1.0.17", "port": 623, "username": "climate", "password": "...",
      "device": "pxe", "options": {...}}
 
-To ``power`` it prints ``on`` or ``off``. It ends with 0 if that was done; with 75 (EX_TEMPFAIL of
-sysexits.h) if it can be tried again; with anything else if not, and the last line of its standard
-error says why. To ``shutdown`` it asks the system to end by itself; if it cannot, the power is cut.
-It must do the same when it is asked twice.
+For ``power`` it prints ``on`` or ``off``. For ``shutdown`` it shuts the node's system down; if
+that fails, climate cuts the power. It must be idempotent. It exits with 0 for success, with 75
+(EX_TEMPFAIL of sysexits.h) for a temporary failure, and otherwise for a permanent one. The last
+line of its standard error is the reason.
 """
 
 import json
@@ -22,30 +22,33 @@ from climate.provisioner.nodes import Node
 from climate.provisioner.power.driver import BootDevice, Power, Refused, Unreachable
 
 _DEADLINE = 60.0
-_TRY_AGAIN = 75
+_TEMPORARY_FAILURE = 75
 _LONGEST_REASON = 300
 
 
 class Command:
-    """Nodes that a program reaches. ``options``: ``program``, a list of words, and its own."""
+    """Nodes that a program controls.
+
+    ``options`` of a node: ``program`` (a list of words), and options of the program.
+    """
 
     def __init__(self, deadline: float = _DEADLINE) -> None:
-        """Give each question so many seconds; then the program and what it started are ended."""
+        """Kill the program, with all that it started, after ``deadline`` seconds."""
         self._deadline = deadline
 
     def power(self, node: Node) -> Power:
-        """Return whether the node has power."""
-        said = self._run(node, "power").strip().lower()
-        if said not in set(Power):
-            raise Refused(f"{node.name}: its program must print on or off, and printed {said!r}")
-        return Power(said)
+        """Return the node's power."""
+        output = self._run(node, "power").strip().lower()
+        if output not in set(Power):
+            raise Refused(f"{node.name}: its program must print on or off, and printed {output!r}")
+        return Power(output)
 
-    def ask(self, node: Node, wanted: Power) -> None:
-        """Ask for power or none."""
-        self._run(node, wanted.value)
+    def set_power(self, node: Node, power: Power) -> None:
+        """Request power on or off."""
+        self._run(node, power.value)
 
     def shut_down(self, node: Node) -> None:
-        """Ask the system to end."""
+        """Request a shutdown of the system."""
         self._run(node, "shutdown")
 
     def boot_from(self, node: Node, device: BootDevice) -> None:
@@ -53,7 +56,7 @@ class Command:
         self._run(node, "boot", device.value)
 
     def _run(self, node: Node, action: str, device: str | None = None) -> str:
-        asked = {
+        request = {
             "action": action,
             "node": node.name,
             "address": node.address,
@@ -61,10 +64,10 @@ class Command:
             "username": node.username,
             "password": node.password(),
             "device": device,
-            "options": {key: one for key, one in node.options.items() if key != "program"},
+            "options": {key: value for key, value in node.options.items() if key != "program"},
         }
         try:
-            process = subprocess.Popen(  # noqa: S603 - the operator's choice, and no shell
+            process = subprocess.Popen(  # noqa: S603 - configured by the operator, without a shell
                 _program(node),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -76,31 +79,31 @@ class Command:
         except OSError as error:
             raise Refused(f"{node.name}: its program cannot be run: {error}") from None
         with process:
-            return self._answer(node, process, json.dumps(asked))
+            return self._answer(node, process, json.dumps(request))
 
-    def _answer(self, node: Node, process: "subprocess.Popen[str]", asked: str) -> str:
+    def _answer(self, node: Node, process: "subprocess.Popen[str]", request: str) -> str:
         try:
-            said, complaint = process.communicate(asked, timeout=self._deadline)
+            output, errors = process.communicate(request, timeout=self._deadline)
         except subprocess.TimeoutExpired:
             raise Unreachable(f"{node.name}: its program took {self._deadline:g} s") from None
         finally:
-            _end(process)
+            _kill(process)
         if process.returncode == 0:
-            return said
-        reason = (complaint.strip().splitlines() or ["no reason given"])[-1][:_LONGEST_REASON]
-        refusal = Unreachable if process.returncode == _TRY_AGAIN else Refused
-        raise refusal(f"{node.name}: its program ended with {process.returncode}: {reason}")
+            return output
+        reason = (errors.strip().splitlines() or ["no reason given"])[-1][:_LONGEST_REASON]
+        error_class = Unreachable if process.returncode == _TEMPORARY_FAILURE else Refused
+        raise error_class(f"{node.name}: its program exited with {process.returncode}: {reason}")
 
 
 def _program(node: Node) -> Sequence[str]:
     words = node.options.get("program")
-    if not isinstance(words, list) or not words or not all(isinstance(one, str) for one in words):
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
         raise Refused(f"{node.name}: options.program must be a list of words")
     return words
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
-    """End what is left of a program, and what it started: they are a process group."""
+def _kill(process: "subprocess.Popen[str]") -> None:
+    """Kill the process group of a program, with all that it started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,7 +1,8 @@
-"""The power of a node: what a driver can be asked, what can go wrong, and how it is switched.
+"""The interface of power drivers, and switching a node's power with one.
 
-A driver's call comes back by its own deadline, whatever the node's controller (BMC) does. What it
-says may be a lie, so who switches looks until it is true. No error has a secret in its text.
+Every call of a driver returns within its own timeout, whatever the node's controller (BMC) does.
+Controllers may confirm a request that they do not carry out, so ``switch`` waits for the result.
+Error messages contain no secrets.
 """
 
 import time
@@ -20,7 +21,7 @@ class Power(StrEnum):
 
 
 class BootDevice(StrEnum):
-    """What a node boots from next."""
+    """The device of a node's next boot."""
 
     DISK = "disk"
     PXE = "pxe"
@@ -28,83 +29,83 @@ class BootDevice(StrEnum):
 
 
 class PowerError(Exception):
-    """A node's power is not known, or not what it should be."""
+    """A node's power is unknown, or could not be changed."""
 
 
 class Refused(PowerError):
-    """The controller does not do it, and will not do it next time: who may what must be mended."""
+    """The controller rejects the request, and will again: an operator must act."""
 
 
 class Unreachable(PowerError):
-    """The controller did not answer in time: it is to be left alone for a while."""
+    """The controller did not answer in time. Retry after a pause."""
 
 
-class Disobeyed(PowerError):
-    """The controller said yes, and nothing has come of it."""
+class PowerUnchanged(PowerError):
+    """The controller accepted the request, and the power did not change."""
 
 
 class PowerDriver(Protocol):
-    """How nodes are reached. All may raise Refused or Unreachable."""
+    """The power of nodes. All methods may raise Refused or Unreachable."""
 
     def power(self, node: Node) -> Power:
-        """Return whether the node has power."""
+        """Return the node's power."""
 
-    def ask(self, node: Node, wanted: Power) -> None:
-        """Ask for power, or for none; it need not be so yet. May be asked again."""
+    def set_power(self, node: Node, power: Power) -> None:
+        """Request power on or off, without waiting for the result. Idempotent."""
 
     def shut_down(self, node: Node) -> None:
-        """Ask the node's system to end by itself; it need not. Refused: it cannot be asked."""
+        """Request a shutdown of the node's system. Raises Refused if that is not possible."""
 
     def boot_from(self, node: Node, device: BootDevice) -> None:
-        """Have the node boot from there at its next start, and only then."""
+        """Set the device of the next boot only."""
 
 
-# Seconds between looks, and how many looks may fail in a row.
+# Seconds between two reads of the power, and how many may fail in a row.
 _PAUSE = 1.0
-_SILENT_LOOKS = 3
+_FAILED_READS = 3
 
 
 def switch(
     driver: PowerDriver,
     node: Node,
-    wanted: Power,
+    power: Power,
     patience: float,
     pause: Callable[[float], object] = time.sleep,
 ) -> bool:
-    """Have a node be on or off; return whether anything had to be done for that.
+    """Power a node on or off; return whether that was necessary.
 
-    Raises Disobeyed if it is not so after ``patience`` seconds, and what the driver raises.
+    Raises PowerUnchanged after ``patience`` seconds, and the driver's errors.
     """
-    if driver.power(node) is wanted:
+    if driver.power(node) is power:
         return False
-    driver.ask(node, wanted)
-    if not becomes(driver, node, wanted, patience, pause):
-        raise Disobeyed(f"{node.name} is not {wanted}, {patience:g} s after it was asked to be")
+    driver.set_power(node, power)
+    if not becomes(driver, node, power, patience, pause):
+        raise PowerUnchanged(f"{node.name} is not {power} {patience:g} s after the request")
     return True
 
 
 def becomes(
     driver: PowerDriver,
     node: Node,
-    wanted: Power,
+    power: Power,
     patience: float,
     pause: Callable[[float], object] = time.sleep,
 ) -> bool:
-    """Wait for a node to be on or off; tell whether it is within ``patience`` seconds.
+    """Wait up to ``patience`` seconds for a node to be on or off; tell whether it is.
 
-    Raises Unreachable if the controller is silent several times in a row, and Refused.
+    Raises Unreachable if the controller does not answer several times in a row, and Refused.
     """
     deadline = time.monotonic() + patience
-    silent = 0
+    failed = 0
     while time.monotonic() < deadline:
         pause(_PAUSE)
         try:
-            if driver.power(node) is wanted:
+            if driver.power(node) is power:
                 return True
-            silent = 0
+            failed = 0
         except Unreachable:
-            silent += 1
-            if silent == _SILENT_LOOKS:
+            failed += 1
+            if failed == _FAILED_READS:
                 raise
     return False
 
@@ -115,10 +116,10 @@ def cycle(
     patience: float,
     pause: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Switch a node off and on. Raises as ``switch`` does.
+    """Power a node off and on. Raises like ``switch``.
 
-    The command of that name is not used: a controller that is slow gets it several times, and
-    would do it as often.
+    It does not use the controller's own power cycle: ipmitool repeats requests, and a slow
+    controller would run each of them.
     """
     switch(driver, node, Power.OFF, patience, pause)
     switch(driver, node, Power.ON, patience, pause)

@@ -1,10 +1,9 @@
-"""Power over IPMI: the program ``ipmitool``, once per question.
+"""Power driver for IPMI, which runs the program ``ipmitool`` once per request.
 
-A process of its own can be ended when a controller is silent, which no thread can. ipmitool says
-the same of a wrong password and of silence ("Unable to establish IPMI v2 / RMCP+ session"), so the
-time that it took tells them apart. It repeats what is not answered, and slow controllers then do
-it several times: nothing but on, off, soft off and the boot device is asked, for which that does
-not matter.
+A process can be killed when a controller does not answer; a thread cannot. ipmitool prints the
+same error for a wrong password and for a timeout ("Unable to establish IPMI v2 / RMCP+ session"),
+so the driver distinguishes them by the time taken. ipmitool repeats unanswered requests. Therefore
+the driver uses only idempotent ones: on, off, soft off and the boot device.
 """
 
 import os
@@ -14,39 +13,41 @@ import time
 from climate.provisioner.nodes import Node
 from climate.provisioner.power.driver import BootDevice, Power, PowerError, Refused, Unreachable
 
-# Seconds for one question in all; ipmitool itself gives up on silence after about 6.
+# Seconds for one request in all; ipmitool gives up after about 6 without an answer.
 _DEADLINE = 15.0
 _TRIES = ("-N", "1", "-R", "2")
-# Who refuses does so at once.
+# Seconds. A failure that takes longer is a timeout: controllers reject credentials at once.
 _AT_ONCE = 1.5
 _POWER = {Power.ON: "on", Power.OFF: "off"}
 _LONGEST_REASON = 300
 
 
 class Ipmi:
-    """Controllers that speak IPMI 2.0 over LAN.
+    """Controllers with IPMI 2.0 over LAN.
 
-    ``options`` of a node: ``cipher_suite`` (text or number; without it ipmitool asks which there
-    are, which some controllers take 10 s to answer), ``privilege`` (``ADMINISTRATOR``).
+    ``options`` of a node: ``cipher_suite`` (text or number; without it ipmitool requests the list,
+    which takes some controllers 10 s), ``privilege`` (such as ``ADMINISTRATOR``).
     """
 
     def __init__(self, program: str = "ipmitool", deadline: float = _DEADLINE) -> None:
-        """Use a program of that name, for so many seconds at most."""
+        """Run ``program``, and kill it after ``deadline`` seconds."""
         self._program, self._deadline = program, deadline
 
     def power(self, node: Node) -> Power:
-        """Return whether the node has power."""
-        said = self._run(node, "chassis", "power", "status").strip().lower()
-        if not said.endswith((" on", " off")):
-            raise Unreachable(f"{node.name}: ipmitool says {said[:_LONGEST_REASON]!r} of its power")
-        return Power.ON if said.endswith(" on") else Power.OFF
+        """Return the node's power."""
+        output = self._run(node, "chassis", "power", "status").strip().lower()
+        if not output.endswith((" on", " off")):
+            raise Unreachable(
+                f"{node.name}: ipmitool printed {output[:_LONGEST_REASON]!r} as its power"
+            )
+        return Power.ON if output.endswith(" on") else Power.OFF
 
-    def ask(self, node: Node, wanted: Power) -> None:
-        """Ask for power or none."""
-        self._run(node, "chassis", "power", _POWER[wanted])
+    def set_power(self, node: Node, power: Power) -> None:
+        """Request power on or off."""
+        self._run(node, "chassis", "power", _POWER[power])
 
     def shut_down(self, node: Node) -> None:
-        """Ask the system to end, by ACPI: as its power button does."""
+        """Request a shutdown by ACPI, like the power button."""
         self._run(node, "chassis", "power", "soft")
 
     def boot_from(self, node: Node, device: BootDevice) -> None:
@@ -54,11 +55,11 @@ class Ipmi:
         self._run(node, "chassis", "bootdev", device.value)
 
     def _run(self, node: Node, *words: str) -> str:
-        """Return what ipmitool prints. The password is in its environment, where nobody sees it."""
+        """Return the output of ipmitool; the password is in its environment, not its arguments."""
         began = time.monotonic()
         environment = {"PATH": os.environ.get("PATH", os.defpath), "IPMI_PASSWORD": node.password()}
         try:
-            done = subprocess.run(  # noqa: S603 - no shell, and words of our own
+            process = subprocess.run(  # noqa: S603 - no shell, and climate's own arguments
                 [self._program, *_arguments(node), *words],
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -72,18 +73,18 @@ class Ipmi:
             raise Unreachable(f"{node.name}: no answer within {self._deadline:g} s") from None
         except OSError as error:
             raise Refused(f"{node.name}: {self._program} cannot be run: {error}") from None
-        if done.returncode:
-            raise _failure(node, done.stderr, time.monotonic() - began)
-        return done.stdout
+        if process.returncode:
+            raise _failure(node, process.stderr, time.monotonic() - began)
+        return process.stdout
 
 
 def _arguments(node: Node) -> list[str]:
-    given = ["-I", "lanplus", "-H", node.address, "-p", str(node.port or 623)]
+    arguments = ["-I", "lanplus", "-H", node.address, "-p", str(node.port or 623)]
     if suite := node.options.get("cipher_suite"):
-        given += ["-C", str(suite)]
+        arguments += ["-C", str(suite)]
     if privilege := node.options.get("privilege"):
-        given += ["-L", str(privilege)]
-    return [*given, *_TRIES, "-U", node.username, "-E"]
+        arguments += ["-L", str(privilege)]
+    return [*arguments, *_TRIES, "-U", node.username, "-E"]
 
 
 def _failure(node: Node, stderr: str, seconds: float) -> PowerError:
@@ -92,5 +93,7 @@ def _failure(node: Node, stderr: str, seconds: float) -> PowerError:
     if "session" in reason and seconds > _AT_ONCE:
         return Unreachable(f"{node.name}: no answer ({reason})")
     if "session" in reason:
-        return Refused(f"{node.name}: user, password or cipher suite are refused ({reason})")
+        return Refused(
+            f"{node.name}: the controller rejects user, password or cipher suite ({reason})"
+        )
     return Refused(f"{node.name}: {reason}")

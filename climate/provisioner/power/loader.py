@@ -1,4 +1,4 @@
-"""Drivers by name: ours, and those of others that offer one by entry point."""
+"""Loads the power drivers of installed packages, by entry point."""
 
 from collections.abc import Mapping
 
@@ -10,6 +10,9 @@ POWER_DRIVERS = "climate.power_drivers"
 
 
 def load_drivers() -> Mapping[str, PowerDriver]:
-    """Return all drivers that can be loaded; one that cannot is missed by whoever names it."""
-    found: ExtensionManager[PowerDriver] = ExtensionManager(POWER_DRIVERS, invoke_on_load=True)
-    return {one.name: one.obj for one in found if one.obj is not None}
+    """Return the drivers by name, without those that fail to load.
+
+    The provisioner reports a missing driver when a node names it.
+    """
+    extensions: ExtensionManager[PowerDriver] = ExtensionManager(POWER_DRIVERS, invoke_on_load=True)
+    return {each.name: each.obj for each in extensions if each.obj is not None}

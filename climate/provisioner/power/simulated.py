@@ -1,4 +1,4 @@
-"""Power of nodes that are not there: for trying climate out, and for tests of what uses drivers."""
+"""Simulated power driver, for demonstrations and tests."""
 
 import threading
 
@@ -7,32 +7,31 @@ from climate.provisioner.power.driver import BootDevice, Power
 
 
 class Simulated:
-    """Nodes that do at once what they are asked."""
+    """Simulated nodes, which carry out every request at once."""
 
     def __init__(self) -> None:
-        """Have all nodes off."""
         self._lock = threading.Lock()
         self._power: dict[str, Power] = {}
-        #: All that was asked: name of the node, and ``on``, ``off`` or a boot device.
-        self.asked: list[tuple[str, str]] = []
+        #: All requests: the node, and ``on``, ``off``, ``shutdown`` or a boot device.
+        self.requests: list[tuple[str, str]] = []
 
     def power(self, node: Node) -> Power:
-        """Return whether the node has power."""
+        """Return the node's power."""
         return self._power.get(node.name, Power.OFF)
 
-    def ask(self, node: Node, wanted: Power) -> None:
-        """Switch it."""
+    def set_power(self, node: Node, power: Power) -> None:
+        """Power a node on or off."""
         with self._lock:
-            self._power[node.name] = wanted
-            self.asked.append((node.name, wanted.value))
+            self._power[node.name] = power
+            self.requests.append((node.name, power.value))
 
     def shut_down(self, node: Node) -> None:
-        """Have it end at once."""
+        """Power a node off."""
         with self._lock:
             self._power[node.name] = Power.OFF
-            self.asked.append((node.name, "shutdown"))
+            self.requests.append((node.name, "shutdown"))
 
     def boot_from(self, node: Node, device: BootDevice) -> None:
-        """Note it."""
+        """Record the boot device."""
         with self._lock:
-            self.asked.append((node.name, device.value))
+            self.requests.append((node.name, device.value))

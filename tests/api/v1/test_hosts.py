@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from climate import bootstrap
-from climate.plugins.base import Found
+from climate.plugins.base import DiscoveredResource
 from climate.plugins.hosts.simulated import SimulatedCloud
 from tests.conftest import MakeStory
 from tests.support.service import Story, host_reservation
@@ -19,10 +19,10 @@ ALLOCATIONS = "/v1/os-hosts/allocations"
 class CloudOfTwins(SimulatedCloud):
     """A simulated cloud in which two hosts have the same name."""
 
-    def hosts(self) -> list[Found]:
+    def hosts(self) -> list[DiscoveredResource]:
         first, *others = super().hosts()
         name = {"hypervisor_hostname": first.properties["hypervisor_hostname"]}
-        twin = Found(external_id="twin", properties={**others[0].properties, **name})
+        twin = DiscoveredResource(external_id="twin", properties={**others[0].properties, **name})
         return [first, twin]
 
 
@@ -110,7 +110,9 @@ def test_an_ambiguous_name_is_rejected_and_the_id_decides(make_story: MakeStory)
     story = make_story()
     plugin: Any = story.runtime.plugins["physical:host"]
     plugin.cloud = CloudOfTwins(story.conf)
-    assert "by its id" in rejected(story, 409, "POST", HOSTS, {"name": "sim-1"})
+    assert "give the id of the host instead" in rejected(
+        story, 409, "POST", HOSTS, {"name": "sim-1"}
+    )
     assert story.ok("POST", HOSTS, {"id": "2"})["host"]["service_name"] == "sim-2"
 
 

@@ -44,7 +44,7 @@ def test_a_floating_ip_is_registered_shown_listed_and_removed(story: Story) -> N
     for body, status, reason in [
         ({"floating_network_id": NETWORK}, 400, "Missing parameter floating_ip_address"),
         (address(200), 400, "in an allocation pool"),
-        (address(8, "elsewhere"), 400, "elsewhere is no external network"),
+        (address(8, "elsewhere"), 400, "elsewhere is not an external network"),
         ({**address(8, ""), "floating_ip_address": f"{NETWORK}/8"}, 400, "Malformed parameter"),
         (address(9), 409, "registered already"),
     ]:

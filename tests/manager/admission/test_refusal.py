@@ -41,7 +41,7 @@ def details(story: Story, start: int, end: int, reservation: dict[str, Any]) -> 
     return error.value.details
 
 
-def prolong(story: Story, lease_id: str) -> list[tuple[str, str, str]]:
+def extend(story: Story, lease_id: str) -> list[tuple[str, str, str]]:
     """Return the alternatives to an end at half past three, which is not possible."""
     change = Change(end=story.clock.now().replace(hour=15, minute=30))
     with pytest.raises(NotEnoughResources) as error:
@@ -114,9 +114,9 @@ def test_a_rejected_change_offers_only_dates_that_are_still_possible(story: Stor
     mine = reserve(story, 60, 120, 2, MINE)
     reserve(story, 120, 180, 4)
     shorter = ("shorter", "13:00", "14:00")
-    assert prolong(story, mine) == [("later", "15:00", "17:30"), shorter]
+    assert extend(story, mine) == [("later", "15:00", "17:30"), shorter]
     story.at(60)
-    assert prolong(story, mine) == [shorter]  # an active lease cannot start later
+    assert extend(story, mine) == [shorter]  # an active lease cannot start later
     (reservation,) = story.lease(mine)["reservations"]
     fewer = {"reservations": [{"id": reservation["id"], "params": {"min": 1, "max": 1}}]}
     longer = {"end": "2030-01-15T15:30:00Z"}

@@ -14,7 +14,7 @@ from tests.support.service import Story, host_reservation
 
 
 def found(story: Story) -> list[str]:
-    return [difference.what for difference in audit(story.runtime)]
+    return [difference.description for difference in audit(story.runtime)]
 
 
 def mend(story: Story) -> list[bool]:
@@ -104,12 +104,12 @@ def test_the_state_of_free_hosts_is_reported_and_repaired_if_safe(story: Story) 
     story.cloud.enroll("sim-9")
     story.cloud.boot_server("sim-2", "s1")
     reports = {
-        "host sim-1 is registered and open to everybody": True,
+        "host sim-1 is registered and open to all projects": True,
         "host sim-2 is free, and has servers s1": False,
         "host sim-9 is in the free pool and not registered": False,
     }
     assert sorted(found(story)) == sorted(reports)
-    differences = {one.what: repair(story.runtime, one) for one in audit(story.runtime)}
+    differences = {one.description: repair(story.runtime, one) for one in audit(story.runtime)}
     assert differences == reports
     assert "sim-9" in story.cloud.free_hosts()
     assert story.cloud.servers("sim-2") == ["s1"]
@@ -155,7 +155,7 @@ def test_the_command_prints_each_difference_and_sets_the_exit_code(
     story.cloud.boot_server("sim-2", "s1")
     assert command("audit") == 2
     assert capsys.readouterr().out.splitlines() == [
-        "found: host sim-1 is registered and open to everybody",
+        "found: host sim-1 is registered and open to all projects",
         "found: host sim-2 is free, and has servers s1",
     ]
     assert command("audit", "--repair") == 2

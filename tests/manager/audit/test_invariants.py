@@ -128,7 +128,7 @@ def test_each_violated_invariant_is_found(story_everywhere: Story) -> None:
         found = list(violations(story.runtime))
         assert {one for one, _ in found} == {number}, (breaks, found)
         assert any(what in text for _, text in found), (breaks, found)
-        shown = [one.what for one in audit(story.runtime)]
+        shown = [one.description for one in audit(story.runtime)]
         assert any(one.startswith(f"invariant {number}: ") and what in one for one in shown)
         rows.put_back(story.runtime.database, sound)
         story.clock.set(began)

@@ -53,7 +53,7 @@ def failed_start(story: Story, minutes: float = 240) -> dict[str, Any]:
 def test_a_failed_start_succeeds_when_the_cloud_works(story: Story) -> None:
     lease = failed_start(story)
     (difference,) = audit(story.runtime)
-    assert difference.what.startswith(f"start_lease of lease {lease['id']} failed: ")
+    assert difference.description.startswith(f"start_lease of lease {lease['id']} failed: ")
     wait(story, 600)
     assert notified(story, lease, START) == ["ERROR"]
     assert shown(story, lease)[2][START] == "ERROR"

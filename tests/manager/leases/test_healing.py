@@ -13,7 +13,7 @@ from climate.core.lease.model import Inventory
 from climate.db.resources import capacity
 from climate.db.tables.leases import ResourceRow
 from climate.manager.resources import inventory_sync as inventory
-from climate.plugins.base import Found
+from climate.plugins.base import DiscoveredResource
 from tests.conftest import MakeStory
 from tests.support.failing_cloud import break_cloud
 from tests.support.service import Story, host_reservation
@@ -86,12 +86,12 @@ def test_properties_follow_the_cloud_as_far_as_it_reports_them(
 ) -> None:
     hosts = story.cloud.hosts()
 
-    def report(reported: list[Found]) -> dict[str, Any]:
+    def report(reported: list[DiscoveredResource]) -> dict[str, Any]:
         monkeypatch.setattr(story.cloud, "hosts", lambda: reported)
         sync(story)
         return host(story, "1")
 
-    def properties(complete: bool = True, **given: str) -> list[Found]:
+    def properties(complete: bool = True, **given: str) -> list[DiscoveredResource]:
         return [replace(each, properties=given, complete=complete) for each in hosts]
 
     story.ok("PUT", "/v1/os-hosts/1", {"rack": "r1"})
@@ -118,7 +118,7 @@ def test_properties_follow_the_cloud_as_far_as_it_reports_them(
 def test_a_cloud_that_does_not_answer_changes_nothing(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail_to_answer() -> list[Found]:
+    def fail_to_answer() -> list[DiscoveredResource]:
         raise BackendUnavailable("Nova does not answer")
 
     monkeypatch.setattr(story.cloud, "hosts", fail_to_answer)

@@ -137,13 +137,13 @@ def test_without_a_token_no_trust_is_made(at: Story) -> None:
         reserve(at, owner=Owner(user_id="alice", project_id="lab"))
 
 
-@pytest.mark.parametrize("what", ["arrange", "asker died"])
+@pytest.mark.parametrize("what", ["prepare", "asker died"])
 def test_a_failed_preparation_is_undone_with_retries(
     at: Story, keystone: Keystone, acting: Acting, what: str
 ) -> None:
     before = rows(at)
-    acting.failing["arrange"] = GONE if what == "arrange" else SystemExit()  # type: ignore[assignment]
-    acting.failing["abandon"] = keystone.failing["revoke"] = GONE
+    acting.failing["prepare"] = GONE if what == "prepare" else SystemExit()  # type: ignore[assignment]
+    acting.failing["discard"] = keystone.failing["revoke"] = GONE
     with pytest.raises((ClimateError, SystemExit)):
         reserve(at)
     for _ in range(3):
@@ -158,10 +158,10 @@ def test_a_failed_preparation_is_undone_with_retries(
 
 
 def test_held_hosts_are_free_before_the_preparation_is_undone(at: Story, acting: Acting) -> None:
-    acting.failing.update(arrange=GONE, abandon=GONE)
+    acting.failing.update(prepare=GONE, discard=GONE)
     with pytest.raises(BackendUnavailable):
         reserve(at, asked("", 4))
-    acting.failing.pop("arrange")
+    acting.failing.pop("prepare")
     assert reserve(at, asked("", 4))
 
 
@@ -184,7 +184,7 @@ def test_a_lease_whose_release_began_is_not_confirmed(
     at: Story, keystone: Keystone, acting: Acting
 ) -> None:
     def meanwhile(_lease: Lease) -> None:
-        acting.failing["abandon"] = GONE
+        acting.failing["discard"] = GONE
         at.at(2)
         acting.failing.clear()
 
@@ -207,7 +207,7 @@ def test_trusts_are_watched_renewed_and_revoked_on_every_database(story_everywhe
     assert auditing.audit(at.runtime) == []
     update_lease(at.runtime, lease.id, LeaseChange(), ALICE)
     [leaving] = auditing.audit(at.runtime)
-    assert leaving.what.endswith("is not revoked yet")
+    assert leaving.description.endswith("is not revoked yet")
     at.run()
     assert list(keystone.kept) == ["trust-2"]
     delete_lease(at.runtime, lease.id)
@@ -299,7 +299,7 @@ class TestAudit:
             made_at = now - dt.timedelta(minutes=minutes)
             keystone.found.append(Trust(name, "alice", "lab", made_at))
         [found] = auditing.audit(at.runtime)
-        assert "made at 2030-01-15 11:00:00, is of no lease" in found.what
+        assert "made at 2030-01-15 11:00:00, is of no lease" in found.description
         assert auditing.repair(at.runtime, found)
         assert list(keystone.kept) == ["trust-1", "young"]
 
@@ -312,7 +312,7 @@ class TestAudit:
         delete_lease(at.runtime, lease.id)
         at.run()
         [found] = auditing.audit(at.runtime)
-        assert found.what.endswith("is not revoked yet")
+        assert found.description.endswith("is not revoked yet")
         assert found.repair is None
 
 

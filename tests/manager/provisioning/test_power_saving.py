@@ -305,7 +305,7 @@ def test_a_host_that_cannot_be_switched_off_is_retried_later(make_story: MakeSto
     body = {"state": "kept", "owner": "p1"}
     story.problem(400, "POST", f"/v2/shutdowns/{one['id']}/report", body)
     report(story, one, "kept", "shutdowns", reason="no answer")
-    story.cloud.rouse(one["node"])  # a real one was up all the while
+    story.cloud.enable_service(one["node"])  # a real one was up all the while
     plan(story)
     ended = shutdown(story, one)
     assert (ended["state"], ended["reason"]) == ("over", "no answer")
@@ -325,7 +325,7 @@ def test_quarantined_and_failed_hosts_are_not_switched_off(make_story: MakeStory
 
 def test_a_host_that_an_operator_switched_on_is_on(story: Story) -> None:
     found = switched_off(story)
-    story.cloud.rouse(found[0]["node"])
+    story.cloud.enable_service(found[0]["node"])
     story.at(1)
     plan(story)
     assert shutdown(story, found[0])["state"] == "off"  # the cloud needs time to notice
@@ -398,7 +398,7 @@ def test_hosts_that_are_off_come_back_after_power_saving_is_disabled(make_story:
     report(first, gone, "off", "shutdowns")
     second = make_story(provisioning__enabled=True)
     second.clock.advance(first.clock.now().timestamp() - second.clock.now().timestamp())
-    second.cloud.rest(gone["node"])
+    second.cloud.disable_service(gone["node"])
     plan(second)
     assert shutdown(second, waits)["reason"] == "hosts are not switched off any more"
     assert shutdown(second, waits)["state"] == "over"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from climate.plugins.base import Found
+from climate.plugins.base import DiscoveredResource
 from climate.plugins.hosts.nova_services import (
     REST,
     Service,
@@ -36,7 +36,7 @@ def node(name: str, service: str, **values: Any) -> dict[str, Any]:
     }
 
 
-def hosts(*nodes: dict[str, Any], alone: bool = True, **options: Any) -> list[Found]:
+def hosts(*nodes: dict[str, Any], alone: bool = True, **options: Any) -> list[DiscoveredResource]:
     services = {name: Service(zone) for name, zone in options.get("zones", {}).items()}
     return list(find_hosts(nodes, services, options.get("capabilities", {}), alone=alone))
 
@@ -147,5 +147,5 @@ class TestCapabilities:
 
     @each_case("line", ["domain-c7", "domain-c7:", ": ha=True", "n1: ha", "n1: =x"])
     def test_rejects_an_invalid_line(self, line: str) -> None:
-        with pytest.raises(ValueError, match="is not of the form"):
+        with pytest.raises(ValueError, match="does not have the form"):
             parse_capabilities([line])

@@ -9,10 +9,10 @@ import pytest
 from keystoneauth1.exceptions import ConnectFailure
 
 from climate.core.lease.model import Inventory
-from climate.plugins.base import Found
+from climate.plugins.base import DiscoveredResource
 from climate.plugins.hosts import placement_inventory
 from climate.plugins.hosts.nova_services import NODES
-from climate.plugins.hosts.placement_inventory import Providers
+from climate.plugins.hosts.placement_inventory import ProviderInventory
 from tests.support.cases import each_case
 
 
@@ -78,17 +78,17 @@ def placement() -> Iterator[Placement]:
     return reader
 
 
-def host(name: str, *nodes: str) -> Found:
+def host(name: str, *nodes: str) -> DiscoveredResource:
     properties = {"hypervisor_hostname": name, **({NODES: ",".join(nodes)} if nodes else {})}
-    return Found(external_id=name, properties=properties)
+    return DiscoveredResource(external_id=name, properties=properties)
 
 
-def facts(placement: Placement, *hosts: Found, **options: Any) -> list[dict[str, str]]:
-    reader = Providers(placement, ["CUSTOM_*", "HW_*"], ["CUSTOM_*"])  # type: ignore[arg-type]
+def facts(placement: Placement, *hosts: DiscoveredResource, **options: Any) -> list[dict[str, str]]:
+    reader = ProviderInventory(placement, ["CUSTOM_*", "HW_*"], ["CUSTOM_*"])  # type: ignore[arg-type]
     return described(reader, *hosts, **options)
 
 
-def described(reader: Providers, *hosts: Found) -> list[dict[str, str]]:
+def described(reader: ProviderInventory, *hosts: DiscoveredResource) -> list[dict[str, str]]:
     result = reader.describe(hosts, {item.external_id for item in hosts})
     assert all(item.complete for item in result)
     return [
@@ -124,12 +124,12 @@ class TestProperties:
         assert facts(placement, whole) == [{"trait:CUSTOM_A": "True", "resources:CUSTOM_GPU": "3"}]
 
     def test_are_not_requested_if_none_are_configured(self, placement: Placement) -> None:
-        reader = Providers(placement, [], [])  # type: ignore[arg-type]
+        reader = ProviderInventory(placement, [], [])  # type: ignore[arg-type]
         assert described(reader, host("n1"), host("n2")) == [{}, {}]
         assert "traits" not in placement.requests
 
     def test_shares_exclude_the_inventories_of_reservations(self, placement: Placement) -> None:
-        [result] = Providers(placement, [], []).describe([host("n1")], ["n1"])  # type: ignore[arg-type]
+        [result] = ProviderInventory(placement, [], []).describe([host("n1")], ["n1"])  # type: ignore[arg-type]
         assert result.inventories == {
             "VCPU": Inventory(16, 1, 4.0, 16),
             "CUSTOM_GPU": Inventory(5, 2, 4.0, 3),
@@ -143,23 +143,23 @@ class TestProperties:
         ],
     )
     def test_a_host_of_several_nodes_has_no_shares(
-        self, placement: Placement, several: Found
+        self, placement: Placement, several: DiscoveredResource
     ) -> None:
-        reader = Providers(placement, [], [])  # type: ignore[arg-type]
+        reader = ProviderInventory(placement, [], [])  # type: ignore[arg-type]
         [result] = reader.describe([several], [several.external_id])
         assert (result.complete, result.inventories) == (True, {})
 
 
 class TestInventory:
     @pytest.fixture
-    def reader(self, placement: Placement) -> Providers:
-        result = Providers(placement, ["CUSTOM_*", "HW_*"], ["CUSTOM_*"])  # type: ignore[arg-type]
+    def reader(self, placement: Placement) -> ProviderInventory:
+        result = ProviderInventory(placement, ["CUSTOM_*", "HW_*"], ["CUSTOM_*"])  # type: ignore[arg-type]
         described(result, host("n1"), host("n2"))
         placement.requests.clear()
         return result
 
     def test_reads_only_providers_that_changed(
-        self, placement: Placement, reader: Providers
+        self, placement: Placement, reader: ProviderInventory
     ) -> None:
         assert described(reader, host("n1"), host("n2"))[0] == N1
         assert placement.requests == ["list"]
@@ -168,7 +168,7 @@ class TestInventory:
         assert placement.requests == ["list", "list", "traits", "inventories"]
 
     def test_notices_new_and_removed_providers(
-        self, placement: Placement, reader: Providers
+        self, placement: Placement, reader: ProviderInventory
     ) -> None:
         placement.add("n2-gpu", root="n2", CUSTOM_GPU=9)
         assert described(reader, host("n1"), host("n2"))[1]["resources:CUSTOM_GPU"] == "8"
@@ -176,7 +176,7 @@ class TestInventory:
         assert "resources:CUSTOM_GPU" not in described(reader, host("n1"), host("n2"))[1]
 
     def test_skips_hosts_that_were_not_requested(
-        self, placement: Placement, reader: Providers
+        self, placement: Placement, reader: ProviderInventory
     ) -> None:
         placement.change("n2", traits=["CUSTOM_C"])
         first, second = reader.describe([host("n1"), host("n2")], ["n1"])
@@ -184,7 +184,7 @@ class TestInventory:
         assert placement.requests == ["list", "list"]
 
     def test_is_incomplete_when_placement_is_down(
-        self, placement: Placement, reader: Providers
+        self, placement: Placement, reader: ProviderInventory
     ) -> None:
         placement.is_down = True
         assert [item.complete for item in reader.describe([host("n1")], ["n1"])] == [False]
@@ -193,7 +193,7 @@ class TestInventory:
         self, placement: Placement, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(placement_inventory, "MOST_READ", 1)
-        reader = Providers(placement, ["CUSTOM_*", "HW_*"], [])  # type: ignore[arg-type]
+        reader = ProviderInventory(placement, ["CUSTOM_*", "HW_*"], [])  # type: ignore[arg-type]
         hosts, names = [host("n1"), host("n2")], ["n1", "n2"]
         assert [item.complete for item in reader.describe(hosts, names)] == [True, False]
         assert [item.complete for item in reader.describe(hosts, names)] == [True, True]

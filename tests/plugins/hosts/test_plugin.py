@@ -41,7 +41,7 @@ class TestHostPlugin(PluginContract):
         return created
 
     def state(self, plugin: ResourcePlugin) -> Any:
-        with cloud(plugin).present() as world:
+        with cloud(plugin).locked() as world:
             return {
                 "pools": {pool: sorted(hosts) for pool, hosts in sorted(world.pools.items())},
                 "servers": {host: sorted(ids) for host, ids in sorted(world.servers.items())},

@@ -11,7 +11,7 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.config import registry as config_registry
 from climate.core.lease.model import Reservation
-from climate.plugins.base import Difference, Expected, Holding, ResourcePlugin
+from climate.plugins.base import Drift, ExpectedState, HeldReservation, ResourcePlugin
 from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.instances.flavor_plugin import FlavorPlugin
 from climate.plugins.instances.plugin import InstancePlugin
@@ -108,7 +108,9 @@ class TestInstancePlugin(InstanceContract):
         )
         for item in (reservation, left):
             plugin.start(lease(item), item, granted)
-        expected = Expected((), (Holding(lease(reservation), reservation, granted),), ())
+        expected = ExpectedState(
+            (), (HeldReservation(lease(reservation), reservation, granted),), ()
+        )
         [stale] = plugin.audit(lambda: expected)
         assert (stale.reservation_id, stale.lease_id) == (left.id, None)
         stale.repair()
@@ -116,14 +118,14 @@ class TestInstancePlugin(InstanceContract):
         cloud(plugin).clear_host(reservation.id, "sim-2")
         cloud(plugin).set_slots(reservation.id, "sim-4", 1)
         cloud(plugin).close_slots(reservation.id)
-        drifts: list[Difference] = list(plugin.audit(lambda: expected))
-        assert [item.what.partition(reservation.lease_id)[2] for item in drifts] == [
-            " is open to nobody, not to lab alone",
+        drifts: list[Drift] = list(plugin.audit(lambda: expected))
+        assert [item.description.partition(reservation.lease_id)[2] for item in drifts] == [
+            " is open to no project, not to lab alone",
             " has 0 slots on sim-2, not 2",
             " has slots on sim-4, which is not its own",
         ]
         assert {item.lease_id for item in drifts} == {reservation.lease_id}
-        assert list(plugin.audit(lambda: Expected((), (), (reservation.id,)))) == []
+        assert list(plugin.audit(lambda: ExpectedState((), (), (reservation.id,)))) == []
 
 
 def cloud(plugin: ResourcePlugin) -> FragileInstances:
@@ -149,8 +151,8 @@ class TestInstancePluginWithServers(InstanceContract):
     def test_the_audit_reports_stale_servers_without_a_repair(self, plugin: ResourcePlugin) -> None:
         left = self.reservation(plugin)
         plugin.start(lease(left), left, self.granted(plugin, 2))
-        [stale] = plugin.audit(lambda: Expected((), (), ()))
-        assert f"{left.id}-6" in stale.what
+        [stale] = plugin.audit(lambda: ExpectedState((), (), ()))
+        assert f"{left.id}-6" in stale.description
         assert stale.repair is None
 
     def test_existing_servers_stay_when_the_reservation_grows(self, plugin: ResourcePlugin) -> None:

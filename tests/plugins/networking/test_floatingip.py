@@ -14,8 +14,8 @@ from climate.config import registry as config_registry
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease.model import Reservation
 from climate.core.matching.query import matches
-from climate.plugins.base import Difference, Expected, Holding, ResourcePlugin
-from climate.plugins.networking.base import Taken
+from climate.plugins.base import Drift, ExpectedState, HeldReservation, ResourcePlugin
+from climate.plugins.networking.base import EndpointTaken
 from climate.plugins.networking.floatingip import FloatingipPlugin
 from climate.plugins.networking.simulated import NETWORK, SimulatedFloatingips
 from tests.plugins.contract import PluginContract, lease, resources
@@ -29,7 +29,7 @@ def plugin(tmp_path: Path) -> FloatingipPlugin:
     config_registry.load(conf, "test", [])
     conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
     created = FloatingipPlugin(conf, contextlib.nullcontext)
-    cloud(created).cloud = FragileCloud(conf)
+    cloud(created).journal = FragileCloud(conf)
     return created
 
 
@@ -40,7 +40,7 @@ def cloud(plugin: ResourcePlugin) -> SimulatedFloatingips:
 
 
 def fragile(plugin: ResourcePlugin) -> FragileCloud:
-    created = cloud(plugin).cloud
+    created = cloud(plugin).journal
     assert isinstance(created, FragileCloud)
     return created
 
@@ -58,8 +58,8 @@ class TestFloatingipPlugin(PluginContract):
 
     def state(self, plugin: ResourcePlugin) -> Any:
         return sorted(
-            [item.place, item.project_id, item.reservation_id, item.is_marked, item.port_id]
-            for item in cloud(plugin).there().values()
+            [item.endpoint, item.project_id, item.reservation_id, item.is_marked, item.port_id]
+            for item in cloud(plugin).occupants_by_id().values()
         )
 
     @contextlib.contextmanager
@@ -69,11 +69,11 @@ class TestFloatingipPlugin(PluginContract):
         fragile(plugin).left = None
 
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for item in cloud(plugin).takers([], reservation.id):
+        for item in cloud(plugin).occupants([], reservation.id):
             cloud(plugin).use(item.id, "a port")
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for item in cloud(plugin).takers([], reservation.id):
+        for item in cloud(plugin).occupants([], reservation.id):
             cloud(plugin).delete(item)
 
 
@@ -88,7 +88,7 @@ def started(plugin: FloatingipPlugin, count: int = 2, **params: Any) -> Reservat
 
 
 def addresses(plugin: FloatingipPlugin) -> list[str]:
-    return sorted(item.place for item in cloud(plugin).there().values())
+    return sorted(item.endpoint for item in cloud(plugin).occupants_by_id().values())
 
 
 # Requests.
@@ -147,8 +147,8 @@ def test_fills_in_blazars_defaults(plugin: FloatingipPlugin) -> None:
 def test_without_on_start_the_project_creates_the_floating_ips(plugin: FloatingipPlugin) -> None:
     held = started(plugin, on_start="nothing")
     assert addresses(plugin) == []
-    cloud(plugin).take("198.51.100.2", "lab")
-    cloud(plugin).take("198.51.100.3", "another project")
+    cloud(plugin).occupy("198.51.100.2", "lab")
+    cloud(plugin).occupy("198.51.100.3", "another project")
     plugin.end(lease(held), held, resources(plugin, 2))
     assert addresses(plugin) == ["198.51.100.3"]
 
@@ -157,21 +157,23 @@ def test_a_kept_floating_ip_blocks_its_address(plugin: FloatingipPlugin) -> None
     held = started(plugin, on_end="keep")
     for _ in range(2):
         plugin.end(lease(held), held, resources(plugin, 2))
-        result = cloud(plugin).takers(["198.51.100.2", "198.51.100.3"])
+        result = cloud(plugin).occupants(["198.51.100.2", "198.51.100.3"])
         assert [item.reservation_id for item in result] == [None, None]
     another = reservation(plugin)
-    with pytest.raises(Taken, match=r"198.51.100.2 is taken by floating IP .* of project lab"):
+    with pytest.raises(
+        EndpointTaken, match=r"198.51.100.2 is taken by floating IP .* of project lab"
+    ):
         plugin.start(lease(another), another, resources(plugin, 1))
     plugin.end(lease(another), another, resources(plugin, 1))
     assert addresses(plugin) == ["198.51.100.2", "198.51.100.3"]
 
 
 def test_an_occupied_address_does_not_stop_the_others(plugin: FloatingipPlugin) -> None:
-    cloud(plugin).take("198.51.100.2", "lab")
+    cloud(plugin).occupy("198.51.100.2", "lab")
     held = reservation(plugin)
-    with pytest.raises(Taken):
+    with pytest.raises(EndpointTaken):
         plugin.start(lease(held), held, resources(plugin, 2))
-    assert [item.place for item in cloud(plugin).takers([], held.id)] == ["198.51.100.3"]
+    assert [item.endpoint for item in cloud(plugin).occupants([], held.id)] == ["198.51.100.3"]
     plugin.end(lease(held), held, resources(plugin, 2))
     assert addresses(plugin) == ["198.51.100.2"]
 
@@ -182,7 +184,7 @@ def test_identifies_a_floating_ip_without_tags_by_its_id(plugin: FloatingipPlugi
         cloud(plugin).unmark(id_)
     again = plugin.start(lease(held), held, resources(plugin, 2))
     assert again == held.details
-    assert all(item.is_marked for item in cloud(plugin).takers([], held.id))
+    assert all(item.is_marked for item in cloud(plugin).occupants([], held.id))
     cloud(plugin).unmark(held.details["floatingips"]["198.51.100.2"])
     plugin.end(lease(held), held, resources(plugin, 2))
     assert addresses(plugin) == []
@@ -214,7 +216,7 @@ def test_a_failed_address_is_added_when_it_recovers(plugin: FloatingipPlugin) ->
         (f"{NETWORK}/198.51.100.0", "the first or the last"),
         (f"{NETWORK}/203.0.113.1", "in no subnet"),
         (f"{NETWORK}/203.0.113", "Expected 4 octets"),
-        ("another/198.51.100.2", "another is no external network"),
+        ("another/198.51.100.2", "another is not an external network"),
     ],
 )
 def test_rejects_the_registration_of_an_address_that_neutron_assigns(
@@ -225,7 +227,7 @@ def test_rejects_the_registration_of_an_address_that_neutron_assigns(
 
 
 def test_rejects_the_registration_of_an_occupied_address(plugin: FloatingipPlugin) -> None:
-    cloud(plugin).take("198.51.100.2", "lab")
+    cloud(plugin).occupy("198.51.100.2", "lab")
     with pytest.raises(Conflict, match=r"198.51.100.2 is taken by floating IP"):
         plugin.find(name=f"{NETWORK}/198.51.100.2")
 
@@ -233,20 +235,20 @@ def test_rejects_the_registration_of_an_occupied_address(plugin: FloatingipPlugi
 def test_an_inventory_reports_addresses_occupied_by_others(plugin: FloatingipPlugin) -> None:
     registered = resources(plugin, 3)
     started(plugin, 1)
-    cloud(plugin).take("198.51.100.3", "another project")
+    cloud(plugin).occupy("198.51.100.3", "another project")
     moved = replace(registered[2], properties={"network_id": "one that is gone"})
-    result = {item.external_id: item.usable for item in plugin.look([*registered[:2], moved])}
+    result = {item.external_id: item.usable for item in plugin.refresh([*registered[:2], moved])}
     assert result == {"198.51.100.2": True, "198.51.100.3": False}
-    assert list(plugin.look([])) == []
+    assert list(plugin.refresh([])) == []
 
 
 # Audit.
 
 
-def audit(plugin: FloatingipPlugin, *running: Reservation, count: int = 2) -> list[Difference]:
+def audit(plugin: FloatingipPlugin, *running: Reservation, count: int = 2) -> list[Drift]:
     granted = resources(plugin, count)
-    held = [Holding(lease(item), item, granted[:2]) for item in running]
-    return list(plugin.audit(lambda: Expected(granted, held, ())))
+    held = [HeldReservation(lease(item), item, granted[:2]) for item in running]
+    return list(plugin.audit(lambda: ExpectedState(granted, held, ())))
 
 
 def test_the_audit_finds_no_drift_after_start_and_end(plugin: FloatingipPlugin) -> None:
@@ -260,16 +262,16 @@ def test_the_audit_finds_no_drift_after_start_and_end(plugin: FloatingipPlugin) 
 
 def test_the_audit_reports_a_missing_floating_ip(plugin: FloatingipPlugin) -> None:
     held = started(plugin)
-    cloud(plugin).delete(cloud(plugin).takers(["198.51.100.3"])[0])
+    cloud(plugin).delete(cloud(plugin).occupants(["198.51.100.3"])[0])
     [difference] = audit(plugin, held)
-    assert difference.what.endswith(f"of lease {held.lease_id} lacks 198.51.100.3")
+    assert difference.description.endswith(f"of lease {held.lease_id} lacks 198.51.100.3")
     assert difference.lease_id == held.lease_id
 
 
 def test_the_audit_deletes_a_stale_floating_ip(plugin: FloatingipPlugin) -> None:
     held = started(plugin, 1)
     [difference] = audit(plugin)
-    assert held.id in difference.what
+    assert held.id in difference.description
     assert difference.reservation_id == held.id
     assert difference.repair is not None
     difference.repair()
@@ -277,16 +279,16 @@ def test_the_audit_deletes_a_stale_floating_ip(plugin: FloatingipPlugin) -> None
 
 
 def test_the_audit_reports_a_foreign_floating_ip_without_a_repair(plugin: FloatingipPlugin) -> None:
-    cloud(plugin).take("198.51.100.2", "another project")
+    cloud(plugin).occupy("198.51.100.2", "another project")
     [difference] = audit(plugin)
-    assert "198.51.100.2 can be reserved, and floating IP" in difference.what
+    assert "198.51.100.2 can be reserved, and floating IP" in difference.description
     assert difference.repair is difference.lease_id is None
-    cloud(plugin).take("198.51.100.50", "another project")
+    cloud(plugin).occupy("198.51.100.50", "another project")
     assert len(audit(plugin)) == 1, "an address that is not registered does not matter"
 
 
 def test_the_audit_accepts_floating_ips_that_the_project_created(plugin: FloatingipPlugin) -> None:
     held = started(plugin, on_start="nothing")
     assert audit(plugin, held) == []
-    cloud(plugin).take("198.51.100.2", "lab")
+    cloud(plugin).occupy("198.51.100.2", "lab")
     assert audit(plugin, held) == []

@@ -30,7 +30,7 @@ def plugin(tmp_path: Path) -> NetworkPlugin:
     config_registry.load(conf, "test", [])
     conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
     created = NetworkPlugin(conf, contextlib.nullcontext)
-    cloud(created).cloud = FragileCloud(conf)
+    cloud(created).journal = FragileCloud(conf)
     return created
 
 
@@ -53,22 +53,22 @@ class TestNetworkPlugin(PluginContract):
 
     def state(self, plugin: ResourcePlugin) -> Any:
         return sorted(
-            [item.place, item.project_id, item.reservation_id, item.is_marked, item.port_id]
-            for item in cloud(plugin).there().values()
+            [item.endpoint, item.project_id, item.reservation_id, item.is_marked, item.port_id]
+            for item in cloud(plugin).occupants_by_id().values()
         )
 
     @contextlib.contextmanager
     def failing_after(self, plugin: ResourcePlugin, effects: int) -> Iterator[None]:
-        cloud(plugin).cloud.left = effects  # type: ignore[attr-defined]
+        cloud(plugin).journal.left = effects  # type: ignore[attr-defined]
         yield
-        cloud(plugin).cloud.left = None  # type: ignore[attr-defined]
+        cloud(plugin).journal.left = None  # type: ignore[attr-defined]
 
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for item in cloud(plugin).takers([], reservation.id):
+        for item in cloud(plugin).occupants([], reservation.id):
             cloud(plugin).use(item.id, "a port")
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for item in cloud(plugin).takers([], reservation.id):
+        for item in cloud(plugin).occupants([], reservation.id):
             cloud(plugin).delete(item)
 
 
@@ -120,20 +120,20 @@ def test_rejects_the_registration_of_an_invalid_segment(plugin: NetworkPlugin, t
 
 
 def test_a_segment_in_use_can_be_neither_registered_nor_used(plugin: NetworkPlugin) -> None:
-    cloud(plugin).take(FIRST, "somebody")
+    cloud(plugin).occupy(FIRST, "somebody")
     with pytest.raises(Conflict, match=rf"{FIRST} is taken by network .* of project somebody"):
         plugin.find(name=FIRST)
-    usable = {item.external_id: item.usable for item in plugin.look(resources(plugin, 2))}
+    usable = {item.external_id: item.usable for item in plugin.refresh(resources(plugin, 2))}
     assert usable == {FIRST: False, "vlan:sim:102": True}
 
 
 def test_a_network_can_be_left_to_the_project_or_kept(plugin: NetworkPlugin) -> None:
     promised, granted = reservation(plugin, on_start="nothing"), resources(plugin, 1)
     assert plugin.start(lease(promised), promised, granted) == {}
-    assert cloud(plugin).there() == {}
+    assert cloud(plugin).occupants_by_id() == {}
     kept = reservation(plugin, on_end="keep")
     kept = replace(kept, details=plugin.start(lease(kept), kept, granted))
     plugin.end(lease(kept), kept, granted)
-    [network] = cloud(plugin).there().values()
+    [network] = cloud(plugin).occupants_by_id().values()
     assert {FIRST: network.id} == kept.details["networks"]
     assert network.reservation_id is None

@@ -62,7 +62,7 @@ def cloud(story: Story) -> Any:
 def owners(story: Story, resource_type: str = "virtual:floatingip") -> dict[str, str]:
     """Return the project of each address or segment that is in use in the cloud."""
     plugin: Any = story.runtime.plugins[resource_type]
-    return {used.place: used.project_id for used in plugin.cloud.there().values()}
+    return {used.endpoint: used.project_id for used in plugin.cloud.occupants_by_id().values()}
 
 
 def addresses(story: Story, lease: dict[str, Any], number: int = 0) -> list[str]:
@@ -79,7 +79,7 @@ def planned(story: Story, lease: dict[str, Any]) -> list[str]:
 
 def release(story: Story, address: str) -> None:
     """Delete a floating IP outside of climate."""
-    cloud(story).delete(cloud(story).takers([address])[0])
+    cloud(story).delete(cloud(story).occupants([address])[0])
 
 
 def status(story: Story, lease: dict[str, Any]) -> str:
@@ -143,7 +143,7 @@ def test_an_address_goes_from_lease_to_lease_and_is_not_removed_before(story: St
     inventory.synchronise(story.runtime)
     story.at(60)
     assert (status(story, before), status(story, after)) == ("TERMINATED", "ACTIVE")
-    (used,) = cloud(story).takers([FIRST])
+    (used,) = cloud(story).occupants([FIRST])
     assert used.reservation_id == after["reservations"][0]["id"]
     story.at(60)
     assert story.call("DELETE", path).status_code == 204
@@ -254,7 +254,7 @@ def test_a_pending_lease_that_shrinks_keeps_its_required_addresses(story: Story)
 def test_an_address_taken_outside_is_replaced_unless_it_is_required(story: Story) -> None:
     lease, other = reserve(story, 10, 60, v1(1, FIRST)), reserve(story, 10, 60, v1(1))
     for address in (FIRST, SECOND):
-        cloud(story).take(address, "somebody")
+        cloud(story).occupy(address, "somebody")
     inventory.synchronise(story.runtime)
     assert story.lease(lease["id"])["degraded"] is True
     assert story.lease(other["id"])["degraded"] is False
@@ -272,11 +272,11 @@ def test_an_address_taken_outside_is_replaced_unless_it_is_required(story: Story
 def test_only_addresses_that_are_not_required_are_replaced(story: Story) -> None:
     lease = reserve(story, 10, 60, v1(2, FIRST))
     other = planned(story, lease)[1]
-    cloud(story).take(FIRST, "somebody")
+    cloud(story).occupy(FIRST, "somebody")
     inventory.synchronise(story.runtime)
     assert planned(story, lease) == [FIRST, other]
     assert story.lease(lease["id"])["reservations"][0]["missing_resources"] is True
-    cloud(story).take(other, "somebody")
+    cloud(story).occupy(other, "somebody")
     inventory.synchronise(story.runtime)
     (replacement,) = {SECOND, THIRD} - {other}
     assert planned(story, lease) == [FIRST, replacement]
@@ -288,10 +288,10 @@ def test_a_start_whose_address_is_taken_fails_with_a_reason_until_it_is_free(
     story = make_story(manager__plugins=PLUGINS, manager__event_max_retries=0)
     register(story, FIRST, SECOND)
     lease, other = (reserve(story, 10, 60, v1(1, address)) for address in (FIRST, SECOND))
-    taken = cloud(story).take(FIRST, "somebody")
+    taken = cloud(story).occupy(FIRST, "somebody")
     story.at(10)
     assert (status(story, lease), status(story, other)) == ("ERROR", "ACTIVE")
-    found = [drift.what for drift in audit(story.runtime)]
+    found = [drift.description for drift in audit(story.runtime)]
     reason = f"{FIRST} is taken by floating IP {taken} of project somebody"
     assert any(reason in text for text in found), found
     release(story, FIRST)
@@ -305,9 +305,9 @@ def test_the_audit_repairs_own_addresses_and_touches_no_other(story: Story) -> N
     story.run()
     assert audit(story.runtime) == []
     release(story, FIRST)
-    cloud(story).take(SECOND, "somebody", "a reservation that is gone")
-    cloud(story).take(THIRD, "somebody")
-    cloud(story).take("198.51.100.50", "somebody", "a reservation of others")
+    cloud(story).occupy(SECOND, "somebody", "a reservation that is gone")
+    cloud(story).occupy(THIRD, "somebody")
+    cloud(story).occupy("198.51.100.50", "somebody", "a reservation of others")
     assert [repair(story.runtime, drift) for drift in audit(story.runtime)] == [True, True, False]
     story.run()
     assert owners(story).keys() == {FIRST, THIRD, "198.51.100.50"}

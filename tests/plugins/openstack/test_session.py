@@ -15,7 +15,7 @@ from oslo_config import cfg
 from climate.config import registry as config
 from climate.config.registry import Misconfigured
 from climate.plugins import fencing
-from climate.plugins.fencing import Fenced, Permit
+from climate.plugins.fencing import Fenced, FencingToken
 from climate.plugins.openstack import session as openstack_session
 from tests.support.cases import each_case
 from tests.support.keystone import Keystone
@@ -140,18 +140,21 @@ def test_sends_no_change_after_the_claim_expired(
     way: Way, start: Callable[..., Compute], method: str
 ) -> None:
     compute, now = start(), 0.0
-    nova, permit = way(nova__endpoint_override=compute.url), Permit(lambda: now, until=10.0)
-    with fencing.under(permit):
+    nova, fencing_token = (
+        way(nova__endpoint_override=compute.url),
+        FencingToken(lambda: now, until=10.0),
+    )
+    with fencing.fenced(fencing_token):
         assert nova.request("/servers", method).ok
         now = 10.0
         with pytest.raises(Fenced):
             nova.request("/servers", method)
         assert nova.get("/servers").ok
-        assert permit.was_refused
-        permit.prolong(20.0)
+        assert fencing_token.blocked_a_change
+        fencing_token.extend(20.0)
         assert nova.request("/servers", method).ok
-        permit.revoke()
-        permit.prolong(30.0)
+        fencing_token.revoke()
+        fencing_token.extend(30.0)
         with pytest.raises(Fenced):
             nova.request("/servers", method)
     assert nova.request("/servers", method).ok

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from climate.clock import ManualClock
-from climate.plugins.base import Expected
+from climate.plugins.base import ExpectedState
 from climate.plugins.stacks.cloud import Stack, StackCloud
-from climate.plugins.stacks.plugin import differences
+from climate.plugins.stacks.plugin import find_drifts
 from tests.support.cases import each_case
 
 NOON = datetime(2030, 1, 15, 12, tzinfo=UTC)
@@ -27,6 +27,6 @@ class Cloud:
 @each_case("minutes, count", [(59, 0), (61, 1)])
 def test_the_audit_reports_an_unknown_stack_after_an_hour(minutes: int, count: int) -> None:
     clock = ManualClock(NOON + timedelta(minutes=minutes))
-    expected = Expected(registered=(), running=(), changing=())
+    expected = ExpectedState(registered=(), running=(), changing=())
     cloud = cast("StackCloud", Cloud())
-    assert len(list(differences(cloud, clock, lambda: expected))) == count
+    assert len(list(find_drifts(cloud, clock, lambda: expected))) == count

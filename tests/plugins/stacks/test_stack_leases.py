@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from climate.manager.audit import cloud as audit
-from climate.plugins.base import Asker
+from climate.plugins.base import Requester
 from climate.plugins.stacks.cloud import Stack
 from climate.plugins.stacks.template import Source
 from tests.conftest import MakeStory
@@ -278,7 +278,7 @@ def test_an_existing_stack_is_resumed_and_suspended_on_its_own_flavors_at_the_en
     story: Story,
 ) -> None:
     cloud = cloud_of(story)
-    existing = cloud.make_empty(Asker("admin", "admin"), "theirs", "none")
+    existing = cloud.make_empty(Requester("admin", "admin"), "theirs", "none")
     own = Source(template(web=server()))
     cloud.update(None, existing, own, ["precious"])
     cloud.suspend(existing)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from climate.plugins.stacks import template as stack_template
-from climate.plugins.stacks.template import Source, Unreadable
+from climate.plugins.stacks.template import InvalidTemplate, Source
 from tests.support.cases import each_case
 
 FLAVORS = {"m1.tiny": "1", "1": "m1.tiny"}
@@ -90,7 +90,7 @@ def test_templates_too_old_for_external_ids_adopt_nothing() -> None:
 
 @each_case("text", ["", "- a list", "a: [", "no: version", "\x00"])
 def test_rejects_text_that_is_no_template(text: str) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(InvalidTemplate):
         stack_template.parse(text)
 
 

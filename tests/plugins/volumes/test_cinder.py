@@ -3,11 +3,15 @@
 from typing import Any
 
 from climate.core.lease.model import Inventory
-from climate.plugins.volumes.cinder import as_room, capacity_of, described
-from climate.plugins.volumes.cloud import Room
+from climate.plugins.volumes.cinder import (
+    capacity_of,
+    parse_reserved_type,
+    reserved_type_description,
+)
+from climate.plugins.volumes.cloud import ReservedType
 from tests.support.cases import each_case
 
-ROOM = Room(id="1", reservation_id="2f", base_id="b")
+ROOM = ReservedType(id="1", reservation_id="2f", base_id="b")
 
 
 def pool(total: Any, reserved: Any = 0, **more: Any) -> dict[str, Any]:
@@ -47,8 +51,12 @@ def test_adds_up_the_capacity_of_pools(
 
 @each_case("is_over", [False, True])
 def test_identifies_a_reserved_volume_type_by_its_description(is_over: bool) -> None:
-    listed = {"id": "1", "name": ROOM.name, "description": described(ROOM, is_over=is_over)}
-    room = as_room(listed)
+    listed = {
+        "id": "1",
+        "name": ROOM.name,
+        "description": reserved_type_description(ROOM, is_over=is_over),
+    }
+    room = parse_reserved_type(listed)
     assert room is not None
     assert (room.id, room.reservation_id, room.base_id) == ("1", "2f", "b")
     assert room.is_over is is_over
@@ -59,10 +67,10 @@ def test_identifies_a_reserved_volume_type_by_its_description(is_over: bool) -> 
     [
         (ROOM.name, None),
         (ROOM.name, "my own"),
-        (ROOM.name, f"{described(ROOM)} and more"),
-        ("gold", described(ROOM)),
-        ("reservation:another", described(ROOM)),
+        (ROOM.name, f"{reserved_type_description(ROOM)} and more"),
+        ("gold", reserved_type_description(ROOM)),
+        ("reservation:another", reserved_type_description(ROOM)),
     ],
 )
 def test_ignores_volume_types_of_others(name: str, description: str | None) -> None:
-    assert as_room({"id": "1", "name": name, "description": description}) is None
+    assert parse_reserved_type({"id": "1", "name": name, "description": description}) is None

@@ -15,9 +15,9 @@ from climate.config import registry as config_registry
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease.model import Granted, Inventory, Reservation, Resource
 from climate.core.matching.query import matches
-from climate.plugins.base import Difference, Expected, Holding, NotYet, ResourcePlugin
+from climate.plugins.base import Drift, ExpectedState, HeldReservation, NotYet, ResourcePlugin
 from climate.plugins.volumes.cloud import Quota, Volume
-from climate.plugins.volumes.fill import NotMade
+from climate.plugins.volumes.lifecycle import VolumeCreationFailed
 from climate.plugins.volumes.plugin import VolumePlugin
 from climate.plugins.volumes.simulated import SimulatedVolumes
 from tests.plugins.contract import ASKER, PluginContract, lease, resources
@@ -31,7 +31,7 @@ def plugin(tmp_path: Path) -> VolumePlugin:
     config_registry.load(conf, "test", [])
     conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
     created = VolumePlugin(conf, contextlib.nullcontext, SystemClock())
-    cloud(created).world = FragileCloud(conf)
+    cloud(created).journal = FragileCloud(conf)
     return created
 
 
@@ -82,12 +82,12 @@ class TestVolumePlugin(PluginContract):
                 ),
                 [listed.quota(room, "lab").volumes, listed.quota(room, "lab").gigabytes],
             ]
-            for room in listed.rooms()
+            for room in listed.reserved_types()
         ]
 
     @contextlib.contextmanager
     def failing_after(self, plugin: ResourcePlugin, effects: int) -> Iterator[None]:
-        world = cloud(plugin).world
+        world = cloud(plugin).journal
         assert isinstance(world, FragileCloud)
         world.left = effects
         yield
@@ -100,8 +100,8 @@ class TestVolumePlugin(PluginContract):
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         for item in volumes(plugin, reservation.id):
             cloud(plugin).delete(item)
-        for room in cloud(plugin).rooms():
-            cloud(plugin).delete_room(room)
+        for room in cloud(plugin).reserved_types():
+            cloud(plugin).delete_reserved_type(room)
 
 
 def volumes(plugin: ResourcePlugin, type_id: str) -> Sequence[Volume]:
@@ -189,21 +189,21 @@ def test_fills_in_defaults(plugin: VolumePlugin) -> None:
 
 def test_a_start_creates_the_volumes_and_forbids_more(plugin: VolumePlugin) -> None:
     held = started(plugin)
-    [room] = cloud(plugin).rooms()
+    [room] = cloud(plugin).reserved_types()
     assert held.details["reserved_type"] == room.name == f"reservation:{held.id}"
     assert held.details["volumes"] == sorted(item.id for item in volumes(plugin, room.id))
     assert [item.size for item in volumes(plugin, room.id)] == [5, 5]
-    with pytest.raises(RuntimeError, match="has no room for another volume"):
+    with pytest.raises(RuntimeError, match="has no quota for another volume"):
         cloud(plugin).make(room, "lab", 1)
 
 
 def test_without_on_start_the_project_creates_the_volumes(plugin: VolumePlugin) -> None:
     held = started(plugin, on_start="nothing")
-    [room] = cloud(plugin).rooms()
+    [room] = cloud(plugin).reserved_types()
     assert volumes(plugin, room.id) == []
     cloud(plugin).make(room, "lab", 10)
     end(plugin, held)
-    assert cloud(plugin).rooms() == []
+    assert cloud(plugin).reserved_types() == []
     assert volumes(plugin, room.id) == []
 
 
@@ -219,7 +219,7 @@ def test_reports_and_replaces_a_volume_in_error(plugin: VolumePlugin) -> None:
     held = started(plugin)
     broken = held.details["volumes"][0]
     cloud(plugin).set_status(broken, "error")
-    with pytest.raises(NotMade, match=broken):
+    with pytest.raises(VolumeCreationFailed, match=broken):
         plugin.start(lease(held), held, granted(plugin))
     details = plugin.start(lease(held), held, granted(plugin))
     assert broken not in details["volumes"]
@@ -242,7 +242,7 @@ def test_kept_volumes_return_to_the_base_type(plugin: VolumePlugin) -> None:
         assert sorted(item.id for item in kept) == held.details["volumes"]
         assert {item.reservation_id for item in kept} == {None}
         assert {item.is_attached for item in kept} == {True, False}
-        assert cloud(plugin).rooms() == []
+        assert cloud(plugin).reserved_types() == []
 
 
 def test_does_not_keep_a_volume_that_its_owner_deletes(plugin: VolumePlugin) -> None:
@@ -269,10 +269,10 @@ def test_waits_for_a_hanging_volume_and_then_deletes_it(
     assert [item.id for item in volumes(plugin, held.id)] == [hanging], "it strands no other"
     listed = cloud(plugin).volumes
     monkeypatch.setattr(
-        cloud(plugin), "volumes", lambda id_: [replace(item, is_still=True) for item in listed(id_)]
+        cloud(plugin), "volumes", lambda id_: [replace(item, is_stuck=True) for item in listed(id_)]
     )
     end(plugin, held)
-    assert cloud(plugin).rooms() == []
+    assert cloud(plugin).reserved_types() == []
 
 
 def test_no_volume_can_be_created_after_the_end_began(plugin: VolumePlugin) -> None:
@@ -280,7 +280,7 @@ def test_no_volume_can_be_created_after_the_end_began(plugin: VolumePlugin) -> N
     cloud(plugin).set_status(held.details["volumes"][0], "deleting")
     with pytest.raises(NotYet):
         plugin.end(lease(held), held, granted(plugin))
-    [room] = cloud(plugin).rooms()
+    [room] = cloud(plugin).reserved_types()
     assert (room.is_over, cloud(plugin).users(room)) == (True, [])
     assert cloud(plugin).quota(room, "lab") == Quota(0, 0)
 
@@ -288,9 +288,9 @@ def test_no_volume_can_be_created_after_the_end_began(plugin: VolumePlugin) -> N
 def test_a_failed_type_is_handed_over_when_it_recovers(plugin: VolumePlugin) -> None:
     held, [gold] = reservation(plugin), granted(plugin)
     plugin.start(lease(held), held, [replace(gold, reservable=False)])
-    assert cloud(plugin).rooms() == []
+    assert cloud(plugin).reserved_types() == []
     plugin.start(lease(held), held, [gold])
-    assert len(cloud(plugin).rooms()) == 1
+    assert len(cloud(plugin).reserved_types()) == 1
 
 
 # Registration and inventory.
@@ -317,7 +317,7 @@ def test_the_operator_declares_the_capacity_that_the_cloud_does_not_report(
     plugin: VolumePlugin,
 ) -> None:
     silver = plugin.find(name="silver")
-    with pytest.raises(InvalidInput, match=r'does not tell how many GiB .* "gigabytes"'):
+    with pytest.raises(InvalidInput, match=r'capacity of volume type .* "gigabytes"'):
         plugin.declared(silver, {})
     said = plugin.declared(silver, {"gigabytes": "100", "volumes": "7"})
     assert said.inventories == {"DISK_GB": Inventory(100), "VOLUMES": Inventory(7)}
@@ -340,7 +340,7 @@ def test_an_inventory_counts_the_volumes_that_leases_left(plugin: VolumePlugin) 
     held = started(plugin)
 
     def left() -> dict[str, int]:
-        [_, result] = plugin.look([silver, gold])
+        [_, result] = plugin.refresh([silver, gold])
         return {name: item.reserved for name, item in result.inventories.items()}
 
     assert left() == {"DISK_GB": 0, "VOLUMES": 0}, "that is the reservation's"
@@ -363,7 +363,7 @@ def test_an_inventory_reports_types_that_are_gone_or_public(plugin: VolumePlugin
     gone = replace(gold, external_id="gone")
     public = replace(gold, external_id="sim-standard")
     unknown = replace(gold, external_id="sim-silver")
-    result = {item.external_id: item for item in plugin.look([gold, gone, public, unknown])}
+    result = {item.external_id: item for item in plugin.refresh([gold, gone, public, unknown])}
     assert result["sim-gold"].usable
     assert "gone" not in result
     assert not result["sim-standard"].usable
@@ -373,10 +373,10 @@ def test_an_inventory_reports_types_that_are_gone_or_public(plugin: VolumePlugin
 # Audit.
 
 
-def audit(plugin: VolumePlugin, *running: Reservation) -> list[Difference]:
+def audit(plugin: VolumePlugin, *running: Reservation) -> list[Drift]:
     whole = granted(plugin)
-    held = [Holding(lease(item), item, whole) for item in running]
-    return list(plugin.audit(lambda: Expected(whole, held, ())))
+    held = [HeldReservation(lease(item), item, whole) for item in running]
+    return list(plugin.audit(lambda: ExpectedState(whole, held, ())))
 
 
 def test_the_audit_finds_no_drift_after_start_and_end(plugin: VolumePlugin) -> None:
@@ -388,25 +388,27 @@ def test_the_audit_finds_no_drift_after_start_and_end(plugin: VolumePlugin) -> N
 
 def test_the_audit_reports_drift_that_a_start_repairs(plugin: VolumePlugin) -> None:
     held = started(plugin, on_start="nothing")
-    [room] = cloud(plugin).rooms()
+    [room] = cloud(plugin).reserved_types()
     cloud(plugin).set_quota(room, "lab", Quota(9, 10))
-    cloud(plugin).open_room(room, "another project")
+    cloud(plugin).open_reserved_type(room, "another project")
     users, quota = audit(plugin, held)
-    assert "is open to another project, not to lab alone" in users.what
-    assert "has a quota of 9 volumes and 10 GiB, not 2 and 10" in quota.what
+    assert "is open to another project, not to lab alone" in users.description
+    assert "has a quota of 9 volumes and 10 GiB, not 2 and 10" in quota.description
     assert users.lease_id == quota.lease_id == held.lease_id
     plugin.start(lease(held), held, granted(plugin))
     assert audit(plugin, held) == []
-    cloud(plugin).delete_room(room)
+    cloud(plugin).delete_reserved_type(room)
     [difference] = audit(plugin, held)
-    assert "lacks its volume type" in difference.what
+    assert "lacks its volume type" in difference.description
     assert difference.lease_id == held.lease_id
 
 
 def test_the_audit_deletes_a_stale_type_unless_it_has_volumes(plugin: VolumePlugin) -> None:
     held = started(plugin)
     [difference] = audit(plugin)
-    assert f"reservation:{held.id} is of no running reservation, and volumes" in difference.what
+    assert (
+        f"reservation:{held.id} is of no running reservation, and volumes" in difference.description
+    )
     assert difference.repair is None
     for item in volumes(plugin, held.id):
         cloud(plugin).delete(item)
@@ -414,4 +416,4 @@ def test_the_audit_deletes_a_stale_type_unless_it_has_volumes(plugin: VolumePlug
     assert difference.reservation_id == held.id
     assert difference.repair is not None
     difference.repair()
-    assert cloud(plugin).rooms() == []
+    assert cloud(plugin).reserved_types() == []

@@ -51,7 +51,7 @@ def test_a_lease_has_volumes_from_start_to_end(story: Story) -> None:
     assert len(reservation["volumes"]) == 2
     assert sizes(story, reservation["id"]) == [10, 10]
     story.at(61)
-    assert cloud(story).rooms() == []
+    assert cloud(story).reserved_types() == []
     assert sizes(story, reservation["id"]) == []
 
 
@@ -117,8 +117,8 @@ def test_a_volume_that_cannot_be_deleted_uses_only_its_own_capacity(story: Story
     cloud(story).set_status(reservation["volumes"][0], "deleting")
     story.at(75)
     story.at(15)
-    (drift,) = [drift for drift in audit(story.runtime) if lease["id"] in drift.what]
-    assert f"{reservation['volumes'][0]} is deleting" in drift.what
+    (drift,) = [drift for drift in audit(story.runtime) if lease["id"] in drift.description]
+    assert f"{reservation['volumes'][0]} is deleting" in drift.description
     inventory.synchronise(story.runtime)
     story.refused(
         409, "POST", "/v1/leases", story.lease_body(80, 90, reservations=[volumes(amount=10)])

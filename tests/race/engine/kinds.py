@@ -24,7 +24,7 @@ from climate.db.tables.leases import ResourceProperty, ResourceRow
 from climate.db.wakeup import LocalWakeup
 from climate.manager.process.long_poll import LongPoll
 from climate.manager.process.runtime import Runtime
-from climate.plugins.base import Found, RequestSchema, ResourcePlugin
+from climate.plugins.base import DiscoveredResource, RequestSchema, ResourcePlugin
 from tests.conftest import NOON
 
 HOST, INSTANCE, ADDRESS = "physical:host", "virtual:instance", "virtual:address"
@@ -77,10 +77,12 @@ class Idle(ResourcePlugin):
     def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
         """Do nothing."""
 
-    def find(self, *, name: str | None = None, external_number: str | None = None) -> Found:
+    def find(
+        self, *, name: str | None = None, external_number: str | None = None
+    ) -> DiscoveredResource:
         raise NotImplementedError
 
-    def inventory(self) -> Iterable[Found]:
+    def inventory(self) -> Iterable[DiscoveredResource]:
         raise NotImplementedError
 
 

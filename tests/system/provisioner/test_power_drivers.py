@@ -172,13 +172,13 @@ def test_a_node_with_an_unanswered_request_gets_no_other(redfish: Bmc) -> None:
     driver, node = Redfish(deadline=0.2), _redfish_node(redfish)
     with pytest.raises(Unreachable, match="within"):
         driver.power(node)
-    with pytest.raises(Unreachable, match="earlier question"):
+    with pytest.raises(Unreachable, match="earlier request"):
         driver.power(node)
 
 
 def test_a_bmc_that_does_not_switch_is_reported(ipmi: Bmc) -> None:
     (ipmi.home / "stuck").touch()
-    with pytest.raises(power_driver.Disobeyed, match="is not on"):
+    with pytest.raises(power_driver.PowerUnchanged, match="is not on"):
         power_driver.switch(Ipmi(), _ipmi_node(ipmi.port), Power.ON, 3.0)
     assert "1" in ipmi.sets("power")
 
@@ -188,9 +188,9 @@ def test_a_bmc_that_dies_during_a_command_is_unreachable(ipmi: Bmc) -> None:
     node = _ipmi_node(ipmi.port)
 
     class Dying(Ipmi):
-        def ask(self, node: Node, wanted: Power) -> None:
+        def set_power(self, node: Node, wanted: Power) -> None:
             ipmi.die()
-            super().ask(node, wanted)
+            super().set_power(node, wanted)
 
     (ipmi.home / "delay").unlink()
     with pytest.raises(Unreachable):

@@ -45,7 +45,7 @@ class World:
         with running(
             self.home, "climate-provisioner", "--debug", f"--config-file={self.conf}"
         ) as made:
-            yield made.says("can get")
+            yield made.says("provisions")
 
     def reserve(self, seconds: int, count: int) -> str:
         """Make a lease of so many hosts that starts in so many seconds; return its id."""
@@ -252,7 +252,7 @@ def test_an_invalid_nodes_file_is_explained_in_one_line(tmp_path: Path) -> None:
     conf = write_config(tmp_path / "climate.conf", provisioner__nodes_file=file)
     for text, reason in (
         (None, "No such file"),
-        ('[nodes.a]\ndriver = "levers"\n', "no driver is called levers"),
+        ('[nodes.a]\ndriver = "levers"\n', "unknown driver levers"),
         ('[nodes.a]\ndriver = "ipmi"\ncheck = {kind = "tcp"}\n', "tcp needs host"),
     ):
         if text is not None:
@@ -266,7 +266,7 @@ def test_a_provisioner_waits_for_the_service(tmp_path: Path) -> None:
     with world(tmp_path, {"one": {"driver": "simulated"}}) as at, at.provisioner() as made:
         at.manager.signal(signal.SIGSTOP)
         at.manager.kill()
-        made.says("climate does not answer")
+        made.says("cannot get tasks from climate")
         with running(tmp_path, "climate-standalone", f"--config-file={at.conf}"):
             eventually(at.service.is_up, "the service is up")
             assert at.until_ready(at.reserve(200, 1))["state"] == "ready"

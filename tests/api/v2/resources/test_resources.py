@@ -164,7 +164,7 @@ def test_rejects_what_cannot_be_registered(empty: Story) -> None:
         (resource("virtual:moon", "it"), 400, "not supported"),
         (resource("virtual:volume", "bronze"), 404, "bronze could not be found"),
         (resource("virtual:volume", "standard"), 409, "it is public"),
-        (resource("virtual:volume", "silver"), 400, "does not tell how many GiB"),
+        (resource("virtual:volume", "silver"), 400, "is unknown to Cinder"),
         (resource("virtual:volume", "silver", gigabytes="lots"), 400, "must be a whole number"),
         (resource("virtual:volume", "gold", tier=["a"]), 400, "tier must be a text"),
         (resource("virtual:volume", ""), 400, "name"),

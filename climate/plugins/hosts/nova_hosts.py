@@ -1,0 +1,130 @@
+"""The hosts and pools of a Nova cloud, as far as climate only reads them.
+
+Pools are Nova's host aggregates. An aggregate holds compute services, so a service with several
+nodes is one host here; each of its nodes is a host too (``nova_nodes``).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from oslo_config.cfg import ConfigOpts
+
+from climate.plugins.base import DiscoveredResource, Turn
+from climate.plugins.hosts.audit import Pool
+from climate.plugins.hosts.isolation import isolation
+from climate.plugins.hosts.nova_nodes import MICROVERSION, NovaNodes
+from climate.plugins.hosts.nova_services import (
+    CPU_INFO,
+    NODES,
+    ComputeServices,
+    find_hosts,
+    is_node,
+    known_services,
+    parse_capabilities,
+)
+from climate.plugins.hosts.placement_inventory import ProviderInventory
+from climate.plugins.openstack import session
+from climate.plugins.openstack.aggregates import AggregateChanges
+from climate.plugins.openstack.servers import HostServers
+
+# The metadata keys of a reservation's aggregate, and of one whose reservation has single nodes.
+MARK = "climate:reservation"
+NODES_MARK = "climate:nodes"
+
+
+class NovaHosts:
+    """The methods of NovaCloud that change nothing, and its clients."""
+
+    def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
+        """Create the clients, without sending a request. Raises Misconfigured."""
+        self._session = session.make_session(conf)
+        self._nova = session.nova_client(conf, self._session)
+        self._changes = AggregateChanges(self._nova, turn)
+        self._images = session.adapter(conf, self._session, "glance")
+        placement = session.adapter(conf, self._session, "placement", MICROVERSION)
+        self._nodes = NovaNodes(placement, self._nova)
+        self._host_servers = HostServers(self._nova, placement)
+        self._services = ComputeServices(self._nova, self._host_servers)
+        self._providers = ProviderInventory(placement, conf.nova.traits, conf.nova.resource_classes)
+        self._isolation = isolation(conf)
+        self._free: str = conf.nova.aggregate_freepool_name
+        self._patience: float = conf.nova.server_delete_wait
+        self._capabilities = parse_capabilities(conf.nova.node_capabilities)
+        self.properties = frozenset({NODES, *CPU_INFO}.union(*self._capabilities.values()))
+
+    def hosts(self) -> Iterable[DiscoveredResource]:
+        """Return a host for each compute service, and the nodes of those that have several."""
+        with session.answers():
+            services = known_services(self._services.find_all(), self._isolation.operators_zone)
+            nodes = [node.to_dict() for node in self._host_servers.hypervisors()]
+        return find_hosts(nodes, services, self._capabilities, alone=self._isolation.nodes)
+
+    def load_properties(self, hosts: Sequence[DiscoveredResource]) -> list[DiscoveredResource]:
+        """Add the data of Placement: for a single host, or else for hosts in climate's pools."""
+        names = {host.external_id for host in hosts}
+        if len(names) > 1:
+            aggregates = self._aggregates().items()
+            pools = [
+                aggregate
+                for name, aggregate in aggregates
+                if name == self._free or MARK in aggregate.metadata
+            ]
+            pooled = {host for pool in pools for host in pool.hosts}
+            names = {name for name in names if is_node(name) or name in pooled}
+        return self._providers.describe(hosts, names)
+
+    def servers(self, host: str) -> Sequence[str]:
+        """Return the ids of the servers of all projects on a host."""
+        with session.answers():
+            return [server.id for server in self._host_servers.servers(host)]
+
+    def pool_hosts(self, pool: str) -> Sequence[str]:
+        """Return the hosts in the pool; none if the pool does not exist."""
+        aggregate = self._aggregates().get(pool)
+        return self._hosts_in(aggregate) if aggregate else []
+
+    def pools(self) -> Mapping[str, Pool]:
+        """Return the reservations' aggregates, which carry climate's mark."""
+        key = self._isolation.owner_key
+        return {
+            name: Pool(aggregate.metadata.get(key), tuple(self._hosts_in(aggregate)))
+            for name, aggregate in self._aggregates().items()
+            if MARK in aggregate.metadata
+        }
+
+    def free_hosts(self) -> Sequence[str]:
+        """Return the hosts in the free pool, and the closed single nodes."""
+        free = self._aggregates().get(self._free)
+        return sorted([*(free.hosts if free else ()), *self._closed_nodes()])
+
+    def _closed_nodes(self) -> list[str]:
+        if not self._isolation.nodes:
+            return []
+        with session.answers():
+            nodes = [host.external_id for host in self.hosts() if is_node(host.external_id)]
+            return [node for node in nodes if self._nodes.is_closed(node)]
+
+    def _aggregates(self) -> dict[str, Any]:
+        with session.answers():
+            return {aggregate.name: aggregate for aggregate in self._nova.aggregates.list()}
+
+    def _hosts_in(self, aggregate: Any) -> list[str]:  # noqa: ANN401 - novaclient's
+        """Return a reservation's hosts: services in its aggregate, and single nodes."""
+        nodes: list[str] = []
+        if NODES_MARK in aggregate.metadata:
+            with session.answers():
+                hypervisors = self._host_servers.hypervisors()
+                services = {
+                    hypervisor.hypervisor_hostname: hypervisor.service["host"]
+                    for hypervisor in hypervisors
+                }
+                nodes = self._nodes.of_pool(aggregate.name, services)
+        return sorted([*aggregate.hosts, *nodes])
+
+    def _holders(self, aggregates: Mapping[str, Any], host: str) -> list[str]:
+        """Return the names of climate's aggregates that contain a host."""
+        return [
+            name
+            for name, aggregate in aggregates.items()
+            if host in aggregate.hosts and (name == self._free or MARK in aggregate.metadata)
+        ]

@@ -1,0 +1,163 @@
+"""Pools on Nova: the host aggregate of a host decides which project can use it.
+
+A registered host is always in an aggregate that closes it: the free pool, or the pool of its
+reservation. climate adds a host to the next pool before it removes it from the last one, so the
+host is never open to all projects in between.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from novaclient import exceptions as nova_errors
+
+from climate.core.errors import Conflict
+from climate.plugins.hosts.isolation import NOBODY
+from climate.plugins.hosts.nova_hosts import MARK, NODES_MARK, NovaHosts
+from climate.plugins.hosts.nova_services import is_node
+from climate.plugins.openstack import session
+
+# Seconds to wait for servers that Nova is deleting, before a host counts as occupied.
+_SETTLING = 2.0
+
+
+class HostOccupied(RuntimeError):
+    """A host cannot be handed over: it has servers, or another reservation has it."""
+
+
+class NovaPools(NovaHosts):
+    """The methods of NovaCloud that move hosts between pools."""
+
+    def enroll(self, host: str) -> None:
+        """Close a host to all projects: put it into the free pool unless a reservation has it."""
+        if is_node(host):
+            self._enroll_node(host)
+        else:
+            self._enroll_service(host)
+
+    def _enroll_service(self, host: str) -> None:
+        aggregates = self._aggregates()
+        with session.answers():
+            free = self._free_pool(aggregates)
+        if not self._holders(aggregates, host):
+            zones = {
+                aggregate.availability_zone
+                for aggregate in aggregates.values()
+                if host in aggregate.hosts
+            }
+            self._isolation.check_zones(host, zones)
+            with session.answers():
+                self._changes.join(free, host)
+            if closed := [node for node in self._closed_nodes() if node.startswith(f"{host}/")]:
+                self.withdraw(host)
+                raise Conflict(
+                    f"{host} cannot be registered as a whole: its nodes {', '.join(closed)} are"
+                    " registered"
+                )
+
+    def _enroll_node(self, host: str) -> None:
+        with session.answers():
+            self._nodes.enroll(host)
+            service = host.partition("/")[0]
+            if self._holders(self._aggregates(), service):
+                self._nodes.withdraw(host)
+                raise Conflict(
+                    f"{host} cannot be registered alone: {service} is registered as a whole"
+                )
+
+    def withdraw(self, host: str) -> None:
+        """Open a host to all projects again."""
+        if is_node(host):
+            with session.answers():
+                self._nodes.withdraw(host)
+            return
+        self._leave(self._aggregates().get(self._free), host)
+        self._services.enable(host)
+
+    def ensure_pool(self, pool: str, project_id: str) -> None:
+        """Create the reservation's aggregate, which only its project can use."""
+        aggregate = self._aggregates().get(pool)
+        metadata = {self._isolation.owner_key: project_id, MARK: pool}
+        prefix = self._isolation.zone_prefix
+        zone = None if prefix is None else f"{prefix}{pool}"
+        with session.answers():
+            self._changes.ensure(aggregate, pool, zone, metadata)
+
+    def close_pool(self, pool: str) -> None:
+        """Prevent new servers on the pool's hosts."""
+        aggregate = self._aggregates().get(pool)
+        if aggregate is None:
+            return
+        with session.answers():
+            if NODES_MARK in aggregate.metadata:
+                self._nodes.close(pool)
+            self._changes.ensure(aggregate, pool, None, {self._isolation.owner_key: NOBODY})
+
+    def add_host(self, pool: str, host: str) -> None:
+        """Move a host from the free pool into the reservation's pool.
+
+        Raises HostOccupied if another reservation has it, or servers that no lease explains.
+        """
+        if is_node(host):
+            self._add_node(pool, host)
+            return
+        aggregates = self._aggregates()
+        holders = self._holders(aggregates, host)
+        if others := [name for name in holders if name not in {pool, self._free}]:
+            raise HostOccupied(f"{host} is still in aggregate {', '.join(others)}")
+        if pool not in holders:
+            with session.answers():
+                others = self._host_servers.remaining_after(_SETTLING, host)
+            if others:
+                raise HostOccupied(
+                    f"servers {', '.join(others)} are on {host}, which should be free"
+                )
+            if pool not in aggregates:
+                raise HostOccupied(f"aggregate {pool} is gone: {host} cannot be added to it")
+            with session.answers():
+                self._changes.join(aggregates[pool], host)
+        self._leave(aggregates.get(self._free), host)
+
+    def _add_node(self, pool: str, host: str) -> None:
+        """Open a closed node to the reservation's project."""
+        aggregate = self._aggregates()[pool]
+        node = next((node for node in self.hosts() if node.external_id == host), None)
+        if node is None:
+            raise HostOccupied(f"Nova no longer has {host}")
+        columns = {"vcpus": "vcpus", "ram": "memory_mb", "disk": "local_gb"}
+        size = {column: int(node.properties[name]) for column, name in columns.items()}
+        with session.answers():
+            self._changes.ensure(aggregate, pool, None, {NODES_MARK: "true"})
+            self._nodes.add(pool, host, aggregate.metadata[self._isolation.owner_key], size)
+
+    def remove_host(self, pool: str, host: str) -> None:
+        """Move a host from the reservation's pool into the free pool."""
+        if is_node(host):
+            with session.answers():
+                self._nodes.remove(pool, host)
+            return
+        aggregates = self._aggregates()
+        if self._free not in self._holders(aggregates, host):
+            # Nova no longer knows a host that was removed. It needs no closing.
+            with session.answers(), suppress(nova_errors.NotFound):
+                self._changes.join(self._free_pool(aggregates), host)
+        self._leave(aggregates.get(pool), host)
+
+    def delete_pool(self, pool: str) -> None:
+        """Delete the reservation's aggregate. Nova refuses while it has hosts."""
+        aggregate = self._aggregates().get(pool)
+        if aggregate is not None:
+            with session.answers(), suppress(nova_errors.NotFound):
+                if NODES_MARK in aggregate.metadata:
+                    self._nodes.clear(pool)
+                aggregate.delete()
+
+    def _free_pool(self, aggregates: Mapping[str, Any]) -> Any:  # noqa: ANN401 - novaclient's
+        """Return the aggregate of the free hosts; create and tag it if necessary."""
+        present = aggregates.get(self._free)
+        return self._changes.ensure(present, self._free, None, self._isolation.free)
+
+    def _leave(self, aggregate: Any | None, host: str) -> None:  # noqa: ANN401 - novaclient's
+        if aggregate is not None and host in aggregate.hosts:
+            with session.answers():
+                self._changes.leave(aggregate, host)
