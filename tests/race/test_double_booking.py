@@ -106,7 +106,7 @@ def test_every_host_of_one_window_is_booked_once(
 ) -> None:
     hosts = add_hosts(database, crowds.SIZE * 2)
     outcomes = sum(crowd.do(same_window, database_url, 3), Counter())
-    assert sorted(host for host, _, _ in guard.taken(database)) == hosts
+    assert sorted(host for host, _, _ in guard.bookings(database)) == hosts
     assert outcomes == {ADMITTED: crowds.SIZE * 2, REFUSED: crowds.SIZE}
 
 
@@ -115,6 +115,6 @@ def test_no_host_is_left_free_by_requests_of_up_to_three(
 ) -> None:
     hosts = add_hosts(database, crowds.SIZE)
     outcomes = sum(crowd.do(same_window, database_url, 1, 3), Counter())
-    assert sorted(host for host, _, _ in guard.taken(database)) == hosts
+    assert sorted(host for host, _, _ in guard.bookings(database)) == hosts
     assert _leases(database) == outcomes[ADMITTED]
     assert set(outcomes) == {ADMITTED, REFUSED}

@@ -42,14 +42,13 @@ def _ask(_number: int, url: str, first: int, wanted: int, protected: bool) -> li
 @contextmanager
 def _protection(*, is_there: bool) -> Iterator[None]:
     """Have processes look whether a key was used, but not claim it."""
-    kept = idempotency.claim, idempotency.remember
+    kept = idempotency.claim
     if not is_there:
         idempotency.claim = lambda *_: None
-        idempotency.remember = lambda *_: None
     try:
         yield
     finally:
-        idempotency.claim, idempotency.remember = kept
+        idempotency.claim = kept
 
 
 def _rename(number: int, url: str, path: str, tag: str) -> int:

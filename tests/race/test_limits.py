@@ -106,7 +106,7 @@ def test_exactly_the_limit_is_admitted(
     add_hosts(database, HOSTS)
     outcomes = sum(crowd.do(ask, database_url, limit, 1, True), Counter())
     assert outcomes == {"admitted": ALLOWED, "refused": crowds.SIZE - ALLOWED}
-    assert len(guard.taken(database)) == ALLOWED
+    assert len(guard.bookings(database)) == ALLOWED
 
 
 # SQLite has one writer at a time: there is no lock of ours to take away, and everybody waits.
