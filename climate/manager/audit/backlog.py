@@ -1,7 +1,8 @@
 """Backlog metrics: due events, unpublished notifications, and hosts to prepare.
 
-They are queried when the metrics are read. That takes four statements (five with provisioning) that
-read a bounded number of rows. It never raises: an unavailable database is itself a metric.
+The values are queried whenever Prometheus reads the metrics. That takes four statements (five with
+provisioning) on a bounded number of rows. ``collect`` never raises: whether the database is
+available is itself a metric.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,7 @@ from climate.db.provisioning import preparations
 from climate.manager.process.runtime import Runtime
 from climate.observability.metrics import Metrics, is_shared, label, state
 
-# Counts stop here, so that reading metrics stays cheap with a long backlog.
+# Counts stop here, so that reading metrics stays cheap even with a long backlog.
 MOST = 10_000
 
 

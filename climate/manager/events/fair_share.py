@@ -186,7 +186,7 @@ class FairShare:
     def _queues(
         self, pending: Mapping[Group, Iterable[PendingEvent]], usage: "_Usage"
     ) -> Iterator[Iterator[list[PendingEvent]]]:
-        """Yield queues of what one worker after the other may take.
+        """Yield queues; each item of a queue is the work of one worker.
 
         Each group has a queue. Groups with quick types share one per combination of types.
         """

@@ -18,7 +18,7 @@ from climate.manager.process.runtime import Store
 # 1.6 s for 100,000 (docs/performance.md). Only a backlog of many hours is longer.
 PAGE = 100_000
 # From this length on, each manager begins at a different place. Managers that begin at the same
-# place try to claim the same events, and all but one find them taken.
+# place try to claim the same events, and only one of them succeeds.
 _CROWD = 10_000
 # A query that took longer than this (seconds) is reused. Shorter ones are simply run again.
 _SLOW_QUERY = 0.02
@@ -116,8 +116,8 @@ class QueueView:
         with self._store.database.read() as session:
             unclaimed = waiting.unclaimed(session, seen)
         if len(unclaimed) < len(seen) * _UNCLAIMED:
-            left = [event for id_, event in seen.items() if id_ in unclaimed]
-            self._reset(_rotated(left, self._rng))
+            remaining = [event for id_, event in seen.items() if id_ in unclaimed]
+            self._reset(_rotated(remaining, self._rng))
 
     def _reusable_until(self, began: float) -> float:
         """Return until when the result of a query is reused that began then and ends now."""
