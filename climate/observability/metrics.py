@@ -38,51 +38,51 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 # Each metric: its name, its help text, its labels.
 _REQUESTS = (
     "climate_http_request_duration_seconds",
-    "Requests by method, template of the route, and status of the answer.",
+    "HTTP requests by method, route template and response status.",
     ["method", "route", "status"],
 )
 _ADMISSIONS = (
     "climate_admissions",
-    "Leases asked for (create) or changed (update): admitted, or the code of the refusal.",
+    "Requests to create or update leases: admitted, or the error code of the rejection.",
     ["request", "outcome"],
 )
 _CONFLICTS = (
     "climate_transaction_conflicts",
-    "Transactions that ran again, by what the database called the conflict.",
+    "Transactions that ran again after a conflict, by the database's reason.",
     ["reason"],
 )
 _EVENTS = (
     "climate_events",
-    "Events by kind, and what became of them: claimed, done, retried, failed.",
+    "Events by kind and outcome: claimed, done, retried, failed.",
     ["kind", "outcome"],
 )
 _LATENESS = (
     "climate_event_lateness_seconds",
-    "From the moment an event was due to its first try.",
+    "Time from when an event was due to its first attempt.",
     ["kind"],
 )
 _READINESS = (
     "climate_lease_ready_lateness_seconds",
-    "From the start of a lease until it was active, the work of the cloud included.",
+    "Time from the start of a lease until it was active, including the cloud's work.",
 )
 _STARTS = (
     "climate_lease_starts",
-    "Leases with hosts of a class that were got ready: ready at the start, late, or never.",
+    "Leases with prepared hosts of a hardware class: ready at the start, late, or never.",
     ["hardware", "outcome"],
 )
 _EARLY = (
     "climate_host_ready_early_seconds",
-    "From when a host was ready until it was needed; negative: it was late.",
+    "Time from when a host was ready until it was needed; negative if it was late.",
     ["hardware"],
 )
 _CALLS = (
     "climate_plugin_call_duration_seconds",
-    "Calls of plugins, which are done, waiting (to be called again) or failed.",
+    "Plug-in calls by outcome: done, waiting (called again later) or failed.",
     ["resource_type", "action", "outcome"],
 )
 _BROKEN = (
     "climate_invariant_broken",
-    "1 if the self-audit found the invariant of this number broken, else 0.",
+    "1 if the self-audit found this invariant violated, else 0.",
     ["invariant"],
 )
 # Seconds, from unnoticeable delays to delays that an operator should investigate.

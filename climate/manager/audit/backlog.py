@@ -45,7 +45,11 @@ class Backlog(Collector):
         yield _by_kind(due)
         yield _gauge("climate_outbox_lag_rows", "Notifications not published yet.", rows)
         waited = (now - oldest).total_seconds() if oldest else 0.0
-        yield _gauge("climate_outbox_lag_seconds", "Age of the oldest of these.", max(0.0, waited))
+        yield _gauge(
+            "climate_outbox_lag_seconds",
+            "Age of the oldest unpublished notification.",
+            max(0.0, waited),
+        )
         if prepared is not None:
             yield _by_state(prepared)
 
@@ -70,7 +74,7 @@ def _by_kind(due: dict[str, int]) -> Metric:
 
 
 def _by_state(counts: Mapping[str, int]) -> Metric:
-    text = "Preparations of hosts that are not over, by state."
+    text = "Open preparations of hosts, by state."
     family = GaugeMetricFamily("climate_preparations", text, labels=["state"])
     for progress in PreparationState:
         if progress is not PreparationState.OVER:
@@ -87,5 +91,12 @@ def show_backlog(runtime: Runtime) -> None:
 def show_pool(metrics: Metrics, database: Database) -> None:
     """Register metrics of connections: how many are in use, and the largest number."""
     used, most = database.connections()
-    state(metrics.registry, "climate_database_connections_used", "Connections in use.", used)
-    state(metrics.registry, "climate_database_connections_most", "The most there may be.", most)
+    state(
+        metrics.registry, "climate_database_connections_used", "Database connections in use.", used
+    )
+    state(
+        metrics.registry,
+        "climate_database_connections_most",
+        "Largest number of database connections.",
+        most,
+    )

@@ -96,7 +96,9 @@ class Dispatcher:
         write = self._runtime.database.write
         released = write(lambda session: event_queue.release(session, self._owner))
         if released:
-            LOG.warning("stopped while %s event(s) ran, they were handed back to other managers", released)
+            LOG.warning(
+                "stopped while %s event(s) ran, they were handed back to other managers", released
+            )
 
     def run_due(self) -> int:
         """Run all events that are due now in this thread; return how many ran.

@@ -117,26 +117,26 @@ class Batch:
             return results
 
     def relieve(self) -> tuple[list[Task], list[Result]]:
-        """Take from the worker all but the call under way: tasks not called for, and results."""
+        """Take from the worker all tasks without a plug-in call, and all unstored results."""
         tasks, results = self.take_tasks(), self.take_results()
         with self._lock:
             self._forget([result.task.claim for result in results])
         return tasks, results
 
     def take_tasks(self) -> list[Task]:
-        """Take from the worker the tasks that it has not called plug-ins for."""
+        """Take from the worker the tasks without a plug-in call."""
         with self._lock:
             tasks, self._tasks = list(self._tasks), deque()
             self._forget([task.claim for task in tasks])
             return tasks
 
     def discard(self, claim: Claim) -> None:
-        """Take a claim from the worker, whatever result its call will have."""
+        """Take a claim from the worker; the result of its call is ignored."""
         with self._lock:
             self._forget([claim])
 
     def call_since_before(self, moment: float) -> tuple[Claim, Call] | None:
-        """Return the call under way if it began before ``moment`` of ``clock.elapsed``."""
+        """Return the current call if it began before ``moment`` (of ``clock.elapsed``)."""
         for claim in self.claims:
             if call := claim.call_since_before(moment):
                 return claim, call

@@ -93,7 +93,7 @@ def _handed_over(
     """Return the fields to store: which resources were handed over, and whether some are missing.
 
     A resource that was handed over before stays the user's, even if it is not reservable now. A
-    reservation that was removed meanwhile keeps its mark, so that it is reclaimed.
+    reservation that a user removed in the meantime keeps its mark, so that it is reclaimed.
     """
     if work.event.kind not in {START, UPDATE} or work.is_leaving(reservation.id):
         return {"details": dict(details)}

@@ -1,8 +1,8 @@
 """Queue view: the events that wait for a worker, as the last query saw them.
 
-The query takes the database long if very many events are due (100,000 on PostgreSQL: 1.3 s). So one
-result serves many claims. Meanwhile only newly due events are queried, so that a project with many
-events does not hide another project's few.
+The query is slow if very many events are due (PostgreSQL: 1.3 s for 100,000). So one result serves
+many claims. Until the next full query, only newly due events are queried and added. So a project
+with many events does not hide the few events of another project.
 """
 
 import random

@@ -61,10 +61,10 @@ def last_seq(runtime: Runtime) -> int:
 
 def forget_old(runtime: Runtime) -> int:
     """Remove notifications older than ``notifications_kept``; return the number of batches."""
-    kept = runtime.settings.notifications_kept
-    if kept is None:
+    age = runtime.settings.notifications_kept
+    if age is None:
         return 0
-    before = runtime.clock.now() - kept
+    before = runtime.clock.now() - age
     with runtime.database.read() as session:
         if not outbox.is_old(session, before):
             return 0

@@ -9,7 +9,7 @@ from climate.db.engine.database import is_unavailable
 
 LOG = logging.getLogger(__name__)
 
-# Seconds between two runs. Under load, hints that come meanwhile are handled together.
+# Seconds between two runs. Under load, one run handles all hints since the previous run.
 _PAUSE = 0.02
 # The same after a run that handled many items. The next few can wait a tenth of a second without
 # being noticed, and every run costs queries.

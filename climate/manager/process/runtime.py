@@ -39,9 +39,9 @@ class Plugins(dict[str, ResourcePlugin]):
     """The plug-ins by resource type; raises UnsupportedResourceType for any other type."""
 
     def __missing__(self, resource_type: str) -> ResourcePlugin:
-        known = ", ".join(sorted(self))
+        enabled = ", ".join(sorted(self))
         raise UnsupportedResourceType(
-            f"The {resource_type} resource type is not supported (enabled: {known})"
+            f"The {resource_type} resource type is not supported (enabled: {enabled})"
         )
 
 

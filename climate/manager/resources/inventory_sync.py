@@ -46,23 +46,23 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
         with runtime.database.read() as session:
             registered = resources.find_all(session, resource_type)
         queried_at = runtime.clock.now()
-        discovered = {found.external_id: found for found in plugin.refresh(registered)}
+        by_external_id = {item.external_id: item for item in plugin.refresh(registered)}
         now = runtime.clock.now()
         with runtime.database.read() as session:
             shared = capacity.find_some(session, [resource.id for resource in registered])
             stuck = set() if plugin.counts_leftovers else _stuck(runtime, session, now)
         status = readiness.host_status(runtime, registered, now)
-        _note_up(runtime, resource_type, registered, discovered, queried_at)
+        _note_up(runtime, resource_type, registered, by_external_id, queried_at)
         for resource in registered:
-            found = discovered.get(resource.external_id)
-            found = _ignoring_power(found, resource.id in status.may_be_off)
-            if found is None or found.lost:
+            discovered = by_external_id.get(resource.external_id)
+            discovered = _ignoring_power(discovered, resource.id in status.may_be_off)
+            if discovered is None or discovered.lost:
                 lost.add(resource.id)
             try:
                 unusable = resource.id in stuck or resource.id in status.quarantined
-                reconcile(runtime, plugin, resource, found, stuck=unusable)
-                if found is not None and _has_changed(found, shared[resource.id]):
-                    runtime.database.write(partial(_store_inventories, resource, found))
+                reconcile(runtime, plugin, resource, discovered, stuck=unusable)
+                if discovered is not None and _has_changed(discovered, shared[resource.id]):
+                    runtime.database.write(partial(_store_inventories, resource, discovered))
             except ClimateError as error:
                 LOG.warning("%s is not reconciled: %s", resource.external_id, error.message)
     healing.heal_all(runtime, lost.intersection(lost_before))
@@ -78,7 +78,7 @@ def reconcile(
     runtime: Runtime,
     plugin: ResourcePlugin,
     resource: Resource,
-    found: DiscoveredResource | None,
+    discovered: DiscoveredResource | None,
     *,
     stuck: bool = False,
 ) -> None:
@@ -86,9 +86,9 @@ def reconcile(
 
     A ``stuck`` resource is not usable, whatever the cloud reports.
     """
-    usable = found is not None and found.usable and not stuck
-    before = _native(resource) if found is None or not found.complete else {}
-    native = {**before, **(found.properties if found else {}), "id": str(resource.id)}
+    usable = discovered is not None and discovered.usable and not stuck
+    before = _native(resource) if discovered is None or not discovered.complete else {}
+    native = {**before, **(discovered.properties if discovered else {}), "id": str(resource.id)}
     if usable == resource.reservable and native == _native(resource):
         return
     if usable and not resource.reservable:
@@ -100,20 +100,20 @@ def reconcile(
 
 
 def _ignoring_power(
-    found: DiscoveredResource | None,
+    discovered: DiscoveredResource | None,
     may_be_off: bool,  # noqa: FBT001 - not a switch, a fact
 ) -> DiscoveredResource | None:
     """Return what the cloud reports, but usable if it is lost only because it may be off."""
-    if found is None or not may_be_off or not found.lost or found.disabled:
-        return found
-    return replace(found, usable=True, lost=False)
+    if discovered is None or not may_be_off or not discovered.lost or discovered.disabled:
+        return discovered
+    return replace(discovered, usable=True, lost=False)
 
 
 def _note_up(
     runtime: Runtime,
     resource_type: str,
     registered: Collection[Resource],
-    discovered: Mapping[str, DiscoveredResource],
+    by_external_id: Mapping[str, DiscoveredResource],
     queried_at: datetime,
 ) -> None:
     """Store which hosts are up and when the cloud noticed it, for their preparations."""
@@ -121,22 +121,24 @@ def _note_up(
         return
     seen = {host.id: Seen(up=False, at=queried_at) for host in registered}
     for host in registered:
-        found = discovered.get(host.external_id)
-        if found is not None and not found.lost:
-            seen[host.id] = Seen(up=True, at=found.heard_at or queried_at)
+        discovered = by_external_id.get(host.external_id)
+        if discovered is not None and not discovered.lost:
+            seen[host.id] = Seen(up=True, at=discovered.heard_at or queried_at)
     readiness.note_up(runtime, seen)
 
 
-def _has_changed(found: DiscoveredResource, shared: Mapping[str, Inventory]) -> bool:
+def _has_changed(discovered: DiscoveredResource, shared: Mapping[str, Inventory]) -> bool:
     """Whether the cloud reports other inventories than those in the database."""
-    return found.complete and found.inventories != shared
+    return discovered.complete and discovered.inventories != shared
 
 
-def _store_inventories(resource: Resource, found: DiscoveredResource, session: Session) -> None:
+def _store_inventories(
+    resource: Resource, discovered: DiscoveredResource, session: Session
+) -> None:
     """Store the inventories that the cloud reports; leases keep their allocations."""
-    with suppress(NotFound):  # removed meanwhile
+    with suppress(NotFound):  # removed in the meantime
         resources.get(session, resource.type, resource.id, lock=True)
-        capacity.store(session, resource.id, found.inventories)
+        capacity.store(session, resource.id, discovered.inventories)
 
 
 def _native(resource: Resource) -> Mapping[str, str]:
@@ -152,7 +154,7 @@ def _store(
 ) -> None:
     try:
         present = resources.get(session, resource.type, resource.id, lock=True)
-    except NotFound:  # removed meanwhile
+    except NotFound:  # removed in the meantime
         return
     if usable != present.reservable:
         resources.set_reservable(session, [resource.id], now, reservable=usable)

@@ -38,22 +38,22 @@ def register(
     interrupted registration.
     """
     plugin = runtime.plugin(resource_type)
-    found = plugin.find(name=name, external_number=external_number)
-    native = plugin.native_properties | found.properties.keys()
-    declared = {key: value for key, value in (extra or {}).items() if key not in native}
-    found = plugin.declared(found, declared)
+    discovered = plugin.find(name=name, external_number=external_number)
+    native = plugin.native_properties | discovered.properties.keys()
+    own_extra = {key: value for key, value in (extra or {}).items() if key not in native}
+    discovered = plugin.declared(discovered, own_extra)
     write, now = runtime.database.write, runtime.clock.now()
-    created = write(partial(_insert, resource_type, found, declared, now))
+    created = write(partial(_insert, resource_type, discovered, own_extra, now))
     try:
-        plugin.enroll(found.external_id)
+        plugin.enroll(discovered.external_id)
     except Exception:
         if _forget(runtime, created):
             # The call may have succeeded even though its response was lost.
             with suppress(Exception):
-                plugin.withdraw(found.external_id)
+                plugin.withdraw(discovered.external_id)
             raise
         return get(runtime, resource_type, created.id)
-    if not found.usable:
+    if not discovered.usable:
         return created
     write(lambda session: resources.set_reservable(session, [created.id], None, reservable=True))
     return replace(created, reservable=True)
@@ -61,14 +61,14 @@ def register(
 
 def _insert(
     resource_type: str,
-    found: DiscoveredResource,
+    discovered: DiscoveredResource,
     extra: Mapping[str, str],
     now: datetime,
     session: Session,
 ) -> Resource:
-    native = found.properties
-    created = resources.insert(session, resource_type, found.external_id, native, extra, now)
-    capacity.store(session, created.id, found.inventories)
+    native = discovered.properties
+    created = resources.insert(session, resource_type, discovered.external_id, native, extra, now)
+    capacity.store(session, created.id, discovered.inventories)
     return created
 
 
