@@ -31,7 +31,7 @@ class Backlog(Collector):
     runtime: Runtime
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics; only ``climate_database_up`` if the database is away."""
+        """Yield the metrics; only ``climate_database_up`` if the database is unavailable."""
         now = self.runtime.clock.now()
         try:
             with self.runtime.database.read() as session:

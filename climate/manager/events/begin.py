@@ -1,7 +1,7 @@
-"""Begin events: decide under the leases' locks what becomes of claimed events, and store that.
+"""Begin events: lock the leases of claimed events, decide on each event, and store the decision.
 
-A lease may have changed since its event was planned, and even since it was claimed. So each lease
-is locked and read again. Events that only notify are finished here, in this one transaction.
+A lease may have changed since its event was planned, and even since the event was claimed. So each
+lease is locked and read again. Events that only notify are finished here, in this one transaction.
 """
 
 from collections import defaultdict
@@ -46,7 +46,7 @@ _LOCKED_PAUSE = timedelta(milliseconds=50)
 
 
 class Decision(Enum):
-    """What becomes of a claimed event."""
+    """The decision on a claimed event."""
 
     EXECUTE = auto()
     NOTIFY = auto()
@@ -137,7 +137,7 @@ def _while_executing(lease: Lease, event: Event, now: datetime) -> Lease:
 
 
 def decide(lease: Lease, event: Event, now: datetime) -> Decision:
-    """Decide what becomes of a claimed event. Pure."""
+    """Return the decision on a claimed event. Pure."""
     if event.kind == RELEASE:
         return Decision.RELEASE
     if event.kind not in ACTIONS:
@@ -167,7 +167,7 @@ def _is_wanted(lease: Lease, event: Event, now: datetime) -> bool:
     if event.kind == START:
         return lease.status in _STARTABLE and now < lease.window.end
     if event.kind in {UPDATE, BEFORE_END}:
-        # The end would take back at once what an update hands over now.
+        # After the end date, the end event would reclaim at once what an update hands over.
         in_time = event.kind == BEFORE_END or now < lease.window.end
         return lease.status is LeaseStatus.ACTIVE and in_time
     return lease.status is not LeaseStatus.TERMINATED

@@ -41,7 +41,7 @@ LOG = logging.getLogger(__name__)
 _TIDY_INTERVAL = 10.0
 # Renewals per ``claim_timeout``: one may fail or be late, and the claim still holds.
 _RENEWALS = 3
-# A worker whose call takes longer (seconds) is relieved of its other events, which would be late.
+# If a call takes longer (seconds), other threads take over the other events of its worker.
 _SLOW_CALL = 1.0
 
 
@@ -51,7 +51,7 @@ def owner_name() -> str:
 
 
 def _report(text: str, error: Exception) -> None:
-    """Log a failure: one line if the database is away, else a traceback."""
+    """Log a failure: one line if the database is unavailable, else a traceback."""
     if is_unavailable(error):
         LOG.warning("%s: %s", text, error)
     else:
@@ -89,7 +89,7 @@ class Dispatcher:
         self._task.start()
 
     def stop(self) -> None:
-        """Claim no more, let workers finish for ``shutdown_timeout``, and release their claims."""
+        """Stop claiming, wait ``shutdown_timeout`` for workers, and release remaining claims."""
         self._task.stop()
         self.pool.stop()
         self._timer.stop()
@@ -184,10 +184,10 @@ class Dispatcher:
 
 
 class WorkerPool:
-    """Runs batches in threads, and deals with plug-in calls that take long.
+    """Runs batches in threads, and limits the effect of slow plug-in calls.
 
-    A call that takes over a second gets the other events of its worker moved to another thread. A
-    call that takes longer than ``call_timeout`` is abandoned: the attempt has failed.
+    If a call takes over a second, the pool moves the other events of its worker to another thread.
+    If it takes longer than ``call_timeout``, the pool abandons it: the attempt has failed.
     """
 
     def __init__(self, runtime: Runtime, sizes: BatchSizeEstimator) -> None:

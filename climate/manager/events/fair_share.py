@@ -1,4 +1,4 @@
-"""Fair share: which events the workers take, and how many at a time. No input or output.
+"""Fair share: choose events for the workers, and the size of batches. No input or output.
 
 No project and no hung call can take all workers:
 
@@ -26,7 +26,7 @@ _BATCH_WORKERS = 2
 # Events in one batch. 400 instead of 200 drained a queue faster; a killed manager's batches are
 # attempted twice, so it is not larger.
 LARGEST_BATCH = 400
-# Seconds that the calls of one batch should take: a new event waits so long for a worker at most.
+# Target duration (seconds) of the calls of one batch: a new event waits at most that long.
 _BATCH_TIME = 0.1
 # Weight of the previous estimate per call since. One slow call makes the next batches small, but
 # after ten quick calls only a tenth of it is left.

@@ -1,4 +1,4 @@
-"""Outcomes of actions: the lease after a success (pure), and what is stored about a failure.
+"""Outcomes of actions: compute the lease after a success (pure), and store failures.
 
 A failed action is retried after growing pauses. When the first attempt and ``event_max_retries``
 retries have failed, the lease shows the failure and one notification reports it. An update or

@@ -1,4 +1,4 @@
-"""Plug-in calls: which plug-in methods an event calls, in which order, and with what result.
+"""Plug-in calls of an event: their methods, their order and their results.
 
 Stack members exist before their stack and are removed after it. So the start of a stack waits for
 the starts of its members, and their ends wait for its end. After ``stack_patience`` they wait no

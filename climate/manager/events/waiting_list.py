@@ -20,7 +20,7 @@ PAGE = 100_000
 # From this length on, each manager begins at a different place. Managers that begin at the same
 # place try to claim the same events, and only one of them succeeds.
 _CROWD = 10_000
-# A query that took longer than this (seconds) is reused. Shorter ones are simply run again.
+# A query that took longer than this (seconds) is reused. A shorter query runs again.
 _SLOW_QUERY = 0.02
 # A slow query's result is reused for this many times the query's duration: so queries take at most
 # a twentieth of the time.

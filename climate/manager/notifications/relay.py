@@ -114,7 +114,7 @@ class Relay:
         """Return the notifications to publish now; none while another relay has the turn."""
         if self._publishing.is_stopping or not self._has_turn():
             return []
-        # Queried after the turn was taken: until then another relay published.
+        # Query only after taking the turn: another relay may have published until then.
         with self._runtime.database.read() as session:
             return outbox.unpublished(session, _BATCH)
 

@@ -178,12 +178,12 @@ class _Results:
         self._owner = owner
 
     def claimed_until(self, now: datetime) -> datetime:
-        """Return when a claim made now expires: later than any delivery takes."""
+        """Return when a claim made now expires, which is after any delivery ends."""
         timeout = timedelta(seconds=2 * self._runtime.settings.webhooks.timeout)
         return now + timeout + self._runtime.settings.claim_timeout
 
     def note(self, delivery: Delivery, outcome: Outcome) -> bool:
-        """Store the outcome of a delivery; return whether the turn goes on."""
+        """Store the outcome of a delivery; return whether the turn continues."""
         if outcome.reason is None:
             return self._note_success(delivery, outcome)
         subscription, rules = delivery.subscription, self._runtime.settings.webhooks

@@ -47,7 +47,7 @@ class Plugins(dict[str, ResourcePlugin]):
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """What can be reserved: a plug-in per resource type, and how to choose among resources.
+    """The resource types with their plug-ins, and how to choose among resources.
 
     ``defined`` caches the names of extra properties by resource type. They are never removed, so
     the cache needs no invalidation.

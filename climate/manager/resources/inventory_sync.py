@@ -82,7 +82,7 @@ def reconcile(
     *,
     stuck: bool = False,
 ) -> None:
-    """Update one resource to what the cloud reports (None: it does not exist there).
+    """Update one resource to its state in the cloud (None: it does not exist there).
 
     A ``stuck`` resource is not usable, whatever the cloud reports.
     """
@@ -103,7 +103,7 @@ def _ignoring_power(
     discovered: DiscoveredResource | None,
     may_be_off: bool,  # noqa: FBT001 - not a switch, a fact
 ) -> DiscoveredResource | None:
-    """Return what the cloud reports, but usable if it is lost only because it may be off."""
+    """Return the discovered state; a lost host that may be off counts as usable."""
     if discovered is None or not may_be_off or not discovered.lost or discovered.disabled:
         return discovered
     return replace(discovered, usable=True, lost=False)
