@@ -1,4 +1,4 @@
-"""The composition root: the one place that makes the parts and puts them together."""
+"""Composition root: creates the parts of each process from its configuration and connects them."""
 
 import gc
 import logging
@@ -52,9 +52,9 @@ from climate.provisioner.power.loader import load_drivers
 from climate.provisioner.prepare import Tools
 
 LOG = logging.getLogger(__name__)
-# Seconds between looks for hosts that were being switched off when that was still wanted.
+# Seconds between searches for shutdowns that remain after power saving was switched off.
 _REMNANTS = 60.0
-# So many new objects must be there before it is looked which of them are garbage: some 5 ms.
+# Python collects garbage after this many allocations; one collection takes about 5 ms.
 _COLLECT = 50_000
 _DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 
@@ -83,7 +83,7 @@ class Manager:
             self.planner.start()
 
     def stop(self) -> None:
-        """Finish or release what is under way; the next relay publishes what that wrote."""
+        """Finish or release work in progress; another relay publishes the notifications of that."""
         self.exporter.stop()
         if self.planner is not None:
             self.planner.stop()
@@ -93,11 +93,11 @@ class Manager:
             try:
                 part.stop()
             except sa.exc.DBAPIError as error:
-                LOG.warning("nothing handed back, claims will expire: %s", error.orig)
+                LOG.warning("claims were not released, they will expire: %s", error.orig)
 
 
 def database_url(conf: ConfigOpts) -> sa.URL:
-    """Return where the database is; raises Misconfigured for what we cannot work with."""
+    """Return the database's URL; raises Misconfigured if climate does not support it."""
     try:
         url = sa.make_url(conf.database.connection)
     except sa.exc.ArgumentError as error:
@@ -149,14 +149,14 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
 
 
 def _trusts(conf: ConfigOpts) -> Trusts | None:
-    """Return the way to act as users; None if it is not said who we are in the cloud."""
+    """Return the trusts to act as users; None without the credentials of a service user."""
     user = conf[SERVICE_USER]
     return Trusts(conf) if user.auth_type or user.auth_section else None
 
 
 @contextmanager
 def open_runtime(conf: ConfigOpts) -> Iterator[Runtime]:
-    """Make the collaborators, and close what they opened when it is over."""
+    """Make the collaborators, and close their connections at the end of the block."""
     runtime = make_runtime(conf)
     try:
         yield runtime
@@ -165,7 +165,7 @@ def open_runtime(conf: ConfigOpts) -> Iterator[Runtime]:
 
 
 def make_checked_runtime(conf: ConfigOpts) -> Runtime:
-    """Return the collaborators; raises SchemaMismatch if the database is not at our schema."""
+    """Return the collaborators; raises SchemaMismatch if the database has another schema."""
     runtime = make_runtime(conf)
     schema.check(runtime.database)
     return runtime
@@ -194,7 +194,7 @@ def make_api(conf: ConfigOpts, runtime: Runtime, manager: Manager | None = None)
 
 @contextmanager
 def open_provisioner(conf: ConfigOpts) -> Iterator[Provisioner]:
-    """Make what gets nodes ready, and follow hints if there are some. Raises Misconfigured."""
+    """Make a provisioner, woken by notifications if there is a broker; raises Misconfigured."""
     settings = conf.provisioner
     tools = Tools(
         climate=_climate(conf),
@@ -207,37 +207,38 @@ def open_provisioner(conf: ConfigOpts) -> Iterator[Provisioner]:
     try:
         file = Path(settings.nodes_file)
         pause = 0.0 if conf.provisioning.power_off else _REMNANTS
-        made = Provisioner(tools, file, settings.workers, settings.claim_timeout, pause)
+        provisioner = Provisioner(tools, file, settings.workers, settings.claim_timeout, pause)
     except InvalidNodeConfig as error:
         raise Misconfigured(f"[provisioner] nodes_file: {error}") from None
     broker = conf.notifications.transport_url
     if not (broker and conf.provisioning.topics):
-        yield made
+        yield provisioner
         return
-    topics = [node_topic(name) for name in made.nodes]
-    with from_broker(conf, broker, topics, lambda *_: made.wake.set(), "climate-provisioner"):
-        yield made
+    topics = [node_topic(name) for name in provisioner.nodes]
+    wake = provisioner.wake.set
+    with from_broker(conf, broker, topics, lambda *_: wake(), "climate-provisioner"):
+        yield provisioner
 
 
 def _climate(conf: ConfigOpts) -> ClimateClient:
-    """Return the way to climate's API: with our user's tokens, or where nobody checks them."""
+    """Return a client of climate's API, with the service user's tokens unless auth is off."""
     url = conf.provisioner.url
     if conf.api.auth_strategy == "noauth":
         return ClimateClient(Session(auth=NoAuth()), url or http_server.url(conf.host, conf.port))
     session = openstack_session.make_session(conf)
     region = conf[config_registry.SERVICE_USER].region_name
-    found = url or session.get_endpoint(service_type="reservation", region_name=region)
-    if not found:
+    endpoint = url or session.get_endpoint(service_type="reservation", region_name=region)
+    if not endpoint:
         raise Misconfigured("[provisioner] url is not set, and the catalog has no reservation")
-    return ClimateClient(session, found.rstrip("/").removesuffix("/v1"))
+    return ClimateClient(session, endpoint.rstrip("/").removesuffix("/v1"))
 
 
 def settle() -> None:
-    """Have the garbage collector leave alone what was loaded: it will be needed to the end.
+    """Tune the garbage collector for a long-running process; call it once all code is loaded.
 
-    A full collection over it stops all threads for some 100 ms, and a lease starts that late. What
-    work makes goes by itself when it is done, nearly all of it: to look at that again and again
-    while it lasts, as Python does by default, takes a fifth of a busy manager's time.
+    Loaded objects are frozen: a full collection of them would stop all threads for about 100 ms,
+    and leases would start that much later. Collections are made rare: reference counting frees
+    nearly all objects, and Python's default threshold costs a busy manager a fifth of its time.
     """
     gc.collect()
     gc.freeze()
@@ -245,23 +246,26 @@ def settle() -> None:
 
 
 def stop_on_signal() -> threading.Event:
-    """Return an event that is set by SIGTERM and SIGINT, whichever thread gets them.
+    """Return an event that is set by SIGTERM and SIGINT, whichever thread receives them.
 
-    Handlers in Python run in the main thread, which sleeps on if the kernel chose another one: it
-    does so while the main thread wakes from a pause. What C writes, a thread of ours reads.
+    Python runs signal handlers in the main thread. If the kernel delivers the signal to another
+    thread, a sleeping main thread does not wake up. So the wake-up descriptor, which C writes to at
+    once, is read by a thread of its own.
     """
     stopping = threading.Event()
-    told, tell = socket.socketpair()
-    tell.settimeout(0)  # what C writes must not wait
-    signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
+    receiver, sender = socket.socketpair()
+    sender.settimeout(0)  # the C signal handler must not block
+    signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    parts = (stopping, told, tell)
+    parts = (stopping, receiver, sender)
     threading.Thread(target=_await_signals, args=parts, name="signals", daemon=True).start()
     return stopping
 
 
-def _await_signals(stopping: threading.Event, told: socket.socket, _tell: socket.socket) -> None:
-    """Set the event at each signal; ``_tell`` is kept open for those that may still come."""
-    while told.recv(1):
+def _await_signals(
+    stopping: threading.Event, receiver: socket.socket, _sender: socket.socket
+) -> None:
+    """Set the event at each signal; the reference to ``_sender`` keeps it open."""
+    while receiver.recv(1):
         stopping.set()

@@ -1,7 +1,7 @@
-"""Following what climate publishes: the example a listener's author starts from.
+"""Listen to climate's notifications: an example for authors of listeners.
 
-``from_broker`` subscribes with oslo.messaging; ``from_http`` reads ``GET /v2/notifications``
-from a cursor on, which needs no broker and misses nothing while it was away.
+``from_broker`` subscribes with oslo.messaging. ``from_http`` reads ``GET /v2/notifications`` from a
+cursor: it needs no broker, and misses nothing that was published while it was stopped.
 """
 
 import logging
@@ -24,16 +24,16 @@ Handler = Callable[[str, dict[str, Any]], None]
 _TIMEOUT = 60
 _WAIT = 20
 _LONGEST_PAUSE = 30.0
-# Asking again will not help, unlike with the statuses of a service that is (re)starting.
-_HOPELESS = frozenset(range(400, 500)) - {408, 429}
+# Statuses for which a retry does not help. Others may come from a service that is (re)starting.
+_PERMANENT = frozenset(range(400, 500)) - {408, 429}
 
 
 class Refused(RuntimeError):
-    """The service will not tell us, however often we ask."""
+    """The service rejected the request for notifications, and a retry would not help."""
 
 
 class _Endpoint:
-    """What oslo.messaging calls for each message of priority INFO."""
+    """The endpoint that oslo.messaging calls for each message of priority INFO."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
@@ -46,7 +46,7 @@ class _Endpoint:
         payload: dict[str, Any],
         _metadata: dict[str, Any],
     ) -> None:
-        """Handle a message; it is acknowledged after that, and comes again if we die before."""
+        """Handle a message. It is acknowledged after that, so a crash causes a redelivery."""
         self._handler(event_type, payload)
 
 
@@ -60,9 +60,9 @@ def from_broker(
 ) -> Iterator[None]:
     """Call ``handler`` in a thread for each notification, in order, until the block is left.
 
-    A ``pool`` is a queue that stays: listeners of one pool share its messages, and it keeps those
-    that come while none listens. Without one the listener has a queue to itself, which is
-    removed at the end. Waits for a broker that is away.
+    A ``pool`` is a durable queue: the listeners of a pool share its messages, and the queue keeps
+    messages while none of them is connected. Without a ``pool``, the listener has its own queue,
+    which is removed at the end. Waits for a broker that is not available.
     """
     transport = open_transport(conf, transport_url)
     queue = pool or f"climate-listen-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -73,7 +73,7 @@ def from_broker(
         executor="threading",
         pool=queue,
     )
-    listener.start(override_pool_size=1)  # more threads would mix up the order
+    listener.start(override_pool_size=1)  # more threads would change the order
     LOG.info("following %s by queue %s", ", ".join(topics), queue)
     try:
         yield
@@ -86,40 +86,41 @@ def from_broker(
 
 
 def _remove(transport: Any, queue: str) -> None:  # noqa: ANN401 - oslo.messaging is untyped
-    """Remove a queue that nobody will listen to again: it would grow for ever."""
+    """Remove a queue without further listeners: it would grow without limit."""
     try:
-        # oslo.messaging has no word for it, and no option to have it done by the broker.
+        # oslo.messaging has no method for this, and no option to let the broker do it.
         with (
             transport._driver._get_connection(retry=0) as connection,  # noqa: SLF001
             connection._connection_lock,  # noqa: SLF001
         ):
             connection.channel.queue_delete(queue)
-    except Exception as error:  # noqa: BLE001 - whatever it is, there is nothing we can do
+    except Exception as error:  # noqa: BLE001 - an operator has to remove the queue
         LOG.warning("queue %s stays at the broker, remove it there: %s", queue, error)
 
 
 def from_http(
     url: str, token: str, after: int | None = None, pause: float = 1.0
 ) -> Iterator[dict[str, Any]]:
-    """Yield notifications later than ``after`` (None: all that is kept), for ever.
+    """Yield notifications after number ``after`` (None: all that are stored), without end.
 
-    ``url`` is the service's root. It is asked to wait until there is something to say, and asked
-    again, after longer and longer pauses, if it does not answer or has no room for us. Raises
-    Refused if it answers that it will not tell us, as when what comes next is not kept any more.
+    ``url`` is the root of the service. Each request waits for notifications (long polling). If the
+    service does not answer, or has too many waiting requests, the generator retries after growing
+    pauses. Raises Refused if the service rejects the request, for example because the next
+    notifications were removed.
     """
     session = requests.Session()
     session.headers["X-Auth-Token"] = token
-    away = pause
+    next_pause = pause
     while True:
-        found = _read(session, f"{url.rstrip('/')}/v2/notifications", after)
-        if found is None:
-            LOG.warning("asking again in %s s", away)
-            time.sleep(away)
-            away = min(away * 2, _LONGEST_PAUSE)
+        part = _read(session, f"{url.rstrip('/')}/v2/notifications", after)
+        if part is None:
+            LOG.warning("asking again in %s s", next_pause)
+            time.sleep(next_pause)
+            next_pause = min(next_pause * 2, _LONGEST_PAUSE)
             continue
-        away = pause
-        yield from found["notifications"]
-        after = found["after"]
+        next_pause = pause
+        yield from part["notifications"]
+        after = part["after"]
 
 
 def _read(session: requests.Session, url: str, after: int | None) -> dict[str, Any] | None:
@@ -127,7 +128,7 @@ def _read(session: requests.Session, url: str, after: int | None) -> dict[str, A
     params = {"wait": _WAIT} | ({} if after is None else {"after": after})
     try:
         response = session.get(url, params=params, timeout=_TIMEOUT)
-        if response.status_code in _HOPELESS:
+        if response.status_code in _PERMANENT:
             raise Refused(f"{url} answers {response.status_code}: {response.text}")
         response.raise_for_status()
         page = response.json()

@@ -1,8 +1,8 @@
-"""Sending a notification to a receiver over HTTP: a signed CloudEvent, to a checked address.
+"""Webhook sender: posts a notification as a signed CloudEvent to a checked address.
 
-The name is resolved here, each address is checked, and a connection is made to an address that
-passed: what the name means a moment later does not matter. Redirects are not followed, proxies
-are not asked, and nothing of an answer but its status is looked at.
+The sender resolves the name itself, checks each address, and connects to an address that passed.
+So a later change of the name (DNS rebinding) has no effect. It follows no redirects and uses no
+proxies. Of the response it reads only the status and ``Retry-After``.
 """
 
 import base64
@@ -35,9 +35,9 @@ from climate.core.notifications.subscription import (
     where,
 )
 
-# Seconds after which an answer was slow.
+# A response that takes longer (seconds) counts as slow.
 _SLOW = 1.0
-# Of a notification that is too large, what is sent all the same.
+# Payload keys that remain when a notification is too large.
 _ESSENCE = ("seq", "message_id", "lease_id", "project_id", "name", "status", "starts_in")
 
 
@@ -45,13 +45,13 @@ class WebhookPoster:
     """Sends deliveries. Safe to share between threads."""
 
     def __init__(self, rules: WebhookRules, source: str, cafile: str | None = None) -> None:
-        """Speak as ``source``; check receivers against ``cafile`` or what the machine trusts."""
+        """Send as ``source``; verify receivers with ``cafile`` (None: the system's authorities)."""
         self._rules = rules
         self._source = source
         self._tls = ssl.create_default_context(cafile=cafile)
 
     def post(self, delivery: Delivery, payload: Mapping[str, Any]) -> Outcome:
-        """Send one; whatever goes wrong is an outcome."""
+        """Send one notification; every failure is an outcome."""
         body = event_body(delivery.notification, payload, self._source, self._rules.largest)
         headers = {
             "Content-Type": "application/cloudevents+json; charset=UTF-8",
@@ -60,7 +60,7 @@ class WebhookPoster:
         }
         began = time.monotonic()
         try:
-            status, wish = self._send(delivery.subscription.url, body, headers)
+            status, retry_after = self._send(delivery.subscription.url, body, headers)
         except (OSError, ValueError, http.client.HTTPException, InvalidInput) as error:
             return Outcome(reason=self._why(error), slow=True)
         if status in range(200, 300):
@@ -71,33 +71,33 @@ class WebhookPoster:
         return Outcome(
             reason=text,
             gone=status == http.client.GONE,
-            retry_after=float(wish) if re.fullmatch(r"\d{1,9}", wish, re.ASCII) else 0.0,
+            retry_after=_seconds(retry_after),
             slow=True,
         )
 
     def _send(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
         """Return the status and Retry-After; raises OSError, ValueError, HTTPException."""
-        check_url(url, self._rules)  # by the rules of now, not of when it was made
+        check_url(url, self._rules)  # the rules may have changed since the subscription was created
         host, port = where(url)
         parts = urlsplit(url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         with self._connected(host, port, secure=parts.scheme == "https") as connected:
-            talk = http.client.HTTPConnection(host, port)
-            talk.sock = connected
-            named = {"Host": parts.netloc, "Connection": "close", **headers}
-            talk.request("POST", path, body, named)
-            answer = talk.getresponse()
-            return answer.status, answer.headers.get("Retry-After", "")
+            connection = http.client.HTTPConnection(host, port)
+            connection.sock = connected
+            all_headers = {"Host": parts.netloc, "Connection": "close", **headers}
+            connection.request("POST", path, body, all_headers)
+            response = connection.getresponse()
+            return response.status, response.headers.get("Retry-After", "")
 
     @contextmanager
     def _connected(self, host: str, port: int, *, secure: bool) -> Iterator[socket.socket]:
-        """Connect to a checked address; whatever is done with it ends at the time-out."""
+        """Connect to a checked address; at the time-out the connection is cut, whatever runs."""
         deadline = time.monotonic() + self._rules.timeout
         with closing(self._connect(host, port, deadline)) as plain:
             connected = plain
             if secure:
                 connected = self._tls.wrap_socket(plain, server_hostname=host)
-            # A time-out of sockets begins anew with each byte.
+            # A socket's own time-out restarts with each byte.
             watch = threading.Timer(max(0.0, deadline - time.monotonic()), _cut, [connected])
             watch.daemon = True
             watch.start()
@@ -106,33 +106,33 @@ class WebhookPoster:
             finally:
                 watch.cancel()
                 connected.close()
-                # What was cut off may look like the end of an answer, or like anything.
+                # A response that was cut may look complete.
                 if time.monotonic() >= deadline:
                     raise TimeoutError
 
     def _connect(self, host: str, port: int, deadline: float) -> socket.socket:
-        """Return a connection to the first address that may be reached and answers."""
+        """Return a connection to the first allowed address that accepts it."""
         failure: OSError | InvalidInput = OSError("there is no such name")
         for family, kind, protocol, _, address in socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM
         ):
             try:
                 check_address(str(address[0]), self._rules)
-                made = socket.socket(family, kind, protocol)
+                connection = socket.socket(family, kind, protocol)
                 try:
-                    made.settimeout(max(0.01, deadline - time.monotonic()))
-                    made.connect(address)
+                    connection.settimeout(max(0.01, deadline - time.monotonic()))
+                    connection.connect(address)
                 except OSError:
-                    made.close()
+                    connection.close()
                     raise
             except (OSError, InvalidInput) as error:
                 failure = error
             else:
-                return made
+                return connection
         raise failure
 
     def _why(self, error: Exception) -> str:
-        """Return what the owner of a subscription is told about a failure."""
+        """Return the reason of a failure, as the owner of the subscription reads it."""
         if isinstance(error, InvalidInput):
             return error.message
         if isinstance(error, TimeoutError):
@@ -149,10 +149,10 @@ class WebhookPoster:
 def event_body(
     notification: Notification, payload: Mapping[str, Any], source: str, largest: int
 ) -> bytes:
-    """Return a CloudEvent 1.0 in structured mode; all of it is covered by the signature.
+    """Return a CloudEvent 1.0 in structured mode, so that the signature covers all of it.
 
-    ``sequence`` is that of the extension of this name, padded as it is compared as text. What
-    would be larger than ``largest`` bytes is ``shortened`` to what it is about.
+    ``sequence`` (a CloudEvents extension) is padded because receivers compare it as text. An event
+    of more than ``largest`` bytes contains only the essential keys, and ``shortened``.
     """
     event = {
         "specversion": "1.0",
@@ -172,7 +172,7 @@ def event_body(
 
 
 def signature(delivery: Delivery, body: bytes) -> dict[str, str]:
-    """Return the headers by which a receiver knows us, as Standard Webhooks have them.
+    """Return the headers with which a receiver verifies the sender, as in Standard Webhooks.
 
     https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
     """
@@ -187,7 +187,7 @@ def signature(delivery: Delivery, body: bytes) -> dict[str, str]:
 
 
 def for_config(conf: ConfigOpts, rules: WebhookRules) -> WebhookPoster:
-    """Return what sends webhooks; raises Misconfigured."""
+    """Return the webhook sender; raises Misconfigured."""
     options = conf.notifications
     try:
         return WebhookPoster(rules, options.publisher_id, options.webhook_cafile)
@@ -199,7 +199,12 @@ def _packed(event: Mapping[str, Any]) -> bytes:
     return json.dumps(event, separators=(",", ":")).encode()
 
 
+def _seconds(retry_after: str) -> float:
+    """Return the pause that a receiver requests; 0 for dates and invalid values."""
+    return float(retry_after) if re.fullmatch(r"\d{1,9}", retry_after, re.ASCII) else 0.0
+
+
 def _cut(connected: socket.socket) -> None:
-    """Break a connection that another thread may be waiting at."""
+    """Shut down a connection, even while another thread reads from it."""
     with suppress(OSError):
         socket.socket.shutdown(connected, socket.SHUT_RDWR)

@@ -12,7 +12,7 @@ def look(story: Story) -> int:
     """Have a manager look at what is to be got ready."""
     settings = story.runtime.settings.provisioning
     assert settings is not None
-    return preparing.look(story.runtime, settings, LeadTimes(settings))
+    return preparing.plan(story.runtime, settings, LeadTimes(settings))
 
 
 def look_at_cloud(story: Story) -> None:

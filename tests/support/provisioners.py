@@ -12,7 +12,7 @@ def plan(story: Story) -> int:
     """Let the planner request preparations; return how many it requested."""
     settings = story.runtime.settings.provisioning
     assert settings is not None
-    return preparing.look(story.runtime, settings, LeadTimes(settings))
+    return preparing.plan(story.runtime, settings, LeadTimes(settings))
 
 
 def synchronise_inventory(story: Story) -> None:

@@ -1,1 +1,1 @@
-"""Self-checks: the cloud against the leases, the invariants, and the backlog."""
+"""Audits: drift between leases and the cloud, invariants in the database, backlog metrics."""

@@ -1,7 +1,8 @@
 """Backlog metrics: due events, unpublished notifications, and hosts to prepare.
 
-They are queried when the metrics are read. That takes four statements (five with provisioning) that
-read a bounded number of rows. It never raises: an unavailable database is itself a metric.
+The values are queried whenever Prometheus reads the metrics. That takes four statements (five with
+provisioning) on a bounded number of rows. ``collect`` never raises: whether the database is
+available is itself a metric.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,7 @@ from climate.db.provisioning import preparations
 from climate.manager.process.runtime import Runtime
 from climate.observability.metrics import Metrics, is_shared, label, state
 
-# Counts stop here, so that reading metrics stays cheap with a long backlog.
+# Counts stop here, so that reading metrics stays cheap even with a long backlog.
 MOST = 10_000
 
 
@@ -30,7 +31,7 @@ class Backlog(Collector):
     runtime: Runtime
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics; only ``climate_database_up`` if the database is away."""
+        """Yield the metrics; only ``climate_database_up`` if the database is unavailable."""
         now = self.runtime.clock.now()
         try:
             with self.runtime.database.read() as session:
@@ -44,7 +45,11 @@ class Backlog(Collector):
         yield _by_kind(due)
         yield _gauge("climate_outbox_lag_rows", "Notifications not published yet.", rows)
         waited = (now - oldest).total_seconds() if oldest else 0.0
-        yield _gauge("climate_outbox_lag_seconds", "Age of the oldest of these.", max(0.0, waited))
+        yield _gauge(
+            "climate_outbox_lag_seconds",
+            "Age of the oldest unpublished notification.",
+            max(0.0, waited),
+        )
         if prepared is not None:
             yield _by_state(prepared)
 
@@ -69,7 +74,7 @@ def _by_kind(due: dict[str, int]) -> Metric:
 
 
 def _by_state(counts: Mapping[str, int]) -> Metric:
-    text = "Preparations of hosts that are not over, by state."
+    text = "Open preparations of hosts, by state."
     family = GaugeMetricFamily("climate_preparations", text, labels=["state"])
     for progress in PreparationState:
         if progress is not PreparationState.OVER:
@@ -86,5 +91,12 @@ def show_backlog(runtime: Runtime) -> None:
 def show_pool(metrics: Metrics, database: Database) -> None:
     """Register metrics of connections: how many are in use, and the largest number."""
     used, most = database.connections()
-    state(metrics.registry, "climate_database_connections_used", "Connections in use.", used)
-    state(metrics.registry, "climate_database_connections_most", "The most there may be.", most)
+    state(
+        metrics.registry, "climate_database_connections_used", "Database connections in use.", used
+    )
+    state(
+        metrics.registry,
+        "climate_database_connections_most",
+        "Largest number of database connections.",
+        most,
+    )

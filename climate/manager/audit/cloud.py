@@ -25,27 +25,27 @@ def audit(runtime: Runtime) -> list[Drift]:
 
     Raises what a plug-in raises.
     """
-    found = [
-        difference
+    drifts = [
+        drift
         for resource_type, plugin in runtime.plugins.items()
-        for difference in plugin.audit(partial(_expected, runtime, resource_type))
+        for drift in plugin.audit(partial(_expected, runtime, resource_type))
     ]
-    found += trusts.orphans(runtime)
+    drifts += trusts.orphans(runtime)
     with runtime.database.read() as session:
-        found += _failures(session)
-    found += [Drift(f"invariant {number}: {what}") for number, what in violations(runtime.store)]
+        drifts += _failures(session)
+    drifts += [Drift(f"invariant {number}: {text}") for number, text in violations(runtime.store)]
     # Two resource types may report the same drift, as they use the same part of the cloud.
-    return list({difference.description: difference for difference in found}.values())
+    return list({drift.description: drift for drift in drifts}.values())
 
 
-def repair(runtime: Runtime, difference: Drift) -> bool:
-    """Repair one difference; False if that is not safe. Raises what a plug-in raises."""
-    if difference.lease_id is not None:
-        _retry(runtime, difference.lease_id)
+def repair(runtime: Runtime, drift: Drift) -> bool:
+    """Repair one drift; False if that is not safe. Raises what a plug-in raises."""
+    if drift.lease_id is not None:
+        _retry(runtime, drift.lease_id)
         return True
-    if difference.repair is None or _is_alive(runtime, difference.reservation_id):
+    if drift.repair is None or _is_alive(runtime, drift.reservation_id):
         return False
-    difference.repair()
+    drift.repair()
     return True
 
 
@@ -53,37 +53,38 @@ def _expected(runtime: Runtime, resource_type: str) -> ExpectedState:
     with runtime.database.read() as session:
         registered = resources.find_all(session, resource_type)
         leases_ = leases.find_all(session, None)
-        present = [one for one in leases_ if _is_in_cloud(one)]
-        settled = [one for one in present if _is_settled(one)]
+        present = [lease for lease in leases_ if _is_in_cloud(lease)]
+        settled = [lease for lease in present if _is_settled(lease)]
         running = _holdings(session, settled, resource_type)
         shared = _shared(session, present, resource_type)
-    changing = [r.id for one in present if one not in settled for r in one.reservations]
+    changing = [r.id for lease in present if lease not in settled for r in lease.reservations]
     elsewhere = [
-        r.id for one in settled for r in one.reservations if r.resource_type != resource_type
+        r.id for lease in settled for r in lease.reservations if r.resource_type != resource_type
     ]
-    pending = [one for one in leases_ if one not in present and one.status is LeaseStatus.PENDING]
-    awaited = [r.id for one in pending for r in one.reservations]
+    unstarted = [lease for lease in leases_ if lease not in present]
+    pending = [lease for lease in unstarted if lease.status is LeaseStatus.PENDING]
+    awaited = [r.id for lease in pending for r in lease.reservations]
     return ExpectedState(registered, running, changing, elsewhere, shared, awaited)
 
 
 def _failures(session: Session) -> Iterator[Drift]:
-    """Yield the events that failed or keep failing of leases that are not over, with the error.
+    """Yield events of open leases that failed or keep failing, each with its last error.
 
-    Events that are retried for ever can be repaired: they are retried at once.
+    The repair of an event that is retried without limit is an immediate retry.
     """
     for lease in leases.find_all(session, None):
         for event in lease.events:
             over = lease.status is LeaseStatus.TERMINATED or event.status is EventStatus.DONE
             if event.last_error and not over:
-                goes_on = event.kind in RELENTLESS and event.status in OPEN_EVENT
+                is_retried = event.kind in RELENTLESS and event.status in OPEN_EVENT
                 yield Drift(
                     f"{event.kind} of lease {lease.id} failed: {event.last_error}",
-                    lease_id=lease.id if goes_on else None,
+                    lease_id=lease.id if is_retried else None,
                 )
 
 
 def _is_in_cloud(lease: Lease) -> bool:
-    """Whether the cloud may have something of the lease."""
+    """Whether the cloud may contain objects of the lease."""
     start = lease.event(START)
     begun = start is not None and (start.attempt > 0 or start.status is not EventStatus.UNDONE)
     untouched = lease.status is LeaseStatus.PENDING and not begun
@@ -91,7 +92,7 @@ def _is_in_cloud(lease: Lease) -> bool:
 
 
 def _is_alive(runtime: Runtime, reservation_id: str | None) -> bool:
-    """Whether a lease that is not over has the reservation."""
+    """Whether the reservation belongs to a lease that is not over."""
     with runtime.database.read() as session:
         return any(
             reservation.id == reservation_id
@@ -119,24 +120,29 @@ def _holdings(
         and reservation.status is ReservationStatus.ACTIVE
     ]
     held = resources_of(session, [reservation.id for _, reservation in reservations])
-    return [HeldReservation(lease, mine, held[mine.id]) for lease, mine in reservations]
+    return [
+        HeldReservation(lease, reservation, held[reservation.id])
+        for lease, reservation in reservations
+    ]
 
 
 def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> set[str]:
     """Return the resources of this type that reservations of other types share."""
-    others = [r.id for one in present for r in one.reservations if r.resource_type != resource_type]
+    others = [
+        r.id for lease in present for r in lease.reservations if r.resource_type != resource_type
+    ]
     return {
-        one.external_id
+        resource.external_id
         for held in resources_of(session, others).values()
-        for one in held
-        if one.type == resource_type
+        for resource in held
+        if resource.type == resource_type
     }
 
 
 def _retry(runtime: Runtime, lease_id: str) -> None:
-    """Have a manager hand the resources of a running lease over again.
+    """Request that a manager hands over the resources of a running lease again.
 
-    For other leases, a failed start or end is retried at once.
+    For other leases, request an immediate retry of the failed start or end.
     """
     now = runtime.clock.now()
 

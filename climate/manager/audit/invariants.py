@@ -1,8 +1,8 @@
 """Self-audit: check the invariants in the database, and notify on each change of state.
 
 A state is violated or restored; a check that finds the same state does not notify. One manager at a
-time checks an invariant, some slices per turn and the whole database per round. The findings of a
-round are kept; a round without findings restores the invariant.
+time checks an invariant: a few slices of the database per turn, all slices per round. An invariant
+is violated from the first finding until a whole round has none.
 """
 
 import logging
@@ -23,7 +23,7 @@ from climate.manager.process.runtime import Runtime, Store
 LOG = logging.getLogger(__name__)
 
 BROKEN, HOLDS = "audit.invariant_broken", "audit.invariant_holds"
-# Slices per turn, so that a turn takes seconds; and findings that are kept and notified.
+# Slices per turn, so that a turn takes seconds; and findings per turn that are stored and notified.
 _SLICES = 20
 _FINDINGS = 20
 
@@ -31,22 +31,22 @@ _FINDINGS = 20
 def violations(store: Store) -> Iterator[tuple[int, str]]:
     """Yield every violation with the number of its invariant: a whole round of each."""
     for name, (number, _) in LOOKS.items():
-        for found, _ in slices(store, name, ""):
-            yield from ((number, what) for what in found)
+        for findings, _ in slices(store, name, ""):
+            yield from ((number, finding) for finding in findings)
 
 
 def slices(store: Store, name: str, position: str) -> Iterator[tuple[list[str], str | None]]:
     """Check from ``position`` to the end of the round; yield findings and the next position."""
-    look = LOOKS[name][1]
+    check = LOOKS[name][1]
     following: str | None = position
     while following is not None:
         with store.database.snapshot() as session:
-            found, following = look(session, following, store.clock.now())
-        yield found, following
+            findings, following = check(session, following, store.clock.now())
+        yield findings, following
 
 
 def check_once(runtime: Runtime) -> None:
-    """Take the turns that no other manager has, and check."""
+    """Check each invariant that is due and that no other manager checks."""
     for name in LOOKS:
         now = runtime.clock.now()
         until = now + timedelta(seconds=runtime.settings.self_audit_interval)
@@ -60,7 +60,7 @@ def check_once(runtime: Runtime) -> None:
 
 
 def show(runtime: Runtime) -> None:
-    """Set the metrics to the stored state, whichever manager found it."""
+    """Set the metrics to the stored state, which any manager may have found."""
     with runtime.database.read() as session:
         broken = invariants.broken(session)
     numbers = {LOOKS[name][0] for name in broken if name in LOOKS}
@@ -69,20 +69,26 @@ def show(runtime: Runtime) -> None:
 
 
 def _check(runtime: Runtime, turn: Turn) -> None:
-    looks = list(islice(slices(runtime.store, turn.name, turn.position), _SLICES))
-    position = looks[-1][1]
-    kept = [what for found, _ in looks for what in found][:_FINDINGS]
+    checked = list(islice(slices(runtime.store, turn.name, turn.position), _SLICES))
+    position = checked[-1][1]
+    findings = [finding for slice_, _ in checked for finding in slice_][:_FINDINGS]
     now = runtime.clock.now()
-    verdict = turn.verdict.after(kept, now, is_round_over=position is None)
-    news = runtime.database.write(partial(_store, turn, position or "", verdict, kept, now))
-    if news:
-        level = logging.ERROR if news == BROKEN else logging.WARNING
-        LOG.log(level, "%s %s (%s): %s", news, LOOKS[turn.name][0], turn.name, "; ".join(kept))
+    verdict = turn.verdict.after(findings, now, is_round_over=position is None)
+    store = partial(_store, turn, position or "", verdict, findings, now)
+    if event_type := runtime.database.write(store):
+        level = logging.ERROR if event_type == BROKEN else logging.WARNING
+        details = (LOOKS[turn.name][0], turn.name, "; ".join(findings))
+        LOG.log(level, "%s %s (%s): %s", event_type, *details)
     runtime.wakeup.hint()
 
 
 def _store(
-    turn: Turn, position: str, verdict: Verdict, kept: list[str], now: datetime, session: Session
+    turn: Turn,
+    position: str,
+    verdict: Verdict,
+    findings: list[str],
+    now: datetime,
+    session: Session,
 ) -> str | None:
     """Store the verdict; notify, and return the event type, if the state changed."""
     before, since = turn.verdict.broken_since, verdict.broken_since
@@ -90,18 +96,24 @@ def _store(
         since is None
     ):
         return None
-    news = HOLDS if since is None else BROKEN
-    known = {"invariant": LOOKS[turn.name][0], "look": turn.name, "found": kept}
-    payload = {"lease_id": None, "project_id": "", **known, "broken_since": str(since or before)}
-    outbox.write(session, news, payload, now)
-    return news
+    event_type = HOLDS if since is None else BROKEN
+    payload = {
+        "lease_id": None,
+        "project_id": "",
+        "invariant": LOOKS[turn.name][0],
+        "look": turn.name,
+        "found": findings,
+        "broken_since": str(since or before),
+    }
+    outbox.write(session, event_type, payload, now)
+    return event_type
 
 
 class SelfAudit:
     """Checks the invariants at an interval until it is stopped."""
 
     def __init__(self, runtime: Runtime) -> None:
-        """Prepare; nothing runs before ``start``. An interval of 0 switches it off."""
+        """Prepare; nothing runs before ``start``. An interval of 0 disables the self-audit."""
         interval = runtime.settings.self_audit_interval
         check = partial(check_once, runtime)
         self._task = (
@@ -111,11 +123,11 @@ class SelfAudit:
         )
 
     def start(self) -> None:
-        """Begin, in a thread, one interval from now."""
+        """Start, in a thread; the first check runs one interval from now."""
         if self._task is not None:
             self._task.start()
 
     def stop(self) -> None:
-        """Wait for the check under way."""
+        """Stop; wait for the current check."""
         if self._task is not None:
             self._task.stop()

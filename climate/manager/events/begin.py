@@ -1,7 +1,7 @@
-"""Begin events: decide under the leases' locks what becomes of claimed events, and store that.
+"""Begin events: lock the leases of claimed events, decide on each event, and store the decision.
 
-A lease may have changed since its event was planned, and even since it was claimed. So each lease
-is locked and read again. Events that only notify are finished here, in this one transaction.
+A lease may have changed since its event was planned, and even since the event was claimed. So each
+lease is locked and read again. Events that only notify are finished here, in this one transaction.
 """
 
 from collections import defaultdict
@@ -46,7 +46,7 @@ _LOCKED_PAUSE = timedelta(milliseconds=50)
 
 
 class Decision(Enum):
-    """What becomes of a claimed event."""
+    """The decision on a claimed event."""
 
     EXECUTE = auto()
     NOTIFY = auto()
@@ -60,22 +60,24 @@ def begin(runtime: Runtime, session: Session, claims: Sequence[Claim]) -> list[T
     """Decide on each event; return those to execute, and finish those that need no plug-in."""
     now = runtime.clock.now()
     seen, unlocked = lock_leases(session, claims, wait=len(claims) == 1)
-    seen = [one for one in (_unless_waiting(runtime, session, one, now) for one in seen) if one]
+    seen = [
+        item for item in (_unless_waiting(runtime, session, item, now) for item in seen) if item
+    ]
     decided: dict[Decision, list[Seen]] = defaultdict(list)
-    for one in seen:
-        decided[decide(one.lease, one.event, now)].append(one)
+    for item in seen:
+        decided[decide(item.lease, item.event, now)].append(item)
     _notify_if_late(runtime.settings.late_after, session, seen, now)
     _notify(session, decided[Decision.NOTIFY], now)
     for claim in unlocked:
         requeue(session, claim, run_at=now + _LOCKED_PAUSE)
-    for one in decided[Decision.DEFER]:
-        requeue(session, one.claim)
-    close_all(session, [one.claim for one in decided[Decision.TOO_LATE]], now, EventStatus.ERROR)
-    close_all(session, [one.claim for one in decided[Decision.SKIP]], now, EventStatus.DONE)
+    for item in decided[Decision.DEFER]:
+        requeue(session, item.claim)
+    close_all(session, [item.claim for item in decided[Decision.TOO_LATE]], now, EventStatus.ERROR)
+    close_all(session, [item.claim for item in decided[Decision.SKIP]], now, EventStatus.DONE)
     on_commit(session, lambda: _count(runtime, seen, decided[Decision.NOTIFY], now))
     released = [
-        Task(one.claim, holds.begin_release(session, one.lease, one.event))
-        for one in decided[Decision.RELEASE]
+        Task(item.claim, holds.begin_release(session, item.lease, item.event))
+        for item in decided[Decision.RELEASE]
     ]
     return released + _execute(runtime, session, decided[Decision.EXECUTE], now)
 
@@ -88,8 +90,8 @@ def _unless_waiting(runtime: Runtime, session: Session, seen: Seen, now: datetim
 
 
 def _count(runtime: Runtime, seen: Sequence[Seen], notified: Sequence[Seen], now: datetime) -> None:
-    for one in seen:
-        runtime.metrics.event(one.event.kind, "claimed")
+    for item in seen:
+        runtime.metrics.event(item.event.kind, "claimed")
     for _, lease, event in notified:
         if event.is_untried:
             runtime.metrics.tried(event.kind, now - lease.due(event, now))
@@ -100,20 +102,20 @@ def _execute(runtime: Runtime, session: Session, seen: Sequence[Seen], now: date
     """Store that these events are being executed; return their work."""
     if not seen:
         return []
-    begun = {one.lease.id: _while_executing(one.lease, one.event, now) for one in seen}
-    leases.advance(session, [(one.lease, begun[one.lease.id]) for one in seen])
-    ending = [one.lease for one in seen if one.event.kind == END]
+    begun = {item.lease.id: _while_executing(item.lease, item.event, now) for item in seen}
+    leases.advance(session, [(item.lease, begun[item.lease.id]) for item in seen])
+    ending = [item.lease for item in seen if item.event.kind == END]
     if unstarted := [lease.id for lease in ending if _is_to_start(lease)]:
         event_queue.discard(session, unstarted, START, now)
-        for id_ in unstarted:  # these leases have other events now than were read
+        for id_ in unstarted:  # their events changed since they were read
             del begun[id_]
     for lease in ending:
         starting.note_end(runtime, session, lease, now)
     live = {
-        one.lease.id: [
-            r.id for r in one.lease.reservations if r.status is not ReservationStatus.DELETED
+        item.lease.id: [
+            r.id for r in item.lease.reservations if r.status is not ReservationStatus.DELETED
         ]
-        for one in seen
+        for item in seen
     }
     granted = resources_of(session, {id_ for ids in live.values() for id_ in ids})
     return [
@@ -135,7 +137,7 @@ def _while_executing(lease: Lease, event: Event, now: datetime) -> Lease:
 
 
 def decide(lease: Lease, event: Event, now: datetime) -> Decision:
-    """Decide what becomes of a claimed event. Pure."""
+    """Return the decision on a claimed event. Pure."""
     if event.kind == RELEASE:
         return Decision.RELEASE
     if event.kind not in ACTIONS:
@@ -165,7 +167,7 @@ def _is_wanted(lease: Lease, event: Event, now: datetime) -> bool:
     if event.kind == START:
         return lease.status in _STARTABLE and now < lease.window.end
     if event.kind in {UPDATE, BEFORE_END}:
-        # The end would take back at once what an update hands over now.
+        # After the end date, the end event would reclaim at once what an update hands over.
         in_time = event.kind == BEFORE_END or now < lease.window.end
         return lease.status is LeaseStatus.ACTIVE and in_time
     return lease.status is not LeaseStatus.TERMINATED
@@ -193,9 +195,9 @@ def _notify(session: Session, seen: Sequence[Seen], now: datetime) -> None:
     """Finish events that only notify: reminders and users' own events."""
     if not seen:
         return
-    close_all(session, [one.claim for one in seen], now, EventStatus.DONE)
-    leases.count_up(session, {one.lease.id for one in seen})
-    announce(session, [news for one in seen for news in _news(one.lease, one.event, now)], now)
+    close_all(session, [item.claim for item in seen], now, EventStatus.DONE)
+    leases.count_up(session, {item.lease.id for item in seen})
+    announce(session, [news for item in seen for news in _news(item.lease, item.event, now)], now)
 
 
 def _news(lease: Lease, event: Event, now: datetime) -> Iterable[News]:
@@ -215,7 +217,7 @@ def _news(lease: Lease, event: Event, now: datetime) -> Iterable[News]:
 def events_with_done(events: Iterable[Event], event: Event, now: datetime) -> tuple[Event, ...]:
     """Return ``events`` with ``event`` DONE."""
     done = replace(event, status=EventStatus.DONE, owner=None, updated_at=now)
-    return tuple([done if one.id == event.id else one for one in events])
+    return tuple([done if other.id == event.id else other for other in events])
 
 
 def _notify_if_late(
@@ -229,16 +231,19 @@ def _notify_if_late(
     for _, lease, event in seen:
         if event.kind == RELEASE or now - event.promised_at <= late_after:
             continue
-        found = late_events(lease, now, late_after)
+        overdue = late_events(lease, now, late_after)
         sent_at = lease.caught_up_at
         is_sent = sent_at is not None and sent_at >= event.promised_at + late_after
-        if event.id in {one.event.id for one in found} and not is_sent:
-            late.setdefault(lease.id, (lease, found))
+        if event.id in {item.event.id for item in overdue} and not is_sent:
+            late.setdefault(lease.id, (lease, overdue))
     if late:
         leases.catch_up(session, late, now)
         payloads = (
-            ("lease.catch_up", blazar_wire.payload(lease, {"late": [one.told() for one in found]}))
-            for lease, found in late.values()
+            (
+                "lease.catch_up",
+                blazar_wire.payload(lease, {"late": [item.told() for item in overdue]}),
+            )
+            for lease, overdue in late.values()
             if lease.status in _NOT_OVER
         )
         outbox.write_all(session, payloads, now)

@@ -28,7 +28,7 @@ from climate.manager.events import runner
 from climate.manager.events.fair_share import Batch, BatchSizeEstimator, FairShare, Result
 from climate.manager.events.outcomes import discard
 from climate.manager.events.waiting_list import PAGE, QueueView
-from climate.manager.leases import finalizers as farewells
+from climate.manager.leases import finalizers
 from climate.manager.notifications import log
 from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
@@ -41,7 +41,7 @@ LOG = logging.getLogger(__name__)
 _TIDY_INTERVAL = 10.0
 # Renewals per ``claim_timeout``: one may fail or be late, and the claim still holds.
 _RENEWALS = 3
-# A worker whose call takes longer (seconds) is relieved of its other events, which would be late.
+# If a call takes longer (seconds), other threads take over the other events of its worker.
 _SLOW_CALL = 1.0
 
 
@@ -51,7 +51,7 @@ def owner_name() -> str:
 
 
 def _report(text: str, error: Exception) -> None:
-    """Log a failure: one line if the database is away, else a traceback."""
+    """Log a failure: one line if the database is unavailable, else a traceback."""
     if is_unavailable(error):
         LOG.warning("%s: %s", text, error)
     else:
@@ -72,13 +72,13 @@ class Dispatcher:
         sizes = BatchSizeEstimator()
         self._share = FairShare(runtime.settings.workers, runtime.plugins, sizes)
         self._task = PeriodicTask(
-            "dispatcher", self._look, interval=runtime.settings.poll_interval, pause=0.0
+            "dispatcher", self._try_tick, interval=runtime.settings.poll_interval, pause=0.0
         )
         self.pool = WorkerPool(runtime, sizes)
         self.upkeep = Upkeep(runtime, self._keeper, self.pool, self._task.wake)
 
     def start(self) -> None:
-        """Begin to claim and run events, in threads."""
+        """Start claiming and running events, in threads."""
         settings = self._runtime.settings
         self._runtime.wakeup.subscribe(self._task.wake)
         renewal = settings.claim_timeout.total_seconds() / _RENEWALS
@@ -89,14 +89,16 @@ class Dispatcher:
         self._task.start()
 
     def stop(self) -> None:
-        """Claim no more, let workers finish for ``shutdown_timeout``, and release their claims."""
+        """Stop claiming, wait ``shutdown_timeout`` for workers, and release remaining claims."""
         self._task.stop()
         self.pool.stop()
         self._timer.stop()
         write = self._runtime.database.write
         released = write(lambda session: event_queue.release(session, self._owner))
         if released:
-            LOG.warning("stopped in the middle of %s event(s), handed back", released)
+            LOG.warning(
+                "stopped while %s event(s) ran, they were handed back to other managers", released
+            )
 
     def run_due(self) -> int:
         """Run all events that are due now in this thread; return how many ran.
@@ -110,11 +112,11 @@ class Dispatcher:
                 self.pool.run(batch)
         return count
 
-    def _look(self) -> None:
+    def _try_tick(self) -> None:
         try:
             self._tick()
         except Exception as error:  # noqa: BLE001 - the next tick may succeed
-            _report("looking for due events failed, will look again", error)
+            _report("the query for due events failed, will try again", error)
 
     def _tick(self) -> None:
         """Claim due events while workers are free, and set the alarm for the next due time."""
@@ -172,8 +174,8 @@ class Dispatcher:
         def claim(event: PendingEvent) -> Claim:
             lease_id, attempt = claimed[event.event_id]
             fencing_token = FencingToken(self._runtime.clock.elapsed, expires)
-            known = (event.event_id, lease_id, self._owner, attempt, event.project_id, event.types)
-            return Claim(*known, fencing_token)
+            owned = (event.event_id, lease_id, self._owner, attempt)
+            return Claim(*owned, event.project_id, event.types, fencing_token)
 
         claims = [
             [claim(event) for event in share if event.event_id in claimed] for share in chosen
@@ -182,10 +184,10 @@ class Dispatcher:
 
 
 class WorkerPool:
-    """Runs batches in threads, and deals with plug-in calls that take long.
+    """Runs batches in threads, and limits the effect of slow plug-in calls.
 
-    A call that takes over a second gets the other events of its worker moved to another thread. A
-    call that takes longer than ``call_timeout`` is abandoned: the attempt has failed.
+    If a call takes over a second, the pool moves the other events of its worker to another thread.
+    If it takes longer than ``call_timeout``, the pool abandons it: the attempt has failed.
     """
 
     def __init__(self, runtime: Runtime, sizes: BatchSizeEstimator) -> None:
@@ -224,7 +226,7 @@ class WorkerPool:
         claim = batch.claims[0]
         if claim.lease_id is None:
             with log_context.about(None, claim.event_id):
-                farewells.run(self._runtime, claim)
+                finalizers.run(self._runtime, claim)
         else:
             runner.run(self._runtime, batch, self._sizes)
 
@@ -258,12 +260,12 @@ class WorkerPool:
             self._runtime.wakeup.hint()
 
     def _relieve(self, oldest: float) -> list[threading.Thread]:
-        """Move what waits behind calls from before ``oldest`` to new threads; return these."""
+        """Move work that waits for calls from before ``oldest`` to new threads; return these."""
         slow = [batch for batch in self.running if batch.call_since_before(oldest)]
         moved = [(tasks, done) for tasks, done in map(Batch.relieve, slow) if tasks or done]
         threads = [
-            threading.Thread(target=self._finish, args=rest, name="relief", daemon=True)
-            for rest in moved
+            threading.Thread(target=self._finish, args=work, name="relief", daemon=True)
+            for work in moved
         ]
         for thread in threads:
             thread.start()
@@ -292,13 +294,13 @@ class WorkerPool:
             try:
                 discard(self._runtime, claim, call)
             except Exception as error:  # noqa: BLE001 - no manager renews its claim any more
-                _report(f"event {claim.event_id} was not given up, its claim will expire", error)
+                _report(f"event {claim.event_id} was not abandoned, its claim will expire", error)
         if late:
             self._runtime.wakeup.hint()
 
 
 class Upkeep:
-    """What a manager does at intervals: renew its claims, reclaim others, remove old rows."""
+    """Periodic upkeep of a manager: renew its claims, reclaim expired ones, remove old rows."""
 
     def __init__(
         self, runtime: Runtime, keeper: ClaimKeeper, pool: WorkerPool, wake: Callable[[], None]
@@ -321,8 +323,8 @@ class Upkeep:
         now = self._runtime.clock.now()
         write = self._runtime.database.write
         write(lambda session: allocations.forget_cleaned(session, now))
-        answered = now - self._runtime.settings.idempotency_time
-        write(lambda session: idempotency.forget(session, answered))
+        oldest_key = now - self._runtime.settings.idempotency_time
+        write(lambda session: idempotency.forget(session, oldest_key))
         log.forget_old(self._runtime)
         if (rules := self._runtime.settings.limits).enabled:
             write(lambda session: forget_past_use(session, now - rules.period))
@@ -332,11 +334,11 @@ class Upkeep:
         try:
             self.renew()
         except Exception as error:  # noqa: BLE001 - the next renewal may succeed
-            _report("claims were not extended, will try again", error)
+            _report("claims were not renewed, will try again", error)
 
     def try_to_tidy(self) -> None:
         """Remove old rows; a failure is logged."""
         try:
             self.tidy()
         except Exception as error:  # noqa: BLE001 - the next removal may succeed
-            _report("what is over was not forgotten, will try again", error)
+            _report("old rows were not removed, will try again", error)

@@ -1,4 +1,4 @@
-"""Fair share: which events the workers take, and how many at a time. No input or output.
+"""Fair share: choose events for the workers, and the size of batches. No input or output.
 
 No project and no hung call can take all workers:
 
@@ -26,7 +26,7 @@ _BATCH_WORKERS = 2
 # Events in one batch. 400 instead of 200 drained a queue faster; a killed manager's batches are
 # attempted twice, so it is not larger.
 LARGEST_BATCH = 400
-# Seconds that the calls of one batch should take: a new event waits so long for a worker at most.
+# Target duration (seconds) of the calls of one batch: a new event waits at most that long.
 _BATCH_TIME = 0.1
 # Weight of the previous estimate per call since. One slow call makes the next batches small, but
 # after ten quick calls only a tenth of it is left.
@@ -117,26 +117,26 @@ class Batch:
             return results
 
     def relieve(self) -> tuple[list[Task], list[Result]]:
-        """Take from the worker all but the call under way: tasks not called for, and results."""
+        """Take from the worker all tasks without a plug-in call, and all unstored results."""
         tasks, results = self.take_tasks(), self.take_results()
         with self._lock:
             self._forget([result.task.claim for result in results])
         return tasks, results
 
     def take_tasks(self) -> list[Task]:
-        """Take from the worker the tasks that it has not called plug-ins for."""
+        """Take from the worker the tasks without a plug-in call."""
         with self._lock:
             tasks, self._tasks = list(self._tasks), deque()
             self._forget([task.claim for task in tasks])
             return tasks
 
     def discard(self, claim: Claim) -> None:
-        """Take a claim from the worker, whatever result its call will have."""
+        """Take a claim from the worker; the result of its call is ignored."""
         with self._lock:
             self._forget([claim])
 
     def call_since_before(self, moment: float) -> tuple[Claim, Call] | None:
-        """Return the call under way if it began before ``moment`` of ``clock.elapsed``."""
+        """Return the current call if it began before ``moment`` (of ``clock.elapsed``)."""
         for claim in self.claims:
             if call := claim.call_since_before(moment):
                 return claim, call
@@ -186,7 +186,7 @@ class FairShare:
     def _queues(
         self, pending: Mapping[Group, Iterable[PendingEvent]], usage: "_Usage"
     ) -> Iterator[Iterator[list[PendingEvent]]]:
-        """Yield queues of what one worker after the other may take.
+        """Yield queues; each item of a queue is the work of one worker.
 
         Each group has a queue. Groups with quick types share one per combination of types.
         """

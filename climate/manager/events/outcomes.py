@@ -1,4 +1,4 @@
-"""Outcomes of actions: the lease after a success (pure), and what is stored about a failure.
+"""Outcomes of actions: compute the lease after a success (pure), and store failures.
 
 A failed action is retried after growing pauses. When the first attempt and ``event_max_retries``
 retries have failed, the lease shows the failure and one notification reports it. An update or
@@ -52,9 +52,11 @@ def after(
 ) -> Lease:
     """Return a lease after the work, with its remaining ``events``. DELETING stays DELETING."""
     kind, status, degraded = work.event.kind, lease.status, lease.degraded
-    reservations = tuple(_reservation(work, one, success, now) for one in lease.reservations)
+    reservations = tuple(
+        _reservation(work, reservation, success, now) for reservation in lease.reservations
+    )
     if kind in {START, UPDATE}:
-        degraded = any(one.missing_resources for one in reservations)
+        degraded = any(reservation.missing_resources for reservation in reservations)
     if status is not LeaseStatus.DELETING:
         status = step(LEASE, status, _LEASE_AFTER.get(kind, status))
     start = replace(lease.start, started_at=now) if kind == START else lease.start
@@ -76,7 +78,7 @@ def _reservation(
         fields = _handed_over(work, reservation, success.details[reservation.id])
         wanted = _status_after(work, reservation)
     elif reservation.id in success.abandoned:
-        # Its resources were taken back, but the stack still exists in the cloud.
+        # Its resources were reclaimed, but the stack still exists in the cloud.
         fields = {"details": {**reservation.details, "error": success.abandoned[reservation.id]}}
         wanted = ReservationStatus.ERROR
     else:
@@ -91,24 +93,24 @@ def _handed_over(
     """Return the fields to store: which resources were handed over, and whether some are missing.
 
     A resource that was handed over before stays the user's, even if it is not reservable now. A
-    reservation that was removed meanwhile keeps its mark, so that it is taken back.
+    reservation that a user removed in the meantime keeps its mark, so that it is reclaimed.
     """
     if work.event.kind not in {START, UPDATE} or work.is_leaving(reservation.id):
         return {"details": dict(details)}
     marks: dict[str, Any] = {LEAVING: True} if LEAVING in reservation.details else {}
     before = set(reservation.details.get(HANDED_OVER, ()))
     granted = work.resources[reservation.id]
-    present = [one.id for one in granted if one.reservable or one.id in before]
-    known = reservation.missing_resources and not all(one.reservable for one in granted)
-    shares = {
-        **reservation.details.get(SHARES, {}),
-        **{str(one.id): dict(one.amounts) for one in granted if one.amounts and one.reservable},
+    present = [item.id for item in granted if item.reservable or item.id in before]
+    was_missing = reservation.missing_resources and not all(item.reservable for item in granted)
+    new_shares = {
+        str(item.id): dict(item.amounts) for item in granted if item.amounts and item.reservable
     }
+    shares = {**reservation.details.get(SHARES, {}), **new_shares}
     if shares:
         marks[SHARES] = {id_: shares[id_] for id_ in map(str, present) if id_ in shares}
     return {
         "details": {**details, **marks, HANDED_OVER: present},
-        "missing_resources": known or len(present) < len(granted),
+        "missing_resources": was_missing or len(present) < len(granted),
     }
 
 
@@ -124,7 +126,7 @@ def _status_after(work: Work, reservation: Reservation) -> ReservationStatus:
 def fail(
     runtime: Runtime, session: Session, claim: Claim, work: Work, failed: Mapping[str, str]
 ) -> None:
-    """Store for which reservations the action failed and why, and when the next attempt is."""
+    """Store the failed reservations with their errors, and the time of the next attempt."""
     now = runtime.clock.now()
     lease = lease_of(session, claim)
     if lease is None:
@@ -143,7 +145,7 @@ def fail(
     on_commit(session, lambda: runtime.metrics.event(kind, outcome))
     if exhausted:
         _show(session, lease, kind, failed, now)
-        if not _is_known(lease, claim, failed, retries):
+        if not _is_reported(lease, claim, failed, retries):
             news = News(kind, leases.get(session, lease.id), {"error": error})
             announce(session, [news], now)
 
@@ -159,13 +161,14 @@ def discard(runtime: Runtime, claim: Claim, call: Call) -> None:
     runtime.database.write(lambda session: fail(runtime, session, claim, call.work, failed))
 
 
-def _is_known(lease: Lease, claim: Claim, failed: Mapping[str, str], retries: int) -> bool:
+def _is_reported(lease: Lease, claim: Claim, failed: Mapping[str, str], retries: int) -> bool:
     """Whether a notification already reported that the action fails.
 
     Reservations are in ERROR since then. Before an end, the start may have put them in ERROR.
     """
     return claim.attempt > retries + 1 and any(
-        one.id in failed and one.status is ReservationStatus.ERROR for one in lease.reservations
+        reservation.id in failed and reservation.status is ReservationStatus.ERROR
+        for reservation in lease.reservations
     )
 
 

@@ -1,4 +1,4 @@
-"""Plug-in calls: which plug-in methods an event calls, in which order, and with what result.
+"""Plug-in calls of an event: their methods, their order and their results.
 
 Stack members exist before their stack and are removed after it. So the start of a stack waits for
 the starts of its members, and their ends wait for its end. After ``stack_patience`` they wait no
@@ -51,14 +51,14 @@ def call_all(runtime: Runtime, claim: Claim, work: Work) -> Outcome:
             break
         except Exception as error:  # noqa: BLE001 - whatever a plug-in raises is a failed attempt
             outcome.failed[reservation.id] = f"{type(error).__name__}: {error}"
-            _log(work, error, is_known=claim.attempt > runtime.settings.max_retries + 1)
+            _log(work, error, is_repeated=claim.attempt > runtime.settings.max_retries + 1)
     return outcome
 
 
-def _log(work: Work, error: Exception, *, is_known: bool) -> None:
-    """Log a failure. Without a traceback if ``is_known``: some events are retried for ever."""
+def _log(work: Work, error: Exception, *, is_repeated: bool) -> None:
+    """Log a failure; without a traceback if ``is_repeated``, as some retries have no limit."""
     text = "event %s of lease %s failed: %s"
-    LOG.error(text, work.event.kind, work.lease.id, error, exc_info=None if is_known else error)
+    LOG.error(text, work.event.kind, work.lease.id, error, exc_info=None if is_repeated else error)
 
 
 def _call(
@@ -152,6 +152,5 @@ def _ends(work: Work, reservation: Reservation) -> bool:
 
 def _stacks(work: Work) -> set[str]:
     """Return the reservations that are stacks, by their type or because others are members."""
-    return {one.id for one in work.reservations if one.resource_type == "virtual:stack"} | {
-        one.stack_id for one in work.reservations if one.stack_id is not None
-    }
+    stacks = {r.id for r in work.reservations if r.resource_type == "virtual:stack"}
+    return stacks | {r.stack_id for r in work.reservations if r.stack_id is not None}

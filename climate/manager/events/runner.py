@@ -81,14 +81,16 @@ def settle(runtime: Runtime, results: Sequence[Result]) -> None:
     """Store results: all successes together, then each other result alone."""
     classified = [(result, classify(runtime, result)) for result in results]
     succeeded = [
-        Succeeded(*result.task, how) for result, how in classified if isinstance(how, Success)
+        Succeeded(*result.task, outcome)
+        for result, outcome in classified
+        if isinstance(outcome, Success)
     ]
     locked = _together(runtime, succeeded, commit_success) if succeeded else []
-    for one in locked:  # alone, it waits for the lock
-        _together(runtime, [one], commit_success)
-    for _, how in classified:
-        if not isinstance(how, Success):
-            runtime.database.write(how)
+    for success in locked:  # a single success waits for the lock of its lease
+        _together(runtime, [success], commit_success)
+    for _, outcome in classified:
+        if not isinstance(outcome, Success):
+            runtime.database.write(outcome)
 
 
 def release(runtime: Runtime, tasks: Sequence[Task]) -> None:
@@ -111,9 +113,8 @@ def classify(runtime: Runtime, result: Result) -> Success | Callable[[Session], 
     abandoned = _abandoned(runtime, work, {**outcome.waiting, **outcome.failed})
     if now - work.lease.tried_since(work.event, now) > PATIENCE:
         outcome.failed.update(outcome.waiting)
-    if (
-        claim.fencing_token.blocked_a_change
-    ):  # some changes were not made, whatever the plug-in returned
+    # The token blocked a change to the cloud, so the work is incomplete whatever plug-ins returned.
+    if claim.fencing_token.blocked_a_change:
         runtime.metrics.event(work.event.kind, "retried")
         return lambda session: requeue(session, claim)
     if outcome.failed and not abandoned:
@@ -142,7 +143,9 @@ def _together(
     except Exception as error:
         if len(items) == 1 or is_unavailable(error):
             raise
-        LOG.warning("%s events are taken one by one, as together they fail: %s", len(items), error)
+        LOG.warning(
+            "%s events failed in one transaction, each will have its own: %s", len(items), error
+        )
     processed: list[R] = []
     for item in items:
         try:
@@ -165,42 +168,42 @@ def commit_success(
 ) -> list[Succeeded]:
     """Store successes; return those whose lease another transaction has locked.
 
-    A single one waits for the lock and is always stored.
+    A single success waits for the lock and is always stored.
     """
-    now, known = runtime.clock.now(), {one.claim.event_id: one for one in succeeded}
-    seen, unlocked = relock_leases(session, [Task(one.claim, one.work) for one in succeeded])
-    close_all(session, [one.claim for one in seen], now, EventStatus.DONE)
-    completed = [Completed(one, *known[one.claim.event_id][1:], now) for one in seen]
-    leases.advance(session, [(one.before, one.after) for one in completed])
-    for one in completed:
-        _detach(runtime, session, one.before, one.left, now)
-    event_queue.cancel(session, [id_ for one in completed for id_ in one.needless])
-    for one in completed:
-        if one.kind == START and runtime.settings.provisioning is not None:
-            starting.note_start(runtime, session, one.before)
-        if one.kind == END:
-            schedule_finalizers(runtime, session, one.before, now)
-    announce(session, [one.news for one in completed], now)
-    for one in completed:
-        _notify_nodes(runtime, session, one, now)
-        if one.kind == END and one.after.status is LeaseStatus.DELETING:
-            remove(session, leases.get(session, one.after.id), now, runtime.settings)
+    now, by_event = runtime.clock.now(), {item.claim.event_id: item for item in succeeded}
+    seen, unlocked = relock_leases(session, [Task(item.claim, item.work) for item in succeeded])
+    close_all(session, [item.claim for item in seen], now, EventStatus.DONE)
+    completed = [Completed(item, *by_event[item.claim.event_id][1:], now) for item in seen]
+    leases.advance(session, [(action.before, action.after) for action in completed])
+    for action in completed:
+        _detach(runtime, session, action.before, action.removed, now)
+    event_queue.cancel(session, [id_ for action in completed for id_ in action.needless])
+    for action in completed:
+        if action.kind == START and runtime.settings.provisioning is not None:
+            starting.note_start(runtime, session, action.before)
+        if action.kind == END:
+            schedule_finalizers(runtime, session, action.before, now)
+    announce(session, [action.news for action in completed], now)
+    for action in completed:
+        _notify_nodes(runtime, session, action, now)
+        if action.kind == END and action.after.status is LeaseStatus.DELETING:
+            remove(session, leases.get(session, action.after.id), now, runtime.settings)
     on_commit(session, lambda: _count(runtime, completed))
-    return [known[claim.event_id] for claim in unlocked] if len(succeeded) > 1 else []
+    return [by_event[claim.event_id] for claim in unlocked] if len(succeeded) > 1 else []
 
 
 class Completed:
     """An action that succeeded, with its lease before and after."""
 
     def __init__(self, seen: Seen, work: Work, success: Success, now: datetime) -> None:
-        """Compute the lease after the action, and what is to be stored and announced with it."""
+        """Compute the lease after the action, and the events and notification to store with it."""
         self.kind, self.work, self.before = work.event.kind, work, seen.lease
         self.late = now - work.lease.due(work.event, now)
         self.needless = _needless(seen.lease, now) if self.kind == END else []
-        self.left = [id_ for id_ in success.details if work.is_leaving(id_)]
-        kept = [event for event in seen.lease.events if event.id not in self.needless]
-        remaining = events_with_done(kept, seen.event, now)
-        self.after = outcomes.after(work, seen.lease, remaining, success, now)
+        self.removed = [id_ for id_ in success.details if work.is_leaving(id_)]
+        remaining = [event for event in seen.lease.events if event.id not in self.needless]
+        events = events_with_done(remaining, seen.event, now)
+        self.after = outcomes.after(work, seen.lease, events, success, now)
         error = {"error": "; ".join(success.abandoned.values())} if success.abandoned else {}
         self.news = News(self.kind, self.after, error)
 
@@ -217,20 +220,20 @@ def _needless(lease: Lease, now: datetime) -> list[str]:
     ]
 
 
-def _notify_nodes(runtime: Runtime, session: Session, done: Completed, now: datetime) -> None:
-    settings, granted = runtime.settings.provisioning, done.work.resources
-    notify_nodes_of(settings, session, done.kind, done.before, granted, now)
+def _notify_nodes(runtime: Runtime, session: Session, action: Completed, now: datetime) -> None:
+    settings, granted = runtime.settings.provisioning, action.work.resources
+    notify_nodes_of(settings, session, action.kind, action.before, granted, now)
 
 
 def _count(runtime: Runtime, completed: Sequence[Completed]) -> None:
-    for one in completed:
-        runtime.metrics.done(one.kind, one.late)
+    for action in completed:
+        runtime.metrics.done(action.kind, action.late)
 
 
 def _detach(
     runtime: Runtime, session: Session, lease: Lease, reservation_ids: Sequence[str], now: datetime
 ) -> None:
-    """Free what removed reservations had, after its cleaning time; past use still counts."""
+    """Free the resources of removed reservations after cleaning time; past use still counts."""
     if reservation_ids:
         if runtime.settings.limits.enabled:
             keep_past_use(session, lease, reservation_ids, now)

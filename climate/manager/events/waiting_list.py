@@ -1,8 +1,8 @@
 """Queue view: the events that wait for a worker, as the last query saw them.
 
-The query takes the database long if very many events are due (100,000 on PostgreSQL: 1.3 s). So one
-result serves many claims. Meanwhile only newly due events are queried, so that a project with many
-events does not hide another project's few.
+The query is slow if very many events are due (PostgreSQL: 1.3 s for 100,000). So one result serves
+many claims. Until the next full query, only newly due events are queried and added. So a project
+with many events does not hide the few events of another project.
 """
 
 import random
@@ -18,9 +18,9 @@ from climate.manager.process.runtime import Store
 # 1.6 s for 100,000 (docs/performance.md). Only a backlog of many hours is longer.
 PAGE = 100_000
 # From this length on, each manager begins at a different place. Managers that begin at the same
-# place try to claim the same events, and all but one find them taken.
+# place try to claim the same events, and only one of them succeeds.
 _CROWD = 10_000
-# A query that took longer than this (seconds) is reused. Shorter ones are simply run again.
+# A query that took longer than this (seconds) is reused. A shorter query runs again.
 _SLOW_QUERY = 0.02
 # A slow query's result is reused for this many times the query's duration: so queries take at most
 # a twentieth of the time.
@@ -116,8 +116,8 @@ class QueueView:
         with self._store.database.read() as session:
             unclaimed = waiting.unclaimed(session, seen)
         if len(unclaimed) < len(seen) * _UNCLAIMED:
-            left = [event for id_, event in seen.items() if id_ in unclaimed]
-            self._reset(_rotated(left, self._rng))
+            remaining = [event for id_, event in seen.items() if id_ in unclaimed]
+            self._reset(_rotated(remaining, self._rng))
 
     def _reusable_until(self, began: float) -> float:
         """Return until when the result of a query is reused that began then and ends now."""

@@ -19,7 +19,7 @@ from climate.db.resources.allocations import Named
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """An event of ``kind`` took place; ``lease`` is the lease after it, ``extra`` more payload."""
+    """A completed event: its ``kind``, the lease after it, and additional keys of the payload."""
 
     kind: str
     lease: Lease
@@ -27,12 +27,12 @@ class News:
 
 
 def announce(session: Session, news: Sequence[News], now: datetime) -> None:
-    """Write notifications in this order."""
+    """Write notifications to the outbox, in this order."""
     if not news:
         return
-    ids = {reservation.id for one in news for reservation in one.lease.reservations}
+    ids = {reservation.id for item in news for reservation in item.lease.reservations}
     named = allocations.named(session, ids)
-    payloads = ((f"lease.event.{one.kind}", _payload(one, named)) for one in news)
+    payloads = ((f"lease.event.{item.kind}", _payload(item, named)) for item in news)
     outbox.write_all(session, payloads, now)
 
 
@@ -54,8 +54,8 @@ def notify_nodes(
     session: Session, kind: str, payloads: Iterable[Mapping[str, str]], now: datetime
 ) -> None:
     """Write notifications about one node each. They belong to the operator, not to a project."""
-    written = ((f"node.{kind}", {**payload, "project_id": ""}) for payload in payloads)
-    outbox.write_all(session, written, now)
+    owned = ((f"node.{kind}", {**payload, "project_id": ""}) for payload in payloads)
+    outbox.write_all(session, owned, now)
 
 
 def notify_nodes_of(
@@ -83,8 +83,10 @@ def resources_of(
 ) -> dict[str, tuple[Granted, ...]]:
     """Return the resources of each reservation, by its id."""
     held = allocations.held(session, reservation_ids)
-    found = resources.find_some(session, {id_ for ids in held.values() for id_ in ids})
+    by_id = resources.find_some(session, {id_ for ids in held.values() for id_ in ids})
     return {
-        reservation_id: tuple(Granted.of(found[id_], one.amounts) for id_, one in mine.items())
-        for reservation_id, mine in held.items()
+        reservation_id: tuple(
+            Granted.of(by_id[id_], holding.amounts) for id_, holding in holdings.items()
+        )
+        for reservation_id, holdings in held.items()
     }

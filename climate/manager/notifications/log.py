@@ -23,7 +23,7 @@ def find_after(
     Raises NotificationsRemoved if some after ``after`` were removed.
     """
     with runtime.database.read() as session:
-        found = outbox.find_after(session, wanted, after or 0, limit)
+        part = outbox.find_after(session, wanted, after or 0, limit)
         removed = outbox.removed_seq(session)
     if after is not None and after < removed:
         raise NotificationsRemoved(
@@ -31,7 +31,7 @@ def find_after(
             f" missing: go on with after={removed}, and look at the leases themselves",
             {"oldest": removed + 1},
         )
-    return found
+    return part
 
 
 def wait_after(
@@ -39,18 +39,18 @@ def wait_after(
 ) -> Found:
     """Wait up to ``seconds`` until ``find_after`` returns something, and return that.
 
-    Raises NotificationsRemoved, and TooManyFollowers if it would have to wait and may not.
+    Raises NotificationsRemoved, and TooManyFollowers if too many requests are waiting already.
     """
-    found = find_after(runtime, wanted, after, limit)
-    if found.notifications or seconds <= 0:
-        return found
+    part = find_after(runtime, wanted, after, limit)
+    if part.notifications or seconds <= 0:
+        return part
     deadline = time.monotonic() + seconds
     with runtime.latest.place():
-        while not found.notifications and runtime.latest.wait(
-            found.after, deadline - time.monotonic()
+        while not part.notifications and runtime.latest.wait(
+            part.after, deadline - time.monotonic()
         ):
-            found = find_after(runtime, wanted, found.after, limit)
-    return found
+            part = find_after(runtime, wanted, part.after, limit)
+    return part
 
 
 def last_seq(runtime: Runtime) -> int:
@@ -60,11 +60,11 @@ def last_seq(runtime: Runtime) -> int:
 
 
 def forget_old(runtime: Runtime) -> int:
-    """Remove old published notifications (``notifications_kept``); return in how many batches."""
-    kept = runtime.settings.notifications_kept
-    if kept is None:
+    """Remove notifications older than ``notifications_kept``; return the number of batches."""
+    age = runtime.settings.notifications_kept
+    if age is None:
         return 0
-    before = runtime.clock.now() - kept
+    before = runtime.clock.now() - age
     with runtime.database.read() as session:
         if not outbox.is_old(session, before):
             return 0
@@ -76,7 +76,7 @@ def forget_old(runtime: Runtime) -> int:
 
 
 def _remove(session: Session, before: datetime) -> int | None:
-    """Remove a batch; return its last number, None if there was nothing."""
+    """Remove a batch; return its last number, None if no notification was old enough."""
     through = outbox.removable(session, before, _BATCH)
     if through is not None:
         subscriptions.catch_up(session, through)

@@ -50,14 +50,14 @@ class Relay:
         self._publishing = PeriodicTask("relay", self._publish_waiting, interval=poll)
 
     def start(self) -> None:
-        """Begin to number and to publish, in a thread each: the broker may not answer for long."""
+        """Start numbering and publishing, in separate threads: the broker may block one."""
         self._runtime.wakeup.subscribe(self._numbering.wake)
         self._runtime.news.subscribe(self._publishing.wake)
         self._numbering.start()
         self._publishing.start()
 
     def stop(self) -> None:
-        """Wait ``shutdown_timeout`` for the notification under way, and leave the turn."""
+        """Wait ``shutdown_timeout`` for the current notification, and release the turn."""
         patience = self._runtime.settings.shutdown_timeout
         self._numbering.stop(patience)
         if self._publishing.stop(patience):
@@ -65,11 +65,11 @@ class Relay:
         self._runtime.database.write(lambda session: outbox.leave_turn(session, self._owner))
 
     def number(self) -> int:
-        """Number new notifications and hint that there are some; return how many."""
-        total, given = 0, _BATCH if self._has_new() else 0
-        while given == _BATCH:
-            given = self._runtime.database.write(lambda session: outbox.number(session, _BATCH))
-            total += given
+        """Number new notifications and send a hint; return how many."""
+        total, numbered = 0, _BATCH if self._has_new() else 0
+        while numbered == _BATCH:
+            numbered = self._runtime.database.write(lambda session: outbox.number(session, _BATCH))
+            total += numbered
         if total:
             self._runtime.news.hint()
         return total
@@ -111,12 +111,11 @@ class Relay:
         return published
 
     def _next_batch(self) -> list[Notification]:
-        """Return what to publish now; nothing while another relay has the turn."""
+        """Return the notifications to publish now; none while another relay has the turn."""
         if self._publishing.is_stopping or not self._has_turn():
             return []
-        with (
-            self._runtime.database.read() as session
-        ):  # after taking the turn: another relay published until then
+        # Query only after taking the turn: another relay may have published until then.
+        with self._runtime.database.read() as session:
             return outbox.unpublished(session, _BATCH)
 
     def _has_turn(self) -> bool:
@@ -128,15 +127,15 @@ class Relay:
             if not outbox.is_called_for(session, self._owner, now):
                 return False
         until = now + self._runtime.settings.claim_timeout
-        is_ours = self._runtime.database.write(
+        has_turn = self._runtime.database.write(
             lambda session: outbox.take_turn(session, self._owner, now, until)
         )
-        if is_ours:
+        if has_turn:
             self._turn_ends = until
-        return is_ours
+        return has_turn
 
     def _publish(self, batch: list[Notification]) -> int:
-        """Publish while the turn certainly lasts; return how many."""
+        """Publish until the turn may have expired; return how many."""
         done = 0
         try:
             for notification in batch:
@@ -154,7 +153,7 @@ class Relay:
         """Store the position and extend the turn; the turn ends if another relay took it."""
         now = self._runtime.clock.now()
         until = now + self._runtime.settings.claim_timeout
-        is_ours = self._runtime.database.write(
+        has_turn = self._runtime.database.write(
             lambda session: outbox.mark_published(session, self._owner, last, until)
         )
-        self._turn_ends = until if is_ours else now
+        self._turn_ends = until if has_turn else now

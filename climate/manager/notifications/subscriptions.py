@@ -25,7 +25,7 @@ count_dead_letters = reading(subscriptions.count_dead_letters)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change; None leaves a value as it is. ``wanted`` contains only the filters to change."""
+    """A change of a subscription; None keeps a value. ``wanted`` contains the filters to change."""
 
     url: str | None = None
     secret: str | None = None

@@ -1,9 +1,9 @@
-"""Webhook delivery: sends notifications to subscribers, each in order, none waiting for another.
+"""Webhook delivery: sends notifications to subscribers, to each in order and independently.
 
-Several managers may do so; claims keep them apart, and a result counts only while its claim holds.
-A limited number of subscriptions is served at once. Those whose receiver was slow or failed get
-half of the places, so that they never delay the others. After a crash a notification may be sent
-twice, with the same id.
+Several managers deliver at once: each claims subscriptions, and stores a result only while it holds
+the claim. A manager serves a limited number of subscriptions at a time. Subscriptions whose
+receiver was slow or failed get at most half of the places, so they cannot delay the others. After
+a crash a notification may be sent twice, with the same id.
 """
 
 import logging
@@ -33,7 +33,7 @@ from climate.manager.process.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
 
-# Seconds and notifications after which a place goes to the next subscription.
+# A turn ends after this many seconds or notifications, so that the next subscription is served.
 _TURN = 2.0
 _MESSAGES = 50
 
@@ -46,7 +46,7 @@ class Poster(Protocol):
 
 
 class WebhookDelivery:
-    """Claims subscriptions that have something to be sent, and serves them in threads."""
+    """Claims subscriptions with undelivered notifications, and serves them in threads."""
 
     def __init__(self, runtime: Runtime, poster: Poster, owner: str) -> None:
         """Prepare; nothing runs before ``start``."""
@@ -61,19 +61,19 @@ class WebhookDelivery:
         )
 
     def start(self) -> None:
-        """Begin to deliver, in threads."""
+        """Start delivering, in threads."""
         self._runtime.news.subscribe(self._task.wake)
         self._task.start()
 
     def stop(self) -> None:
-        """Wait ``shutdown_timeout`` for deliveries under way, and release the other claims."""
+        """Wait ``shutdown_timeout`` for running deliveries, and release all other claims."""
         patience = self._runtime.settings.shutdown_timeout
         self._task.stop(patience)
         with self._done:
             self._done.wait_for(lambda: not self._running, patience)
-            left = list(self._running)
+            unfinished = list(self._running)
         self._runtime.database.write(
-            lambda session: webhook_queue.release(session, self._owner, left)
+            lambda session: webhook_queue.release(session, self._owner, unfinished)
         )
 
     def run_due(self) -> int:
@@ -94,14 +94,14 @@ class WebhookDelivery:
         for subscription_id, is_slow in claimed:
             with self._done:
                 self._running[subscription_id] = is_slow
-            target = threading.Thread(
+            thread = threading.Thread(
                 target=self._work, args=(subscription_id,), name="delivery", daemon=True
             )
-            target.start()
+            thread.start()
         return len(claimed)
 
     def _claim(self, free: int, slow: int) -> list[tuple[str, bool]]:
-        """Claim up to ``free`` subscriptions, of which up to ``slow`` slow ones."""
+        """Claim up to ``free`` subscriptions, at most ``slow`` of them slow ones."""
         now = self._runtime.clock.now()
         with self._runtime.database.read() as session:
             if free < 1 or not webhook_queue.is_any(session, now):
@@ -128,9 +128,9 @@ class WebhookDelivery:
 
     def _serve(self, subscription_id: str) -> int:
         """Deliver for one turn, then release the claim; return how many deliveries were tried."""
-        ends = time.monotonic() + _TURN
+        turn_end = time.monotonic() + _TURN
         count = 0
-        while count < _MESSAGES and time.monotonic() < ends and not self._task.is_stopping:
+        while count < _MESSAGES and time.monotonic() < turn_end and not self._task.is_stopping:
             delivery = self._next(subscription_id)
             if delivery is None:
                 return count
@@ -178,12 +178,12 @@ class _Results:
         self._owner = owner
 
     def claimed_until(self, now: datetime) -> datetime:
-        """Return when a claim made now expires: later than any delivery takes."""
+        """Return when a claim made now expires, which is after any delivery ends."""
         timeout = timedelta(seconds=2 * self._runtime.settings.webhooks.timeout)
         return now + timeout + self._runtime.settings.claim_timeout
 
     def note(self, delivery: Delivery, outcome: Outcome) -> bool:
-        """Store the outcome of a delivery; return whether the turn goes on."""
+        """Store the outcome of a delivery; return whether the turn continues."""
         if outcome.reason is None:
             return self._note_success(delivery, outcome)
         subscription, rules = delivery.subscription, self._runtime.settings.webhooks
@@ -195,7 +195,7 @@ class _Results:
         return False
 
     def suspend(self, subscription: Subscription, reason: str) -> None:
-        """Send nothing more until the owner of the subscription says where to go on."""
+        """Stop delivery until the owner of the subscription sets where it continues."""
         self._store(
             subscription.id,
             lambda session: self._notify_suspended(session, subscription, reason),
@@ -206,7 +206,7 @@ class _Results:
         )
 
     def release(self, subscription_id: str, **values: Any) -> None:
-        """Release a claim, and store ``values`` with that."""
+        """Release a claim and store ``values``, in one transaction."""
         self._store(subscription_id, None, owner=None, claimed_until=None, **values)
 
     def _note_success(self, delivery: Delivery, outcome: Outcome) -> bool:
@@ -272,12 +272,12 @@ class _Results:
         """Store ``values``, and ``more`` in the same transaction; False if the claim is lost."""
 
         def work(session: Session) -> bool:
-            is_ours = webhook_queue.note(session, subscription_id, self._owner, values)
-            if is_ours and more is not None:
+            has_claim = webhook_queue.note(session, subscription_id, self._owner, values)
+            if has_claim and more is not None:
                 more(session)
-            return is_ours
+            return has_claim
 
-        is_ours = self._runtime.database.write(work)
+        has_claim = self._runtime.database.write(work)
         if "status" in values:
             self._runtime.wakeup.hint()
-        return is_ours
+        return has_claim

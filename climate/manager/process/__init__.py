@@ -1,1 +1,1 @@
-"""What every process has: its collaborators, timer, worker loops and long polling."""
+"""Parts of every process: the runtime, the timer, periodic tasks and long polling."""

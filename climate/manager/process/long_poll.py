@@ -39,7 +39,7 @@ class LongPoll:
         return self._is_closed
 
     def take_place(self) -> Callable[[], None]:
-        """Take a place; return the function that leaves it, which may be called more than once.
+        """Take a place; return an idempotent function that leaves it.
 
         Raises TooManyFollowers.
         """
@@ -50,12 +50,12 @@ class LongPoll:
                     " that it has room for: try again later, or ask without waiting"
                 )
             self._followers += 1
-        left = threading.Event()
+        has_left = threading.Event()
 
         def leave() -> None:
             with self._changed:
-                if not left.is_set():
-                    left.set()
+                if not has_left.is_set():
+                    has_left.set()
                     self._followers -= 1
 
         return leave
@@ -95,7 +95,7 @@ class LongPoll:
                 with self._database.read() as session:
                     seq = outbox.last_seq(session)
             except Exception as error:  # noqa: BLE001 - the next query may succeed
-                LOG.warning("those who wait for notifications wait on: %s", error)
+                LOG.warning("the query for new notifications failed, will try again: %s", error)
                 seq = 0
             with self._changed:
                 self._seq = max(self._seq, seq)

@@ -9,7 +9,7 @@ from climate.db.engine.database import is_unavailable
 
 LOG = logging.getLogger(__name__)
 
-# Seconds between two runs. Under load, hints that come meanwhile are handled together.
+# Seconds between two runs. Under load, one run handles all hints since the previous run.
 _PAUSE = 0.02
 # The same after a run that handled many items. The next few can wait a tenth of a second without
 # being noticed, and every run costs queries.
@@ -43,11 +43,11 @@ class PeriodicTask:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the step under way should come to its end."""
+        """Whether the running step should return soon."""
         return self._stopping.is_set()
 
     def start(self) -> None:
-        """Begin, in a thread."""
+        """Start, in a thread."""
         if self._runs_at_start:
             self._wake.set()
         self._thread.start()
@@ -57,9 +57,9 @@ class PeriodicTask:
         self._wake.set()
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Run no more; wait ``timeout`` seconds (None: as long as it takes) for the step under way.
+        """Stop; wait up to ``timeout`` seconds (None: no limit) for the running step.
 
-        Return whether it is done.
+        Return whether that step is done.
         """
         self._stopping.set()
         self._wake.set()

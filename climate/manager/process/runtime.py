@@ -1,4 +1,4 @@
-"""The collaborators of the use cases, made once by ``climate.bootstrap``.
+"""The collaborators of the use cases; ``climate.bootstrap`` creates them once per process.
 
 A function takes the part that it uses: ``Store``, ``Catalog``, ``Signals`` or ``Settings``. It
 takes the whole ``Runtime`` only if it passes it on to functions that need several parts.
@@ -39,15 +39,15 @@ class Plugins(dict[str, ResourcePlugin]):
     """The plug-ins by resource type; raises UnsupportedResourceType for any other type."""
 
     def __missing__(self, resource_type: str) -> ResourcePlugin:
-        known = ", ".join(sorted(self))
+        enabled = ", ".join(sorted(self))
         raise UnsupportedResourceType(
-            f"The {resource_type} resource type is not supported (enabled: {known})"
+            f"The {resource_type} resource type is not supported (enabled: {enabled})"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """What can be reserved: a plug-in per resource type, and how to choose among resources.
+    """The resource types with their plug-ins, and how to choose among resources.
 
     ``defined`` caches the names of extra properties by resource type. They are never removed, so
     the cache needs no invalidation.
@@ -62,8 +62,8 @@ class Catalog:
 class Signals:
     """Hints between processes. A lost hint costs at most one poll interval.
 
-    ``wakeup``: an event was written. ``news``: notifications got numbers; ``latest`` passes that on
-    to requests that wait for them.
+    ``wakeup``: an event was written. ``news``: notifications got numbers. ``latest`` wakes requests
+    that wait for new notifications.
     """
 
     wakeup: Wakeup
@@ -76,7 +76,7 @@ class Runtime:
     """The collaborators of the use cases. ``rng`` only spreads parallel requests and retries.
 
     Without an ``enforcer`` no enforcement service is called; without ``trusts`` no plug-in can act
-    as a user. ``store``, ``catalog`` and ``signals`` are made of the fields before them.
+    as a user. ``store``, ``catalog`` and ``signals`` group fields above.
     """
 
     database: Database
@@ -97,22 +97,22 @@ class Runtime:
     signals: Signals = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the parts."""
-        # The way to set fields of a frozen class while it is made.
+        """Create ``store``, ``catalog`` and ``signals``."""
+        # In a frozen dataclass, fields can only be set like this.
         object.__setattr__(self, "store", Store(self.database, self.clock))
         catalog = Catalog(Plugins(self.plugins), self.selection, self.defined)
         object.__setattr__(self, "catalog", catalog)
         object.__setattr__(self, "signals", Signals(self.wakeup, self.news, self.latest))
 
     def close(self) -> None:
-        """Close what was opened; nothing may be at work any more."""
+        """Close all connections; no other thread may use the runtime any more."""
         self.latest.close()
         self.news.close()
         self.wakeup.close()
         self.database.dispose()
 
     def preference(self) -> Preference:
-        """Return what one request prefers."""
+        """Return the preference by which one request selects among equal resources."""
         return Preference(self.rng.random(), self.selection)
 
     def plugin(self, resource_type: str) -> ResourcePlugin:
@@ -121,7 +121,7 @@ class Runtime:
 
 
 def reading(query: Callable[Concatenate[Session, P], T]) -> Callable[Concatenate[Runtime, P], T]:
-    """Make a use case of a database query: each call runs in its own read transaction."""
+    """Return a use case that runs a database query in its own read transaction."""
 
     def use_case(runtime: Runtime, /, *args: P.args, **kwargs: P.kwargs) -> T:
         with runtime.database.read() as session:

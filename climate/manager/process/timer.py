@@ -1,10 +1,11 @@
-"""APScheduler as a clock: it rings at moments and at intervals, and knows nothing else.
+"""Timer: calls jobs at a moment or at intervals, with APScheduler.
 
-Its jobs live in memory and only set flags or run short upkeep, so a lost or late job costs
-time, never work: the events table is the queue.
+Jobs live in memory, and only set flags or run short upkeep. The queue is the events table, so a
+lost or late job causes a delay, but loses no event.
 
-APScheduler goes by the machine's wall clock. When that is set, what was to ring in a second might
-ring in an hour; so the two are compared all the time, and then all intervals begin anew.
+APScheduler uses the machine's wall clock. If an operator sets that clock back by an hour, the next
+job would run an hour late. So the timer compares the wall clock with monotonic time, and restarts
+all intervals after a step.
 """
 
 import threading
@@ -16,8 +17,9 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from climate.clock import Clock
 
 _ALARM = "alarm"
-# Seconds between two looks at whether the wall clock was set, and by how much it matters.
-_LOOK = 1.0
+# Seconds between two comparisons of the wall clock with monotonic time, and the smallest
+# difference between them that counts as a step.
+_COMPARE_INTERVAL = 1.0
 _STEP = 0.5
 
 
@@ -25,7 +27,7 @@ class Timer:
     """One alarm that can be set and reset, and any number of interval jobs."""
 
     def __init__(self, clock: Clock) -> None:
-        """Prepare; nothing rings before ``start``."""
+        """Prepare; no job runs before ``start``."""
         self._clock = clock
         self._intervals: dict[str, float] = {}
         self._stopped = threading.Event()
@@ -35,7 +37,7 @@ class Timer:
         )
 
     def start(self) -> None:
-        """Begin to ring."""
+        """Start running jobs, in threads."""
         self._scheduler.start()
         threading.Thread(target=self._watch, name="wall clock", daemon=True).start()
 
@@ -45,26 +47,26 @@ class Timer:
         self._scheduler.add_job(job, "interval", seconds=seconds, id=name)
 
     def at(self, moment: datetime, job: Callable[[], object]) -> None:
-        """Call ``job`` at ``moment`` of the clock; replaces the alarm that was set before."""
-        rings_at = _wall() + (moment - self._clock.now())
-        self._scheduler.add_job(job, "date", run_date=rings_at, id=_ALARM, replace_existing=True)
+        """Call ``job`` at ``moment`` of the clock; replaces the previous alarm."""
+        run_at = _wall() + (moment - self._clock.now())
+        self._scheduler.add_job(job, "date", run_date=run_at, id=_ALARM, replace_existing=True)
 
     def stop(self) -> None:
-        """Ring no more; jobs under way are finished."""
+        """Stop; wait for jobs that are running."""
         self._stopped.set()
         if self._scheduler.running:
             self._scheduler.shutdown(wait=True)
 
     def _watch(self) -> None:
-        apart = _apart(self._clock)
-        while not self._stopped.wait(_LOOK):
-            present = _apart(self._clock)
-            if abs(present - apart) > timedelta(seconds=_STEP):
-                self._begin_anew()
-            apart = present
+        offset = _offset(self._clock)
+        while not self._stopped.wait(_COMPARE_INTERVAL):
+            present = _offset(self._clock)
+            if abs(present - offset) > timedelta(seconds=_STEP):
+                self._restart_intervals()
+            offset = present
 
-    def _begin_anew(self) -> None:
-        """Let the intervals begin now, by the wall clock as it is now."""
+    def _restart_intervals(self) -> None:
+        """Restart all intervals from the present wall-clock time."""
         for name, seconds in self._intervals.items():
             self._scheduler.reschedule_job(name, trigger="interval", seconds=seconds)
 
@@ -73,6 +75,6 @@ def _wall() -> datetime:
     return datetime.now(UTC)
 
 
-def _apart(clock: Clock) -> timedelta:
-    """Return by how much the wall clock and evenly passing time differ."""
+def _offset(clock: Clock) -> timedelta:
+    """Return the offset of the wall clock from monotonic time; it changes when the clock is set."""
     return _wall() - datetime.fromtimestamp(clock.elapsed(), UTC)

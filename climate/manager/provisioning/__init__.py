@@ -1,1 +1,1 @@
-"""Preparing hosts before leases start, and switching off those that nobody needs."""
+"""Provisioning: prepare hosts before leases start, and switch off hosts that no lease needs."""

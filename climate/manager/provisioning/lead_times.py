@@ -12,12 +12,12 @@ from climate.core.provisioning.lead_time import Lead, Profile
 from climate.core.settings import Provisioning
 from climate.db.provisioning import readiness
 
-# Lead times change slowly, and to learn them takes a read of the whole table.
-_FRESH = timedelta(minutes=1)
+# Lead times change slowly, and reading them scans a whole table.
+_MAX_AGE = timedelta(minutes=1)
 
 
 class LeadTimes:
-    """The lead times of all hosts, read again after a minute. Thread-safe."""
+    """A cache of the lead times of all hosts. Thread-safe."""
 
     def __init__(self, settings: Provisioning) -> None:
         """Create an empty cache."""
@@ -28,19 +28,19 @@ class LeadTimes:
         self._profiles: Mapping[str, Profile] = {}
 
     def refresh(self, session: Session, now: datetime) -> None:
-        """Read the times of all hosts again if the cache is too old."""
+        """Read the times of all hosts again if the cache is older than a minute."""
         with self._lock:
-            if self._read_at is not None and now - self._read_at < _FRESH:
+            if self._read_at is not None and now - self._read_at < _MAX_AGE:
                 return
             self._read_at = now
-            known = readiness.times(session)
-            by_host = {str(id_): times for id_, (_, times) in known.items()}
-            classes = {str(id_): name for id_, (name, _) in known.items()}
-            self._times = {id_: times for id_, (_, times) in known.items()}
+            rows = readiness.times(session)
+            by_host = {str(id_): times for id_, (_, times) in rows.items()}
+            classes = {str(id_): name for id_, (name, _) in rows.items()}
+            self._times = {id_: times for id_, (_, times) in rows.items()}
             self._profiles = lead_time.profiles(by_host, classes, self._settings.policy)
 
     def lead(self, host: Resource, hosts: int) -> Lead:
-        """Return the lead time of one host of a lease with this number of hosts."""
+        """Return the lead time of ``host`` in a lease with this number of hosts."""
         policy = self._settings.policy
         profile = self._profiles.get(hardware(host)) or lead_time.profile((), policy)
         quantile = lead_time.of_all(self._settings.share, hosts)

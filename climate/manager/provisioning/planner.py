@@ -1,9 +1,9 @@
 """Planner: request the preparation of hosts in time for their leases, and replace late hosts.
 
-Each run compares the bookings of the next hours with the preparations that exist. So it follows a
-lease that moves or gets other hosts. Every manager does this: the unique key of a preparation and
-the lock of its lease keep them apart, and all steps are idempotent. (An advisory lock would not do:
-a process holds one at a time, and a cloud may need it.)
+Each run compares the bookings of the next hours with the existing preparations. So it handles
+leases that moved or got other hosts. Every manager runs it: the unique key of a preparation and the
+lock of its lease keep managers apart, and all steps are idempotent. (An advisory lock is no
+alternative: a process holds only one at a time, and a plug-in may need it.)
 """
 
 import logging
@@ -34,62 +34,62 @@ from climate.manager.provisioning.power_saving import PowerSaver
 
 LOG = logging.getLogger(__name__)
 
-# The notification ``node.prepare`` asks a provisioner to prepare a host.
+# The notification ``node.prepare`` requests a provisioner to prepare a host.
 PREPARE = "prepare"
 # Seconds between removals of old preparations, of which there are few.
 _FORGET_INTERVAL = 3600.0
 _SLOW = "it was not ready while there was still time for another"
 
 
-def look(runtime: Runtime, settings: Provisioning, known: LeadTimes) -> int:
-    """Request due preparations, end those without a booking, replace late hosts.
+def plan(runtime: Runtime, settings: Provisioning, lead_times: LeadTimes) -> int:
+    """Request due preparations, end preparations without a booking, and replace late hosts.
 
-    Return how many were due. A lease whose host cannot be replaced does not block others.
+    Return how many were due. A lease whose host cannot be replaced does not block other leases.
     """
     now = runtime.clock.now()
     longest = timedelta(seconds=settings.policy.longest)
     with runtime.database.read() as session:
-        gone = preparations.vanished(session, now, now - longest)
-        due = _due(session, settings, known, now)
+        unbooked = preparations.vanished(session, now, now - longest)
+        due = _due(session, settings, lead_times, now)
         late = preparations.overdue(session, now)
-    if gone:
-        runtime.database.write(lambda session: preparations.end(session, gone, now))
+    if unbooked:
+        runtime.database.write(lambda session: preparations.end(session, unbooked, now))
     for lease_id, leads in due.items():
-        runtime.database.write(partial(_want, runtime, lease_id, leads))
-    for one in late:
+        runtime.database.write(partial(_request, runtime, lease_id, leads))
+    for task in late:
         try:
-            _replace(runtime, one)
+            _replace(runtime, task)
         except ClimateError as error:
-            LOG.warning("%s of lease %s stays: %s", one.node, one.lease_id, error.message)
-    if due or gone or late:
+            LOG.warning("%s of lease %s stays: %s", task.node, task.lease_id, error.message)
+    if due or unbooked or late:
         runtime.wakeup.hint()
     return sum(map(len, due.values()))
 
 
 def _due(
-    session: Session, settings: Provisioning, known: LeadTimes, now: datetime
+    session: Session, settings: Provisioning, lead_times: LeadTimes, now: datetime
 ) -> Mapping[str, Mapping[int, Lead]]:
-    """Return by lease the hosts whose preparation is due, each with its lead time."""
+    """Return, by lease, the hosts whose preparation is due, each with its lead time."""
     until = now + timedelta(seconds=settings.policy.longest)
     bookings = preparations.unprepared(session, now, until)
     if not bookings:
         return {}
-    known.refresh(session, now)
-    hosts = resources.find_some(session, {one.resource_id for one in bookings})
-    sizes = preparations.sizes(session, {one.lease_id for one in bookings})
+    lead_times.refresh(session, now)
+    hosts = resources.find_some(session, {booking.resource_id for booking in bookings})
+    sizes = preparations.sizes(session, {booking.lease_id for booking in bookings})
     due: dict[str, dict[int, Lead]] = {}
-    for one in bookings:
-        host = hosts.get(one.resource_id)
-        if host is None or not (one.is_off or query.matches(settings.hosts, host.properties)):
+    for booking in bookings:
+        host = hosts.get(booking.resource_id)
+        if host is None or not (booking.is_off or query.matches(settings.hosts, host.properties)):
             continue
-        lead = known.lead(host, sizes.get(one.lease_id, 1))
-        if one.needed_at - timedelta(seconds=lead.seconds) <= now:
-            due.setdefault(one.lease_id, {})[one.resource_id] = lead
+        lead = lead_times.lead(host, sizes.get(booking.lease_id, 1))
+        if booking.needed_at - timedelta(seconds=lead.seconds) <= now:
+            due.setdefault(booking.lease_id, {})[booking.resource_id] = lead
     return due
 
 
-def _want(runtime: Runtime, lease_id: str, leads: Mapping[int, Lead], session: Session) -> None:
-    """Store the preparations of a lease and notify; those stored meanwhile stay."""
+def _request(runtime: Runtime, lease_id: str, leads: Mapping[int, Lead], session: Session) -> None:
+    """Store the missing preparations of a lease, and notify the provisioner of each."""
     now = runtime.clock.now()
     try:
         lease = leases.get(session, lease_id, lock=True)
@@ -97,19 +97,19 @@ def _want(runtime: Runtime, lease_id: str, leads: Mapping[int, Lead], session: S
         return
     until = lease.window.start
     bookings = [
-        one
-        for one in preparations.unprepared(session, now, until, lease_id)
-        if one.resource_id in leads
+        booking
+        for booking in preparations.unprepared(session, now, until, lease_id)
+        if booking.resource_id in leads
     ]
-    hosts = resources.find_some(session, {one.resource_id for one in bookings})
-    wanted = [
-        _new(one, hosts[one.resource_id], leads[one.resource_id], now)
-        for one in bookings
-        if one.resource_id in hosts
+    hosts = resources.find_some(session, {booking.resource_id for booking in bookings})
+    tasks = [
+        _new(booking, hosts[booking.resource_id], leads[booking.resource_id], now)
+        for booking in bookings
+        if booking.resource_id in hosts
     ]
-    preparations.want(session, wanted)
+    preparations.want(session, tasks)
     leases.set_unready(session, lease_id)
-    notify_nodes(session, PREPARE, map(payload, wanted), now)
+    notify_nodes(session, PREPARE, map(payload, tasks), now)
 
 
 def _new(booking: Booking, host: Resource, lead: Lead, now: datetime) -> Preparation:
@@ -129,45 +129,44 @@ def _new(booking: Booking, host: Resource, lead: Lead, now: datetime) -> Prepara
     )
 
 
-def payload(one: Preparation) -> dict[str, str]:
+def payload(task: Preparation) -> dict[str, str]:
     """Return the payload of a notification about a preparation."""
     return {
-        "lease_id": one.lease_id,
-        "node": one.node,
-        "preparation_id": one.id,
-        "reservation_id": one.reservation_id,
-        "needed_at": one.needed_at.isoformat(),
+        "lease_id": task.lease_id,
+        "node": task.node,
+        "preparation_id": task.id,
+        "reservation_id": task.reservation_id,
+        "needed_at": task.needed_at.isoformat(),
     }
 
 
-def _replace(runtime: Runtime, mine: Preparation) -> None:
-    """Quarantine a host and give its lease another, if there is one.
+def _replace(runtime: Runtime, task: Preparation) -> None:
+    """Quarantine a host and move its lease to another host.
 
-    A host that is only slow is kept if there is no other. The lease's lock comes before those of
-    hosts, so these are two transactions; healing finishes what is interrupted in between.
+    A host that is only slow stays if no other host is available. The lock of a lease must come
+    before the locks of hosts, so this takes two transactions. If the manager stops in between,
+    healing in the inventory sync does the second.
     """
-    failed = mine.progress is PreparationState.FAILED
-    reason = mine.reason if failed and mine.reason else _SLOW
-    if not failed and not runtime.database.rehearse(partial(_is_replaced, runtime, mine)):
-        runtime.database.write(lambda session: preparations.keep(session, mine.id))
+    failed = task.progress is PreparationState.FAILED
+    reason = task.reason if failed and task.reason else _SLOW
+    if not failed and not runtime.database.rehearse(partial(_is_replaced, runtime, task)):
+        runtime.database.write(lambda session: preparations.keep(session, task.id))
         return
-    runtime.database.write(partial(set_aside, runtime, mine.resource_id, reason))
-    LOG.warning("%s is set aside: %s", mine.node, reason)
-    lost = {mine.resource_id}
-    runtime.database.write(partial(healing.heal, runtime, lost, mine.lease_id))
+    runtime.database.write(partial(quarantine, runtime, task.resource_id, reason))
+    LOG.warning("%s is in quarantine: %s", task.node, reason)
+    lost = {task.resource_id}
+    runtime.database.write(partial(healing.heal, runtime, lost, task.lease_id))
 
 
-def _is_replaced(runtime: Runtime, mine: Preparation, session: Session) -> bool:
-    """Whether the lease gets another host if it loses this one."""
-    set_aside(runtime, mine.resource_id, _SLOW, session)
-    healing.heal(runtime, {mine.resource_id}, mine.lease_id, session)
-    return (
-        mine.resource_id
-        not in allocations.held(session, [mine.reservation_id])[mine.reservation_id]
-    )
+def _is_replaced(runtime: Runtime, task: Preparation, session: Session) -> bool:
+    """Whether the lease gets another host if it loses this one; for a rehearsal only."""
+    quarantine(runtime, task.resource_id, _SLOW, session)
+    healing.heal(runtime, {task.resource_id}, task.lease_id, session)
+    held = allocations.held(session, [task.reservation_id])
+    return task.resource_id not in held[task.reservation_id]
 
 
-def set_aside(runtime: Runtime, resource_id: int, reason: str, session: Session) -> None:
+def quarantine(runtime: Runtime, resource_id: int, reason: str, session: Session) -> None:
     """Quarantine a host: it is not reservable, and its bookings stay."""
     now = runtime.clock.now()
     resources.set_reservable(session, [resource_id], now, reservable=False)
@@ -181,12 +180,12 @@ class Planner:
         """Prepare; nothing runs before ``start``."""
         self._runtime = runtime
         self._settings = settings
-        self._known = LeadTimes(settings)
-        # Hints may come one after the other, and each run costs queries.
+        self._lead_times = LeadTimes(settings)
+        # Hints may come in quick succession, and each run costs queries.
         self._task = PeriodicTask(
             "preparing",
             self._plan,
-            PowerSaver(runtime, settings, self._known).run,
+            PowerSaver(runtime, settings, self._lead_times).run,
             interval=settings.interval,
             pause=min(settings.interval, 1.0),
         )
@@ -195,21 +194,21 @@ class Planner:
         )
 
     def start(self) -> None:
-        """Begin, in threads."""
+        """Start, in threads."""
         self._runtime.wakeup.subscribe(self._task.wake)
         self._task.start()
         self._forgetting.start()
 
     def stop(self) -> None:
-        """Do not wait for a run under way: another manager may repeat it."""
+        """Stop without waiting for the current run: another manager repeats it."""
         self._task.stop(0)
         self._forgetting.stop()
 
     def forget(self) -> None:
-        """Remove preparations and shutdowns that ended more than ``kept`` ago."""
+        """Remove preparations and shutdowns that ended longer ago than ``kept``."""
         before = self._runtime.clock.now() - self._settings.kept
         self._runtime.database.write(lambda session: preparations.forget(session, before))
         power_saving.forget(self._runtime, before)
 
     def _plan(self) -> None:
-        look(self._runtime, self._settings, self._known)
+        plan(self._runtime, self._settings, self._lead_times)

@@ -1,8 +1,8 @@
 """Power saving: switch off hosts that no lease needs, and switch spares on again.
 
 Each run compares the free hosts with the bookings. Every manager does this, and all steps are
-idempotent. A shutdown ends only when a preparation of its host exists or the host has power. So a
-lease never starts with a host that is off.
+idempotent. A shutdown ends only when its host has a preparation or has power. So a lease never
+starts with a host that is off.
 """
 
 import logging
@@ -32,76 +32,76 @@ LOG = logging.getLogger(__name__)
 
 # The cloud may notice this much later that a host is off.
 _SETTLING = timedelta(minutes=2)
-# Hosts are chosen this often per idle time, and at least once in this many seconds. To choose
-# them is costly, and a host that stays on for a twentieth longer does not matter.
+# Hosts are chosen this often per idle time, and at least once in this many seconds. Choosing is
+# costly, and it does not matter if a host stays on for a twentieth longer.
 _RUNS_PER_IDLE_TIME, _LONGEST_PAUSE = 20, 60.0
 _NEEDED = "it is needed soon"
 _NOT_ANY_MORE = "hosts are not switched off any more"
 
 
 class PowerSaver:
-    """The power saving of one manager, run with each run of the planner."""
+    """The power saving of one manager; the planner calls ``run`` in each of its runs."""
 
-    def __init__(self, runtime: Runtime, settings: Provisioning, known: LeadTimes) -> None:
+    def __init__(self, runtime: Runtime, settings: Provisioning, lead_times: LeadTimes) -> None:
         """Prepare; nothing is read yet."""
-        self._runtime, self._settings, self._known = runtime, settings, known
+        self._runtime, self._settings, self._lead_times = runtime, settings, lead_times
         self._choose_at: datetime | None = None
         self._is_done = False
 
     def run(self) -> None:
-        """Follow shutdowns; if power saving is on, choose hosts to switch off from time to time.
+        """Advance shutdowns; if power saving is enabled, choose hosts from time to time.
 
-        If it is off, remaining shutdowns are followed until they are over.
+        If it is disabled, remaining shutdowns are cancelled or followed to their end.
         """
         policy = self._settings.energy
-        if self._is_done or (policy is None and self._has_nothing_left()):
+        if self._is_done or (policy is None and self._is_all_over()):
             return
-        follow(self._runtime, None if policy else _NOT_ANY_MORE)
+        advance(self._runtime, None if policy else _NOT_ANY_MORE)
         now = self._runtime.clock.now()
         if policy is None or (self._choose_at is not None and now < self._choose_at):
             return
         self._choose_at = now + timedelta(
             seconds=min(policy.idle_time / _RUNS_PER_IDLE_TIME, _LONGEST_PAUSE)
         )
-        plan(self._runtime, self._settings, policy, self._known)
+        plan(self._runtime, self._settings, policy, self._lead_times)
 
-    def _has_nothing_left(self) -> bool:
+    def _is_all_over(self) -> bool:
         with self._runtime.database.read() as session:
             self._is_done = not shutdowns.is_going_on(session)
         return self._is_done
 
 
-def follow(runtime: Runtime, objection: str | None = None) -> int:
+def advance(runtime: Runtime, objection: str | None = None) -> int:
     """Cancel shutdowns of hosts that are needed, and end finished ones; return how many ended.
 
-    With an ``objection``, every shutdown that no provisioner has begun is cancelled. A host is back
-    in service in the cloud before its shutdown ends; if the cloud fails, the next run tries again.
+    With an ``objection``, every shutdown that no provisioner has claimed is cancelled. The cloud
+    enables a host's service before its shutdown ends; if that fails, the next run tries again.
     """
     with runtime.database.read() as session:
         now = runtime.clock.now()
-        stay = [
+        cancelled = [
             task
             for task in shutdowns.unclaimed(session)
             if objection or shutdowns.is_needed(session, task, now)
         ]
-    for task in stay:
-        runtime.database.write(partial(_give_up, task, objection or _NEEDED))
+    for task in cancelled:
+        runtime.database.write(partial(_cancel, task, objection or _NEEDED))
     with runtime.database.read() as session:
-        done = shutdowns.ended(session, _SETTLING)
-        hosts = resources.find_some(session, {task.resource_id for task in done})
+        ended = shutdowns.ended(session, _SETTLING)
+        hosts = resources.find_some(session, {task.resource_id for task in ended})
     return sum(
-        _end(runtime, task, hosts[task.resource_id]) for task in done if task.resource_id in hosts
+        _end(runtime, task, hosts[task.resource_id]) for task in ended if task.resource_id in hosts
     )
 
 
-def _give_up(seen: Shutdown, reason: str, session: Session) -> None:
+def _cancel(seen: Shutdown, reason: str, session: Session) -> None:
     task = shutdowns.get(session, seen.id, lock=True)
     if task.state is ShutdownState.WANTED:
         shutdowns.store(session, shutdown.given_up(task, reason))
 
 
 def _end(runtime: Runtime, task: Shutdown, host: Resource) -> bool:
-    if not _is_roused(runtime, task, host):
+    if not _enable_service(runtime, task, host):
         return False
     now = runtime.clock.now()
     has_ended = runtime.database.write(lambda session: shutdowns.end(session, task, now))
@@ -111,8 +111,8 @@ def _end(runtime: Runtime, task: Shutdown, host: Resource) -> bool:
     return has_ended
 
 
-def _is_roused(runtime: Runtime, task: Shutdown, host: Resource) -> bool:
-    """Put a host back into service; return whether that succeeded."""
+def _enable_service(runtime: Runtime, task: Shutdown, host: Resource) -> bool:
+    """Enable the host's service in the cloud; return whether that succeeded."""
     try:
         runtime.plugin(HOST).enable_service(host.external_id)
     except ClimateError as error:
@@ -122,11 +122,11 @@ def _is_roused(runtime: Runtime, task: Shutdown, host: Resource) -> bool:
 
 
 def plan(
-    runtime: Runtime, settings: Provisioning, policy: Policy, known: LeadTimes
+    runtime: Runtime, settings: Provisioning, policy: Policy, lead_times: LeadTimes
 ) -> list[Shutdown]:
-    """Request that unneeded hosts are switched off, and missing spares on.
+    """Request to switch off unneeded hosts, and to switch on missing spares.
 
-    Return the shutdowns that changed or are new.
+    Return the shutdowns that are new or changed.
     """
     now = runtime.clock.now()
     runtime.database.write(
@@ -135,38 +135,38 @@ def plan(
         )
     )
     with runtime.database.read() as session:
-        hosts, free = _free(session, settings, known, now)
+        hosts, free = _free(session, settings, lead_times, now)
         chosen = pure.to_switch_off(free, policy, now)
         waking = _to_wake(session, settings, free, policy, now)
-        asleep = resources.find_some(session, {task.resource_id for task in waking})
-    woken = [task for task in waking if _wake(runtime, task, asleep[task.resource_id])]
+        off = resources.find_some(session, {task.resource_id for task in waking})
+    woken = [task for task in waking if _wake(runtime, task, off[task.resource_id])]
     if not chosen:
         return woken
     seen = {min(hosts), *(host.id for host in chosen)}
-    created = runtime.database.write(partial(_want, runtime, settings, policy, known, seen))
+    created = runtime.database.write(partial(_request, runtime, settings, policy, lead_times, seen))
     for task in created:
         LOG.info("%s is to be switched off: it is idle", task.node)
     return [*woken, *created]
 
 
 def _free(
-    session: Session, settings: Provisioning, known: LeadTimes, now: datetime
+    session: Session, settings: Provisioning, lead_times: LeadTimes, now: datetime
 ) -> tuple[dict[int, Resource], list[FreeHost]]:
-    """Return the hosts that are on and that no lease holds."""
+    """Return all hosts that are on and that no lease holds, and their idle times."""
     idle = shutdowns.idle(session, now)
     hosts = {
         id_: host
         for id_, host in resources.find_some(session, {host.resource_id for host in idle}).items()
         if query.matches(settings.hosts, host.properties)
     }
-    known.refresh(session, now)
+    lead_times.refresh(session, now)
     free = [
         FreeHost(
             id=host.resource_id,
             hardware=hardware(hosts[host.resource_id]),
             idle_since=host.idle_since or now,
             next_start=host.next_start,
-            lead=known.lead(hosts[host.resource_id], len(hosts)).seconds,
+            lead=lead_times.lead(hosts[host.resource_id], len(hosts)).seconds,
         )
         for host in idle
         if host.resource_id in hosts
@@ -177,15 +177,15 @@ def _free(
 def _to_wake(
     session: Session, settings: Provisioning, free: list[FreeHost], policy: Policy, now: datetime
 ) -> list[Shutdown]:
-    resting = [task for task in shutdowns.resting(session) if policy.spare]
-    if not resting:
+    """Return the shutdowns of hosts to switch on as spares; none that a lease needs."""
+    off = [task for task in shutdowns.resting(session) if policy.spare]
+    if not off:
         return []
     longest = timedelta(seconds=settings.policy.longest)
     coming = shutdowns.coming(session, now - longest)
-    missing = pure.to_wake(free, coming, resting, policy, now)
-    if not missing:
+    if not pure.to_wake(free, coming, off, policy, now):
         return []
-    unneeded = [task for task in resting if not shutdowns.is_needed(session, task, now)]
+    unneeded = [task for task in off if not shutdowns.is_needed(session, task, now)]
     return pure.to_wake(free, coming, unneeded, policy, now)
 
 
@@ -199,29 +199,30 @@ def _wake(runtime: Runtime, seen: Shutdown, host: Resource) -> bool:
         shutdowns.store(session, shutdown.waking(task))
         return True
 
-    return _is_roused(runtime, seen, host) and runtime.database.write(work)
+    return _enable_service(runtime, seen, host) and runtime.database.write(work)
 
 
-def _want(
+def _request(
     runtime: Runtime,
     settings: Provisioning,
     policy: Policy,
-    known: LeadTimes,
+    lead_times: LeadTimes,
     seen: Collection[int],
     session: Session,
 ) -> list[Shutdown]:
-    """Store the shutdowns; locks on ``seen`` keep bookings and other managers out meanwhile.
+    """Store the shutdowns, under locks of ``seen`` that block bookings and other managers.
 
-    ``seen`` are the chosen hosts and the first host of all. Locking that one serialises managers
-    that chose different hosts; else each might switch off what the other counts as its spares.
+    ``seen`` contains the chosen hosts and the first host of all. The lock of the first host
+    serialises managers that chose different hosts. Without it, each manager might switch off hosts
+    that the other one counts as spares.
     """
     now = runtime.clock.now()
     allocations.lock(session, seen, wait=True)
-    hosts, free = _free(session, settings, known, now)
+    hosts, free = _free(session, settings, lead_times, now)
     chosen = (host for host in pure.to_switch_off(free, policy, now) if host.id in seen)
-    wanted = [_new(hosts[host.id], host, policy, now) for host in chosen]
-    shutdowns.want(session, wanted)
-    return wanted
+    tasks = [_new(hosts[host.id], host, policy, now) for host in chosen]
+    shutdowns.want(session, tasks)
+    return tasks
 
 
 def _new(host: Resource, free: FreeHost, policy: Policy, now: datetime) -> Shutdown:
@@ -237,12 +238,12 @@ def _new(host: Resource, free: FreeHost, policy: Policy, now: datetime) -> Shutd
 
 
 def forget(runtime: Runtime, before: datetime) -> None:
-    """Remove shutdowns that were over before then."""
+    """Remove shutdowns that were over before this moment."""
     runtime.database.write(lambda session: shutdowns.forget(session, before))
 
 
 def saved(runtime: Runtime, since: datetime, until: datetime, period: Period) -> list[Saved]:
-    """Return how long hosts were off, by class and period, as far back as that is kept."""
+    """Return how long hosts were off, by hardware class and period, as far back as stored."""
     end = min(until, runtime.clock.now())
     with runtime.database.read() as session:
         return pure.saved(shutdowns.off_between(session, since, end), since, end, period)

@@ -1,8 +1,8 @@
 """Use cases of provisioners that get hosts ready: find preparations, and report their progress.
 
-climate stores a report under the lock of the preparation. If the host is ready, it stores in the
-same transaction that the lease can start, under the lock of the lease, which it takes first. The
-planner (``preparing``) takes care of the other consequences for the lease.
+climate stores a report under the lock of the preparation. If the host is ready, the same
+transaction may let the lease start; then it locks the lease first. The planner handles all other
+consequences for the lease.
 """
 
 import math
@@ -27,7 +27,7 @@ from climate.manager.notifications.lease_messages import notify_nodes
 from climate.manager.process.runtime import Runtime, reading
 from climate.manager.provisioning.planner import PREPARE, payload
 
-# Seconds between two queries at least, while a claim is about to expire.
+# Least number of seconds between two queries while a claim is about to expire.
 _SHORTEST = 0.1
 
 get = reading(preparations.get)
@@ -49,10 +49,10 @@ def find(runtime: Runtime, wanted: TaskFilter, page: Page, wait: float = 0.0) ->
             if wanted.claimable_at is not None:
                 wanted = replace(wanted, claimable_at=runtime.clock.now())
             part = _find(runtime, wanted, page)
-            left = deadline - time.monotonic()
-            if part.items or left <= 0 or runtime.latest.is_closed:
+            remaining = deadline - time.monotonic()
+            if part.items or remaining <= 0 or runtime.latest.is_closed:
                 return part
-            runtime.latest.wait(seen, min(left, _until_expiry(runtime, wanted.claimable_at)))
+            runtime.latest.wait(seen, min(remaining, _until_expiry(runtime, wanted.claimable_at)))
 
 
 def _until_expiry(runtime: Runtime, seen_at: datetime | None) -> float:
@@ -117,7 +117,7 @@ def _apply(
 def _accepted(
     session: Session, before: Preparation, report: Report[PreparationState], now: datetime
 ) -> Preparation:
-    """Claim the preparation, unless a shutdown of its host is not over yet.
+    """Claim the preparation, unless a shutdown of its host is in progress.
 
     An owner can always extend its claim: climate starts no shutdown of a host with a preparation.
     """
@@ -131,15 +131,15 @@ def _accepted(
 def _apply_when_over(
     _session: Session, over: Preparation, report: Report[PreparationState], now: datetime
 ) -> Preparation:
-    """Add to a preparation that is over that its host became ready."""
-    is_news = report.state is PreparationState.READY and report.owner == over.owner
-    if not is_news or over.ready_at is not None:
+    """Store in a preparation that is over when its host became ready."""
+    is_ready = report.state is PreparationState.READY and report.owner == over.owner
+    if not is_ready or over.ready_at is not None:
         return over
     return replace(over, ready_at=now, seconds=dict(report.seconds))
 
 
 def _note_ready(runtime: Runtime, session: Session, task: Preparation, now: datetime) -> None:
-    """Note for the lease that a host is ready, unless the preparation is over."""
+    """Let the lease start if this was its last host, unless the preparation is over."""
     if task.over_at is None:
         starting.note_ready(runtime, session, task.lease_id, now)
         early = task.early or 0.0
@@ -149,7 +149,7 @@ def _note_ready(runtime: Runtime, session: Session, task: Preparation, now: date
 def _learn(
     session: Session, task: Preparation, report: Report[PreparationState], now: datetime
 ) -> None:
-    """Store the duration, and end the quarantine of the host: it works."""
+    """Store the duration, and end the host's quarantine, as it works."""
     total = sum(report.seconds.values())
     if report.cold and total > 0:
         readiness.remember(session, task.resource_id, task.hardware, total)

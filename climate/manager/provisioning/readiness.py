@@ -1,4 +1,4 @@
-"""The use cases of looking at how ready hosts are, and of setting them aside."""
+"""Use cases of host readiness: show how ready hosts are, and quarantine hosts."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,13 +22,13 @@ from climate.manager.process.runtime import Runtime
 from climate.manager.provisioning import planner
 from climate.manager.provisioning.lead_times import LeadTimes
 
-# The cloud may notice so much later that a host is up.
+# The cloud may notice this much later that a host is up.
 _SETTLING = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostReadiness:
-    """How ready a host is for whoever has it next, what is known of it, and its lead if alone."""
+    """How ready a host is for its next lease; ``lead`` is the lead time of a one-host lease."""
 
     host: Resource
     hardware: str
@@ -38,15 +38,15 @@ class HostReadiness:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Which hosts are set aside, and which may be without power as nobody has them now."""
+class HostStatus:
+    """The hosts in quarantine, and the hosts that may be off because no lease uses them now."""
 
-    set_aside: Collection[int] = field(default_factory=frozenset)
-    resting: Collection[int] = field(default_factory=frozenset)
+    quarantined: Collection[int] = field(default_factory=frozenset)
+    may_be_off: Collection[int] = field(default_factory=frozenset)
 
 
 def of_lease(runtime: Runtime, lease: Lease) -> Shown:
-    """Return how ready the hosts of a lease are."""
+    """Return the readiness of the hosts of a lease."""
     now = runtime.clock.now()
     with runtime.database.read() as session:
         shown = pure.shown(preparations.going_on(session, lease_id=lease.id), now)
@@ -57,42 +57,45 @@ def of_lease(runtime: Runtime, lease: Lease) -> Shown:
 
 
 def of_host(runtime: Runtime, resource_id: int) -> HostReadiness:
-    """Return how ready a host is; raises NotFound."""
+    """Return the readiness of a host; raises NotFound."""
     now, settings = runtime.clock.now(), runtime.settings.provisioning
     with runtime.database.read() as session:
         host = _host(session, resource_id)
-        mine = preparations.going_on(session, resource_id=resource_id)
+        current = preparations.going_on(session, resource_id=resource_id)
         known = readiness.find(session, resource_id)
         lead = None
         if settings is not None:
-            learned = LeadTimes(settings)
-            learned.refresh(session, now)
-            lead = learned.lead(host, 1)
+            lead_times = LeadTimes(settings)
+            lead_times.refresh(session, now)
+            lead = lead_times.lead(host, 1)
     return HostReadiness(
         host=host,
         hardware=hardware(host),
-        shown=pure.shown(mine[:1], now),
+        shown=pure.shown(current[:1], now),
         known=known,
         lead=lead,
     )
 
 
 def set_aside(runtime: Runtime, resource_id: int, reason: str | None) -> HostReadiness:
-    """Have a host be booked for nobody, for a reason, or (None) again; raises NotFound.
+    """Quarantine a host for a reason, or (None) end its quarantine; raises NotFound.
 
-    What could not be got ready is tried again then. The cloud is to say whether the host works.
+    A host in quarantine is not booked. When the quarantine ends, its failed preparations are
+    requested again, and the host is booked once the inventory sync finds it usable.
     """
 
     def work(session: Session) -> None:
         host = _host(session, resource_id, lock=True)
         if reason is not None:
-            planner.set_aside(runtime, host.id, reason, session)
+            planner.quarantine(runtime, host.id, reason, session)
             return
         readiness.set_aside(session, host.id, None, now)
         preparations.retry(session, host.id)
-        found = preparations.going_on(session, resource_id=host.id)
-        again = (planner.payload(one) for one in found if one.state is PreparationState.WANTED)
-        notify_nodes(session, planner.PREPARE, again, now)
+        current = preparations.going_on(session, resource_id=host.id)
+        payloads = (
+            planner.payload(task) for task in current if task.state is PreparationState.WANTED
+        )
+        notify_nodes(session, planner.PREPARE, payloads, now)
 
     now = runtime.clock.now()
     runtime.database.write(work)
@@ -101,27 +104,27 @@ def set_aside(runtime: Runtime, resource_id: int, reason: str | None) -> HostRea
 
 
 def summary(runtime: Runtime, since: datetime, until: datetime, period: Period) -> list[Share]:
-    """Return the shares of leases that were ready when they started, by class and period."""
+    """Return the shares of leases that were ready at their start, by hardware class and period."""
     with runtime.database.read() as session:
-        found = preparations.needed_between(session, since, min(until, runtime.clock.now()))
-    return pure.summary(found, period)
+        tasks = preparations.needed_between(session, since, min(until, runtime.clock.now()))
+    return pure.summary(tasks, period)
 
 
-def standing(runtime: Runtime, registered: Sequence[Resource], now: datetime) -> Standing:
-    """Return how hosts stand; without provisioning, none does in any way."""
+def host_status(runtime: Runtime, registered: Sequence[Resource], now: datetime) -> HostStatus:
+    """Return the status of the registered hosts; empty without provisioning."""
     settings = runtime.settings.provisioning
-    mine = [one for one in registered if one.type == HOST]
-    if settings is None or not mine:
-        return Standing()
+    hosts = [resource for resource in registered if resource.type == HOST]
+    if settings is None or not hosts:
+        return HostStatus()
     with runtime.database.read() as session:
-        aside = readiness.all_set_aside(session)
+        quarantined = readiness.all_set_aside(session)
         used = preparations.in_use(session, now, now - _SETTLING)
-    ours = {one.id for one in mine if query.matches(settings.hosts, one.properties)}
-    return Standing(aside, ours - used - aside)
+    prepared = {host.id for host in hosts if query.matches(settings.hosts, host.properties)}
+    return HostStatus(quarantined, prepared - used - quarantined)
 
 
-def see(runtime: Runtime, seen: Mapping[int, Seen]) -> None:
-    """Note which hosts the cloud says are up."""
+def note_up(runtime: Runtime, seen: Mapping[int, Seen]) -> None:
+    """Store which hosts are up according to the cloud, if provisioning is enabled."""
     if runtime.settings.provisioning is not None and seen:
         runtime.database.write(lambda session: readiness.see(session, seen))
 

@@ -1,9 +1,9 @@
 """Use cases of provisioners that switch hosts off: find shutdowns, and report their progress.
 
-Only the owner of a claim may switch the host off. So before it accepts a claim, climate asks the
-cloud to disable the host for others, and to confirm that the host has no occupants. No transaction
-is open during this call. A booking in the meantime is harmless: the host goes off, and is prepared
-for the lease after that.
+Only the owner of a claim may switch the host off. Before climate accepts a claim, it disables the
+host's service in the cloud, which fails if the host has occupants. No transaction is open during
+this call. A booking in the meantime is harmless: the host goes off, and is prepared for the lease
+after that.
 """
 
 from datetime import datetime
@@ -51,7 +51,7 @@ def _reserve_host(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> 
     try:
         runtime.plugin(HOST).disable_service(host.external_id)
     except Conflict as error:
-        runtime.database.write(partial(_give_up, id_, before, error.message))
+        runtime.database.write(partial(_cancel, id_, before, error.message))
         runtime.wakeup.hint()
         raise ShutdownOver(f"{before.node} stays on: {error.message}") from None
 
@@ -66,7 +66,7 @@ def _report(
         return before
     shutdowns.store(session, after)
     if shutdown.is_waking(before) and report.state is ShutdownState.KEPT:
-        planner.set_aside(runtime, after.resource_id, report.reason, session)
+        planner.quarantine(runtime, after.resource_id, report.reason, session)
     return after
 
 
@@ -89,14 +89,14 @@ def _applied(
 def _accepted(
     session: Session, before: Shutdown, report: Report[ShutdownState], now: datetime
 ) -> Shutdown:
-    """Claim the shutdown. Once begun it must be finished, even if the host is needed."""
+    """Claim the shutdown; once claimed, it must be finished, even if a lease needs the host."""
     after = shutdown.accept(before, report.owner, now, now + report.claim)
     if before.progress is ShutdownState.WANTED and shutdowns.is_needed(session, before, now):
         raise ShutdownOver(f"{before.node} stays on: it is needed soon")
     return after
 
 
-def _give_up(id_: str, seen: Shutdown, reason: str, session: Session) -> None:
+def _cancel(id_: str, seen: Shutdown, reason: str, session: Session) -> None:
     """Cancel the shutdown, unless another provisioner has claimed it in the meantime."""
     task = shutdowns.get(session, id_, lock=True)
     if task.attempt == seen.attempt and task.progress in shutdown.OPEN and task.over_at is None:

@@ -1,1 +1,1 @@
-"""Use cases of resources, registration of hosts, and synchronisation with the cloud."""
+"""Resources: registration, queries, properties of hosts, and inventory sync with the cloud."""

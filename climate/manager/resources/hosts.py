@@ -1,4 +1,4 @@
-"""The use cases that only hosts have: their extra properties, and who has them when."""
+"""Use cases of hosts only: extra properties, and allocations by host."""
 
 from collections.abc import Mapping
 
@@ -17,8 +17,8 @@ HOST = "physical:host"
 def set_properties(runtime: Runtime, host_id: int, extra: Mapping[str, str]) -> Resource:
     """Add or change extra properties of a host.
 
-    Raises NotFound, InvalidInput for a property of the cloud's, and Conflict for one that a
-    reservation of this host asked for.
+    Raises NotFound, InvalidInput for a property that the cloud defines, and Conflict if a
+    reservation of this host requires the present value.
     """
     now = runtime.clock.now()
 
@@ -30,14 +30,14 @@ def set_properties(runtime: Runtime, host_id: int, extra: Mapping[str, str]) -> 
                 f"{', '.join(sorted(native))}: told by the cloud, cannot be changed here"
             )
         changing = {name for name in extra if host.properties.get(name) != extra[name]}
-        used = {
+        required = {
             name
             for type_, params in allocations.params_on(session, host_id)
             for name in expressions.names(runtime.plugin(type_).requirement(params).query)
         }
-        if changing & used:
+        if changing & required:
             raise Conflict(
-                f"Extra capability {', '.join(sorted(changing & used))} is asked for by a"
+                f"Extra capability {', '.join(sorted(changing & required))} is asked for by a"
                 f" reservation of host {host_id}"
             )
         resources.set_properties(session, host, extra, now)
@@ -53,39 +53,39 @@ def find_allocations(
     lease_id: str | None = None,
     reservation_id: str | None = None,
 ) -> dict[int, list[Allocation]]:
-    """Return allocations by host, hosts without any included; raises NotFound for a host.
+    """Return allocations by host, including hosts without any; raises NotFound for a host.
 
-    Of leases that are over only if a lease or reservation is named.
+    Past allocations are included only if ``lease_id`` or ``reservation_id`` is set.
     """
-    named = lease_id is not None or reservation_id is not None
+    includes_past = lease_id is not None or reservation_id is not None
     with runtime.database.read() as session:
         hosts = (
             resources.find_all(session, HOST)
             if host_id is None
             else [resources.get(session, HOST, host_id)]
         )
-        found = allocations.find_all(
+        matching = allocations.find_all(
             session,
             HOST,
-            ending_after=None if named else runtime.clock.now(),
+            ending_after=None if includes_past else runtime.clock.now(),
             resource_id=host_id,
             lease_id=lease_id,
             reservation_id=reservation_id,
         )
     by_host: dict[int, list[Allocation]] = {host.id: [] for host in hosts}
-    for allocation in found:
+    for allocation in matching:
         by_host.setdefault(allocation.resource_id, []).append(allocation)
     return by_host
 
 
 def find_properties(runtime: Runtime) -> tuple[list[Property], dict[str, list[str]]]:
-    """Return the extra properties that hosts have, and the values in use of each."""
+    """Return the extra properties of hosts, and the values of each that are in use."""
     with runtime.database.read() as session:
         return resources.definitions(session, HOST), resources.values(session, HOST)
 
 
 def set_property_private(runtime: Runtime, name: str, *, private: bool) -> Property:
-    """Hide a property from ordinary listings, or show it; raises NotFound."""
+    """Hide a property from listings, or show it; raises NotFound."""
     now = runtime.clock.now()
     return runtime.database.write(
         lambda session: resources.set_private(session, HOST, name, private=private, now=now)

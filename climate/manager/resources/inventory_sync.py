@@ -1,11 +1,12 @@
 """Inventory sync: reconcile registered resources with the cloud, and replace those that failed.
 
 A failed resource is not reservable, and leases that hold it now or soon get another one (healing).
-A resource that works again is reservable again. Every manager does this; all steps are idempotent.
+A resource that works again becomes reservable again. Every manager runs the sync; all steps are
+idempotent.
 
-A resource also counts as failed while the end of its last lease keeps failing, and a host while it
-is in quarantine because it could not be prepared. A host that is prepared on demand may be without
-power while no lease needs it: that is no failure.
+A resource is also not reservable while the end of its last lease keeps failing, and a host while it
+is in quarantine. A host that is prepared on demand may be powered off while no lease needs it; that
+is no failure.
 """
 
 import logging
@@ -44,93 +45,100 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
     for resource_type, plugin in runtime.plugins.items():
         with runtime.database.read() as session:
             registered = resources.find_all(session, resource_type)
-        asked_at = runtime.clock.now()
-        there = {found.external_id: found for found in plugin.refresh(registered)}
+        queried_at = runtime.clock.now()
+        by_external_id = {item.external_id: item for item in plugin.refresh(registered)}
         now = runtime.clock.now()
         with runtime.database.read() as session:
             shared = capacity.find_some(session, [resource.id for resource in registered])
             stuck = set() if plugin.counts_leftovers else _stuck(runtime, session, now)
-        standing = readiness.standing(runtime, registered, now)
-        _see(runtime, resource_type, registered, there, asked_at)
+        status = readiness.host_status(runtime, registered, now)
+        _note_up(runtime, resource_type, registered, by_external_id, queried_at)
         for resource in registered:
-            found = _rested(there.get(resource.external_id), resource.id in standing.resting)
-            if found is None or found.lost:
+            discovered = by_external_id.get(resource.external_id)
+            discovered = _ignoring_power(discovered, resource.id in status.may_be_off)
+            if discovered is None or discovered.lost:
                 lost.add(resource.id)
             try:
-                unusable = resource.id in stuck or resource.id in standing.set_aside
-                follow(runtime, plugin, resource, found, stuck=unusable)
-                if found is not None and _is_news(found, shared[resource.id]):
-                    runtime.database.write(partial(_share, resource, found))
+                unusable = resource.id in stuck or resource.id in status.quarantined
+                reconcile(runtime, plugin, resource, discovered, stuck=unusable)
+                if discovered is not None and _has_changed(discovered, shared[resource.id]):
+                    runtime.database.write(partial(_store_inventories, resource, discovered))
             except ClimateError as error:
-                LOG.warning("%s is not followed: %s", resource.external_id, error.message)
+                LOG.warning("%s is not reconciled: %s", resource.external_id, error.message)
     healing.heal_all(runtime, lost.intersection(lost_before))
     return lost
 
 
 def _stuck(runtime: Runtime, session: Session, now: datetime) -> set[int]:
+    """Return the resources whose last lease cannot be ended."""
     return event_queue.stuck(session, now, now - PATIENCE, runtime.settings.max_retries)
 
 
-def follow(
+def reconcile(
     runtime: Runtime,
     plugin: ResourcePlugin,
     resource: Resource,
-    found: DiscoveredResource | None,
+    discovered: DiscoveredResource | None,
     *,
     stuck: bool = False,
 ) -> None:
-    """Make one resource what the cloud reports (None: it does not exist there).
+    """Update one resource to its state in the cloud (None: it does not exist there).
 
     A ``stuck`` resource is not usable, whatever the cloud reports.
     """
-    usable = found is not None and found.usable and not stuck
-    before = _native(resource) if found is None or not found.complete else {}
-    native = {**before, **(found.properties if found else {}), "id": str(resource.id)}
+    usable = discovered is not None and discovered.usable and not stuck
+    before = _native(resource) if discovered is None or not discovered.complete else {}
+    native = {**before, **(discovered.properties if discovered else {}), "id": str(resource.id)}
     if usable == resource.reservable and native == _native(resource):
         return
     if usable and not resource.reservable:
         plugin.enroll(resource.external_id)
-    why = "usable" if usable else "set aside or not given back" if stuck else "not usable"
-    LOG.info("%s is %s", resource.external_id, why)
+    state = "usable" if usable else "in quarantine or not reclaimed" if stuck else "not usable"
+    LOG.info("%s is %s", resource.external_id, state)
     now = runtime.clock.now()
     runtime.database.write(lambda session: _store(session, resource, usable, native, now))
 
 
-def _rested(found: DiscoveredResource | None, is_resting: bool) -> DiscoveredResource | None:  # noqa: FBT001 - a fact
-    """Return what the cloud reports; a host that is only without power counts as usable."""
-    if found is None or not is_resting or not found.lost or found.disabled:
-        return found
-    return replace(found, usable=True, lost=False)
+def _ignoring_power(
+    discovered: DiscoveredResource | None,
+    may_be_off: bool,  # noqa: FBT001 - not a switch, a fact
+) -> DiscoveredResource | None:
+    """Return the discovered state; a lost host that may be off counts as usable."""
+    if discovered is None or not may_be_off or not discovered.lost or discovered.disabled:
+        return discovered
+    return replace(discovered, usable=True, lost=False)
 
 
-def _see(
+def _note_up(
     runtime: Runtime,
     resource_type: str,
     registered: Collection[Resource],
-    there: Mapping[str, DiscoveredResource],
-    asked_at: datetime,
+    by_external_id: Mapping[str, DiscoveredResource],
+    queried_at: datetime,
 ) -> None:
-    """Store which hosts are up, and since when that is known, for their preparations."""
+    """Store which hosts are up and when the cloud noticed it, for their preparations."""
     if resource_type != HOST:
         return
-    seen = {one.id: Seen(up=False, at=asked_at) for one in registered}
-    for one in registered:
-        found = there.get(one.external_id)
-        if found is not None and not found.lost:
-            seen[one.id] = Seen(up=True, at=found.heard_at or asked_at)
-    readiness.see(runtime, seen)
+    seen = {host.id: Seen(up=False, at=queried_at) for host in registered}
+    for host in registered:
+        discovered = by_external_id.get(host.external_id)
+        if discovered is not None and not discovered.lost:
+            seen[host.id] = Seen(up=True, at=discovered.heard_at or queried_at)
+    readiness.note_up(runtime, seen)
 
 
-def _is_news(found: DiscoveredResource, shared: Mapping[str, Inventory]) -> bool:
-    """Whether the cloud reports other inventories than those that are stored."""
-    return found.complete and found.inventories != shared
+def _has_changed(discovered: DiscoveredResource, shared: Mapping[str, Inventory]) -> bool:
+    """Whether the cloud reports other inventories than those in the database."""
+    return discovered.complete and discovered.inventories != shared
 
 
-def _share(resource: Resource, found: DiscoveredResource, session: Session) -> None:
+def _store_inventories(
+    resource: Resource, discovered: DiscoveredResource, session: Session
+) -> None:
     """Store the inventories that the cloud reports; leases keep their allocations."""
-    with suppress(NotFound):  # removed meanwhile
+    with suppress(NotFound):  # removed in the meantime
         resources.get(session, resource.type, resource.id, lock=True)
-        capacity.store(session, resource.id, found.inventories)
+        capacity.store(session, resource.id, discovered.inventories)
 
 
 def _native(resource: Resource) -> Mapping[str, str]:
@@ -146,7 +154,7 @@ def _store(
 ) -> None:
     try:
         present = resources.get(session, resource.type, resource.id, lock=True)
-    except NotFound:  # removed meanwhile
+    except NotFound:  # removed in the meantime
         return
     if usable != present.reservable:
         resources.set_reservable(session, [resource.id], now, reservable=usable)
@@ -155,7 +163,7 @@ def _store(
 
 
 class InventorySync:
-    """Reconciles with the cloud, and watches trusts, at an interval until it is stopped."""
+    """Reconciles with the cloud, and checks trusts, at an interval until it is stopped."""
 
     def __init__(self, runtime: Runtime) -> None:
         """Prepare; nothing runs before ``start``."""
@@ -166,11 +174,11 @@ class InventorySync:
         self._task = PeriodicTask("inventory", self._synchronise, trusts.look, interval=interval)
 
     def start(self) -> None:
-        """Begin, in a thread: the cloud may be slow."""
+        """Start, in a thread: the cloud may be slow."""
         self._task.start()
 
     def stop(self) -> None:
-        """Do not wait for a run under way: another manager may repeat it."""
+        """Stop without waiting for the current run: another manager repeats it."""
         self._task.stop(0)
 
     def _synchronise(self) -> None:

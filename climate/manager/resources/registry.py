@@ -29,55 +29,56 @@ def register(
     external_number: str | None = None,
     extra: Mapping[str, str] | None = None,
 ) -> Resource:
-    """Register a resource of the cloud as reservable; the number takes precedence over the name.
+    """Register a resource of the cloud as reservable; ``external_number`` precedes ``name``.
 
     Drops extra properties with the name of a native one. Raises NotFound, InvalidInput, or
-    Conflict if the resource is ambiguous, in use, not reservable or registered already.
+    Conflict if the resource is ambiguous, in use, not reservable or already registered.
 
-    climate stores the resource before it changes the cloud, so ``inventory.synchronise`` can
-    finish a registration that was interrupted.
+    climate stores the resource before it changes the cloud, so the inventory sync can finish an
+    interrupted registration.
     """
     plugin = runtime.plugin(resource_type)
-    found = plugin.find(name=name, external_number=external_number)
-    taken = plugin.native_properties | found.properties.keys()
-    own = {key: value for key, value in (extra or {}).items() if key not in taken}
-    found = plugin.declared(found, own)
+    discovered = plugin.find(name=name, external_number=external_number)
+    native = plugin.native_properties | discovered.properties.keys()
+    own_extra = {key: value for key, value in (extra or {}).items() if key not in native}
+    discovered = plugin.declared(discovered, own_extra)
     write, now = runtime.database.write, runtime.clock.now()
-    made = write(partial(_insert, resource_type, found, own, now))
+    created = write(partial(_insert, resource_type, discovered, own_extra, now))
     try:
-        plugin.enroll(found.external_id)
+        plugin.enroll(discovered.external_id)
     except Exception:
-        if _forget(runtime, made):
-            # The cloud may have enrolled it, and only the answer was lost.
+        if _forget(runtime, created):
+            # The call may have succeeded even though its response was lost.
             with suppress(Exception):
-                plugin.withdraw(found.external_id)
+                plugin.withdraw(discovered.external_id)
             raise
-        return get(runtime, resource_type, made.id)
-    if not found.usable:
-        return made
-    write(lambda session: resources.set_reservable(session, [made.id], None, reservable=True))
-    return replace(made, reservable=True)
+        return get(runtime, resource_type, created.id)
+    if not discovered.usable:
+        return created
+    write(lambda session: resources.set_reservable(session, [created.id], None, reservable=True))
+    return replace(created, reservable=True)
 
 
 def _insert(
     resource_type: str,
-    found: DiscoveredResource,
-    own: Mapping[str, str],
+    discovered: DiscoveredResource,
+    extra: Mapping[str, str],
     now: datetime,
     session: Session,
 ) -> Resource:
-    made = resources.insert(session, resource_type, found.external_id, found.properties, own, now)
-    capacity.store(session, made.id, found.inventories)
-    return made
+    native = discovered.properties
+    created = resources.insert(session, resource_type, discovered.external_id, native, extra, now)
+    capacity.store(session, created.id, discovered.inventories)
+    return created
 
 
-def _forget(runtime: Runtime, made: Resource) -> bool:
+def _forget(runtime: Runtime, created: Resource) -> bool:
     """Delete a failed registration, unless an inventory sync finished it in the meantime."""
 
     def work(session: Session) -> bool:
-        if resources.get(session, made.type, made.id, lock=True).reservable:
+        if resources.get(session, created.type, created.id, lock=True).reservable:
             return False
-        resources.delete(session, made.id)
+        resources.delete(session, created.id)
         return True
 
     return runtime.database.write(work)
@@ -88,16 +89,16 @@ def delete(runtime: Runtime, resource_type: str, resource_id: int) -> None:
     now = runtime.clock.now()
 
     def check(session: Session) -> Resource:
-        found = resources.get(session, resource_type, resource_id, lock=True)
+        resource = resources.get(session, resource_type, resource_id, lock=True)
         if allocations.params_on(session, resource_id):
             noun = resources.noun(resource_type)
             raise Conflict(f"Can't delete {noun} {resource_id}. The {noun} is reserved.")
-        return found
+        return resource
 
     def close(session: Session) -> Resource:
-        found = check(session)
+        resource = check(session)
         resources.set_reservable(session, [resource_id], now, reservable=False)
-        return found
+        return resource
 
     def remove(session: Session) -> None:
         check(session)
@@ -117,25 +118,25 @@ def find_resources(
 ) -> Part[Resource]:
     """Return a page of resources; without ``private``, private properties do not exist.
 
-    Raises InvalidQuery if the expression names a property that there is not.
+    Raises InvalidQuery if the expression names an unknown property.
     """
     with runtime.database.read() as session:
         extra = resources.definitions(session, *wanted.resource_types)
         hidden = _hidden(extra, private)
         _check_names(session, runtime, wanted, extra, {prop.name for prop in hidden})
-        found = resource_pages.find_resources(session, wanted, page)
-    items = [_without(resource, hidden) for resource in found.items]
-    return Part(items=items, more=found.more)
+        part = resource_pages.find_resources(session, wanted, page)
+    items = [_without(resource, hidden) for resource in part.items]
+    return Part(items=items, more=part.more)
 
 
 def get_resource(runtime: Runtime, resource_id: int, *, private: bool) -> Resource:
     """Return a resource of an enabled type, as ``find_resources`` shows it; raises NotFound."""
     with runtime.database.read() as session:
-        found = resources.find_some(session, [resource_id]).get(resource_id)
-        if found is None or found.type not in runtime.plugins:
+        resource = resources.find_some(session, [resource_id]).get(resource_id)
+        if resource is None or resource.type not in runtime.plugins:
             raise NotFound(f"There is no resource {resource_id}")
-        extra = resources.definitions(session, found.type)
-    return _without(found, _hidden(extra, private))
+        extra = resources.definitions(session, resource.type)
+    return _without(resource, _hidden(extra, private))
 
 
 def _check_names(
@@ -145,13 +146,13 @@ def _check_names(
     extra: list[Property],
     hidden: Collection[str],
 ) -> None:
-    """Raise InvalidQuery if the expression asks about what no resource has, or what is hidden."""
-    asked = expressions.names(wanted.query).difference(hidden)
-    known = {prop.name for prop in extra}
-    for type_ in wanted.resource_types if asked else ():
-        known |= runtime.plugin(type_).native_properties
-        known |= resources.names_in_use(session, type_, asked - known)
-    expressions.check_names(wanted.query, known.difference(hidden))
+    """Raise InvalidQuery if the expression names a property that is unknown or hidden."""
+    queried = expressions.names(wanted.query).difference(hidden)
+    existing = {prop.name for prop in extra}
+    for type_ in wanted.resource_types if queried else ():
+        existing |= runtime.plugin(type_).native_properties
+        existing |= resources.names_in_use(session, type_, queried - existing)
+    expressions.check_names(wanted.query, existing.difference(hidden))
 
 
 def _hidden(extra: list[Property], private: bool) -> list[Property]:  # noqa: FBT001 - passed on
@@ -159,7 +160,7 @@ def _hidden(extra: list[Property], private: bool) -> list[Property]:  # noqa: FB
 
 
 def _without(resource: Resource, hidden: list[Property]) -> Resource:
-    """Return the resource without those of its extra properties that are hidden."""
+    """Return the resource without its hidden extra properties."""
     names = {prop.name for prop in hidden if prop.resource_type == resource.type} - resource.native
     shown = {name: text for name, text in resource.properties.items() if name not in names}
     return replace(resource, properties=shown)

@@ -27,7 +27,7 @@ def test_a_timer_keeps_firing_when_the_wall_clock_is_set(
     for module in (base, interval):
         monkeypatch.setattr(module, "datetime", Wall)
     monkeypatch.setattr(timers, "_wall", lambda: Wall.now(UTC))
-    monkeypatch.setattr(timers, "_LOOK", 0.05)
+    monkeypatch.setattr(timers, "_COMPARE_INTERVAL", 0.05)
     fired = threading.Event()
     timer = Timer(SystemClock())
     timer.every(0.1, fired.set, "often")

@@ -54,7 +54,7 @@ def plan(story: Story) -> None:
     assert settings is not None
     known = LeadTimes(settings)
     inventory.synchronise(story.runtime)
-    preparing.look(story.runtime, settings, known)
+    preparing.plan(story.runtime, settings, known)
     PowerSaver(story.runtime, settings, known).run()
 
 
