@@ -203,6 +203,12 @@ def requeue(session: Session, claim: Claim, **again: datetime) -> None:
     event_queue.requeue(session, claim.event_id, claim.owner, claim.attempt, **again)
 
 
+def remove(session: Session, claim: Claim) -> None:
+    """Delete a claimed event that needs no record, unless the claim is lost."""
+    if event_queue.is_mine(session, claim.event_id, claim.owner, claim.attempt):
+        event_queue.remove(session, [claim.event_id])
+
+
 class ClaimKeeper:
     """Renews the claims of one manager, and reclaims those whose owner stopped renewing."""
 

@@ -70,7 +70,7 @@ class Enforcer:
         return bool(self._urls["check_update"])
 
     @property
-    def hears_of_ends(self) -> bool:
+    def reports_ends(self) -> bool:
         """Tell whether anyone wants to know what is over."""
         return bool(self._urls["on_end"])
 
