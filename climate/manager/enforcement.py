@@ -113,10 +113,7 @@ class Enforcer:
         owner = {key: body["lease"][key] for key in ("user_id", "project_id")}
         try:
             status, text = self._post(self._urls[name], {"context": owner | self._cloud, **body})
-        except (
-            OSError,
-            ValueError,
-        ) as error:  # the errors of ``requests``, and those it does not wrap
+        except (OSError, ValueError) as error:  # also errors that ``requests`` does not wrap
             LOG.warning("%s: the enforcement service does not answer: %s", name, error)
             raise EnforcementUnavailable(
                 "The enforcement service of this cloud does not answer: try again later"

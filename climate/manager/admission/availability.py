@@ -167,8 +167,8 @@ def _starts(
 ) -> list[Starts]:
     """Return the starts in ``part`` at which each requirement would fit on its own.
 
-    For several requirements, the result is single moments: the ends of allocations, as only then
-    does capacity become free.
+    For several requirements, the result is single moments: the start of each such range, and the
+    ends of allocations in it, as capacity becomes free only then.
     """
     span = Window(part[0], later(part[1], occupied))
     timelines = [

@@ -1,9 +1,9 @@
 """Limits of projects and users, checked in the transaction of the admission.
 
 Before it counts, the transaction locks a row of each limited party: first the project's, then the
-user's, then the resources. So of two parallel requests of a project, the second counts the use of
-the first. A party without limits is neither locked nor counted. If limits are disabled, there is no
-gate. For an exempt requester, the gate executes no statement.
+user's. It locks resources only after that. So of two parallel requests of a project, the second
+counts the use of the first. A party without limits is neither locked nor counted. If limits are
+disabled, there is no gate. For an exempt requester, the gate executes no statement.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -70,7 +70,7 @@ class Guard:
     limits: Mapping[Party, Limits] = field(default_factory=dict)
 
     def check_dates(self, lease: Lease | None, window: Window, now: datetime) -> None:
-        """Raise LimitExceeded if a limit forbids the window; a new lease is None."""
+        """Raise LimitExceeded if a limit forbids the window (``lease`` None: a new lease)."""
         before = lease.window if lease else None
         started = lease is not None and has_started(lease, now)
         for party, limits in self.limits.items():

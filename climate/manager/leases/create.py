@@ -77,8 +77,8 @@ class LeaseRequest:
     """A request for a lease. ``before_end`` None means the configured default.
 
     ``user_events`` are (kind, moment) pairs; reminders among them replace the configured ones.
-    ``asked_at`` is when the request arrived (None: now). Dates are checked against it, as look-ups
-    may be slow.
+    ``asked_at`` is when the request arrived (None: now). The start date is checked against
+    it, as look-ups may be slow.
     """
 
     name: str
