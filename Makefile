@@ -77,7 +77,9 @@ test-nightly: $(INSTALLED_TEST) ## Run all that takes minutes: races, programs, 
 		$(MAKE) --no-print-directory test-nightly-$$kind || status=1; \
 	done; exit $$status
 
+# First all property tests once more, with more examples.
 test-nightly-local: $(INSTALLED_TEST)
+	CLIMATE_TEST_THOROUGH=1 $(BIN)/pytest $(PARALLEL) -m '$(ELSEWHERE) and not db and not system' $(ARGS)
 	$(BIN)/pytest -m 'nightly and not faults and not openstack' $(ARGS)
 
 test-nightly-faults: $(INSTALLED_TEST)

@@ -22,11 +22,11 @@ from climate.db.engine.database import Database
 from tests.support import servers
 from tests.support.service import Story
 
-# No example has a deadline: its time depends on the machine. CI runs hypothesis' own (larger)
-# number of examples.
+# No example has a deadline: its time depends on the machine. `make test-nightly` runs hypothesis'
+# own (larger) number of examples.
 settings.register_profile("quick", max_examples=30, deadline=None)
 settings.register_profile("thorough", deadline=None)
-settings.load_profile("thorough" if os.getenv("CI") else "quick")
+settings.load_profile("thorough" if os.getenv("CLIMATE_TEST_THOROUGH") else "quick")
 
 MakeStory = Callable[..., Story]
 NOON = dt.datetime(2030, 1, 15, 12, 0, 0, tzinfo=dt.UTC)

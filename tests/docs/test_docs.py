@@ -1,6 +1,7 @@
 """The documentation covers every command, option, error, route and event kind.
 
-The lists come from the code, so a new entry fails here until it is documented.
+The lists come from the code, so a new entry fails here until it is documented. Paths, tests and
+links that the documentation names must exist.
 """
 
 import configparser
@@ -19,6 +20,8 @@ README = "README.md"
 API = "docs/api.md"
 API_2 = "docs/api-v2.md"
 CONFIGURATION = "docs/configuration.md"
+# The first folder of a path in the repository, or of one below climate/.
+FOLDERS = {path.name for parent in (ROOT, ROOT / "climate") for path in parent.iterdir()}
 
 
 @cache
@@ -156,12 +159,45 @@ def test_every_kind_of_event_is_documented() -> None:
     assert [kind for kind in event_kinds() if not mentions(docs(), kind)] == []
 
 
-def test_every_test_that_the_comparison_cites_exists() -> None:
-    cited = re.findall(r"`(tests/[\w/.:]+)`", text("docs/comparison.md"))
-    assert cited, "the comparison cites tests"
-    missing = []
-    for citation in cited:
-        path, _, name = citation.partition("::")
-        if not (ROOT / path).is_file() or (name and f"def {name}(" not in text(path)):
-            missing.append(citation)
-    assert missing == []
+def test_every_path_and_test_that_the_documentation_names_exists() -> None:
+    documents = all_documents()
+    documents.remove(ROOT / "CHANGELOG.md")  # names paths of the past
+    named = {
+        document.name: re.findall(r"`([a-z]\w*/[\w./-]+)(?:::([\w:]+))?`", document.read_text())
+        for document in documents
+    }
+    assert all(named[name] for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "comparison.md"))
+    missing = {name: [one for one in paths if not exists(*one)] for name, paths in named.items()}
+    assert {name: paths for name, paths in missing.items() if paths} == {}
+
+
+def exists(path: str, test: str) -> bool:
+    """Return whether a path exists in the repository or below climate/, and defines the test."""
+    if path.partition("/")[0] not in FOLDERS:
+        return True  # a path of something else
+    files = [file for file in (ROOT / path, ROOT / "climate" / path) if file.exists()]
+    name = test.rpartition(":")[2]
+    return bool(files) and (not name or f"def {name}(" in files[0].read_text(encoding="utf-8"))
+
+
+def test_every_link_of_the_documentation_leads_somewhere() -> None:
+    broken = {}
+    for document in all_documents():
+        links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", document.read_text(encoding="utf-8"))
+        here = [(document.parent / path if path else document, to) for path, to in links]
+        broken[document.name] = [
+            f"{path.name}#{to}"
+            for path, to in here
+            if ":" not in str(path) and not (path.exists() and (not to or to in anchors(path)))
+        ]
+    assert {name: links for name, links in broken.items() if links} == {}
+
+
+def all_documents() -> list[Path]:
+    return [*ROOT.glob("[A-Z]*.md"), *ROOT.glob("docs/**/*.md")]
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

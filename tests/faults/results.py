@@ -146,6 +146,13 @@ it. They differ from run to run.
 """
 
 _FOOT = """\
+## When these tests run
+
+CI runs the short matrix with each change (`make test-faults-short`): each fault at one moment, 11
+of the cells, with 12 leases. `make test-nightly` completes the full matrix: it runs the other
+cells, with 200 leases. `make test-faults` runs every cell with 200 leases. The tables above come
+from such runs ([CONTRIBUTING.md](../CONTRIBUTING.md#faults)).
+
 ## What is done
 
 | Fault | |

@@ -25,7 +25,7 @@ from climate.core.lease.schedule import (
 )
 from climate.core.settings import Settings
 from climate.core.window import Window, minute_of
-from climate.db.engine.ids import new_id
+from climate.db.engine import ids
 from climate.db.leases import leases
 from climate.db.notifications import outbox
 from climate.db.resources import allocations
@@ -194,7 +194,7 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
         raise InvalidDate("Start date must be later than current date")
     if window.end <= now:
         raise InvalidDate("End date must be later than current and start date")
-    lease_id = new_id()
+    lease_id = ids.new_id()
     notices = _notices(request, window, runtime.settings)
     return Lease(
         id=lease_id,
@@ -205,9 +205,10 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
         status=LeaseStatus.PENDING,
         degraded=False,
         notices=notices,
-        reservations=new_reservations(runtime, lease_id, request.reservations, new_id, now),
+        reservations=new_reservations(runtime, lease_id, request.reservations, ids.new_id, now),
         events=tuple(
-            Event.planned(event, lease_id, new_id(), now) for event in plan(window, notices, now)
+            Event.planned(planned, lease_id, ids.new_id(), now)
+            for planned in plan(window, notices, now)
         ),
         created_at=now,
         updated_at=None,

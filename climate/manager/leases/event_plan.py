@@ -9,7 +9,7 @@ from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus
 from climate.core.lease.model import Event, Lease
 from climate.core.lease.schedule import BEFORE_END, BEFORE_START, END, START, UPDATE, Planned, plan
-from climate.db.engine.ids import new_id
+from climate.db.engine import ids
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
 from climate.db.notifications import outbox
@@ -44,7 +44,7 @@ def add_update_event(session: Session, lease: Lease, now: datetime) -> None:
 
 def _insert(session: Session, lease: Lease, planned: Iterable[Planned], now: datetime) -> None:
     leases.insert_events(
-        session, [Event.planned(event, lease.id, new_id(), now) for event in planned]
+        session, [Event.planned(event, lease.id, ids.new_id(), now) for event in planned]
     )
 
 

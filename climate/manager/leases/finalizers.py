@@ -18,7 +18,7 @@ from climate.core.lease.blazar_wire import enforcement_body
 from climate.core.lease.lifecycle import EventStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import REVOKE, TELL_END
-from climate.db.engine.ids import new_id
+from climate.db.engine import ids
 from climate.db.events import queue as event_queue
 from climate.manager.claims import Claim, close, remove, requeue
 from climate.manager.enforcement import Busy
@@ -39,7 +39,7 @@ def schedule_finalizers(runtime: Runtime, session: Session, lease: Lease, now: d
         return
     resources = resources_of(session, [reservation.id for reservation in lease.reservations])
     event_queue.insert_finalizer(
-        session, new_id(), TELL_END, enforcement_body(lease, resources), now
+        session, ids.new_id(), TELL_END, enforcement_body(lease, resources), now
     )
 
 

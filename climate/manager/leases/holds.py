@@ -28,7 +28,7 @@ from climate.core.lease.blazar_wire import enforcement_body
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.model import Event, Lease
 from climate.core.lease.schedule import RELEASE, Planned
-from climate.db.engine.ids import new_id
+from climate.db.engine import ids
 from climate.db.events import queue as event_queue
 from climate.db.leases import idempotency, leases
 from climate.db.notifications import outbox
@@ -61,7 +61,7 @@ class HoldGate(Gate):
     def stored(self, lease: Lease) -> Lease:
         """Return the lease as CREATING, with the release as its only event."""
         due_at = lease.created_at + self._runtime.settings.hold_timeout
-        release = Event.planned(Planned(RELEASE, due_at), lease.id, new_id(), lease.created_at)
+        release = Event.planned(Planned(RELEASE, due_at), lease.id, ids.new_id(), lease.created_at)
         return replace(lease, status=LeaseStatus.CREATING, events=(release,))
 
     def settle(self, lease: Lease) -> Lease:

@@ -24,7 +24,7 @@ from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import EventStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import PATIENCE, RELENTLESS, REVOKE
-from climate.db.engine.ids import new_id
+from climate.db.engine import ids
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
 from climate.db.notifications import outbox
@@ -101,7 +101,7 @@ def release_trust(session: Session, lease: Lease, now: datetime) -> None:
 
 def schedule_revocation(session: Session, trust_id: str, now: datetime) -> None:
     """Store the finalizer that revokes a trust."""
-    event_queue.insert_finalizer(session, new_id(), REVOKE, {"trust_id": trust_id}, now)
+    event_queue.insert_finalizer(session, ids.new_id(), REVOKE, {"trust_id": trust_id}, now)
 
 
 def orphans(runtime: Runtime) -> Iterator[Drift]:
