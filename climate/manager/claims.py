@@ -1,12 +1,12 @@
-"""Claims: which manager runs an event, until when, and what it may store and change meanwhile.
+"""Claims: a manager's exclusive, expiring right to run an event.
 
-A claim is an owner and an attempt number in the event's row. Every outcome names both, so a manager
-that lost its claim stores nothing. A fencing token stops its changes of the cloud
+A claim is an owner and an attempt number in the event's row. Every outcome is conditional on both,
+so a manager that lost its claim stores nothing. A fencing token stops its changes of the cloud
 shortly before another manager can reclaim the event.
 
-Reclaiming compares no two clocks. The owner counts, on its own ``elapsed``, from before it claimed
-or renewed. The others count from after they read that renewal. Both count equally long, so the
-owner stops first, even if wall clocks differ, jump or stand still.
+Reclaiming compares no wall clocks. The owner counts the time-out on its monotonic clock, from
+before its claim or renewal. Other managers count the same time-out from after they read that
+renewal. So the owner always stops first.
 """
 
 import logging
@@ -35,10 +35,10 @@ LOG = logging.getLogger(__name__)
 
 @record(frozen=True, slots=True)
 class Work:
-    """What an action event works on: the lease, and the resources of each live reservation.
+    """The lease of an action event, and the resources of each reservation to act on.
 
-    ``begun`` is the lease as it was stored when the work began. It is None if other statements of
-    that transaction changed the lease, too.
+    ``begun`` is the lease as stored when the work began. It is None if other statements of that
+    transaction also changed the lease.
     """
 
     event: Event
@@ -52,7 +52,7 @@ class Work:
         return [r for r in self.lease.reservations if r.id in self.resources]
 
     def is_leaving(self, reservation_id: str) -> bool:
-        """Whether to take a reservation back because it was removed from its lease."""
+        """Whether to reclaim a reservation because it was removed from its lease."""
         if self.event.kind not in {START, UPDATE, END}:
             return False
         for reservation in self.lease.reservations:
@@ -72,11 +72,11 @@ class Call:
 
 @record(frozen=True, slots=True)
 class Claim:
-    """An event that this manager runs while owner and attempt are still in its row.
+    """An event that this manager runs as long as the event's row has its owner and attempt.
 
-    Finalizers have no lease id: they outlive their lease. ``types`` are the resource types of the
-    lease's reservations. ``fencing_token`` limits the changes of the cloud; ``calls`` has the
-    running plug-in call.
+    Finalizers have no lease id, as they outlive their lease. ``types`` are the resource types of
+    the lease's reservations. ``fencing_token`` limits the changes of the cloud. ``calls`` contains
+    the running plug-in call.
     """
 
     event_id: str
@@ -89,12 +89,12 @@ class Claim:
     calls: list[Call] = field(default_factory=list, compare=False)
 
     def call_since_before(self, moment: float) -> Call | None:
-        """Return the call under way if it began before ``moment`` of ``clock.elapsed``."""
+        """Return the running call if it began before ``moment`` of ``clock.elapsed``."""
         return next((call for call in list(self.calls) if call.since < moment), None)
 
     @contextmanager
     def calling(self, work: Work, reservation: Reservation, since: float) -> Iterator[None]:
-        """Run a plug-in under the fencing token, visible to the watchdog; raises Fenced."""
+        """Run a plug-in call, fenced by the token and visible to the watchdog; raises Fenced."""
         self.fencing_token.check()
         self.calls.append(Call(work, reservation.id, since))
         try:
@@ -105,7 +105,7 @@ class Claim:
 
 
 class Seen(NamedTuple):
-    """A claim that this manager holds, with its lease (locked) and its event."""
+    """A claim that this manager holds, with its locked lease and its event."""
 
     claim: Claim
     lease: Lease
@@ -128,10 +128,10 @@ def lease_of(session: Session, claim: Claim) -> Lease | None:
 def lock_leases(
     session: Session, claims: Sequence[Claim], *, wait: bool
 ) -> tuple[list[Seen], list[Claim]]:
-    """Lock the leases of claims. Return the claims still held, and those whose lease is not locked.
+    """Lock the leases of claims. Return the claims still held, and those without a locked lease.
 
-    A lease is not locked if it is gone, or if another transaction has it and ``wait`` is false. A
-    claim that is held here may be lost a moment later, so every outcome is fenced again.
+    A lease stays unlocked if it is deleted, or if ``wait`` is false and another transaction has the
+    lock. A claim may be lost a moment later, so storing the outcome checks owner and attempt again.
     """
     ids = {claim.lease_id for claim in claims if claim.lease_id is not None}
     locked = leases.find_some(session, ids, lock=True, patient=wait)
@@ -142,47 +142,47 @@ def lock_leases(
         if lease is None:
             unlocked.append(claim)
         elif event is None:
-            LOG.warning("event %s of lease %s was taken over", claim.event_id, claim.lease_id)
+            LOG.warning("lost the claim of event %s, lease %s", claim.event_id, claim.lease_id)
         else:
             seen.append(Seen(claim, lease, event))
     return seen, unlocked
 
 
 def relock_leases(session: Session, tasks: Sequence[Task]) -> tuple[list[Seen], list[Claim]]:
-    """Do what ``lock_leases`` does after the work, without reading leases that did not change.
+    """Lock the leases again after the work, as ``lock_leases`` does; read only changed leases.
 
-    Such a lease may hide a lost claim. Storing the outcome finds that and raises LostRace; the
-    transaction is retried and then reads everything.
+    The claim of an unchanged lease may be lost unnoticed. Then storing the outcome raises LostRace,
+    and the retried transaction reads all leases.
     """
     wait = len(tasks) == 1
     if is_retried(session):
         return lock_leases(session, [task.claim for task in tasks], wait=wait)
     begun = [work.begun for _, work in tasks if work.begun is not None]
     unchanged = leases.lock_unchanged(session, begun, patient=wait)
-    known, others = [], []
+    confirmed, others = [], []
     for claim, work in tasks:
         if work.begun is not None and work.begun.id in unchanged:
-            known.append(Seen(claim, work.begun, work.event))
+            confirmed.append(Seen(claim, work.begun, work.event))
         else:
             others.append(claim)
     seen, unlocked = lock_leases(session, others, wait=wait) if others else ([], [])
-    return known + seen, unlocked
+    return confirmed + seen, unlocked
 
 
 def _claimed_event(lease: Lease, claim: Claim) -> Event | None:
-    """Return the event if its row still names this claim."""
+    """Return the event if its row still has the owner and attempt of this claim."""
     claimed = (claim.event_id, EventStatus.IN_PROGRESS, claim.owner, claim.attempt)
-    found = (e for e in lease.events if (e.id, e.status, e.owner, e.attempt) == claimed)
-    return next(found, None)
+    matching = (e for e in lease.events if (e.id, e.status, e.owner, e.attempt) == claimed)
+    return next(matching, None)
 
 
 def close_all(
     session: Session, claims: Sequence[Claim], now: datetime, status: EventStatus
 ) -> None:
-    """Store the same outcome for many claims; raises LostRace if one of them is lost."""
+    """Store the same outcome for many claims; raises LostRace if any of them is lost."""
     if claims:
-        known = [(claim.event_id, claim.attempt) for claim in claims]
-        event_queue.finish_all(session, claims[0].owner, known, now, status.value)
+        attempts = [(claim.event_id, claim.attempt) for claim in claims]
+        event_queue.finish_all(session, claims[0].owner, attempts, now, status.value)
 
 
 def close(
@@ -203,22 +203,28 @@ def requeue(session: Session, claim: Claim, **again: datetime) -> None:
     event_queue.requeue(session, claim.event_id, claim.owner, claim.attempt, **again)
 
 
+def remove(session: Session, claim: Claim) -> None:
+    """Delete a claimed event that needs no record, unless the claim is lost."""
+    if event_queue.is_mine(session, claim.event_id, claim.owner, claim.attempt):
+        event_queue.remove(session, [claim.event_id])
+
+
 class ClaimKeeper:
     """Renews the claims of one manager, and reclaims those whose owner stopped renewing."""
 
     def __init__(self, store: Store, owner: str, timeout: timedelta) -> None:
-        """Claims of ``owner`` last ``timeout`` unless they are renewed."""
+        """Use ``timeout`` as the lifetime of a claim after each renewal."""
         self._store = store
         self._owner = owner
         self._timeout = timeout
         self._observed: dict[str, tuple[Held, float]] = {}
 
     def expires(self) -> float:
-        """Return when a claim made now expires, as a reading of ``clock.elapsed``."""
+        """Return when a claim made now would expire, as a reading of ``clock.elapsed``."""
         return self._store.clock.elapsed() + self._timeout.total_seconds()
 
     def renew(self, claims: Mapping[str, Claim]) -> None:
-        """Renew claims by event id. A lost claim is left out, so its fencing token runs out."""
+        """Renew claims by event id. A lost claim is not renewed, so its fencing token expires."""
         if not claims:
             return
         expires = self.expires()
@@ -231,7 +237,7 @@ class ClaimKeeper:
                 claim.fencing_token.extend(expires)
 
     def reclaim(self, own: Collection[str]) -> int:
-        """Free events that nobody renewed for a whole time-out, except ``own``; return how many."""
+        """Requeue events whose claims expired, except ``own``; return how many."""
         with self._store.database.read() as session:
             claimed = event_queue.claimed(session)
         now = self._store.clock.elapsed()
@@ -246,9 +252,9 @@ class ClaimKeeper:
             return 0
         count = self._store.database.write(lambda session: event_queue.reclaim(session, expired))
         if count:
-            LOG.warning("took over %s event(s) of managers that stopped answering", count)
+            LOG.warning("reclaimed %s event(s) of managers that stopped renewing", count)
         return count
 
     def _unchanged_since(self, event_id: str, held: Held, now: float) -> float:
-        before = self._observed.get(event_id)
-        return before[1] if before is not None and before[0] == held else now
+        previous = self._observed.get(event_id)
+        return previous[1] if previous is not None and previous[0] == held else now

@@ -1,9 +1,9 @@
-"""The client of an operator's enforcement service, which speaks Blazar's protocol over HTTP.
+"""Client of the operator's enforcement service, which implements Blazar's HTTP protocol.
 
-It is asked with POST whether a lease may be (``check-create``) or become (``check-update``) and
-told that one is over (``on-end``). 204 means yes; 403 means no, with a reason in ``message``;
-anything else is no answer. What that means for a lease, ``fail_open`` says. Never called while a
-transaction is open.
+climate sends a POST request before it creates (``check-create``) or changes (``check-update``) a
+lease, and after its end (``on-end``). HTTP 204 allows the lease; 403 denies it, with a reason in
+``message``. After any other result, ``fail_open`` decides whether to allow the lease. During a call
+no transaction is open.
 """
 
 import json
@@ -28,21 +28,21 @@ _ADDRESSES = (
 )
 _LONGEST_ANSWER = 8 * 1024
 _LONGEST_REASON = 1000
-# While the service is away, ends are told to it no more often (seconds), and by few at once:
-# whoever waits for it cannot start a lease.
+# Pause (s) before the next report to an unavailable service, and the limit of parallel reports: a
+# worker that waits for the service cannot start leases.
 _PAUSE = 10.0
-_TELLERS = 2
+_PARALLEL_REPORTS = 2
 
 
 class Busy(EnforcementUnavailable):
-    """Enough others wait for the service right now, or it was just found to be away."""
+    """Enough other reports wait for the service, or it was unavailable a moment ago."""
 
 
 class Enforcer:
-    """Asks the service. Safe to share between threads."""
+    """Calls the enforcement service. Thread-safe."""
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Take addresses and patience from ``[enforcement]``."""
+        """Read addresses and time-outs from ``[enforcement]``."""
         options = conf.enforcement
         base = (options.external_service_base_endpoint or "").rstrip("/")
         self._urls = {
@@ -52,66 +52,68 @@ class Enforcer:
         token = options.external_service_token
         self._headers = {"Content-Type": "application/json"}
         self._headers |= {"X-Auth-Token": token} if token else {}
-        self._patience = (options.connect_timeout, options.timeout)
+        self._timeouts = (options.connect_timeout, options.timeout)
         self._verify = options.cafile or True
         self._fail_open = options.fail_open
-        self._where = {"auth_url": options.auth_url, "region_name": conf.service_user.region_name}
-        self._tellers = threading.Semaphore(_TELLERS)
-        self._away_until = 0.0
+        self._cloud = {"auth_url": options.auth_url, "region_name": conf.service_user.region_name}
+        self._reporters = threading.Semaphore(_PARALLEL_REPORTS)
+        self._unavailable_until = 0.0
 
     @property
     def checks_create(self) -> bool:
-        """Tell whether anyone is asked about new leases."""
+        """Whether the service checks new leases."""
         return bool(self._urls["check_create"])
 
     @property
     def checks_update(self) -> bool:
-        """Tell whether anyone is asked about changes."""
+        """Whether the service checks changes of leases."""
         return bool(self._urls["check_update"])
 
     @property
-    def hears_of_ends(self) -> bool:
-        """Tell whether anyone wants to know what is over."""
+    def reports_ends(self) -> bool:
+        """Whether the service wants reports of the ends of leases."""
         return bool(self._urls["on_end"])
 
     def check_create(self, lease: Mapping[str, Any]) -> None:
-        """Return if the lease may be; raises EnforcementDenied, EnforcementUnavailable."""
+        """Return if the lease is allowed; raises EnforcementDenied, EnforcementUnavailable."""
         self._check("check_create", {"lease": lease})
 
     def check_update(self, current: Mapping[str, Any], lease: Mapping[str, Any]) -> None:
-        """Return if the lease may change so; raises EnforcementDenied, EnforcementUnavailable."""
+        """Return if the change is allowed; raises EnforcementDenied, EnforcementUnavailable."""
         self._check("check_update", {"current_lease": current, "lease": lease})
 
     def on_end(self, lease: Mapping[str, Any]) -> None:
-        """Tell that a lease is over; raises EnforcementUnavailable, Busy if it is not worth a try.
+        """Report the end of a lease; raises EnforcementUnavailable, Busy if the caller should wait.
 
-        A refusal is an answer too: there is nothing to be refused.
+        A denial counts as delivered, as an end cannot be prevented.
         """
-        if time.monotonic() < self._away_until or not self._tellers.acquire(blocking=False):
+        if time.monotonic() < self._unavailable_until or not self._reporters.acquire(
+            blocking=False
+        ):
             raise Busy("the enforcement service is busy or away")
         try:
-            self._ask("on_end", {"lease": lease})
+            self._call("on_end", {"lease": lease})
         except EnforcementUnavailable:
-            self._away_until = time.monotonic() + _PAUSE
+            self._unavailable_until = time.monotonic() + _PAUSE
             raise
         except EnforcementDenied as error:
-            LOG.warning("the enforcement service minds an end: %s", error.message)
+            LOG.warning("the enforcement service denies the end of a lease: %s", error.message)
         finally:
-            self._tellers.release()
+            self._reporters.release()
 
     def _check(self, name: str, body: Mapping[str, Any]) -> None:
         try:
-            self._ask(name, body)
+            self._call(name, body)
         except EnforcementUnavailable as error:
             if not self._fail_open:
                 raise
-            LOG.warning("granted all the same ([enforcement] fail_open): %s", error.message)
+            LOG.warning("allowed without an answer ([enforcement] fail_open): %s", error.message)
 
-    def _ask(self, name: str, body: Mapping[str, Any]) -> None:
+    def _call(self, name: str, body: Mapping[str, Any]) -> None:
         owner = {key: body["lease"][key] for key in ("user_id", "project_id")}
         try:
-            status, text = self._post(self._urls[name], {"context": owner | self._where, **body})
-        except (OSError, ValueError) as error:  # all of requests', and what it lets through
+            status, text = self._post(self._urls[name], {"context": owner | self._cloud, **body})
+        except (OSError, ValueError) as error:  # also errors that ``requests`` does not wrap
             LOG.warning("%s: the enforcement service does not answer: %s", name, error)
             raise EnforcementUnavailable(
                 "The enforcement service of this cloud does not answer: try again later"
@@ -127,33 +129,33 @@ class Enforcer:
         )
 
     def _post(self, url: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
-        """Return status and (the beginning of) the body; raises OSError, ValueError.
+        """Return the status and the start of the body; raises OSError, ValueError.
 
-        A deadline for all of it, as a server may well send a byte now and then for ever.
+        A deadline limits the whole exchange, as those of ``requests`` limit each read only.
         """
-        connect, whole = self._patience
-        deadline = time.monotonic() + connect + whole
+        connect, read = self._timeouts
+        deadline = time.monotonic() + connect + read
         with requests.post(
             url,
             data=json.dumps(body),
             headers=self._headers,
-            timeout=self._patience,
+            timeout=self._timeouts,
             verify=self._verify,
             allow_redirects=False,
             stream=True,
         ) as answer:
-            found = b""
+            content = b""
             for chunk in answer.iter_content(1):
-                found += chunk
-                if len(found) == _LONGEST_ANSWER:
+                content += chunk
+                if len(content) == _LONGEST_ANSWER:
                     break
                 if time.monotonic() > deadline:
-                    raise requests.Timeout(f"no whole answer within {whole} seconds")
-            return answer.status_code, found
+                    raise requests.Timeout(f"no whole answer within {read} seconds")
+            return answer.status_code, content
 
 
 def _reason(text: bytes) -> str:
-    """Return what the service said, if it said anything that can be shown."""
+    """Return the service's ``message``, or a default text if there is none."""
     try:
         message = json.loads(text)["message"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -164,7 +166,7 @@ def _reason(text: bytes) -> str:
 
 
 def for_config(conf: ConfigOpts) -> Enforcer | None:
-    """Return the client, None if no address is configured; raises Misconfigured."""
+    """Return the client; None if no address is configured. Raises Misconfigured."""
     options = conf.enforcement
     if not any(options[name] for name in _ADDRESSES):
         return None

@@ -1,15 +1,13 @@
 """Admission: choose and lock the resources of a lease, in the transaction that stores it.
 
-For each requirement, one statement finds candidates, starting at a random place so that parallel
-requests do not collide. For shares, one more statement reads what is free on them. A pure function
-chooses, one statement locks the chosen resources, and further statements, which see what others
-committed since, check that they are still free. (PostgreSQL finds and locks whole resources in one
-statement, which also says which of them need the check.) The schema's guard is the last word. The
-number of statements depends on neither hosts nor bookings; where a handful of candidates does not
-suffice, more are fetched in two steps.
+One statement per requirement finds candidates, from a random position, so that parallel requests
+rarely collide. For shares, one more statement reads the free units. A pure function chooses. One
+statement locks the chosen resources, and others check that no commit since has booked them. On
+PostgreSQL, one statement finds and locks whole resources. A constraint of the schema guards the
+result. The number of statements depends on neither hosts nor allocations.
 
-A refusal counts committed bookings only. Resources that another transaction has locked count as
-candidates: losing them raises LostRace, so that the transaction runs again.
+A rejection counts only committed allocations. Resources that another transaction has locked stay
+candidates; losing them raises LostRace, and the transaction runs again.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -44,18 +42,18 @@ def admit(
 ) -> tuple[Units, ...]:
     """Choose and lock resources for all demands over the ``occupied`` window, or for none.
 
-    This transaction has ``locked`` already; then it waits for no other lock, as it would take
-    locks out of order. Returns the new units of each demand by resource id, without those it keeps;
-    stores nothing. Raises InsufficientResources.
+    ``locked`` are resources that this transaction has locked before. If there are any, it waits for
+    no other lock, which would break the lock order. Stores nothing. Returns the new units of each
+    demand by resource id, without kept units. Raises InsufficientResources.
     """
-    # A transaction that waits for locks takes all of them at once, in their order.
+    # A transaction that waits for locks acquires all of them at once, in their order.
     locking = not (locked or is_patient(session))
-    known = find_candidates(session, demands, occupied, preference, locking=locking)
-    known, chosen = _lock_chosen(session, known, locked)
+    candidates = find_candidates(session, demands, occupied, preference, locking=locking)
+    candidates, chosen = _lock_chosen(session, candidates, locked)
     for demand, units in zip(demands, chosen, strict=True):
-        if units and not is_still_free(session, known, demand, units):
+        if units and not is_still_free(session, candidates, demand, units):
             raise LostRace
-    if not leaves_enough(session, known, chosen):
+    if not leaves_enough(session, candidates, chosen):
         raise LostRace
     return chosen
 
@@ -63,12 +61,12 @@ def admit(
 def dry_run(
     session: Session, demands: Sequence[Demand], occupied: Window, preference: Preference
 ) -> tuple[Units, ...] | None:
-    """Return what ``admit`` would choose now, None if it would refuse. Locks nothing."""
-    known: CandidateSet | None = find_candidates(session, demands, occupied, preference)
-    while known is not None:
-        if (chosen := select(known)) is not None:
+    """Return what ``admit`` would choose now, None if it would fail. Locks nothing."""
+    candidates: CandidateSet | None = find_candidates(session, demands, occupied, preference)
+    while candidates is not None:
+        if (chosen := select(candidates)) is not None:
             return chosen
-        known = fetch_more(session, known)
+        candidates = fetch_more(session, candidates)
     return None
 
 
@@ -76,8 +74,7 @@ def dry_run(
 class InUse:
     """Resources that the reservation must keep because they are handed over.
 
-    ``demands_over`` returns the demands if they have to stay over another window, None if they
-    cannot.
+    ``demands_over`` returns the demands that keep them over another window, None if impossible.
     """
 
     ids: Collection[int]
@@ -85,7 +82,7 @@ class InUse:
 
 
 class InsufficientResources(NotEnoughResources):
-    """Too few resources for ``demands[index]``, or (None) only for all demands at once."""
+    """Too few resources for ``demands[index]``, or (index None) for all demands together."""
 
     def __init__(
         self,
@@ -95,7 +92,7 @@ class InsufficientResources(NotEnoughResources):
         details: Mapping[str, int],
         in_use: InUse | None = None,
     ) -> None:
-        """Keep the demands, for the explanation of the refusal."""
+        """Store the demands for the explanation of the rejection."""
         missing = details["asked"] - details["free"] if details else None
         number = None if index is None else _number(demands, index)
         super().__init__(message, {"reservation": number, **details, "missing": missing})
@@ -105,52 +102,52 @@ class InsufficientResources(NotEnoughResources):
 
 
 def _number(demands: Sequence[Demand], index: int) -> int:
-    """Return the number of the reservation, within the lease, that ``demands[index]`` is for."""
+    """Return the position, within the lease, of the reservation of ``demands[index]``."""
     ids = list(dict.fromkeys(demand.reservation_id for demand in demands))
     return ids.index(demands[index].reservation_id)
 
 
 def _lock_chosen(
-    session: Session, known: CandidateSet, held: Collection[int]
+    session: Session, candidates: CandidateSet, held: Collection[int]
 ) -> tuple[CandidateSet, tuple[Units, ...]]:
-    """Choose and lock; replace candidates that others have locked by other candidates."""
+    """Choose and lock; replace candidates that other transactions have locked."""
     patient = is_patient(session) and not held
-    locked = set(held) | known.locked
+    locked = set(held) | candidates.locked
     lost: set[int] = set()
     while True:
-        chosen = select(known, lost)
-        if chosen is None and (more := fetch_more(session, known)):
-            known = more
+        chosen = select(candidates, lost)
+        if chosen is None and (more := fetch_more(session, candidates)):
+            candidates = more
             continue
         if chosen is None and lost and not locked and not patient:
-            # There are no other candidates. To run again gains nothing, so wait once for the locks.
-            # (A transaction that waited for a row that was deleted meanwhile has to look again.)
+            # There are no other candidates and a new run would gain nothing: wait once for the
+            # locks. (If a row was deleted during the wait, the transaction runs again.)
             patient, lost = True, set()
             continue
         if chosen is None and lost:
             raise LostRace
         if chosen is None:
-            raise _shortage(session, known)
+            raise _insufficient(session, candidates)
         missing = {id_ for units in chosen for id_ in units} - locked
-        got = allocations.lock(session, missing, wait=patient) if missing else set()
-        locked |= got
-        if got == missing:
+        acquired = allocations.lock(session, missing, wait=patient) if missing else set()
+        locked |= acquired
+        if acquired == missing:
             break
-        lost |= missing - got
+        lost |= missing - acquired
     short = any(
         sum(units.values()) < demand.maximum
-        for units, demand in zip(chosen, known.demands, strict=True)
+        for units, demand in zip(chosen, candidates.demands, strict=True)
     )
     if lost and short:
-        raise LostRace  # enough, but there may be more once the other transactions end
-    return known, chosen
+        raise LostRace  # the minimum is met, but other transactions may release more
+    return candidates, chosen
 
 
-def _shortage(session: Session, known: CandidateSet) -> InsufficientResources:
-    """Return the refusal: which requirement failed, and how many resources matched and are free."""
-    occupied = known.occupied
-    for index, demand in enumerate(known.demands):
-        available = most_units(known, index)
+def _insufficient(session: Session, candidates: CandidateSet) -> InsufficientResources:
+    """Return the error: which requirement fails, and how many resources match and are free."""
+    occupied = candidates.occupied
+    for index, demand in enumerate(candidates.demands):
+        available = most_units(candidates, index)
         if available < demand.minimum:
             requirement = demand.requirement
             matching = allocations.count(session, requirement)
@@ -162,27 +159,27 @@ def _shortage(session: Session, known: CandidateSet) -> InsufficientResources:
                 f" {matching} {'match' if requirement.is_whole else f'{noun} match'}"
                 f" the requirements, {free} of them free from {occupied.start:%Y-%m-%d %H:%M}"
                 f" to {occupied.end:%Y-%m-%d %H:%M} UTC (cleaning time included)",
-                known.demands,
+                candidates.demands,
                 index,
                 {"asked": requirement.minimum, "matching": matching, "free": free},
             )
     return InsufficientResources(
-        f"Not enough {known.demands[0].requirement.noun} available: each reservation could be"
+        f"Not enough {candidates.demands[0].requirement.noun} available: each reservation could be"
         " served alone, but not all at once",
-        known.demands,
+        candidates.demands,
         None,
         {},
     )
 
 
 def rows(
-    demands: Sequence[Demand], taken: Sequence[Units], occupied: Window
+    demands: Sequence[Demand], chosen: Sequence[Units], occupied: Window
 ) -> list[dict[str, object]]:
-    """Return the allocations to store for ``taken``: the units of each demand by resource id."""
+    """Return the rows of the allocations for the chosen units of each demand."""
     return [
         row
-        for demand, chosen in zip(demands, taken, strict=True)
-        for resource_id, units in chosen.items()
+        for demand, units_by_id in zip(demands, chosen, strict=True)
+        for resource_id, units in units_by_id.items()
         for row in allocation_rows(demand, resource_id, units, occupied)
     ]
 
@@ -190,7 +187,7 @@ def rows(
 def allocation_rows(
     demand: Demand, resource_id: int, units: int, occupied: Window
 ) -> list[dict[str, object]]:
-    """Return the allocation of a whole resource, or those of each class of ``units`` shares."""
+    """Return the row of a whole resource, or the row of each resource class of shares."""
     row = {
         "resource_id": resource_id,
         "reservation_id": demand.reservation_id,

@@ -1,8 +1,8 @@
-"""Availability: what is free over a span, and windows that would be admitted now.
+"""Availability: the free capacity over a span, and windows that admission would accept now.
 
-Nothing is locked or promised: another request may take an offered window first. Of a type with very
-many resources only a sample is searched, so that an answer always costs about the same: an offer
-would be admitted, but an earlier one may exist.
+The search locks and reserves nothing, so another request may book an offered window first. If a
+type has very many resources, the search examines a sample to limit its cost. Admission would accept
+each offer, but an earlier window may exist.
 """
 
 import math
@@ -32,27 +32,27 @@ from climate.manager.admission.requirements import (
 )
 from climate.manager.process.runtime import Runtime
 
-# The longest span that is looked at.
+# The longest span of a query.
 MAX_SPAN = timedelta(days=366)
-# Resources of a type that are looked at when windows are searched.
+# The number of resources of a type that a search for windows examines.
 SAMPLE = 2_000
-# What is tried together, in each part of the span: so many moments, the fewer the more there is.
+# Start times to try in each part of the span, divided by the number of requirements.
 _TRIES = 200
-# Most searches are over soon: later weeks are looked at only if the first have nothing.
+# Most searches succeed early, so later weeks are examined only if the first ones have no window.
 _CHUNKS = (timedelta(days=7), timedelta(days=28))
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A window that would be admitted now; it may start as late as ``latest_start``."""
+    """A window that admission would accept now; it may start as late as ``latest_start``."""
 
     window: Window
     latest_start: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
-    """What is needed at once, for how long, and between when."""
+class WindowSearch:
+    """A search for a window of ``length`` in which all requirements fit at once."""
 
     requirements: Sequence[Requirement]
     length: timedelta
@@ -60,10 +60,10 @@ class Sought:
 
 
 def free_over(runtime: Runtime, request: ReservationRequest, span: Window) -> list[Step]:
-    """Return how much of the request is free at each instant of ``span``.
+    """Return how many units of the request are free at each instant of ``span``.
 
-    The unit is that of the request: hosts, instances. Each instant counts by itself; a lease over
-    several of them may not fit, for which there is ``search``. Raises InvalidDate, InvalidQuery,
+    The unit is a host, an instance, and so on. A lease over several instants may not fit, as other
+    resources may be free at each; use ``search`` for windows. Raises InvalidDate, InvalidQuery,
     UnsupportedResourceType.
     """
     _check(span)
@@ -75,14 +75,14 @@ def free_over(runtime: Runtime, request: ReservationRequest, span: Window) -> li
     with runtime.database.read() as session:
         check_properties(session, runtime, parts)
         preference = Preference(selection=runtime.selection)
-        there = [
+        timelines = [
             timeline
             for part in parts
             for timeline in bookings.timelines(
                 session, part, matching(session, part, preference), span
             )
         ]
-        return calendar.free_over(parts[0], there, span)
+        return calendar.free_over(parts[0], timelines, span)
 
 
 def search(
@@ -92,7 +92,7 @@ def search(
     within: Window,
     limit: int,
 ) -> list[Offer]:
-    """Return up to ``limit`` windows in which all requests fit for ``length``, soonest first.
+    """Return up to ``limit`` windows of ``length`` in which all requests fit, earliest first.
 
     Raises InvalidDate, InvalidQuery, UnsupportedResourceType.
     """
@@ -102,33 +102,33 @@ def search(
     requirements = needs_of(runtime, requests)
     with runtime.database.read() as session:
         check_properties(session, runtime, requirements)
-        sought = Sought(requirements, length, within)
-        return list(islice(offers(runtime, session, sought), limit))
+        query = WindowSearch(requirements, length, within)
+        return list(islice(offers(runtime, session, query), limit))
 
 
 def offers(
-    runtime: Runtime, session: Session, sought: Sought, sample: int = SAMPLE
+    runtime: Runtime, session: Session, query: WindowSearch, sample: int = SAMPLE
 ) -> Iterator[Offer]:
-    """Yield windows in which what is sought would be admitted now, the earliest first."""
-    begin = _ceil(max(sought.within.start, runtime.clock.now()))
+    """Yield windows that admission would accept now for the search, earliest first."""
+    begin = _ceil(max(query.within.start, runtime.clock.now()))
     preference = runtime.preference()
     ids = [
         matching(session, requirement, preference, limit=sample)
-        for requirement in sought.requirements
+        for requirement in query.requirements
     ]
     demands = [
         Demand(reservation_id=str(index), requirement=requirement)
-        for index, requirement in enumerate(sought.requirements)
+        for index, requirement in enumerate(query.requirements)
     ]
     cleaning = runtime.settings.cleaning_time
-    occupied = sought.length + cleaning
+    occupied = query.length + cleaning
     latest_before = None
-    for part in _parts(begin, sought.within.end - sought.length):
-        for first, latest in _starts(session, sought.requirements, ids, occupied, part):
+    for part in _parts(begin, query.within.end - query.length):
+        for first, latest in _starts(session, query.requirements, ids, occupied, part):
             start = _ceil(first)
             is_new = first != latest_before and start <= latest
             latest_before = latest
-            window = Window(start, start + sought.length)
+            window = Window(start, start + query.length)
             with_cleaning = window.busy(cleaning)
             if is_new and dry_run(session, demands, with_cleaning, preference) is not None:
                 yield Offer(window, latest)
@@ -137,22 +137,25 @@ def offers(
 def matching(
     session: Session, requirement: Requirement, preference: Preference, limit: int | None = None
 ) -> Sequence[int]:
-    """Return up to ``limit`` resources that match, and that filters would pass if they are free.
+    """Return up to ``limit`` resources that match and that would pass the filters when free.
 
-    Admission would not choose the others, so they offer no window.
+    Admission would choose no other resource.
     """
     ids = allocations.matching(session, requirement, limit=limit, rotation=preference.rotation)
     if not preference.selection.filters:
         return ids
-    known = resources.find_some(session, ids)
-    has = capacity.find_some(session, ids) if requirement.amounts else {}
+    records = resources.find_some(session, ids)
+    inventories = capacity.find_some(session, ids) if requirement.amounts else {}
     candidates = [
-        Candidate(known[id_], {name: one.capacity for name, one in has.get(id_, {}).items()})
+        Candidate(
+            records[id_],
+            {name: inventory.capacity for name, inventory in inventories.get(id_, {}).items()},
+        )
         for id_ in ids
-        if id_ in known
+        if id_ in records
     ]
     passing = rank(candidates, requirement, preference.selection.filters, ())
-    return [one.resource.id for one in passing]
+    return [candidate.resource.id for candidate in passing]
 
 
 def _starts(
@@ -162,25 +165,31 @@ def _starts(
     occupied: timedelta,
     part: Starts,
 ) -> list[Starts]:
-    """Return the starts in ``part`` that suit each requirement, were it alone.
+    """Return the starts in ``part`` at which each requirement would fit on its own.
 
-    Of several they are single moments: there is more room when a booking ends, and only then.
+    For several requirements, the result is single moments: the start of each such range, and the
+    ends of allocations in it, as capacity becomes free only then.
     """
     span = Window(part[0], later(part[1], occupied))
-    there = [
-        bookings.timelines(session, requirement, some, span)
-        for requirement, some in zip(requirements, ids, strict=True)
+    timelines = [
+        bookings.timelines(session, requirement, matching_ids, span)
+        for requirement, matching_ids in zip(requirements, ids, strict=True)
     ]
-    found = (
-        calendar.starts(requirement, timelines, occupied, part)
-        for requirement, timelines in zip(requirements, there, strict=True)
+    starts_of_each = (
+        calendar.starts(requirement, own_timelines, occupied, part)
+        for requirement, own_timelines in zip(requirements, timelines, strict=True)
     )
-    suiting = reduce(calendar.both, found, [part])
+    starts = reduce(calendar.both, starts_of_each, [part])
     if len(requirements) == 1:
-        return suiting
-    ends = {one.end for timelines in there for timeline in timelines for one in timeline.bookings}
-    moments = {first for first, _ in suiting}.union(
-        end for first, latest in suiting for end in ends if first <= end <= latest
+        return starts
+    ends = {
+        booking.end
+        for own_timelines in timelines
+        for timeline in own_timelines
+        for booking in timeline.bookings
+    }
+    moments = {first for first, _ in starts}.union(
+        end for first, latest in starts for end in ends if first <= end <= latest
     )
     tries = max(1, _TRIES // len(requirements))
     return [(moment, moment) for moment in sorted(moments)][:tries]
@@ -192,7 +201,7 @@ def _check(span: Window) -> None:
 
 
 def _parts(begin: datetime, last: datetime) -> Iterator[Starts]:
-    """Cut the possible starts into spans to look at one after the other."""
+    """Split the span of possible starts into parts, which are searched in turn."""
     for length in (*_CHUNKS, MAX_SPAN):
         if begin > last:
             return
@@ -201,5 +210,5 @@ def _parts(begin: datetime, last: datetime) -> Iterator[Starts]:
 
 
 def _ceil(moment: datetime) -> datetime:
-    """Return the next whole second, which is what clients can say."""
+    """Return the moment rounded up to a whole second, the precision of the API."""
     return datetime.fromtimestamp(math.ceil(moment.timestamp()), UTC)

@@ -1,7 +1,7 @@
-"""Candidates: the resources that could serve a lease, and a choice among them.
+"""Candidates: the resources that could serve a lease, and the choice among them.
 
-Statements fetch a handful of candidates first. Where these do not suffice, they fetch more in two
-steps, as many of the resources that are shared may be full. The choice itself (``select``) is pure.
+The first statement fetches a handful of candidates. If these do not suffice, further statements
+fetch more in two steps, as many shared resources may be full. The choice (``select``) is pure.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -16,12 +16,12 @@ from climate.core.matching.selection import Candidate, Preference, rank
 from climate.core.window import Window
 from climate.db.resources import allocations, capacity, resources
 
-# Candidates beyond those that are needed, to replace those that others have locked. A few at first,
-# as hardly any is locked. Shared resources may be full: then more are fetched, and at last all.
+# Extra candidates beyond the needed ones, as other transactions may have locked some. Few at first,
+# as locks are rare. Shared resources may be full: then fetch more, and finally all.
 _FEW = 2
 _SPARE = 8
 _MORE = 512
-# Each number of candidates is one of these, as each is a statement of its own for the planner.
+# The allowed numbers of candidates: few values, so that few statements need a query plan.
 _STEPS = tuple(3 * 2**power for power in range(14))
 
 
@@ -29,8 +29,8 @@ _STEPS = tuple(3 * 2**power for power in range(14))
 class Demand:
     """A reservation's requirement, and the units that it may keep, by resource (all locked).
 
-    The kept units are not booked any more. Units ``beside`` stay booked: units that must be apart
-    cannot be on these resources.
+    The allocations of kept units are released already. Resources ``beside`` stay allocated to the
+    reservation: units that must be apart cannot be on them.
     """
 
     reservation_id: str
@@ -40,22 +40,22 @@ class Demand:
 
     @property
     def minimum(self) -> int:
-        """Return how many more units are needed."""
+        """The minimum number of additional units."""
         return max(0, self.requirement.minimum - sum(self.kept.values()))
 
     @property
     def maximum(self) -> int:
-        """Return how many more units are welcome."""
+        """The maximum number of additional units."""
         return max(0, self.requirement.maximum - sum(self.kept.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateSet:
-    """The candidates of each demand over the ``occupied`` window, and what is free on them.
+    """The candidates of each demand over the ``occupied`` window, and their free amounts.
 
     ``limits`` are the numbers of candidates to fetch next, None for all. With ``locking``, a fetch
-    locks the first candidates. ``locked`` are those that are ours by that; ``unchanged`` are those
-    of them that no transaction has changed since they were found.
+    also locks the first candidates: ``locked``. ``unchanged`` are the locked ones that no other
+    transaction changed between the search and the lock.
     """
 
     demands: Sequence[Demand]
@@ -77,20 +77,20 @@ def find_candidates(
     *,
     locking: bool = False,
 ) -> CandidateSet:
-    """Return the first candidates; ``locking`` locks them if no choice among them is left."""
+    """Return the first candidates; ``locking`` also locks them if the choice is certain."""
     selection = preference.selection
     keeps = any(demand.kept for demand in demands)
     is_selective = bool(_classes(demands) or selection.filters or selection.weighers)
-    wished = sum(demand.maximum for demand in demands) + len(_kept(demands))
-    needed = _step(wished + _SPARE)
-    # Without shares or a selection, the first candidates suffice or none do.
+    wanted = sum(demand.maximum for demand in demands) + len(_kept(demands))
+    needed = _step(wanted + _SPARE)
+    # For whole resources without a selection, the first fetch suffices, or none does.
     limits: list[int | None] = [needed, *((_step(needed + _MORE), None) if is_selective else ())]
     if selection.weighers:
-        del limits[0]  # the best of a handful is not much
-    # With one demand for whole resources, the first candidates are those that it gets.
+        del limits[0]  # weighers should compare more than a handful
+    # A single demand for whole resources always gets the first candidates.
     locking = locking and len(demands) == 1 and not (is_selective or keeps)
     if locking:
-        limits.insert(0, _step(wished + _FEW))
+        limits.insert(0, _step(wanted + _FEW))
     empty = CandidateSet(
         demands=demands,
         occupied=occupied,
@@ -101,39 +101,39 @@ def find_candidates(
     return _fetch(session, empty)
 
 
-def fetch_more(session: Session, known: CandidateSet) -> CandidateSet | None:
-    """Return more candidates than are ``known``; None if there are no more."""
-    return _fetch(session, known) if known.limits else None
+def fetch_more(session: Session, candidates: CandidateSet) -> CandidateSet | None:
+    """Return a larger set of candidates; None if there are no more."""
+    return _fetch(session, candidates) if candidates.limits else None
 
 
-def _fetch(session: Session, known: CandidateSet) -> CandidateSet:
-    limit, *limits = known.limits
+def _fetch(session: Session, candidates: CandidateSet) -> CandidateSet:
+    limit, *limits = candidates.limits
     ids: list[Sequence[int]] = []
-    locked, unchanged = set(known.locked), set(known.unchanged)
-    for demand in known.demands:
+    locked, unchanged = set(candidates.locked), set(candidates.unchanged)
+    for demand in candidates.demands:
         if not demand.maximum:
             ids.append([])
-        elif known.locking:
+        elif candidates.locking:
             grabbed = allocations.grab(
                 session,
                 demand.requirement,
-                known.occupied,
+                candidates.occupied,
                 limit=limit,
                 locking=demand.maximum,
-                rotation=known.preference.rotation,
+                rotation=candidates.preference.rotation,
             )
             locked.update(grabbed.locked)
             unchanged.update(set(grabbed.locked) - set(grabbed.changed))
             ids.append(list(grabbed.found))
         else:
-            ids.append(_find(session, demand, known, limit))
-    free = _left(session, known, {*_all(ids), *_kept(known.demands)})
-    is_complete = not any(len(found) == limit for found in ids)
-    selection = known.preference.selection
+            ids.append(_find(session, demand, candidates, limit))
+    free = _free_amounts(session, candidates, {*_all(ids), *_kept(candidates.demands)})
+    is_complete = not any(len(demand_ids) == limit for demand_ids in ids)
+    selection = candidates.preference.selection
     if selection.filters or selection.weighers:
-        ids = _ranked(session, known, ids, free)
+        ids = _ranked(session, candidates, ids, free)
     return replace(
-        known,
+        candidates,
         limits=() if is_complete else tuple(limits),
         ids=ids,
         free=free,
@@ -142,87 +142,94 @@ def _fetch(session: Session, known: CandidateSet) -> CandidateSet:
     )
 
 
-def _find(session: Session, demand: Demand, known: CandidateSet, limit: int | None) -> list[int]:
+def _find(
+    session: Session, demand: Demand, candidates: CandidateSet, limit: int | None
+) -> list[int]:
     requirement = demand.requirement
     if demand.kept and requirement.layout is Layout.TOGETHER:
-        # Only these will do; and of a resource that fails no more may be taken.
-        return sorted(allocations.still_free(session, requirement, known.occupied, demand.kept))
-    rotation = known.preference.rotation
+        # Only the resource of the kept units is eligible, and only while it works.
+        return sorted(
+            allocations.still_free(session, requirement, candidates.occupied, demand.kept)
+        )
+    rotation = candidates.preference.rotation
     return allocations.candidates(
-        session, requirement, known.occupied, limit=limit, rotation=rotation
+        session, requirement, candidates.occupied, limit=limit, rotation=rotation
     )
 
 
 def _ranked(
-    session: Session, known: CandidateSet, ids: Sequence[Sequence[int]], free: Free
+    session: Session, candidates: CandidateSet, ids: Sequence[Sequence[int]], free: Free
 ) -> list[Sequence[int]]:
-    """Return the candidates that the operator's filters pass, the best by the weighers first."""
-    selection = known.preference.selection
+    """Return the candidates that pass the operator's filters, in the order of the weighers."""
+    selection = candidates.preference.selection
     records = resources.find_some(session, _all(ids))
     ranked: list[Sequence[int]] = []
-    for demand, found in zip(known.demands, ids, strict=True):
-        candidates = [Candidate(records[id_], free.get(id_, {})) for id_ in found if id_ in records]
-        best = rank(candidates, demand.requirement, selection.filters, selection.weighers)
+    for demand, demand_ids in zip(candidates.demands, ids, strict=True):
+        present = [id_ for id_ in demand_ids if id_ in records]
+        ranking = [Candidate(records[id_], free.get(id_, {})) for id_ in present]
+        best = rank(ranking, demand.requirement, selection.filters, selection.weighers)
         ranked.append([candidate.resource.id for candidate in best])
     return ranked
 
 
-def select(known: CandidateSet, lost: Collection[int] = ()) -> tuple[Units, ...] | None:
-    """Choose from the candidates except those that are ``lost``; None if they do not suffice."""
-    demands = [_packed(known, index, lost) for index in range(len(known.demands))]
-    return packing.choose(demands, known.free)
+def select(candidates: CandidateSet, lost: Collection[int] = ()) -> tuple[Units, ...] | None:
+    """Choose from the candidates, without ``lost`` ones; None if they do not suffice."""
+    demands = [_packed(candidates, index, lost) for index in range(len(candidates.demands))]
+    return packing.choose(demands, candidates.free)
 
 
-def most_units(known: CandidateSet, index: int) -> int:
-    """Return how many units demand ``index`` could get if it were alone."""
-    return packing.most(_packed(known, index, ()), known.free)
+def most_units(candidates: CandidateSet, index: int) -> int:
+    """Return how many units demand ``index`` could get if it were the only demand."""
+    return packing.most(_packed(candidates, index, ()), candidates.free)
 
 
-def is_still_free(session: Session, known: CandidateSet, demand: Demand, units: Units) -> bool:
-    """Return whether the units that were chosen for the demand are still free."""
-    if units.keys() <= known.unchanged:
+def is_still_free(session: Session, candidates: CandidateSet, demand: Demand, units: Units) -> bool:
+    """Return whether the chosen units of a demand are still free."""
+    if units.keys() <= candidates.unchanged:
         return True
-    free = allocations.still_free(session, demand.requirement, known.occupied, units)
+    free = allocations.still_free(session, demand.requirement, candidates.occupied, units)
     return free == set(units)
 
 
-def leaves_enough(session: Session, known: CandidateSet, chosen: Sequence[Units]) -> bool:
+def leaves_enough(session: Session, candidates: CandidateSet, chosen: Sequence[Units]) -> bool:
     """Return whether the chosen units of shared resources are still free."""
     shared = {
         id_
-        for demand, units in zip(known.demands, chosen, strict=True)
+        for demand, units in zip(candidates.demands, chosen, strict=True)
         for id_ in units
         if demand.requirement.amounts
     }
     if not shared:
         return True
-    left = _left(session, known, shared)
-    for demand, units in zip(known.demands, chosen, strict=True):
+    free = _free_amounts(session, candidates, shared)
+    for demand, units in zip(candidates.demands, chosen, strict=True):
         for id_, count in units.items():
             for name, amount in demand.requirement.amounts.items():
-                left[id_][name] = left[id_].get(name, 0) - amount * count
-    return all(amount >= 0 for amounts in left.values() for amount in amounts.values())
+                free[id_][name] = free[id_].get(name, 0) - amount * count
+    return all(amount >= 0 for amounts in free.values() for amount in amounts.values())
 
 
-def _left(session: Session, known: CandidateSet, ids: Collection[int]) -> dict[int, dict[str, int]]:
-    """Return what is free on resources beside the units that the demands keep."""
-    classes = _classes(known.demands)
+def _free_amounts(
+    session: Session, candidates: CandidateSet, ids: Collection[int]
+) -> dict[int, dict[str, int]]:
+    """Return the free amounts of resources, after subtraction of the demands' kept units."""
+    classes = _classes(candidates.demands)
     if not classes:
         return {}
-    left = capacity.free(session, ids, classes, known.occupied)
-    for demand in known.demands:
-        for id_ in left.keys() & demand.kept.keys():
+    free = capacity.free(session, ids, classes, candidates.occupied)
+    for demand in candidates.demands:
+        for id_ in free.keys() & demand.kept.keys():
             for name, amount in demand.requirement.amounts.items():
-                left[id_][name] = left[id_].get(name, 0) - amount * demand.kept[id_]
-    return left
+                free[id_][name] = free[id_].get(name, 0) - amount * demand.kept[id_]
+    return free
 
 
-def _packed(known: CandidateSet, index: int, lost: Collection[int]) -> packing.Demand:
-    demand = known.demands[index]
+def _packed(candidates: CandidateSet, index: int, lost: Collection[int]) -> packing.Demand:
+    demand = candidates.demands[index]
     requirement = demand.requirement
     closed = {
         id_
-        for other in known.demands
+        for other in candidates.demands
         for id_ in other.kept
         if not requirement.amounts or not other.requirement.amounts
     }
@@ -230,7 +237,7 @@ def _packed(known: CandidateSet, index: int, lost: Collection[int]) -> packing.D
     return packing.Demand(
         demand.minimum,
         demand.maximum,
-        tuple(id_ for id_ in known.ids[index] if id_ not in closed),
+        tuple(id_ for id_ in candidates.ids[index] if id_ not in closed),
         requirement.amounts,
         requirement.layout,
         {**dict.fromkeys(demand.beside, 0), **demand.kept},
@@ -246,7 +253,7 @@ def _kept(demands: Iterable[Demand]) -> set[int]:
 
 
 def _all(ids: Iterable[Sequence[int]]) -> set[int]:
-    return {id_ for found in ids for id_ in found}
+    return {id_ for demand_ids in ids for id_ in demand_ids}
 
 
 def _step(count: int) -> int:

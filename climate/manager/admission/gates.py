@@ -1,7 +1,7 @@
-"""Gates: the steps that an optional feature adds to the creation or the change of a lease.
+"""Gates: the hooks of an optional feature in the creation or the change of a lease.
 
-A use case makes a list of the gates of the features that are on for this request, and passes the
-lease through them. A request that uses no optional feature has no gates.
+A use case builds the list of gates for the features that the request uses, and calls each hook of
+each gate. A request without optional features has no gates.
 """
 
 from collections.abc import Iterable
@@ -15,25 +15,25 @@ from climate.core.matching.requirement import Requirement
 
 
 class Gate:
-    """The base of all gates: each of its steps does nothing.
+    """Base class of all gates; its hooks do nothing.
 
-    The transaction may run more than once, so ``before`` must overwrite what it kept earlier.
+    The transaction may run more than once, so ``before`` must overwrite the state of earlier runs.
     """
 
     def stored(self, lease: Lease) -> Lease:
-        """Return the new lease as the first transaction stores it."""
+        """Return the new lease in the form that the first transaction stores."""
         return lease
 
     def before(
         self, session: Session, lease: Lease, now: datetime, present: Lease | None = None
     ) -> None:
-        """Act in the transaction, before the admission. Raises any ClimateError to refuse.
+        """Run in the transaction, before the admission. May raise any ClimateError to reject.
 
-        ``lease`` is as requested, ``present`` as it is stored (None: it is new).
+        ``lease`` is the requested lease, ``present`` the stored one (None for a new lease).
         """
 
     def after(self, session: Session, lease: Lease, now: datetime) -> None:
-        """Act in the transaction, once the lease is stored. Raises any ClimateError to refuse."""
+        """Run in the transaction, after the lease is stored. May raise any ClimateError."""
 
     def allows(
         self,
@@ -42,9 +42,9 @@ class Gate:
         _taken: Iterable[tuple[Requirement, Units]],
         _now: datetime,
     ) -> bool:
-        """Return whether the gate would admit the lease if it took these units (dry run)."""
+        """Return whether the gate would admit the lease with these units (dry run)."""
         return True
 
     def settle(self, lease: Lease) -> Lease:
-        """Act after the commit of the new lease; return the lease as it is then."""
+        """Run after the commit of a new lease; return the resulting lease."""
         return lease

@@ -1,9 +1,9 @@
-"""Limits of projects and users, checked in the transaction of the admission itself.
+"""Limits of projects and users, checked in the transaction of the admission.
 
-To count, a transaction locks a row of each limited party, the project's before the user's, and both
-before any resource: of two requests of one project, the second counts what the first got. A party
-without limits is neither locked nor counted. Where limits are off, there is no gate; for a
-requester who is exempt, the gate executes no statement.
+Before it counts, the transaction locks a row of each limited party: first the project's, then the
+user's. It locks resources only after that. So of two parallel requests of a project, the second
+counts the use of the first. A party without limits is neither locked nor counted. If limits are
+disabled, there is no gate. For an exempt requester, the gate executes no statement.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -26,11 +26,11 @@ from climate.db.limits import Overrides, Party
 from climate.manager.admission.gates import Gate
 from climate.manager.process.runtime import Runtime
 
-_MOST = 2**31 - 1
+_MAX_LIMIT = 2**31 - 1  # a 32-bit column
 
 
 class Owned(Protocol):
-    """A requester or a lease: it belongs to a project and to a user."""
+    """A requester or a lease, which belongs to a project and a user."""
 
     @property
     def project_id(self) -> str:
@@ -43,7 +43,7 @@ class Owned(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The use of a party: leases, the most hosts and vcpus from now on, the most host-hours."""
+    """The use of a party: leases, the future peaks of hosts and vcpus, the peak of host-hours."""
 
     leases: int
     hosts: int
@@ -53,7 +53,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The limits of a party, those of them that are its own, and its use."""
+    """The limits of a party, its overrides of the defaults, and its use."""
 
     scope: Scope
     owner_id: str
@@ -64,28 +64,28 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """The limits that apply to one request; locks keep the counted use as it is."""
+    """The limits that apply to one request. Locks prevent changes of the counted use."""
 
     period: timedelta = timedelta(0)
     limits: Mapping[Party, Limits] = field(default_factory=dict)
 
     def check_dates(self, lease: Lease | None, window: Window, now: datetime) -> None:
-        """Raise LimitExceeded for dates that the lease (None: a new one) may not have."""
+        """Raise LimitExceeded if a limit forbids the window (``lease`` None: a new lease)."""
         before = lease.window if lease else None
         started = lease is not None and has_started(lease, now)
         for party, limits in self.limits.items():
             excess = rules.excess_of_dates(limits, before, window, now, started=started)
-            self._refuse(party, excess)
+            self._check(party, excess)
 
     def check_count(self, session: Session, lease: Lease, now: datetime) -> None:
-        """Raise LimitExceeded if a new lease is one too many."""
+        """Raise LimitExceeded if a new lease exceeds the limit of leases."""
         for party, limits in self.limits.items():
             if limits.leases is not None:
                 others = rows.count_leases(session, party, now, besides=lease.id)
-                self._refuse(party, rules.excess_of_leases(limits, others))
+                self._check(party, rules.excess_of_leases(limits, others))
 
     def uses_of(self, session: Session, lease: Lease) -> list[Use]:
-        """Return what a lease uses before a change, if a limit counts it."""
+        """Return the use of a lease before a change, if a limit counts it."""
         return rows.uses_of(session, lease.id) if self._counted else []
 
     def check_use(
@@ -95,31 +95,34 @@ class Guard:
         before: Sequence[Use],
         after: Sequence[Use] | None = None,
     ) -> None:
-        """Raise LimitExceeded if ``after`` (None: as stored) exceeds a limit, not ``before``."""
+        """Raise LimitExceeded if the new use ``after`` (None: the stored one) exceeds a limit.
+
+        A change that does not increase an excess of ``before`` is allowed.
+        """
         if not self._counted:
             return
         hours = any(limits.host_hours is not None for limits in self._counted.values())
         span = _around(lease.window, self.period if hours else timedelta(0))
         uses = rows.uses(session, list(self._counted), span.start, span.end, past_too=hours)
         if after is None:
-            after = [one.use for one in uses if one.lease_id == lease.id]
+            after = [entry.use for entry in uses if entry.lease_id == lease.id]
         for party, limits in self._counted.items():
-            others = [one.use for one in uses if one.lease_id != lease.id and one.is_of(party)]
+            others = [e.use for e in uses if e.lease_id != lease.id and e.is_of(party)]
             excess = rules.excess_of_use(limits, self.period, others, before, after)
-            self._refuse(party, excess)
+            self._check(party, excess)
 
     @property
     def _counted(self) -> dict[Party, Limits]:
         return {party: limits for party, limits in self.limits.items() if limits.counts_use}
 
-    def _refuse(self, party: Party, excess: Excess | None) -> None:
+    def _check(self, party: Party, excess: Excess | None) -> None:
         if excess is not None:
             raise rules.refusal(party.scope, party.owner_id, self.period, excess)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitHeadroom:
-    """How far a lease may grow: a new one, or one that changes from ``before`` and ``used``."""
+    """The headroom of a new lease, or of a lease that changes from ``before`` and ``used``."""
 
     limit: Guard
     before: Lease | None = None
@@ -132,7 +135,7 @@ class LimitHeadroom:
         taken: Iterable[tuple[Requirement, Units]],
         now: datetime,
     ) -> bool:
-        """Return whether ``lease``, whose bookings are not stored, may have its dates and units."""
+        """Return whether the limits allow the dates and units of a lease that is not stored."""
         if not self.limit.limits:
             return True
         start = max(lease.window.start, now)
@@ -148,10 +151,10 @@ class LimitHeadroom:
 
 
 class LimitGate(Gate):
-    """Refuses a lease with which its project or user would exceed a limit."""
+    """Rejects a lease if its project or user would exceed a limit."""
 
     def __init__(self, rules: Rules, roles: Collection[str]) -> None:
-        """Apply the rules to a requester with these roles."""
+        """Apply the rules to a requester with the given roles."""
         self._rules = rules
         self._roles = roles
         self._headroom = LimitHeadroom(limit=Guard())
@@ -166,7 +169,7 @@ class LimitGate(Gate):
         self._headroom = LimitHeadroom(limit=limit, before=present, used=used)
 
     def after(self, session: Session, lease: Lease, now: datetime) -> None:
-        """Count what the project and the user have now."""
+        """Check the use of the project and the user, which includes the stored lease."""
         headroom = self._headroom
         if headroom.before is None:
             headroom.limit.check_count(session, lease, now)
@@ -179,7 +182,7 @@ class LimitGate(Gate):
         taken: Iterable[tuple[Requirement, Units]],
         now: datetime,
     ) -> bool:
-        """Return whether the limits leave room for the lease."""
+        """Return whether the limits allow the lease."""
         return self._headroom.allows(session, lease, taken, now)
 
 
@@ -216,20 +219,20 @@ def _around(window: Window, period: timedelta) -> Window:
 
 
 def show(runtime: Runtime, owner: Owned) -> list[Account]:
-    """Return limits and use of the owner's project and of the user, in this order."""
+    """Return the limits and the use of the owner's project and user, in this order."""
     parties = _parties(owner)
     with runtime.database.read() as session:
         return _accounts(runtime, session, rows.overrides(session, parties), parties)
 
 
 def show_party(runtime: Runtime, party: Party) -> Account:
-    """Return limits and use of a project or a user."""
+    """Return the limits and the use of a project or a user."""
     with runtime.database.read() as session:
         return _accounts(runtime, session, rows.overrides(session, [party]), [party])[0]
 
 
 def show_all(runtime: Runtime) -> list[Account]:
-    """Return limits and use of all parties that have limits of their own."""
+    """Return the limits and the use of all parties with overrides."""
     with runtime.database.read() as session:
         overrides = rows.all_overrides(session)
         return _accounts(runtime, session, overrides, list(overrides))
@@ -253,40 +256,44 @@ def _accounts(
 
 def _usage(runtime: Runtime, session: Session, party: Party) -> Usage:
     now, period = runtime.clock.now(), runtime.settings.limits.period
-    uses = [one.use for one in rows.uses(session, [party], now - period, past_too=True)]
-    ahead = [
+    uses = [entry.use for entry in rows.uses(session, [party], now - period, past_too=True)]
+    future = [
         Use(start=max(use.start, now), end=use.end, hosts=use.hosts, vcpus=use.vcpus)
         for use in uses
     ]
     return Usage(
         leases=rows.count_leases(session, party, now),
-        hosts=int(rules.peak([], [], ahead, "hosts")[0]),
-        vcpus=rules.peak([], [], ahead, "vcpus")[0],
+        hosts=int(rules.peak([], [], future, "hosts")[0]),
+        vcpus=rules.peak([], [], future, "vcpus")[0],
         host_hours=rules.most_hours(uses, now, period),
     )
 
 
 def set_own(runtime: Runtime, party: Party, values: Mapping[str, int]) -> None:
-    """Add limits (-1: unlimited) to a party's own ones. Raises InvalidInput."""
+    """Override limits of a party (-1: unlimited). Raises InvalidInput."""
     _check_names(values)
     for name, value in values.items():
-        if not -1 <= value <= _MOST:
-            raise InvalidInput(f"Limit {name} must be -1 (unlimited) or from 0 to {_MOST}")
+        if not -1 <= value <= _MAX_LIMIT:
+            raise InvalidInput(f"Limit {name} must be -1 (unlimited) or from 0 to {_MAX_LIMIT}")
     _change(runtime, party, lambda present: {**present, **values})
 
 
 def unset_own(runtime: Runtime, party: Party, names: Collection[str] = ()) -> None:
-    """Reset limits of a party, or all of them, to the defaults. Raises InvalidInput."""
+    """Reset the named limits of a party (default: all) to the defaults. Raises InvalidInput."""
     _check_names(names)
-    gone = set(names or NAMES)
-    _change(runtime, party, lambda now: {key: now[key] for key in now if key not in gone})
+    removed = set(names or NAMES)
+    _change(
+        runtime,
+        party,
+        lambda present: {key: present[key] for key in present if key not in removed},
+    )
 
 
 def _check_names(names: Collection[str]) -> None:
     unknown = sorted(set(names) - set(NAMES))
     if unknown:
-        known = ", ".join(NAMES)
-        raise InvalidInput(f"There is no limit {', '.join(unknown)} (there are: {known})")
+        allowed = ", ".join(NAMES)
+        raise InvalidInput(f"There is no limit {', '.join(unknown)} (there are: {allowed})")
 
 
 def _change(

@@ -1,7 +1,7 @@
-"""Reallocation: which resources a changed lease keeps, and which it gets instead.
+"""Reallocation: the resources that a changed lease keeps, gains and loses.
 
-The transaction of the change first releases the lease's bookings, so that they do not count against
-it, and then books what the lease keeps or gains. If that fails, the transaction rolls back.
+The transaction of the change first releases the lease's allocations, so that they do not count
+against it. It then stores those that the lease keeps or gains, or rolls back.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -44,10 +44,10 @@ def reallocate(
     window: Window,
     now: datetime,
 ) -> bool:
-    """Store the allocations of the changed lease; return whether it has more, or other shares.
+    """Store the allocations of the changed lease; return whether it gains any, or other shares.
 
-    A pending lease keeps the resources that still fit and gets others for the rest. A lease that
-    has started keeps all its resources. Raises InsufficientResources.
+    A pending lease keeps the resources that still fit and replaces the others. A started lease
+    keeps all its resources. Raises InsufficientResources.
     """
     live = [reservation for reservation in reservations if reservation.stays]
     if not live:
@@ -58,24 +58,24 @@ def reallocate(
     preference = runtime.preference()
     occupied = occupied_window(window, now, runtime.settings) if window.end > now else None
     locked = _lock(session, requirements, held, occupied, preference)
-    if occupied is None:  # it ends now: a manager takes the resources back
+    if occupied is None:  # the lease ends now; a manager reclaims its resources
         occupied_until = window.busy(runtime.settings.cleaning_time).end
         allocations.shorten(session, list(requirements), occupied_until)
         return False
     allocations.release(session, list(requirements))
     before = {r.id: requirements_of(runtime, r)[0] for r in lease.reservations}
     units = {
-        id_: {resource: before[id_].units(one.amounts) for resource, one in held[id_].items()}
+        id_: {resource: before[id_].units(held_.amounts) for resource, held_ in held[id_].items()}
         for id_ in requirements
     }
     started = has_started(lease, now)
     growing = _growing(lease, live, window, now)
     demands = _demands(session, requirements, units, occupied, growing, started=started)
-    demands, taken = _admit(session, demands, occupied, preference, locked, started=started)
-    allocations.take(session, rows(demands, taken, occupied))
+    demands, gained = _admit(session, demands, occupied, preference, locked, started=started)
+    allocations.take(session, rows(demands, gained, occupied))
     allocations.take(session, _kept_rows(demands, held, occupied, started=started))
     resized = any(before[id_].amounts != requirements[id_][0].amounts for id_ in held if held[id_])
-    return resized or any(taken)
+    return resized or any(gained)
 
 
 def _admit(
@@ -87,9 +87,9 @@ def _admit(
     *,
     started: bool,
 ) -> tuple[list[Demand], tuple[Units, ...]]:
-    """Admit the demands; a pending lease may get other resources, as it does not use any yet."""
+    """Admit the demands; a pending lease may exchange resources, as it uses none yet."""
     if not any(demand.maximum for demand in demands):
-        return demands, tuple({} for _ in demands)  # it keeps what it has
+        return demands, tuple({} for _ in demands)  # the lease gains nothing
     try:
         return demands, admit(session, demands, occupied, preference, locked)
     except InsufficientResources:
@@ -106,10 +106,10 @@ def _lock(
     occupied: Window | None,
     preference: Preference,
 ) -> set[int]:
-    """Lock the lease's resources, at least; return all that is locked now. Raises LostRace.
+    """Lock at least the lease's resources; return all locked resources. Raises LostRace.
 
-    A transaction that holds a lock may not wait for another one, or two would deadlock. So it takes
-    all locks at once: a patient attempt also locks the candidates, and never waits again.
+    A transaction that holds locks must not wait for further locks, as that may deadlock. So a
+    patient attempt locks the lease's resources and the candidates at once, and never waits again.
     """
     present = {id_ for ids in held.values() for id_ in ids}
     ids = set(present)
@@ -120,8 +120,8 @@ def _lock(
             for id_, parts in requirements.items()
             for part in parts
         ]
-        known = find_candidates(session, demands, occupied, preference)
-        ids.update(id_ for found in known.ids for id_ in found)
+        candidates = find_candidates(session, demands, occupied, preference)
+        ids.update(id_ for candidate_ids in candidates.ids for id_ in candidate_ids)
     locked = allocations.lock(session, ids, wait=patient)
     if not present <= locked:
         raise LostRace
@@ -129,9 +129,9 @@ def _lock(
 
 
 def _growing(lease: Lease, live: Sequence[Reservation], window: Window, now: datetime) -> set[str]:
-    """Return the reservations to fill up to their maximum, as they changed or moved.
+    """Return the ids of reservations that may gain resources, as they changed or moved.
 
-    A lease that is shortened, or prolonged while it runs, gets no more than it has.
+    A lease gains none if it is shortened, or extended after its start.
     """
     before = {reservation.id: reservation.params for reservation in lease.reservations}
     moving = not has_started(lease, now) and not lease.window.contains(window)
@@ -147,44 +147,45 @@ def _demands(
     *,
     started: bool,
 ) -> list[Demand]:
-    """Return what each reservation keeps, as it still fits, and what it needs besides.
+    """Return what each reservation keeps because it still fits, and what it still needs.
 
-    Raises InsufficientResources if a lease that has started would lose any.
+    Raises InsufficientResources if a started lease would lose resources.
     """
     classes = {name for parts in requirements.values() for part in parts for name in part.amounts}
-    present = {id_ for has in units.values() for id_ in has}
-    left = capacity.free(session, present, classes, occupied) if classes else {}
+    present = {id_ for held in units.values() for id_ in held}
+    free = capacity.free(session, present, classes, occupied) if classes else {}
     demands = []
-    for id_, has in units.items():
+    for id_, held in units.items():
         parts = []
-        for needs in requirements[id_]:
-            # A running lease keeps a host that fails until another one replaces it.
-            fitting = allocations.still_free(session, needs, occupied, has, failing_too=started)
-            kept = _kept(needs, {one: count for one, count in has.items() if one in fitting}, left)
-            parts.append(Demand(reservation_id=id_, requirement=needs, kept=kept))
+        for part in requirements[id_]:
+            # A running lease keeps a failing host until healing replaces it.
+            fitting = allocations.still_free(session, part, occupied, held, failing_too=started)
+            keepable = {key: count for key, count in held.items() if key in fitting}
+            kept = _kept(part, keepable, free)
+            parts.append(Demand(reservation_id=id_, requirement=part, kept=kept))
         kept_all = sum(sum(demand.kept.values()) for demand in parts)
-        if started and kept_all < sum(has.values()):
-            in_use = InUse(has, partial(_demands_over, session, requirements, units, growing))
+        if started and kept_all < sum(held.values()):
+            in_use = InUse(held, partial(_demands_over, session, requirements, units, growing))
             raise _still_in_use(requirements, id_, units, kept_all, in_use)
         demands += [demand if id_ in growing else _no_more(demand) for demand in parts]
     return demands
 
 
-def _kept(needs: Requirement, has: Units, left: dict[int, dict[str, int]]) -> Units:
-    """Return the units that can be kept, and subtract them from what is ``left``."""
-    if needs.is_whole:
-        return first(has, needs.maximum)
-    fitting = {id_: min(count, room(left[id_], needs.amounts)) for id_, count in has.items()}
-    some = {id_: count for id_, count in fitting.items() if count}
-    kept = first(laid_out(some, needs.layout), needs.maximum)
+def _kept(part: Requirement, held: Units, free: dict[int, dict[str, int]]) -> Units:
+    """Return the held units that can be kept, and subtract them from the ``free`` amounts."""
+    if part.is_whole:
+        return first(held, part.maximum)
+    fitting = {id_: min(count, room(free[id_], part.amounts)) for id_, count in held.items()}
+    nonzero = {id_: count for id_, count in fitting.items() if count}
+    kept = first(laid_out(nonzero, part.layout), part.maximum)
     for id_, count in kept.items():
-        for name, amount in needs.amounts.items():
-            left[id_][name] -= amount * count
+        for name, amount in part.amounts.items():
+            free[id_][name] -= amount * count
     return kept
 
 
 def _no_more(demand: Demand) -> Demand:
-    """Return ``demand`` with its minimum, or with what it has, as its maximum."""
+    """Return the demand with its kept units as the maximum, but not below its minimum."""
     maximum = max(demand.requirement.minimum, sum(demand.kept.values()))
     return replace(demand, requirement=replace(demand.requirement, maximum=maximum))
 
@@ -196,7 +197,7 @@ def _demands_over(
     growing: Collection[str],
     occupied: Window,
 ) -> list[Demand] | None:
-    """Return the demands over ``occupied``, None if the resources in use could not stay."""
+    """Return the demands over ``occupied``; None if the lease could not keep its resources."""
     try:
         return _demands(session, requirements, units, occupied, growing, started=True)
     except InsufficientResources:
@@ -211,15 +212,16 @@ def _still_in_use(
     in_use: InUse,
 ) -> InsufficientResources:
     held = sum(units[id_].values())
-    needs = requirements[id_][-1]
-    all_ = replace(needs, minimum=held, maximum=held)
+    requirement = requirements[id_][-1]
+    keep_all = replace(requirement, minimum=held, maximum=held)
     demands = [
-        Demand(reservation_id=one, requirement=part)
-        for one in units
-        for part in ([all_] if one == id_ else requirements[one])
+        Demand(reservation_id=reservation_id, requirement=part)
+        for reservation_id in units
+        for part in ([keep_all] if reservation_id == id_ else requirements[reservation_id])
     ]
     return InsufficientResources(
-        f"Not enough {needs.noun} available: reservation {id_} is in use with {held} {needs.noun},"
+        f"Not enough {requirement.noun} available: reservation {id_} is in use with {held}"
+        f" {requirement.noun},"
         f" of which it could keep only {kept} (the others are booked by somebody else then,"
         " do not match, or are more than max)",
         demands,
@@ -236,14 +238,14 @@ def _kept_rows(
     *,
     started: bool,
 ) -> list[dict[str, object]]:
-    """Return the allocations of the kept units; those of a started lease keep their start.
+    """Return the rows of the kept units; those of a started lease keep their start.
 
-    An allocation that would be empty, as the clock was set back, is left out.
+    If the clock was set back, an allocation may be empty; the result omits it.
     """
-    kept = []
+    kept_rows = []
     for demand in demands:
         for id_, count in demand.kept.items():
             since = held[demand.reservation_id][id_].since if started else occupied.start
             if since < occupied.end:
-                kept += allocation_rows(demand, id_, count, Window(since, occupied.end))
-    return kept
+                kept_rows += allocation_rows(demand, id_, count, Window(since, occupied.end))
+    return kept_rows

@@ -1,9 +1,9 @@
-"""Refusal: why a lease was refused, and what would be admitted instead.
+"""Refusal: the reasons for the rejection of a lease, and alternatives that would be admitted.
 
-The explanation examines a sample of the matching resources, as it must not cost more than the
-refusal. For a new lease it runs after the transaction; for a change within it, where the lease's
-own bookings are released already. It names the project's own leases that are in the way; of other
-leases it tells the times only.
+The explanation examines a sample of the matching resources, to limit its cost. For a new lease it
+runs after the transaction. For a change it runs within the transaction, which has released the
+lease's own allocations. It names the blocking leases of the requester's project. Of other projects'
+leases it shows the times only.
 """
 
 from collections.abc import Collection, Sequence
@@ -25,13 +25,13 @@ from climate.core.window import Window, minute_of
 from climate.db.resources import calendar as bookings
 from climate.db.resources.calendar import Blocker
 from climate.manager.admission.admission import InsufficientResources, dry_run
-from climate.manager.admission.availability import Sought, matching, offers
+from climate.manager.admission.availability import WindowSearch, matching, offers
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.requirements import occupied_window
 from climate.manager.process.runtime import Runtime
 
-# Resources in a sample (or twice as many as are needed), and how far ahead windows are searched.
+# Resources in a sample (at least twice the required number), and the span of the window search.
 _SAMPLE = 50
 _AHEAD = timedelta(days=28)
 _BLOCKERS = 5
@@ -40,14 +40,14 @@ _ALTERNATIVES = 3
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A variant of the refused lease that would be admitted now, and how it differs."""
+    """A variant of the rejected lease that would be admitted now, and how it differs."""
 
     differs: str
     window: Window
     units: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return the alternative as clients see it."""
+        """Return the alternative as the API shows it."""
         return {
             "differs": self.differs,
             "start": _utc(self.window.start),
@@ -74,10 +74,10 @@ def explain(
     gates: Collection[Gate],
     present: Lease | None = None,
 ) -> NotEnoughResources:
-    """Return the refusal with its reasons: numbers, the leases in the way, alternatives.
+    """Return the error with its reasons: numbers, blocking leases, alternatives.
 
-    ``lease`` is as requested, ``present`` as it is stored (None: it is new). ``session`` does not
-    see its own bookings. The ``gates`` decide which alternatives it may have.
+    ``lease`` is the requested lease, ``present`` the stored one (None for a new lease). The
+    ``session`` does not see the lease's own allocations. The ``gates`` must allow an alternative.
     """
     inquiry = _Inquiry(runtime, session, shortage, lease, gates, present)
     project_id = lease.project_id
@@ -85,49 +85,51 @@ def explain(
     alternatives = inquiry.alternatives()
     own = [blocker for blocker in blockers if blocker.project_id == project_id]
     others = [blocker for blocker in blockers if blocker.project_id != project_id]
-    parts = [_of_part(lease, shortage)]
+    sentences = [_message(lease, shortage)]
     if own:
-        parts.append(f"Taken by your own {', '.join(_named(blocker) for blocker in own)}")
+        sentences.append(f"Taken by your own {', '.join(_named(blocker) for blocker in own)}")
     if others:
-        parts.append(f"Taken by others {', '.join(_span(blocker.window) for blocker in others)}")
+        sentences.append(
+            f"Taken by others {', '.join(_span(blocker.window) for blocker in others)}"
+        )
     if alternatives:
-        sentences = "; ".join(alternative.sentence() for alternative in alternatives)
-        parts.append(f"What would fit now: {sentences}")
+        variants = "; ".join(alternative.sentence() for alternative in alternatives)
+        sentences.append(f"What would fit now: {variants}")
     details = {
         **shortage.details,
         "reservation": _number(lease, shortage),
         "blocked_by": [_blocker(blocker, project_id) for blocker in blockers],
         "alternatives": [alternative.as_json() for alternative in alternatives],
     }
-    return NotEnoughResources(". ".join(parts), details)
+    return NotEnoughResources(". ".join(sentences), details)
 
 
-def _short(lease: Lease, shortage: InsufficientResources) -> Reservation | None:
-    """Return the reservation that lacks resources; None if only all of them together do."""
+def _short_reservation(lease: Lease, shortage: InsufficientResources) -> Reservation | None:
+    """Return the reservation that lacks resources; None if only all of them together lack some."""
     if shortage.index is None:
         return None
     id_ = shortage.demands[shortage.index].reservation_id
-    return next((one for one in lease.reservations if one.id == id_), None)
+    return next((r for r in lease.reservations if r.id == id_), None)
 
 
 def _number(lease: Lease, shortage: InsufficientResources) -> int | None:
-    """Return the number of that reservation, or of the stack it is a part of, in the request."""
-    short = _short(lease, shortage)
+    """Return the position, in the request, of the short reservation or of its stack."""
+    short = _short_reservation(lease, shortage)
     requested = short and (short.stack_id or short.id)
-    ids = [one.id for one in lease.reservations]
+    ids = [reservation.id for reservation in lease.reservations]
     return ids.index(requested) if requested in ids else shortage.details["reservation"]
 
 
-def _of_part(lease: Lease, shortage: InsufficientResources) -> str:
-    """Return the refusal's message; it names the part, if a part of a stack lacks resources."""
-    short = _short(lease, shortage)
+def _message(lease: Lease, shortage: InsufficientResources) -> str:
+    """Return the error message; it names the part if a part of a stack lacks resources."""
+    short = _short_reservation(lease, shortage)
     if short is None or short.stack_id is None:
         return shortage.message
     return f"For the {short.params[PART]} in the stack: {shortage.message}"
 
 
 class _Inquiry:
-    """The search for the reasons of a refusal, and for alternatives."""
+    """The search for the reasons of a rejection, and for alternatives."""
 
     def __init__(
         self,
@@ -141,9 +143,9 @@ class _Inquiry:
         self._runtime = runtime
         self._session = session
         self._demands = shortage.demands
-        self._short = shortage.index
+        self._short_index = shortage.index
         self._in_use = shortage.in_use
-        # The free units of what the lease lacks.
+        # The free units of the requirement that fails.
         self._available: int = shortage.details.get("free", 0)
         self._lease = lease
         self._window = lease.window
@@ -155,11 +157,11 @@ class _Inquiry:
 
     @property
     def _requirement(self) -> Requirement:
-        """The requirement that fails (the first one, if only all of them together do)."""
-        return self._demands[self._short or 0].requirement
+        """The requirement that fails; the first one if only all of them together fail."""
+        return self._demands[self._short_index or 0].requirement
 
     def blockers(self) -> list[Blocker]:
-        """Return some of the leases that occupy matching resources."""
+        """Return up to ``_BLOCKERS`` leases that occupy matching resources."""
         ids = self._matching(self._requirement)
         if not ids:
             return []
@@ -168,30 +170,29 @@ class _Inquiry:
         )
 
     def alternatives(self) -> list[Alternative]:
-        """Return variants of the lease that would be admitted now."""
+        """Return variants of the lease that admission would accept now."""
         others = [] if self._in_use else [self._later(), self._fewer(), self._other()]
         variants = [*others[:1], self._shorter(), *others[1:]]
         return [variant for variant in variants if variant is not None][:_ALTERNATIVES]
 
     def _later(self) -> Alternative | None:
-        if not self._can_move or not _is_before_the_end_of_time(self._window, _AHEAD):
+        if not self._can_move or not _is_before_last_date(self._window, _AHEAD):
             return None
         start = max(self._window.start, self._now)
         length = self._window.end - start
         requirements = [demand.requirement for demand in self._demands]
         within = Window(start, start + _AHEAD + length)
-        sought = Sought(requirements, length, within)
+        query = WindowSearch(requirements, length, within)
         sample = max(_sample(requirement) for requirement in requirements)
-        for offer in islice(offers(self._runtime, self._session, sought, sample), 1):
+        for offer in islice(offers(self._runtime, self._session, query, sample), 1):
             demands = [replace(demand, kept={}) for demand in self._demands]
             return self._if_admitted("later", offer.window, demands)
         return None
 
     def _shorter(self) -> Alternative | None:
-        concerned = (
-            [self._requirement] if self._in_use else [one.requirement for one in self._demands]
-        )
-        ends = [self._lasting(requirement) for requirement in concerned]
+        all_requirements = [demand.requirement for demand in self._demands]
+        requirements = [self._requirement] if self._in_use else all_requirements
+        ends = [self._lasting(requirement) for requirement in requirements]
         end = min((end for end in ends if end is not None), default=None)
         if end is None or None in ends:
             return None
@@ -219,13 +220,15 @@ class _Inquiry:
         return self._if_admitted("other", self._window, self._with(other))
 
     def _units(self, demands: Sequence[Demand]) -> int:
-        """Return the units, of all its parts, that the reservation which lacks some would get."""
-        id_ = demands[self._short or 0].reservation_id
-        return sum(one.requirement.minimum for one in demands if one.reservation_id == id_)
+        """Return how many units the short reservation would get with these demands."""
+        id_ = demands[self._short_index or 0].reservation_id
+        return sum(d.requirement.minimum for d in demands if d.reservation_id == id_)
 
     def _with(self, requirement: Requirement) -> list[Demand]:
         changed = list(self._demands)
-        changed[self._short or 0] = replace(changed[self._short or 0], requirement=requirement)
+        changed[self._short_index or 0] = replace(
+            changed[self._short_index or 0], requirement=requirement
+        )
         return changed
 
     def _if_admitted(
@@ -238,7 +241,7 @@ class _Inquiry:
         return Alternative(differs, window, self._units(demands))
 
     def _is_allowed(self, window: Window, demands: Sequence[Demand], more: Sequence[Units]) -> bool:
-        """Return whether the gates allow what would be taken, and what is kept."""
+        """Return whether the gates allow the lease with its new and its kept units."""
         taken = [
             (demand.requirement, units)
             for demand, others in zip(demands, more, strict=True)
@@ -263,21 +266,21 @@ def _sample(requirement: Requirement) -> int:
     return max(_SAMPLE, 2 * requirement.minimum)
 
 
-def _is_before_the_end_of_time(window: Window, ahead: timedelta) -> bool:
-    """Return whether a lease of that length could start so much later: calendars end in 9999."""
+def _is_before_last_date(window: Window, ahead: timedelta) -> bool:
+    """Return whether a lease could start ``ahead`` later; Python's dates end in 9999."""
     length = window.end - window.start
     return window.end < datetime.max.replace(tzinfo=UTC) - length - 2 * ahead
 
 
-def _blocker(one: Blocker, project_id: str) -> dict[str, Any]:
-    window = {"start": _utc(one.window.start), "end": _utc(one.window.end)}
-    if one.project_id != project_id:
+def _blocker(blocker: Blocker, project_id: str) -> dict[str, Any]:
+    window = {"start": _utc(blocker.window.start), "end": _utc(blocker.window.end)}
+    if blocker.project_id != project_id:
         return window
-    return {"lease_id": one.lease_id, "lease_name": one.lease_name, **window}
+    return {"lease_id": blocker.lease_id, "lease_name": blocker.lease_name, **window}
 
 
-def _named(one: Blocker) -> str:
-    return f"lease {one.lease_name} ({one.lease_id}) {_span(one.window)}"
+def _named(blocker: Blocker) -> str:
+    return f"lease {blocker.lease_name} ({blocker.lease_id}) {_span(blocker.window)}"
 
 
 def _span(window: Window) -> str:

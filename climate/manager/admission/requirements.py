@@ -1,4 +1,4 @@
-"""Requirements: what a request needs from admission, checked, and for which time."""
+"""Requirements: convert requests for reservations into demands that admission can serve."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,9 +24,9 @@ from climate.plugins.base import Member, Requester
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationRequest:
-    """A request for one reservation; the plug-in's schema has checked ``params``.
+    """A request for one reservation; the plug-in's schema has validated ``params``.
 
-    ``children`` are the parts of a stack, each of which is a reservation of its own.
+    ``children`` are the parts of a stack. Each part becomes an own reservation.
     """
 
     resource_type: str
@@ -39,7 +39,7 @@ class Requested(Protocol):
 
     @property
     def resource_type(self) -> str:
-        """The type of its resources."""
+        """The resource type."""
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -49,9 +49,9 @@ class Requested(Protocol):
 def look_up(
     runtime: Runtime, resource_type: str, params: Mapping[str, Any], requester: Requester
 ) -> ReservationRequest:
-    """Return a request completed with what the cloud says about the things it names.
+    """Return the request, completed by the plug-in's look-ups in the cloud.
 
-    The caller has no transaction open. Raises UnsupportedResourceType, InvalidInput,
+    The caller has no open transaction. Raises UnsupportedResourceType, InvalidInput,
     BackendUnavailable.
     """
     plugin = runtime.plugin(resource_type)
@@ -76,18 +76,20 @@ def new_reservations(
     new_id: Callable[[], str],
     now: datetime,
 ) -> tuple[Reservation, ...]:
-    """Return a reservation for each request, and after all of them those of their children."""
-    made = [new_reservation(runtime, lease_id, request, new_id(), now) for request in requests]
+    """Return a reservation for each request, followed by those of all children."""
+    reservations = [
+        new_reservation(runtime, lease_id, request, new_id(), now) for request in requests
+    ]
     children = [
         new_reservation(runtime, lease_id, part_of(stack, child), new_id(), now)
-        for stack, request in zip(made, requests, strict=True)
+        for stack, request in zip(reservations, requests, strict=True)
         for child in request.children
     ]
-    return (*made, *children)
+    return (*reservations, *children)
 
 
 def part_of(stack: Reservation, child: ReservationRequest) -> ReservationRequest:
-    """Return the request for a child as a part of the stack's reservation."""
+    """Return the request for a child, marked as a part of the stack's reservation."""
     return replace(child, params={**child.params, STACK: stack.id})
 
 
@@ -108,50 +110,50 @@ def new_reservation(
 
 
 def requirements_of(runtime: Runtime, reservation: Requested) -> tuple[Requirement, ...]:
-    """Return what admission must find, in one or more parts; raises UnsupportedResourceType."""
+    """Return the requirements of a reservation; raises UnsupportedResourceType."""
     return runtime.plugin(reservation.resource_type).requirement(reservation.params).parts
 
 
 def needs_of(runtime: Runtime, requests: Iterable[ReservationRequest]) -> list[Requirement]:
-    """Return all that admission must find for requests and their children."""
-    everything = chain.from_iterable((request, *request.children) for request in requests)
-    parts = chain.from_iterable(requirements_of(runtime, request) for request in everything)
+    """Return the requirements of the requests and their children, without empty ones."""
+    all_requests = chain.from_iterable((request, *request.children) for request in requests)
+    parts = chain.from_iterable(requirements_of(runtime, request) for request in all_requests)
     return [part for part in parts if part.maximum]
 
 
 def any_prepares(runtime: Runtime, reservations: Iterable[Requested]) -> bool:
-    """Return whether a plug-in prepares something in the cloud before the start of any of these."""
-    return any(runtime.plugin(one.resource_type).needs_preparation for one in reservations)
+    """Return whether a plug-in must prepare any of these reservations before the start."""
+    return any(runtime.plugin(r.resource_type).needs_preparation for r in reservations)
 
 
 def any_acts_as_user(runtime: Runtime, reservations: Iterable[Requested]) -> bool:
-    """Return whether a plug-in acts as the lease's user for any of these: that takes a trust."""
-    return any(runtime.plugin(one.resource_type).acts_as_user(one.params) for one in reservations)
+    """Return whether any of these reservations needs a trust to act as the lease's user."""
+    return any(runtime.plugin(r.resource_type).acts_as_user(r.params) for r in reservations)
 
 
 def check_properties(
     session: Session, runtime: Runtime, requirements: Sequence[Requirement]
 ) -> None:
-    """Raise InvalidQuery if an expression names a property that no resource of its type has."""
+    """Raise InvalidQuery if a query names a property that no resource of its type has."""
     for index, requirement in enumerate(requirements):
         if isinstance(requirement.query, Everything):
             continue
         named = expressions.names(requirement.query)
         resource_type = requirement.resource_type
-        known = runtime.plugin(resource_type).native_properties
-        known |= runtime.defined.get(resource_type, frozenset())
-        if not named <= known:
+        property_names = runtime.plugin(resource_type).native_properties
+        property_names |= runtime.defined.get(resource_type, frozenset())
+        if not named <= property_names:
             defined = resources.property_names(session, resource_type)
             runtime.defined[resource_type] = frozenset(defined)
-            known |= defined
-            known |= resources.names_in_use(session, resource_type, named - known)
+            property_names |= defined
+            property_names |= resources.names_in_use(session, resource_type, named - property_names)
             try:
-                expressions.check_names(requirement.query, known)
+                expressions.check_names(requirement.query, property_names)
             except InvalidQuery as error:
                 where = f" (in reservation {index})" if len(requirements) > 1 else ""
                 raise InvalidQuery(f"{error.message}{where}") from None
 
 
 def occupied_window(window: Window, now: datetime, settings: Settings) -> Window:
-    """Return the time that resources are occupied for: not the past, and with cleaning time."""
+    """Return the occupied window: the future part of the window, plus the cleaning time."""
     return Window(max(window.start, now), window.end).busy(settings.cleaning_time)

@@ -1,7 +1,8 @@
-"""Create a lease: plan it, admit it, and store it with all that belongs to it.
+"""Create a lease: plan it, admit it and store it.
 
-One transaction writes lease, reservations, allocations, events and the notification, or none of
-them. Optional features (idempotency keys, limits, starts that wait for hosts, holds) are gates.
+One transaction writes the lease, its reservations, allocations and events, and the notification.
+If it fails, nothing is stored. Optional features (idempotency keys, limits, starts that wait for
+hosts, holds) are gates.
 """
 
 from collections.abc import Sequence
@@ -52,13 +53,13 @@ from climate.observability import log_context
 from climate.observability.metrics import counted
 from climate.plugins.base import Requester
 
-# Another request may take an offered window first; then the next one is searched.
+# Another request may book an offered window first. Then the next window is searched.
 _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The requester: the user and the project of the token, and the user's roles there."""
+    """The requester: the user and the project of the token, and the user's roles in the project."""
 
     user_id: str
     project_id: str
@@ -67,7 +68,7 @@ class Owner:
 
     @property
     def requester(self) -> Requester:
-        """Return the same, as plug-ins know it."""
+        """Return the requester in the form that plug-ins use."""
         return Requester(self.project_id, self.user_id, self.token)
 
 
@@ -76,8 +77,8 @@ class LeaseRequest:
     """A request for a lease. ``before_end`` None means the configured default.
 
     ``user_events`` are (kind, moment) pairs; reminders among them replace the configured ones.
-    ``asked_at`` is when the request arrived (None: now): dates are judged at arrival, not after
-    slow look-ups.
+    ``asked_at`` is when the request arrived (None: now). The start date is checked against
+    it, as look-ups may be slow.
     """
 
     name: str
@@ -97,13 +98,13 @@ def create_lease(
     request: LeaseRequest,
     idempotent: IdempotentRequest | None = None,
 ) -> Lease:
-    """Admit a lease and return it; with ``idempotent``, at most once for its key.
+    """Admit a lease and return it. With ``idempotent``, admit at most one lease per key.
 
     Raises InvalidDate, InvalidQuery, UnsupportedResourceType, NotProvisioned, NotEnoughResources,
-    LimitExceeded, Contention, and what ``idempotency.replay`` and ``holds.settle`` raise.
+    LimitExceeded, Contention, and the errors of ``idempotency.replay`` and ``holds.settle``.
     """
     now = runtime.clock.now()
-    lease = _planned(runtime, owner, request, now, idempotent)
+    lease = _draft_or_replay(runtime, owner, request, now, idempotent)
     log_context.about_lease(lease.id)
     gates = _gates(runtime, owner, lease, idempotent)
     stored = lease
@@ -128,7 +129,7 @@ def create_lease(
     return lease
 
 
-def _planned(
+def _draft_or_replay(
     runtime: Runtime,
     owner: Owner,
     request: LeaseRequest,
@@ -146,7 +147,7 @@ def _planned(
 def _gates(
     runtime: Runtime, owner: Owner, lease: Lease, idempotent: IdempotentRequest | None
 ) -> list[Gate]:
-    """Return the gates of the optional features that are on for this lease, in their order."""
+    """Return the gates of the optional features of this request, in the order of execution."""
     gates: list[Gate] = []
     if lease.start.when is StartWhen.READY:
         gates.append(ReadyStartGate(runtime))
@@ -160,7 +161,7 @@ def _gates(
 
 
 def _must_hold(runtime: Runtime, lease: Lease) -> bool:
-    """Return whether an external service must agree, or the cloud must be changed, first."""
+    """Return whether the lease needs the consent of a service, or a change of the cloud, first."""
     if runtime.enforcer is not None and runtime.enforcer.checks_create:
         return True
     reservations = lease.reservations
@@ -168,23 +169,23 @@ def _must_hold(runtime: Runtime, lease: Lease) -> bool:
 
 
 def _admit(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
-    """Choose and lock the lease's resources, and store the lease with them."""
+    """Choose and lock resources for the lease, and store the lease with its allocations."""
     demands = [
-        Demand(reservation_id=reservation.id, requirement=part)
+        Demand(reservation_id=reservation.id, requirement=requirement)
         for reservation in lease.reservations
-        for part in requirements_of(runtime, reservation)
+        for requirement in requirements_of(runtime, reservation)
     ]
     occupied = occupied_window(lease.window, now, runtime.settings)
     check_properties(session, runtime, [demand.requirement for demand in demands])
-    taken = admit(session, demands, occupied, runtime.preference())
-    tables = [*leases.rows(lease), allocations.as_rows(rows(demands, taken, occupied))]
-    if lease.status is not LeaseStatus.CREATING:  # a held lease is announced when it is confirmed
+    chosen = admit(session, demands, occupied, runtime.preference())
+    tables = [*leases.rows(lease), allocations.as_rows(rows(demands, chosen, occupied))]
+    if lease.status is not LeaseStatus.CREATING:  # the confirmation of a held lease notifies
         tables.append(outbox.rows([("lease.create", blazar_wire.payload(lease))], now))
     insert(session, *tables)
 
 
 def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) -> Lease:
-    """Return the requested lease, not admitted yet. Pure except for its new ids.
+    """Return the requested lease before its admission. Pure except for its new ids.
 
     Raises InvalidDate, UnsupportedResourceType.
     """
@@ -216,7 +217,7 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
 
 
 def _notices(request: LeaseRequest, window: Window, settings: Settings) -> tuple[Notice, ...]:
-    """Return the request's own notices, and the configured ones of the kinds it does not have."""
+    """Return the notices of the request, and the configured notices of all other kinds."""
     notices = [_user_notice(kind, moment, window) for kind, moment in request.user_events]
     if request.before_end is not None:
         notices.append(before_end_notice(window, request.before_end))
@@ -250,7 +251,7 @@ def create_earliest(
 ) -> Lease:
     """Admit a lease for ``length`` that starts as early as possible and ends by ``request.end``.
 
-    Raises what ``create_lease`` does.
+    Raises the same errors as ``create_lease``.
     """
     if not request.reservations:
         start = request.start
@@ -267,9 +268,9 @@ def create_earliest(
             return create_lease(runtime, owner, within, idempotent)
         except NotEnoughResources as error:
             if earliest is None:
-                if idempotent is not None:  # the first request may have taken the resources
+                if idempotent is not None:  # the first request with the key may hold the resources
                     replay(runtime, idempotent.key)
-                raise _never(request, length, error) from None
+                raise _no_window(request, length, error) from None
     raise Contention("What becomes free is taken by others at once: try again shortly")
 
 
@@ -279,14 +280,14 @@ def _earliest(runtime: Runtime, request: LeaseRequest, length: timedelta) -> Win
     return next((offer.window for offer in offers), None)
 
 
-def _never(
-    request: LeaseRequest, length: timedelta, at_once: NotEnoughResources
+def _no_window(
+    request: LeaseRequest, length: timedelta, immediate: NotEnoughResources
 ) -> NotEnoughResources:
-    """Return the refusal, explained by why the lease cannot start ``at_once``."""
+    """Return the error if no window fits; ``immediate`` explains why the lease cannot start now."""
     return NotEnoughResources(
         f"Not enough resources for {length} in a row between {_text(request.start)} and"
-        f" {_text(request.end)} UTC (cleaning time included). Now: {at_once.message}",
-        at_once.details,
+        f" {_text(request.end)} UTC (cleaning time included). Now: {immediate.message}",
+        immediate.details,
     )
 
 

@@ -1,4 +1,4 @@
-"""Delete a lease; a manager first ends one that has started."""
+"""Delete a lease; a manager first ends a lease that has started."""
 
 import time
 from dataclasses import replace
@@ -25,10 +25,11 @@ from climate.manager.process.runtime import Runtime
 def delete_lease(
     runtime: Runtime, lease_id: str, wait: float = 0.0, expected: Lease | None = None
 ) -> bool:
-    """Delete a lease and return whether it is gone; a manager ends one that has started.
+    """Delete a lease and return whether its record is deleted.
 
-    The lease is DELETING until then; this call waits up to ``wait`` seconds for its end. Raises
-    NotFound, and LeaseChanged unless the lease is the ``expected`` one.
+    A lease that has started becomes DELETING, and a manager ends and deletes it. This call waits up
+    to ``wait`` seconds for that. Raises NotFound. Raises LeaseChanged if the stored lease differs
+    from ``expected``.
     """
     now = runtime.clock.now()
 
@@ -43,25 +44,25 @@ def delete_lease(
         remove(session, lease, now, runtime.settings)
         return True
 
-    is_gone = runtime.database.write(work)
+    is_deleted = runtime.database.write(work)
     runtime.wakeup.hint()
-    return is_gone or _is_gone_within(runtime, lease_id, wait)
+    return is_deleted or _is_deleted_within(runtime, lease_id, wait)
 
 
 def remove(session: Session, lease: Lease, now: datetime, settings: Settings) -> None:
-    """Delete the lease's rows, and notify. Resources that were used keep their cleaning time."""
+    """Delete the lease's rows and notify. Used resources stay occupied for their cleaning time."""
     ids = [reservation.id for reservation in lease.reservations]
     if ids and lease.has_begun:
         if settings.limits.enabled:
             keep_past_use(session, lease, ids, now)
         allocations.detach(session, ids, now + settings.cleaning_time)
-    gone = replace(lease, status=LeaseStatus.DELETING, updated_at=now)
+    deleted = replace(lease, status=LeaseStatus.DELETING, updated_at=now)
     leases.delete(session, lease.id)
-    outbox.write(session, "lease.delete", blazar_wire.payload(gone), now)
+    outbox.write(session, "lease.delete", blazar_wire.payload(deleted), now)
 
 
 def _end_now(session: Session, lease: Lease, now: datetime) -> None:
-    """Make the end due now and remove the other events; a manager does the rest."""
+    """Make the end due now and remove the other open events; a manager ends the lease."""
     if lease.status is LeaseStatus.DELETING:
         return
     leases.set_status(session, lease.id, LeaseStatus.DELETING, now)
@@ -77,7 +78,7 @@ def _end_now(session: Session, lease: Lease, now: datetime) -> None:
     event_queue.remove(session, obsolete)
 
 
-def _is_gone_within(runtime: Runtime, lease_id: str, wait: float) -> bool:
+def _is_deleted_within(runtime: Runtime, lease_id: str, wait: float) -> bool:
     deadline = time.monotonic() + wait
     pause = 0.02
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Event plan: the events that a lease needs after its dates have changed."""
+"""Event plan: the events of a lease after its dates have changed."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -16,7 +16,7 @@ from climate.db.notifications import outbox
 
 
 def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> None:
-    """Move, remove and add events until the open ones are those of the new dates and notices."""
+    """Move, remove and add events, so that the open ones match the new dates and notices."""
     planned = plan(after.window, after.notices, now)
     for event in planned:
         if event.kind in {START, END, BEFORE_END}:
@@ -24,7 +24,7 @@ def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> 
     present = {event.kind for event in planned} | {event.kind for event in before.events}
     kinds = present - {START, UPDATE, END, BEFORE_END}
     if before.window.start == after.window.start:
-        kinds.discard(BEFORE_START)  # its subscribers know the start already
+        kinds.discard(BEFORE_START)  # reminders of an unchanged start are not repeated
     stale = [
         event.id
         for event in before.events
@@ -33,33 +33,34 @@ def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> 
         and (event.due_at > now or event.kind == BEFORE_START)
     ]
     event_queue.remove(session, stale)
-    fresh = [e for e in planned if e.kind in kinds and (e.kind == BEFORE_START or e.due_at > now)]
-    _insert(session, after, fresh, now)
+    new = [e for e in planned if e.kind in kinds and (e.kind == BEFORE_START or e.due_at > now)]
+    _insert(session, after, new, now)
 
 
 def add_update_event(session: Session, lease: Lease, now: datetime) -> None:
-    """Add an ``update_lease`` event that is due at once: managers hand over what is new."""
+    """Add an ``update_lease`` event, due at once; a manager then hands over new resources."""
     _insert(session, lease, [Planned(UPDATE, now)], now)
 
 
 def _insert(session: Session, lease: Lease, planned: Iterable[Planned], now: datetime) -> None:
-    events_ = [Event.planned(event, lease.id, ids.new_id(), now) for event in planned]
-    leases.insert_events(session, events_)
+    leases.insert_events(
+        session, [Event.planned(event, lease.id, ids.new_id(), now) for event in planned]
+    )
 
 
 def _move(
     session: Session, lease: Lease, present: Event | None, planned: Planned, now: datetime
 ) -> None:
-    """Move an event that every lease has once; a before-end that was done may be due again."""
+    """Move an event of which a lease has one; a completed ``before_end_lease`` may be due again."""
     if present is None:
         _insert(session, lease, [planned], now)
     elif present.due_at == planned.due_at:
         return
     elif present.status in OPEN_EVENT:
-        # The lease is not busy, so a claim on the event has not begun: this fences it out.
+        # No claim of the event has begun its work, as the lease is not busy. This ends the claim.
         event_queue.reschedule(session, present.id, planned.due_at, now)
     elif planned.kind == BEFORE_END and planned.due_at > now:
-        # It was done, or failed for good, and is due again: a new event, with all its attempts.
+        # It is completed or abandoned: insert a new event, which has all its attempts left.
         event_queue.remove(session, [present.id])
         _insert(session, lease, [planned], now)
         outbox.write(session, "lease.event.before_end_lease.stop", blazar_wire.payload(lease), now)

@@ -1,8 +1,8 @@
 """Finalizers: tasks that outlive a lease (revoke its trust, report its end).
 
-The report goes to an enforcement service; no end ever waits for it. A finalizer is an event that
-has no lease. The transaction that ends the lease stores it, so it runs though the lease is deleted.
-Managers run it as any other event. They retry a report for a day, after growing pauses.
+A finalizer is an event without a lease, so it also runs if the lease is deleted. The transaction
+that ends the lease stores it. Managers run it like any other event, after the end. They retry the
+report to the enforcement service for a day, with growing pauses.
 """
 
 import logging
@@ -20,7 +20,7 @@ from climate.core.lease.model import Lease
 from climate.core.lease.schedule import REVOKE, TELL_END
 from climate.db.engine import ids
 from climate.db.events import queue as event_queue
-from climate.manager.claims import Claim, close, requeue
+from climate.manager.claims import Claim, close, remove, requeue
 from climate.manager.enforcement import Busy
 from climate.manager.leases import trusts
 from climate.manager.notifications.lease_messages import resources_of
@@ -28,14 +28,14 @@ from climate.manager.process.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
 
-_PATIENCE = timedelta(days=1)
-_WHEN_BUSY = timedelta(seconds=5)
+_REPORT_RETRIES_FOR = timedelta(days=1)
+_PAUSE_WHEN_BUSY = timedelta(seconds=5)
 
 
 def schedule_finalizers(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
-    """Store the finalizers of a lease, locked, that is over: revoke its trust, report its end."""
-    trusts.leave(session, lease, now)
-    if runtime.enforcer is None or not runtime.enforcer.hears_of_ends:
+    """Store the finalizers of a locked lease that is over: revoke its trust, report its end."""
+    trusts.release_trust(session, lease, now)
+    if runtime.enforcer is None or not runtime.enforcer.reports_ends:
         return
     resources = resources_of(session, [reservation.id for reservation in lease.reservations])
     event_queue.insert_finalizer(
@@ -49,30 +49,34 @@ def run(runtime: Runtime, claim: Claim) -> None:
         finalizer = event_queue.get_finalizer(session, claim.event_id)
     if finalizer is None:
         return
-    kind, payload, since = finalizer
+    kind, payload, ended_at = finalizer
     if kind == REVOKE:
         trusts.revoke(runtime, claim, payload)
     else:
-        _report_end(runtime, claim, payload, since)
+        _report_end(runtime, claim, payload, ended_at)
 
 
-def _report_end(runtime: Runtime, claim: Claim, body: Mapping[str, Any], since: datetime) -> None:
-    """Report an end to the enforcement service, or requeue the event."""
+def _report_end(
+    runtime: Runtime, claim: Claim, body: Mapping[str, Any], ended_at: datetime
+) -> None:
+    """Report the end of a lease to the enforcement service, or retry later."""
     try:
-        if runtime.enforcer is not None and runtime.enforcer.hears_of_ends:
+        if runtime.enforcer is not None and runtime.enforcer.reports_ends:
             runtime.enforcer.on_end(body)
     except Busy:
-        again = runtime.clock.now() + _WHEN_BUSY
-        runtime.database.write(lambda session: requeue(session, claim, run_at=again))
+        run_at = runtime.clock.now() + _PAUSE_WHEN_BUSY
+        runtime.database.write(lambda session: requeue(session, claim, run_at=run_at))
     except EnforcementUnavailable as error:
-        if runtime.clock.now() - since < _PATIENCE:
+        if runtime.clock.now() - ended_at < _REPORT_RETRIES_FOR:
             reason = error.message
             runtime.database.write(lambda session: _retry(runtime, session, claim, reason))
             return
-        LOG.error("the end of lease %s is not told: %s", body["id"], error.message)  # noqa: TRY400
-        runtime.database.write(lambda session: _forget(session, claim))
+        LOG.error(  # noqa: TRY400 - the service's error needs no traceback
+            "gave up reporting the end of lease %s: %s", body["id"], error.message
+        )
+        runtime.database.write(lambda session: remove(session, claim))
     else:
-        runtime.database.write(lambda session: _forget(session, claim))
+        runtime.database.write(lambda session: remove(session, claim))
 
 
 def _retry(runtime: Runtime, session: Session, claim: Claim, reason: str) -> None:
@@ -80,8 +84,3 @@ def _retry(runtime: Runtime, session: Session, claim: Claim, reason: str) -> Non
     pause = pause_before(claim.attempt, runtime.settings.max_retries, runtime.rng)
     run_at = now + timedelta(seconds=pause)
     close(session, claim, now, EventStatus.UNDONE, last_error=reason, run_at=run_at)
-
-
-def _forget(session: Session, claim: Claim) -> None:
-    if event_queue.is_mine(session, claim.event_id, claim.owner, claim.attempt):
-        event_queue.remove(session, [claim.event_id])

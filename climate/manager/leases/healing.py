@@ -1,12 +1,13 @@
-"""Healing: replace the resources of leases that fail, as far as others are free.
+"""Healing: replace failed resources of leases by free ones.
 
-Each lease is one transaction. Its other bookings stay. A working resource that fits replaces each
-failed one; without a replacement the lease keeps it and marks it as missing. A lease that has not
-started gives up all resources that cannot be booked now; a running lease, which has users' data on
-them, only those that are lost. An ``update_lease`` event that is due at once hands over the
-replacements. The flags are those of Blazar's API, but healing clears them: ``missing_resources``
-while a resource fails without a replacement; ``degraded`` during that, and until everything is
-handed over and taken back. ``resources_changed`` stays set.
+Each lease is one transaction. A working resource replaces each failed one; without a replacement
+the lease keeps the failed one. A pending lease replaces all resources that are not reservable now.
+A running lease has users' data on its resources, so it replaces only lost ones; an
+``update_lease`` event, due at once, hands over the replacements.
+
+The flags are Blazar's, but healing clears two of them. ``missing_resources``: a resource fails and
+has no replacement. ``degraded``: the same, or a handover is incomplete. ``resources_changed``
+stays set.
 """
 
 import logging
@@ -39,44 +40,44 @@ from climate.observability import log_context
 
 LOG = logging.getLogger(__name__)
 
-_TAKEN = frozenset(ReservationStatus) - {ReservationStatus.DELETED}
-_HEALED = frozenset({LeaseStatus.PENDING, LeaseStatus.ACTIVE})
+_UNFINISHED = frozenset(ReservationStatus) - {ReservationStatus.DELETED}
+_HEALABLE = frozenset({LeaseStatus.PENDING, LeaseStatus.ACTIVE})
 
 
 def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
-    """Heal the leases that have, now or within the healing interval, resources that fail.
+    """Heal the leases with failed resources that run now or start within the healing interval.
 
-    ``lost`` are the ids of resources that do not run any more. A lease that cannot be healed does
-    not stop the others from being healed.
+    ``lost`` are the ids of resources that have stopped running. An error of one lease does not
+    prevent the healing of the others.
     """
     now, ahead = runtime.clock.now(), runtime.settings.healing_interval
     with runtime.database.read() as session:
-        concerned = leases.ailing(session, now, now + ahead if ahead else None)
-    for lease_id in concerned:
+        failing_leases = leases.ailing(session, now, now + ahead if ahead else None)
+    for lease_id in failing_leases:
         with log_context.about(lease_id):
             try:
                 runtime.database.write(partial(heal, runtime, lost, lease_id))
             except ClimateError as error:
-                LOG.warning("lease %s is not healed: %s", lease_id, error.message)
-    if concerned:
+                LOG.warning("could not heal lease %s: %s", lease_id, error.message)
+    if failing_leases:
         runtime.wakeup.hint()
 
 
 def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Session) -> None:
-    """Replace the failing resources of one lease as far as possible, and flag the rest."""
+    """Replace the failed resources of a lease where others are free, and update its flags."""
     now = runtime.clock.now()
     try:
         lease = leases.get(session, lease_id, lock=True)
     except NotFound:
         return
-    if lease.status not in _HEALED or lease.window.end <= now:
+    if lease.status not in _HEALABLE or lease.window.end <= now:
         return
     live = [reservation for reservation in lease.reservations if reservation.stays]
     held = allocations.held(session, [reservation.id for reservation in live])
     everything = {id_ for ids in held.values() for id_ in ids}
     working = resources.reservable(session, everything)
     pending = lease.status is LeaseStatus.PENDING
-    # A resource that is marked as missing stays so until it works.
+    # A reservation keeps its missing_resources flag until its resources work.
     failing = {
         r.id: sorted(
             held[r.id].keys()
@@ -103,42 +104,44 @@ def _replace(
     failing: Sequence[int],
     occupied: Window,
 ) -> int:
-    """Replace failing resources by others; return how many were replaced.
+    """Replace failed resources by others; return how many were replaced.
 
-    A resource is given up when other resources have room for all that was taken of it.
+    A failed resource is replaced only if the free resources can hold all its allocated units.
     """
     replaced: list[int] = []
-    for requirement, ids in _shared_out(session, requirements_of(runtime, reservation), failing):
-        short = {id_: requirement.units(held[id_].amounts) for id_ in ids}
+    for requirement, ids in _by_requirement(
+        session, requirements_of(runtime, reservation), failing
+    ):
+        lost_units = {id_: requirement.units(held[id_].amounts) for id_ in ids}
         demand = Demand(
             reservation_id=reservation.id,
-            requirement=replace(requirement, minimum=0, maximum=sum(short.values())),
-            beside=held.keys() - short.keys(),
+            requirement=replace(requirement, minimum=0, maximum=sum(lost_units.values())),
+            beside=held.keys() - lost_units.keys(),
         )
-        [found] = admit(session, [demand], occupied, runtime.preference())
+        [free] = admit(session, [demand], occupied, runtime.preference())
         given_up: list[int] = []
         for id_ in ids:
-            if sum(short[one] for one in (*given_up, id_)) <= sum(found.values()):
+            if sum(lost_units[other] for other in (*given_up, id_)) <= sum(free.values()):
                 given_up.append(id_)
         if given_up:
-            taken = first(found, sum(short[id_] for id_ in given_up))
+            replacements = first(free, sum(lost_units[id_] for id_ in given_up))
             allocations.give_up(session, reservation.id, given_up)
-            allocations.take(session, rows([demand], [taken], occupied))
+            allocations.take(session, rows([demand], [replacements], occupied))
         replaced += given_up
     return len(replaced)
 
 
-def _shared_out(
+def _by_requirement(
     session: Session, parts: Sequence[Requirement], ids: Sequence[int]
 ) -> list[tuple[Requirement, list[int]]]:
-    """Return each part of a requirement with those of ``ids`` that match it.
+    """Return each part of a requirement with the ids of the matching resources.
 
-    Resources that match no part (any more) belong to the last one.
+    A resource that no longer matches any part belongs to the last part.
     """
-    known = resources.find_some(session, ids)
+    records = resources.find_some(session, ids)
     shares: dict[int, list[int]] = {}
     for id_ in ids:
-        fits = (n for n, part in enumerate(parts) if matches(part.query, known[id_].properties))
+        fits = (n for n, part in enumerate(parts) if matches(part.query, records[id_].properties))
         shares.setdefault(next(fits, len(parts) - 1), []).append(id_)
     return [(parts[number], share) for number, share in sorted(shares.items())]
 
@@ -151,7 +154,7 @@ def _flag(
     gained: Mapping[str, int],
     now: datetime,
 ) -> None:
-    """Store the flags of the lease and its reservations; notify if that is a change."""
+    """Store the flags of the lease and its reservations; notify if the lease changed."""
     running = lease.status is LeaseStatus.ACTIVE
     for reservation in live:
         missing = len(failing[reservation.id]) > gained.get(reservation.id, 0)
@@ -161,7 +164,7 @@ def _flag(
                 session, reservation.id, now, missing_resources=missing, resources_changed=changed
             )
     short = any(len(failing[r.id]) > gained.get(r.id, 0) for r in live)
-    leaving = any(LEAVING in r.details and r.status in _TAKEN for r in lease.reservations)
+    leaving = any(LEAVING in r.details and r.status in _UNFINISHED for r in lease.reservations)
     behind = running and (leaving or _is_behind(session, live))
     waiting = any(event.kind == UPDATE and event.status in OPEN_EVENT for event in lease.events)
     if behind and not waiting:
@@ -169,31 +172,31 @@ def _flag(
     degraded = short or behind
     if any(gained.values()) or degraded != lease.degraded:
         leases.update(session, replace(lease, degraded=degraded, updated_at=now))
-        LOG.warning("lease %s: %s replaced, still short: %s", lease.id, dict(gained), short)
+        LOG.warning("healed lease %s: %s replaced, still short: %s", lease.id, dict(gained), short)
         outbox.write(
             session, "lease.update", blazar_wire.payload(leases.get(session, lease.id)), now
         )
 
 
 def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
-    """Return whether a working resource was not handed over."""
+    """Return whether a working resource is not handed over yet."""
     held = allocations.held(session, [reservation.id for reservation in live])
     working = resources.reservable(session, {id_ for ids in held.values() for id_ in ids})
     return any(
-        id_ in working and not _has(reservation, id_, held[reservation.id])
+        id_ in working and not _is_handed_over(reservation, id_, held[reservation.id])
         for reservation in live
         for id_ in held[reservation.id]
     )
 
 
-def _has(reservation: Reservation, resource_id: int, held: Mapping[int, Held]) -> bool:
-    """Return whether a resource was handed over, with the amounts that it has now."""
+def _is_handed_over(reservation: Reservation, resource_id: int, held: Mapping[int, Held]) -> bool:
+    """Return whether a resource was handed over with its present amounts."""
     amounts = dict(held[resource_id].amounts)
-    known = reservation.details.get(SHARES, {}).get(str(resource_id), amounts)
-    return known == amounts and resource_id in _handed_over(reservation, held)
+    handed_over = reservation.details.get(SHARES, {}).get(str(resource_id), amounts)
+    return handed_over == amounts and resource_id in _handed_over(reservation, held)
 
 
 def _handed_over(reservation: Reservation, held: Collection[int]) -> Collection[int]:
-    """Return the resources handed over; all, if an older release did it and wrote no list."""
+    """Return the resources handed over; all held ones if an older release stored no list."""
     pending = reservation.status is ReservationStatus.PENDING
     return reservation.details.get(HANDED_OVER, () if pending else held)  # type: ignore[no-any-return]

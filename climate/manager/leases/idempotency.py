@@ -1,8 +1,8 @@
-"""Idempotency of the creation of leases: a repeated request gets the first answer again.
+"""Idempotency keys: a repeated request to create a lease returns the first answer.
 
-A replay must return the first answer byte for byte, whatever has become of the lease since. So the
-answer is stored with the lease, by the same transaction: a process that dies after the commit has
-not lost it. It is rendered before that transaction begins, from the lease as it is going to be.
+A replay returns the first answer byte for byte, even if the lease has changed since. So one
+transaction stores the lease and the answer, which a crash after the commit cannot lose. The answer
+is rendered from the planned lease before that transaction begins.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,17 +22,17 @@ from climate.manager.process.runtime import Runtime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotentRequest:
-    """The key of a request, and how its answer (a JSON object) is rendered from the lease."""
+    """The key of a request, and a function that renders the JSON answer from the lease."""
 
     key: IdempotencyKey
     render: Callable[[Lease], Mapping[str, Any]]
 
 
 class IdempotencyGate(Gate):
-    """Stores the key with the lease; refuses a request that was processed before."""
+    """Stores the key and the answer with the lease; rejects a request that was processed before."""
 
     def __init__(self, request: IdempotentRequest, lease: Lease) -> None:
-        """Render the answer, while no transaction is open."""
+        """Render the answer. No transaction is open."""
         self._key = request.key
         self._answer = request.render(lease)
 
@@ -40,16 +40,16 @@ class IdempotencyGate(Gate):
         self, session: Session, lease: Lease, now: datetime, _present: Lease | None = None
     ) -> None:
         """Claim the key; raises AlreadyProcessed, RequestUnderWay, IdempotencyKeyReused."""
-        if lease.status is LeaseStatus.CREATING:  # the hold stores the answer
+        if lease.status is LeaseStatus.CREATING:  # the confirmation stores the answer
             idempotency.claim_undecided(session, self._key, lease.id, now)
         else:
             idempotency.claim(session, self._key, self._answer, now)
 
 
 def replay(runtime: Runtime, key: IdempotencyKey) -> None:
-    """Return if the request is new. Raises AlreadyProcessed with the first answer if it is not.
+    """Return if the request is new; raise AlreadyProcessed with the first answer otherwise.
 
-    Raises RequestUnderWay and IdempotencyKeyReused, too.
+    Also raises RequestUnderWay and IdempotencyKeyReused.
     """
     with runtime.database.read() as session:
         idempotency.check(session, key)

@@ -1,4 +1,4 @@
-"""Read leases, and compare them with what a client has seen."""
+"""Read leases, and compare a stored lease with the version that a client has read."""
 
 from climate.core.errors import NotFound
 from climate.core.lease.lifecycle import LeaseStatus
@@ -11,12 +11,12 @@ find_leases = reading(pages.find_leases)
 
 
 class LeaseChanged(Exception):
-    """The stored lease is not the one that the caller has read; ``present`` is what is stored."""
+    """The stored lease, ``present``, differs from the lease that the client has read."""
 
     code = "precondition_failed"
 
     def __init__(self, present: Lease) -> None:
-        """Keep the present lease."""
+        """Keep the stored lease."""
         super().__init__(f"lease {present.id} has changed")
         self.present = present
 
@@ -34,19 +34,19 @@ def find_all_leases(runtime: Runtime, project_id: str | None) -> list[Lease]:
 
 
 def visible(lease: Lease) -> Lease:
-    """Return the lease; raises NotFound for one that is held (CREATING)."""
+    """Return the lease; raises NotFound for a held lease (CREATING)."""
     if lease.status is LeaseStatus.CREATING:
         raise NotFound(f"Object with {{'lease_id': '{lease.id}'}} not found")
     return lease
 
 
 def check_expected(lease: Lease, expected: Lease | None) -> None:
-    """Raise LeaseChanged unless the lease, locked, is the ``expected`` one (None: any).
+    """Raise LeaseChanged if the locked lease differs from ``expected`` (None: any lease).
 
-    The record is compared, not ``Lease.version``: a version that grew with the progress of events,
-    which answers show too, would make managers read each lease of a batch again, and processes of a
-    release before schema 0019 do not increment it. The record contains all that answers show. The
-    lock needs it anyway, so the comparison costs no statement.
+    This compares the whole record, not ``Lease.version``. Answers also show the progress of events,
+    which does not increment the version: managers would otherwise read each lease of a batch again.
+    Releases before schema 0019 do not increment it at all. The lock reads the record anyway, so the
+    comparison costs no statement.
     """
     if expected is not None and lease != expected:
         raise LeaseChanged(lease)

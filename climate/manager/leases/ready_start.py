@@ -1,9 +1,9 @@
-"""Starts that wait for hosts: when a lease may start, and the notifications if it has to wait.
+"""Ready starts: delay a start until the hosts of the lease are ready, and notify subscribers.
 
-A lease with ``start_when`` ready starts once its hosts are ready, not before its start date. The
-transaction that stores the last report makes the start due. It holds the lease's lock, and so does
-the transaction that decides to wait: no report can fall between the two. Anything else that may end
-the wait (a host is replaced by one that is not provisioned) is found by the next check.
+A lease with ``start_when`` ready starts at its start date, or later when its last host is ready.
+The transaction that stores the last report makes the start due. It locks the lease, and so does the
+transaction that delays the start, so no report is missed. A periodic check finds everything else
+that ends the delay, such as a replacement of the host.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,37 +33,41 @@ from climate.manager.admission.requirements import requirements_of
 from climate.manager.claims import Seen, requeue
 from climate.manager.process.runtime import Runtime
 
-# Reports are never lost: this is for changes without a report.
+# Interval of the periodic check, for changes without a provisioner's report.
 _NEXT_CHECK = timedelta(minutes=1)
 
 
 class ReadyStartGate(Gate):
-    """Refuses a start that waits for hosts where no host of the lease can ever become ready."""
+    """Rejects ``start_when`` ready for a lease without hosts that a provisioner prepares."""
 
     def __init__(self, runtime: Runtime) -> None:
-        """Check against the settings and the plug-ins of this service."""
+        """Use the settings and the plug-ins of this runtime."""
         self._runtime = runtime
 
     def before(
         self, _session: Session, lease: Lease, _now: datetime, present: Lease | None = None
     ) -> None:
-        """Check a new lease, before anything is locked for it."""
+        """Check a new lease before any lock is acquired."""
         if present is None:
             check_possible(self._runtime, lease)
 
     def after(self, _session: Session, lease: Lease, _now: datetime) -> None:
-        """Check the reservations that a lease has after a change."""
+        """Check the reservations of a new or changed lease."""
         check_possible(self._runtime, lease)
 
 
 def check_possible(runtime: Runtime, lease: Lease) -> None:
-    """Raise NotProvisioned if a lease is to wait for hosts, and has none that can become ready."""
+    """Raise NotProvisioned if a lease waits for hosts, but has none to be provisioned."""
     if lease.start.when is not StartWhen.READY:
         return
     if runtime.settings.provisioning is None:
         raise NotProvisioned("Nobody gets hosts ready here: leave out start_when, or say scheduled")
-    parts = (part for one in lease.reservations for part in requirements_of(runtime, one))
-    if not any(part.resource_type == HOST for part in parts):
+    requirements = (
+        requirement
+        for reservation in lease.reservations
+        for requirement in requirements_of(runtime, reservation)
+    )
+    if not any(requirement.resource_type == HOST for requirement in requirements):
         raise NotProvisioned(
             "Only hosts are got ready, and this lease has none: leave out start_when, or say"
             " scheduled"
@@ -71,17 +75,17 @@ def check_possible(runtime: Runtime, lease: Lease) -> None:
 
 
 def unless_waiting(runtime: Runtime, session: Session, seen: Seen, now: datetime) -> Seen | None:
-    """Return the claim as it was seen; requeue it and return None if it is a start that waits."""
+    """Return the claim, or requeue it and return None if its start waits for hosts."""
     claim, lease, event = seen
-    # The event is due, as it was claimed: the clock may have been set back since.
+    # A claimed event is due, even if the clock was set back since.
     if event.kind != START or not is_waiting(lease, max(now, lease.window.start)):
         return seen
-    missing = unready(runtime, session, lease.id)
-    if missing:
+    unready_hosts = unready(runtime, session, lease.id)
+    if unready_hosts:
         requeue(session, claim, run_at=min(now + _NEXT_CHECK, lease.window.end))
         if lease.start.delayed_at is None:
             leases.delay_start(session, lease.id, now)
-            _notify(session, "lease.start_delayed", lease, missing, now)
+            _notify(session, "lease.start_delayed", lease, unready_hosts, now)
         return None
     if lease.start.delayed_at is None or lease.start.ready_at is not None:
         return seen
@@ -90,13 +94,13 @@ def unless_waiting(runtime: Runtime, session: Session, seen: Seen, now: datetime
 
 
 def is_waiting(lease: Lease, now: datetime) -> bool:
-    """Return whether only hosts that are not ready can keep a lease from running now."""
-    waits = lease.start.when is StartWhen.READY and lease.status is LeaseStatus.PENDING
-    return waits and lease.window.start <= now < lease.window.end
+    """Return whether the start of a lease is due now and may wait for its hosts."""
+    may_wait = lease.start.when is StartWhen.READY and lease.status is LeaseStatus.PENDING
+    return may_wait and lease.window.start <= now < lease.window.end
 
 
 def unready(runtime: Runtime, session: Session, lease_id: str) -> list[Resource]:
-    """Return the hosts of a lease that must be provisioned and are not ready, by id."""
+    """Return the hosts of a lease that must be provisioned and are not ready, ordered by id."""
     settings = runtime.settings.provisioning
     ids = preparations.unready(session, lease_id) if settings else None
     if settings is None or not ids:
@@ -108,32 +112,33 @@ def unready(runtime: Runtime, session: Session, lease_id: str) -> list[Resource]
 
 
 def note_ready(runtime: Runtime, session: Session, lease_id: str, now: datetime) -> None:
-    """Note that a host of a lease, locked, is ready; the last one makes the start due now."""
+    """Make the start of a locked lease due if all its hosts are ready now."""
     if not unready(runtime, session, lease_id):
         leases.set_ready(session, lease_id, now)
         event_queue.run_now(session, lease_id, [START], now)
 
 
 def note_start(runtime: Runtime, session: Session, lease: Lease) -> None:
-    """Count whether the hosts of a lease that has started were ready in time."""
+    """Count how many hosts of a started lease were ready in time."""
     if runtime.settings.provisioning is not None:
-        open_ones = preparations.going_on(session, lease_id=lease.id)
-        _count(runtime, session, readiness.outcomes(open_ones, lease.window.start))
+        ongoing = preparations.going_on(session, lease_id=lease.id)
+        _count(runtime, session, readiness.outcomes(ongoing, lease.window.start))
 
 
 def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
-    """Notify and count, if a lease that is about to end has only waited for hosts."""
+    """Notify and count if a lease ends without a start because its hosts were not ready."""
     if lease.status is not LeaseStatus.PENDING or lease.start.delayed_at is None:
         return
     _notify(session, "lease.not_started", lease, unready(runtime, session, lease.id), now)
-    open_ones = preparations.going_on(session, lease_id=lease.id)
-    _count(runtime, session, {one.hardware: Outcome.NEVER for one in open_ones})
+    ongoing = preparations.going_on(session, lease_id=lease.id)
+    outcomes = {preparation.hardware: Outcome.NEVER for preparation in ongoing}
+    _count(runtime, session, outcomes)
 
 
 def _notify(
-    session: Session, event_type: str, lease: Lease, missing: Sequence[Resource], now: datetime
+    session: Session, event_type: str, lease: Lease, hosts: Sequence[Resource], now: datetime
 ) -> None:
-    names = [host.external_id for host in missing]
+    names = [host.external_id for host in hosts]
     extra = {"reason": f"hosts that are not ready: {len(names)}", "waiting_for": names}
     outbox.write(session, event_type, blazar_wire.payload(lease, extra), now)
 

@@ -1,12 +1,12 @@
-"""Changes of a lease's reservations: other parameters, new reservations, removed reservations.
+"""Reservation changes: new parameters, added reservations and removed reservations of a lease.
 
-An ``update_lease`` event hands over what a running lease gains, and takes back what it loses. A
-removed reservation of a running lease is marked as leaving; it keeps its resources until a manager
-has taken them back, and is DELETED then.
+For a running lease, an ``update_lease`` event hands over the gains and reclaims the losses. A
+removed reservation of a running lease is marked as leaving. It keeps its resources until a manager
+has reclaimed them, and then becomes DELETED.
 
-The parts of a stack are reservations of the same lease that come, change and go with the stack's.
-What the stack consists of is looked up before the transaction, with the requester's token; the
-transaction makes the parts so, if the lease is still as it was at the look-up.
+The parts of a stack are reservations of the same lease. They are added, changed and removed with
+the stack's reservation. Before the transaction, the plug-in looks up the parts with the requester's
+token. The transaction fails if the reservation has changed since the look-up.
 """
 
 import uuid
@@ -36,16 +36,16 @@ from climate.manager.process.runtime import Runtime
 from climate.plugins.base import Requester, ResourcePlugin
 
 # The same limit as for a new lease.
-MOST = 100
-# The parameters that say for how much a reservation is.
+MAX_RESERVATIONS = 100
+# The parameters that set the size of a reservation.
 _AMOUNTS = ("amount", "size")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationChange:
-    """New parameters for one reservation of the lease; parameters that are not named stay.
+    """New parameters for one reservation of the lease; all other parameters stay.
 
-    ``planned`` is the complete request, if the plug-in had to look it up.
+    ``planned`` is the complete request if the plug-in looked it up in the cloud.
     """
 
     id: str
@@ -56,7 +56,7 @@ class ReservationChange:
 
 @dataclass(frozen=True, slots=True)
 class ReservationChanges:
-    """All that one request changes of a lease's reservations; ``removed`` are ids."""
+    """The changed, added and removed reservations of one request; ``removed`` are ids."""
 
     changed: Sequence[ReservationChange]
     added: Sequence[ReservationRequest]
@@ -65,7 +65,7 @@ class ReservationChanges:
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
-    """The result of the look-up for a change: the parameters before it, and the request with it."""
+    """The look-up for a change: the present parameters, and the complete request after it."""
 
     before: Mapping[str, Any]
     request: ReservationRequest
@@ -74,11 +74,11 @@ class LookedUp:
 def complete(
     runtime: Runtime, lease: Lease, changes: Sequence[ReservationChange], requester: Requester
 ) -> tuple[ReservationChange, ...]:
-    """Return the changes, completed with what the cloud says where a plug-in looks that up.
+    """Return the changes, completed by the look-ups of plug-ins in the cloud.
 
     Raises InvalidInput, Conflict, Forbidden, BackendUnavailable; ValidationError.
     """
-    present = {one.id: one for one in lease.reservations if one.stays}
+    present = {r.id: r for r in lease.reservations if r.stays}
     return tuple(
         replace(change, planned=_looked_up(runtime, lease, before, change, requester))
         if (before := present.get(change.id))
@@ -109,13 +109,13 @@ def _looked_up(
 def requested(
     runtime: Runtime, lease: Lease, changes: Sequence[ReservationChange]
 ) -> Iterator[ReservationRequest]:
-    """Yield the reservations as the changes request them, except those with invalid parameters."""
-    present = {one.id: one for one in lease.reservations if one.stays}
+    """Yield the changed reservations as requests, without those that have invalid parameters."""
+    present = {r.id: r for r in lease.reservations if r.stays}
     for change in changes:
         if before := present.get(change.id):
             with suppress(ValidationError):
-                given = {**before.params, **change.params}
-                params = runtime.plugin(before.resource_type).schema().load(given)
+                merged = {**before.params, **change.params}
+                params = runtime.plugin(before.resource_type).schema().load(merged)
                 yield ReservationRequest(resource_type=before.resource_type, params=params)
 
 
@@ -128,24 +128,24 @@ def change_reservations(
 ) -> tuple[tuple[Reservation, ...], bool]:
     """Store the changes of reservations, in the transaction that locks the lease.
 
-    Returns the reservations that the lease has then, and whether any is leaving. Raises
-    InvalidInput, Conflict, LeaseBusy.
+    Returns the resulting reservations, and whether any reservation is leaving. Raises InvalidInput,
+    Conflict, LeaseBusy.
     """
-    changed = _changed(runtime, lease, changes.changed)
+    changed = _apply_changes(runtime, lease, changes.changed)
     changed, new, superfluous = _adapt_parts(runtime, lease, changed, changes.changed, now)
-    new += _added(runtime, lease, changes.added, now)
+    new += _new_reservations(runtime, lease, changes.added, now)
     _check_removed(lease, changes.removed)
-    gone = _with_parts(lease, {*changes.removed, *superfluous})
-    leaving = _remove(runtime, session, lease, gone, now)
-    reservations = tuple(one for one in (*changed, *new) if one.id not in gone)
+    removed = _with_parts(lease, {*changes.removed, *superfluous})
+    leaving = _remove(runtime, session, lease, removed, now)
+    reservations = tuple(r for r in (*changed, *new) if r.id not in removed)
     _store(session, lease, reservations, now)
     return reservations, leaving
 
 
-def _changed(
+def _apply_changes(
     runtime: Runtime, lease: Lease, changes: Sequence[ReservationChange]
 ) -> tuple[Reservation, ...]:
-    """Return the reservations with their new parameters, checked as a whole by the plug-in."""
+    """Return all reservations with their new parameters, validated by the plug-ins."""
     present = {reservation.id: reservation for reservation in lease.reservations}
     for change in changes:
         if change.id not in present or not present[change.id].stays:
@@ -185,16 +185,16 @@ def check_no_part(reservation: Reservation) -> None:
 def _check_fixed(
     id_: str, fixed: Collection[str], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> None:
-    """Raise Conflict if a change would change parameters that are fixed."""
-    if other := sorted(name for name in fixed if before[name] != after[name]):
+    """Raise Conflict if a change has new values for fixed parameters."""
+    if names := sorted(name for name in fixed if before[name] != after[name]):
         raise Conflict(
-            f"{', '.join(other)} of reservation {id_} cannot change: add another, and remove"
+            f"{', '.join(names)} of reservation {id_} cannot change: add another, and remove"
             " this one"
         )
 
 
 def _check_size(id_: str, before: Requirement, after: Requirement) -> None:
-    """Raise Conflict if units that are in use would have another size or layout."""
+    """Raise Conflict if a change has another size or layout for units in use."""
     if (before.amounts, before.layout) != (after.amounts, after.layout):
         raise Conflict(
             f"Reservation {id_} is in use: there can be more of the same, but neither its size nor"
@@ -209,10 +209,10 @@ def _adapt_parts(
     changes: Iterable[ReservationChange],
     now: datetime,
 ) -> tuple[tuple[Reservation, ...], tuple[Reservation, ...], list[str]]:
-    """Adapt the parts of changed stacks to what these consist of now.
+    """Adapt the parts of changed stacks to the result of the look-up.
 
-    Returns the reservations with their new parameters, parts that are new, and the ids of parts
-    that are not needed any more.
+    Returns the reservations with their new parameters, the new parts, and the ids of superfluous
+    parts.
     """
     params: dict[str, Mapping[str, Any]] = {}
     new: list[Reservation] = []
@@ -220,8 +220,8 @@ def _adapt_parts(
     for change in changes:
         if change.planned is None:
             continue
-        stack = next(one for one in lease.reservations if one.id == change.id)
-        present = {one.params[PART]: one for one in _parts_of(lease, stack.id) if one.stays}
+        stack = next(r for r in lease.reservations if r.id == change.id)
+        present = {part.params[PART]: part for part in _parts_of(lease, stack.id) if part.stays}
         children = change.planned.request.children
         needed = {child.params[PART]: part_of(stack, child) for child in children}
         for name, child in needed.items():
@@ -229,50 +229,52 @@ def _adapt_parts(
                 params[before.id] = _part_params(runtime, lease, before, child.params)
             else:
                 new.append(new_reservation(runtime, lease.id, child, _new_id(runtime), now))
-        superfluous += [one.id for name, one in present.items() if name not in needed]
-    changed = tuple(replace(one, params=params.get(one.id, one.params)) for one in reservations)
+        superfluous += [part.id for name, part in present.items() if name not in needed]
+    changed = tuple(replace(r, params=params.get(r.id, r.params)) for r in reservations)
     return changed, tuple(new), superfluous
 
 
 def _part_params(
     runtime: Runtime, lease: Lease, before: Reservation, needed: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return a part's new parameters; its fixed ones stay, and amounts in use do not shrink."""
+    """Return a part's new parameters: fixed ones stay, and amounts in use do not shrink."""
     plugin = runtime.plugin(before.resource_type)
     fixed = {name: before.params[name] for name in plugin.fixed}
     amounts = {name: before.params[name] for name in _AMOUNTS if name in before.params}
-    used = amounts if lease.has_begun else {}
-    kept = {name: max(amount, needed[name]) for name, amount in used.items()}
-    return {**needed, **fixed, **kept}
+    in_use = amounts if lease.has_begun else {}
+    larger = {name: max(amount, needed[name]) for name, amount in in_use.items()}
+    return {**needed, **fixed, **larger}
 
 
-def _added(
+def _new_reservations(
     runtime: Runtime, lease: Lease, requests: Sequence[ReservationRequest], now: datetime
 ) -> tuple[Reservation, ...]:
-    """Return the new reservations.
+    """Return the reservations to add.
 
-    Raises InvalidInput for too many, Conflict for a type that must be prepared before the lease.
+    Raises InvalidInput if there are too many, Conflict if a plug-in must prepare one.
     """
-    if wrong := sorted({r.resource_type for r in requests if any_prepares(runtime, [r])}):
+    if types := sorted({r.resource_type for r in requests if any_prepares(runtime, [r])}):
         raise Conflict(
-            f"{', '.join(wrong)} cannot be added to a lease that is there: ask for another lease"
+            f"{', '.join(types)} cannot be added to a lease that is there: ask for another lease"
         )
-    if len(lease.reservations) + len(requests) > MOST:
-        raise InvalidInput(f"A lease has at most {MOST} reservations, those that are over included")
+    if len(lease.reservations) + len(requests) > MAX_RESERVATIONS:
+        raise InvalidInput(
+            f"A lease has at most {MAX_RESERVATIONS} reservations, those that are over included"
+        )
     return tuple(
         new_reservation(runtime, lease.id, request, _new_id(runtime), now) for request in requests
     )
 
 
 def _new_id(runtime: Runtime) -> str:
-    """Return a new id; a rehearsal of the same change chooses the same one."""
+    """Return a new id, the same in the rehearsal and in the change (seeded by the caller)."""
     return str(uuid.UUID(int=runtime.rng.getrandbits(128), version=4))
 
 
 def _check_removed(lease: Lease, ids: Collection[str]) -> None:
-    """Raise InvalidInput for a reservation that the lease does not have (any more).
+    """Raise InvalidInput for an unknown or DELETED reservation, Conflict for a part of a stack.
 
-    Raises Conflict for a part of a stack that stays.
+    A part may be removed together with its stack.
     """
     live = {r.id: r for r in lease.reservations if r.status is not ReservationStatus.DELETED}
     for id_ in ids:
@@ -283,28 +285,28 @@ def _check_removed(lease: Lease, ids: Collection[str]) -> None:
 
 
 def _with_parts(lease: Lease, ids: Collection[str]) -> tuple[str, ...]:
-    """Return the ids, and those of all that are parts of these."""
-    parts = [one.id for id_ in ids for one in _parts_of(lease, id_)]
+    """Return the ids, and the ids of all parts of these reservations."""
+    parts = [part.id for id_ in ids for part in _parts_of(lease, id_)]
     return tuple(dict.fromkeys((*ids, *parts)))
 
 
 def _parts_of(lease: Lease, stack_id: str) -> list[Reservation]:
-    """Return the reservations that are parts of a stack's."""
-    return [one for one in lease.reservations if one.stack_id == stack_id]
+    """Return the reservations of a stack's parts."""
+    return [r for r in lease.reservations if r.stack_id == stack_id]
 
 
 def _remove(
     runtime: Runtime, session: Session, lease: Lease, ids: Collection[str], now: datetime
 ) -> bool:
-    """Remove reservations; return whether managers must take something back for that.
+    """Remove reservations; return whether managers must reclaim resources.
 
-    Raises Conflict for one that has something in the cloud before its start.
+    Raises Conflict if the lease has not started and a plug-in prepared a removed reservation.
     """
-    removed = [one for one in lease.reservations if one.id in ids]
+    removed = [r for r in lease.reservations if r.id in ids]
     if not lease.has_begun:
         if any_prepares(runtime, removed):
             raise Conflict(
-                f"Something was made in the cloud for {', '.join(one.id for one in removed)}"
+                f"Something was made in the cloud for {', '.join(r.id for r in removed)}"
                 " already: it can be removed once the lease runs, or with the lease"
             )
         leases.delete_reservations(session, ids)
@@ -318,10 +320,11 @@ def _remove(
 def _store(
     session: Session, before: Lease, reservations: Sequence[Reservation], now: datetime
 ) -> None:
-    """Store new reservations, and the parameters of those that have changed."""
+    """Store new reservations, and the new parameters of changed ones."""
     present = {reservation.id: reservation for reservation in before.reservations}
-    for one in reservations:
-        if one.id in present and one.params != present[one.id].params:
-            leases.set_reservation(session, one.id, now, params=dict(one.params))
-    new = [one for one in reservations if one.id not in present]
+    for reservation in reservations:
+        before_change = present.get(reservation.id)
+        if before_change is not None and reservation.params != before_change.params:
+            leases.set_reservation(session, reservation.id, now, params=dict(reservation.params))
+    new = [reservation for reservation in reservations if reservation.id not in present]
     leases.insert_reservations(session, new, len(before.reservations))

@@ -1,13 +1,12 @@
-"""Trusts: by its trust, managers act in the cloud as the user of a lease.
+"""Trusts: a manager acts in the cloud as the user of a lease by the lease's Keystone trust.
 
-A request makes the trust with the requester's own token, before it confirms the lease or the
-change. Managers revoke a trust that no lease needs any more, and retry until that succeeds: this is
-an event without a lease, stored by the transaction that made the trust superfluous.
+A request creates the trust with the requester's token, before it confirms the lease or the change.
+Managers revoke a trust that no lease needs, and retry until that succeeds. The revocation is a
+finalizer: an event without a lease.
 
-Keystone sends no notice when a user is disabled or loses a role. So managers check the trusts of
-leases that run or start soon, by requesting a token with each. A lease whose trust is lost is
-degraded and shows why, until the trust works again or a change by its owner gives it another one.
-A notification reports each of these changes once.
+Keystone does not report that a user is disabled or loses a role. So managers request a token with
+the trust of each lease that runs or starts soon. A lease whose trust is lost is degraded, until the
+trust works again or the owner's next change replaces it. Each of these changes is notified once.
 """
 
 import logging
@@ -29,7 +28,7 @@ from climate.db.engine import ids
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
 from climate.db.notifications import outbox
-from climate.manager.claims import Claim, close
+from climate.manager.claims import Claim, close, remove
 from climate.manager.process.runtime import Runtime
 from climate.plugins.base import Drift, Requester
 from climate.plugins.openstack.trusts import DeadTrust, Trusts
@@ -41,7 +40,7 @@ RESTORED = "lease.trust_restored"
 
 
 def make(runtime: Runtime, requester: Requester) -> str:
-    """Make a trust of the requester's and return its id.
+    """Create a trust with the requester's token and return its id.
 
     Raises Conflict, Forbidden, BackendUnavailable.
     """
@@ -61,7 +60,7 @@ def _trusts(runtime: Runtime) -> Trusts:
 
 
 def make_for(runtime: Runtime, requester: Requester, lease: Lease) -> str:
-    """Make a trust for a lease, return its id; raises Forbidden unless the requester owns it."""
+    """Create a trust for a lease and return its id; raises Forbidden if another user owns it."""
     if not is_owner(requester, lease):
         raise Forbidden(
             f"For this climate must act in the cloud as the lease's user {lease.user_id} in project"
@@ -75,17 +74,17 @@ def is_owner(requester: Requester, lease: Lease) -> bool:
     return (requester.user_id, requester.project_id) == (lease.user_id, lease.project_id)
 
 
-def give(session: Session, lease: Lease, trust_id: str, now: datetime) -> Lease:
-    """Replace the trust of a lease, locked, by a new one."""
+def replace_trust(session: Session, lease: Lease, trust_id: str, now: datetime) -> Lease:
+    """Store a new trust of a locked lease, and schedule the revocation of the old one."""
     if lease.trust_id is not None:
-        drop(session, lease.trust_id, now)
+        schedule_revocation(session, lease.trust_id, now)
     leases.set_trust(session, lease.id, trust_id)
-    given = replace(lease, trust_id=trust_id)
-    return given if lease.trust_lost is None else restore(session, given, now)
+    changed = replace(lease, trust_id=trust_id)
+    return changed if lease.trust_lost is None else restore(session, changed, now)
 
 
 def restore(session: Session, lease: Lease, now: datetime) -> Lease:
-    """Store that a lease's trust works again; failed starts and ends are due at once."""
+    """Store that the trust works again, and make open starts and ends due now."""
     restored = replace(lease, trust_lost=None, updated_at=now)
     leases.update(session, restored)
     outbox.write(session, RESTORED, blazar_wire.payload(restored), now)
@@ -93,68 +92,69 @@ def restore(session: Session, lease: Lease, now: datetime) -> Lease:
     return restored
 
 
-def leave(session: Session, lease: Lease, now: datetime) -> None:
-    """Let managers revoke the trust of a lease that is over, if it has any."""
+def release_trust(session: Session, lease: Lease, now: datetime) -> None:
+    """Schedule the revocation of the trust, if any, of a lease that is over."""
     if lease.trust_id is not None:
-        drop(session, lease.trust_id, now)
+        schedule_revocation(session, lease.trust_id, now)
         leases.set_trust(session, lease.id, None)
 
 
-def drop(session: Session, trust_id: str, now: datetime) -> None:
-    """Let a manager revoke a trust."""
+def schedule_revocation(session: Session, trust_id: str, now: datetime) -> None:
+    """Store the finalizer that revokes a trust."""
     event_queue.insert_finalizer(session, ids.new_id(), REVOKE, {"trust_id": trust_id}, now)
 
 
 def orphans(runtime: Runtime) -> Iterator[Drift]:
-    """Yield climate's trusts that belong to no lease and to no request in progress."""
+    """Yield the trusts of climate's user that belong to no lease and to no request in progress."""
     if runtime.trusts is None:
         return
     present = runtime.trusts.find_all()
-    old = runtime.clock.now() - runtime.settings.hold_timeout - PATIENCE
+    oldest_request = runtime.clock.now() - runtime.settings.hold_timeout - PATIENCE
     with runtime.database.read() as session:
-        known = leases.all_trust_ids(session)
-        leaving = {payload["trust_id"] for payload in event_queue.find_finalizers(session, REVOKE)}
+        in_use = leases.all_trust_ids(session)
+        superfluous = {
+            payload["trust_id"] for payload in event_queue.find_finalizers(session, REVOKE)
+        }
     for trust in present:
-        whose = f"user {trust.user_id} in project {trust.project_id}"
-        if trust.id in leaving:
-            yield Drift(f"a trust of {whose}, which no lease needs, is not revoked yet")
-        elif trust.id not in known and trust.made_at < old:
+        owner = f"user {trust.user_id} in project {trust.project_id}"
+        if trust.id in superfluous:
+            yield Drift(f"a trust of {owner}, which no lease needs, is not revoked yet")
+        elif trust.id not in in_use and trust.made_at < oldest_request:
             yield Drift(
-                f"a trust of {whose}, made at {trust.made_at:%Y-%m-%d %H:%M:%S}, is of no lease",
+                f"a trust of {owner}, made at {trust.made_at:%Y-%m-%d %H:%M:%S}, is of no lease",
                 partial(runtime.trusts.revoke, trust.id),
             )
 
 
 def revoke(runtime: Runtime, claim: Claim, payload: Mapping[str, Any]) -> None:
-    """Revoke the trust that a claimed event names, or requeue the event."""
+    """Revoke the trust that a claimed finalizer names, or retry later."""
     now = runtime.clock.now()
     try:
         _trusts(runtime).revoke(payload["trust_id"])
     except Exception as error:  # noqa: BLE001 - the event is retried after any failure
-        reason = str(error).replace(payload["trust_id"], "...")  # it may be part of a URL
+        reason = str(error).replace(
+            payload["trust_id"], "..."
+        )  # the error may contain the request's URL
         LOG.warning("a trust that no lease needs is not revoked yet: %s", reason)
         pause = pause_before(claim.attempt, runtime.settings.max_retries, runtime.rng)
-        again = {"last_error": reason, "run_at": now + timedelta(seconds=pause)}
-        runtime.database.write(lambda one: close(one, claim, now, EventStatus.UNDONE, **again))
+        retry = {"last_error": reason, "run_at": now + timedelta(seconds=pause)}
+        runtime.database.write(
+            lambda session: close(session, claim, now, EventStatus.UNDONE, **retry)
+        )
     else:
-        runtime.database.write(lambda one: _forget(one, claim))
-
-
-def _forget(session: Session, claim: Claim) -> None:
-    if event_queue.is_mine(session, claim.event_id, claim.owner, claim.attempt):
-        event_queue.remove(session, [claim.event_id])
+        runtime.database.write(lambda session: remove(session, claim))
 
 
 class TrustWatch:
-    """Checks trusts at an interval that is longer than its caller's."""
+    """Checks trusts at an own interval, which is longer than that of its caller."""
 
     def __init__(self, runtime: Runtime) -> None:
         """Make the first check due at once."""
         self._runtime = runtime
         self._next: datetime | None = None
 
-    def look(self) -> None:
-        """Check the trusts if that is due."""
+    def check_if_due(self) -> None:
+        """Check all trusts if the interval has passed."""
         now = self._runtime.clock.now()
         if self._next is None or now >= self._next:
             self._next = now + self._runtime.settings.trust_interval
@@ -162,7 +162,7 @@ class TrustWatch:
 
 
 def check_all(runtime: Runtime) -> None:
-    """Check which trusts work, and store what has changed.
+    """Check the trusts of leases that run or start soon, and store each change.
 
     If Keystone does not answer, nothing changes.
     """
@@ -170,25 +170,25 @@ def check_all(runtime: Runtime) -> None:
         return
     until = runtime.clock.now() + runtime.settings.trust_ahead
     with runtime.database.read() as session:
-        known = leases.with_trusts(session, until)
-    for lease_id, trust_id in known:
+        trust_ids = leases.with_trusts(session, until)
+    for lease_id, trust_id in trust_ids:
         try:
             runtime.trusts.check(trust_id)
             lost = None
         except DeadTrust as error:
             lost = str(error)
         except BackendUnavailable as error:
-            LOG.warning("trusts are not checked: %s", error.message)
+            LOG.warning("could not check trusts: %s", error.message)
             return
-        runtime.database.write(partial(_note, runtime, lease_id, trust_id, lost))
-    if known:
+        runtime.database.write(partial(_store_state, runtime, lease_id, trust_id, lost))
+    if trust_ids:
         runtime.wakeup.hint()
 
 
-def _note(
+def _store_state(
     runtime: Runtime, lease_id: str, trust_id: str, lost: str | None, session: Session
 ) -> None:
-    """Store whether a trust is lost, and notify, unless the lease has another trust by now."""
+    """Store and notify why a trust is lost (None: it works), if the lease still has this trust."""
     try:
         lease = leases.get(session, lease_id, lock=True)
     except NotFound:

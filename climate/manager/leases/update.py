@@ -1,8 +1,8 @@
-"""Change a lease: one transaction, so that a refused change changes nothing.
+"""Change a lease in one transaction, so that a rejected change stores nothing.
 
-The lease's own bookings do not count against it: the transaction releases them first, and a pending
-lease then keeps those of its resources that still fit. A running lease keeps all its resources, or
-the change is refused; an ``update_lease`` event that is due at once hands over what it gains.
+The transaction first releases the lease's own allocations, so they do not count against it. A
+pending lease then keeps those of its resources that still fit. A running lease keeps all its
+resources, or the change is rejected; an ``update_lease`` event, due at once, hands over new ones.
 Optional features are gates, as in ``create``.
 """
 
@@ -57,13 +57,13 @@ from climate.manager.notifications.lease_messages import resources_of
 from climate.manager.process.runtime import Runtime
 from climate.observability.metrics import counted
 
-# How often an enforcement service is asked about a change whose outcome other requests change.
+# Calls of the enforcement service per change: concurrent requests may alter the proposed outcome.
 _PROPOSALS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseChange:
-    """A change of a lease; None or nothing keeps the present value."""
+    """A change of a lease; None or an empty value keeps the present one."""
 
     name: str | None = None
     dates: Change = field(default_factory=Change)
@@ -75,30 +75,30 @@ class LeaseChange:
     @property
     def keeps_bookings(self) -> bool:
         """Whether neither the dates nor the reservations change."""
-        return self.dates == Change() and not self.composes
+        return self.dates == Change() and not self.changes_reservations
 
     @property
-    def composes(self) -> bool:
+    def changes_reservations(self) -> bool:
         """Whether the reservations change."""
         return bool(self.reservations or self.added or self.removed)
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The changed lease, and how an enforcement service sees the lease before and after."""
+    """The changed lease, and the enforcement service's view of it before and after the change."""
 
     lease: Lease
     current: Mapping[str, Any]
     new: Mapping[str, Any]
 
 
-class _Different(Exception):
-    """The change would store another outcome than the service has agreed to."""
+class _OutcomeChanged(Exception):
+    """The change would store another outcome than the enforcement service agreed to."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A change of a lease, the requester's roles, the expected lease, and the trust made for it."""
+    """A change of a lease, the requester's roles, the expected lease, and the new trust, if any."""
 
     lease_id: str
     change: LeaseChange
@@ -115,14 +115,14 @@ def update_lease(
     owner: Owner | None = None,
     expected: Lease | None = None,
 ) -> Lease:
-    """Change a lease and return it as it is then; ``owner`` is the requester.
+    """Change a lease and return the changed lease; ``owner`` is the requester.
 
     Raises NotFound, LeaseBusy, InvalidInput, Conflict, NotEnoughResources, LimitExceeded,
-    Contention, EnforcementDenied, EnforcementUnavailable, what ``trusts.make_for`` raises, and
-    LeaseChanged unless the lease is the ``expected`` one.
+    Contention, EnforcementDenied, EnforcementUnavailable, and the errors of ``trusts.make_for``.
+    Raises LeaseChanged if the stored lease differs from ``expected``.
     """
     if owner is not None and change.reservations:
-        change = _completed(runtime, lease_id, change, owner)
+        change = _complete(runtime, lease_id, change, owner)
     trust_id = _trust_for(runtime, lease_id, change, owner) if owner else None
     request = _Request(lease_id, change, owner.roles if owner else (), expected, trust_id)
     try:
@@ -130,14 +130,16 @@ def update_lease(
     except Exception:
         if trust_id is not None:
             now = runtime.clock.now()
-            runtime.database.write(lambda session: trusts.drop(session, trust_id, now))
+            runtime.database.write(
+                lambda session: trusts.schedule_revocation(session, trust_id, now)
+            )
         raise
     finally:
         runtime.wakeup.hint()
 
 
-def _completed(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owner) -> LeaseChange:
-    """Return the change, completed with what the cloud says. No transaction is open."""
+def _complete(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owner) -> LeaseChange:
+    """Add the plug-ins' look-ups in the cloud to the change. No transaction is open."""
     with runtime.database.read() as session:
         lease = leases.get(session, lease_id)
     return replace(
@@ -146,11 +148,11 @@ def _completed(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owne
 
 
 def _trust_for(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owner) -> str | None:
-    """Return a new trust if the lease needs its first one, or lost the one that it has."""
+    """Create and return a trust if the lease has none and needs one, or lost its trust."""
     with runtime.database.read() as session:
         lease = leases.get(session, lease_id)
     if lease.trust_id is None:
-        if change.composes:
+        if change.changes_reservations:
             reservations = (*requested(runtime, lease, change.reservations), *change.added)
             if any_acts_as_user(runtime, reservations):
                 return trusts.make_for(runtime, owner.requester, lease)
@@ -168,13 +170,13 @@ def _write(runtime: Runtime, request: _Request) -> Lease:
 
 
 def _change(runtime: Runtime, session: Session, request: _Request, now: datetime) -> Lease:
-    """Change the lease in this transaction, and return it."""
+    """Change the lease in this transaction and return it."""
     change = request.change
     lease = leases.get(session, request.lease_id, lock=True)
     check_expected(lease, request.expected)
-    check_changeable(lease, only_name=change.keeps_bookings, wants_more=change.composes)
+    check_changeable(lease, only_name=change.keeps_bookings, wants_more=change.changes_reservations)
     if request.trust_id is not None:
-        lease = trusts.give(session, lease, request.trust_id, now)
+        lease = trusts.replace_trust(session, lease, request.trust_id, now)
     elif change == LeaseChange():
         return lease
     gates = _gates(runtime, request)
@@ -184,19 +186,19 @@ def _change(runtime: Runtime, session: Session, request: _Request, now: datetime
         leases.update(session, renamed)
     else:
         _rebook(runtime, session, renamed, change, now, gates)
-    after = leases.get(session, lease.id)
+    changed = leases.get(session, lease.id)
     for gate in gates:
-        gate.after(session, after, now)
-    if after.trust_id is None and any_acts_as_user(runtime, after.reservations):
+        gate.after(session, changed, now)
+    if changed.trust_id is None and any_acts_as_user(runtime, changed.reservations):
         raise LeaseBusy(f"Lease {lease.id} was changed by others meanwhile: try again")
-    if lease.start.delayed_at is not None:  # it may wait for hosts that it does not need any more
+    if lease.start.delayed_at is not None:  # it may wait for hosts that it no longer needs
         event_queue.run_now(session, lease.id, [START], now)
-    outbox.write(session, "lease.update", blazar_wire.payload(after), now)
-    return after
+    outbox.write(session, "lease.update", blazar_wire.payload(changed), now)
+    return changed
 
 
 def _gates(runtime: Runtime, request: _Request) -> list[Gate]:
-    """Return the gates of the optional features that are on for this change, in their order."""
+    """Return the gates of the optional features of this change, in the order of execution."""
     gates: list[Gate] = []
     if runtime.settings.limits.enabled and not request.change.keeps_bookings:
         gates.append(LimitGate(runtime.settings.limits, request.roles))
@@ -213,66 +215,67 @@ def _rebook(
     now: datetime,
     gates: Collection[Gate],
 ) -> None:
-    """Store new dates and reservations of the lease, and the bookings and events for them."""
+    """Store new dates and reservations of the lease, with their allocations and events."""
     window = changed_window(lease, change.dates, now)
     for gate in gates:
         gate.before(session, replace(lease, window=window), now, lease)
-    if window.end <= now:  # it ends now: it keeps its resources until a manager takes them back
+    if window.end <= now:  # the lease ends now; a manager reclaims its resources
         change = replace(change, reservations=(), added=())
     notices = changed_notices(lease, change.dates, window)
     reservations, leaving = lease.reservations, False
-    if change.composes:
+    if change.changes_reservations:
         changes = ReservationChanges(change.reservations, change.added, change.removed)
         reservations, leaving = change_reservations(runtime, session, lease, changes, now)
     try:
-        grown = reallocate(runtime, session, lease, reservations, window, now)
+        has_gains = reallocate(runtime, session, lease, reservations, window, now)
     except InsufficientResources as shortage:
-        wanted = replace(lease, window=window, reservations=reservations)
-        raise explain(runtime, session, shortage, wanted, gates, lease) from None
-    after = moved(replace(lease, reservations=reservations), window, notices, now)
-    leases.update(session, after)
-    reschedule(session, lease, after, now)
+        requested_lease = replace(lease, window=window, reservations=reservations)
+        raise explain(runtime, session, shortage, requested_lease, gates, lease) from None
+    changed = moved(replace(lease, reservations=reservations), window, notices, now)
+    leases.update(session, changed)
+    reschedule(session, lease, changed, now)
     unfinished = lease.degraded and bool(change.reservations)
-    unfinished |= any(one.planned for one in change.reservations)
-    if (grown or unfinished or leaving) and lease.status is LeaseStatus.ACTIVE:
+    unfinished |= any(reservation.planned for reservation in change.reservations)
+    if (has_gains or unfinished or leaving) and lease.status is LeaseStatus.ACTIVE:
         add_update_event(session, lease, now)
 
 
 def _write_agreed(runtime: Runtime, enforcer: Enforcer, request: _Request) -> Lease:
-    """Change a lease in the way that an enforcement service has agreed to, and in no other.
+    """Change a lease exactly as the enforcement service agreed to.
 
     A first transaction rehearses the change and rolls back. With no transaction open, the service
-    decides about the outcome. A second transaction makes the change with the same choices. If other
-    requests have changed the outcome meanwhile, the service is asked again, a few times at most.
-    The lease never gives up its resources for this; those that it would gain may be lost.
+    decides about the outcome. A second transaction makes the change with the same random choices.
+    If other requests altered the outcome, the process calls the service again, a few times at most.
+    The lease keeps its own resources meanwhile; another lease may book those it would gain.
     """
     for _ in range(_PROPOSALS):
         now, seed = runtime.clock.now(), runtime.rng.random()
 
         def work(session: Session, now: datetime = now, seed: float = seed) -> _Outcome:
-            same = replace(runtime, rng=random.Random(seed))  # noqa: S311 - not a secret
+            seeded = replace(runtime, rng=random.Random(seed))  # noqa: S311 - not a secret
             current = _as_enforced(session, leases.get(session, request.lease_id, lock=True))
-            lease = _change(same, session, request, now)
+            lease = _change(seeded, session, request, now)
             return _Outcome(lease, current, _as_enforced(session, lease))
 
-        proposed = runtime.database.rehearse(work)
-        enforcer.check_update(proposed.current, proposed.new)
+        proposal = runtime.database.rehearse(work)
+        enforcer.check_update(proposal.current, proposal.new)
         try:
-            return runtime.database.write(partial(_as_proposed, work, proposed))
-        except _Different:
+            return runtime.database.write(partial(_store_proposal, work, proposal))
+        except _OutcomeChanged:
             continue
     raise LostRace
 
 
-def _as_proposed(
-    work: Callable[[Session], "_Outcome"], proposed: "_Outcome", session: Session
+def _store_proposal(
+    work: Callable[[Session], "_Outcome"], proposal: "_Outcome", session: Session
 ) -> Lease:
-    made = work(session)
-    if (made.current, made.new) != (proposed.current, proposed.new):
-        raise _Different
-    return made.lease
+    outcome = work(session)
+    if (outcome.current, outcome.new) != (proposal.current, proposal.new):
+        raise _OutcomeChanged
+    return outcome.lease
 
 
 def _as_enforced(session: Session, lease: Lease) -> dict[str, Any]:
-    """Return the stored lease in the form that an enforcement service gets."""
-    return enforcement_body(lease, resources_of(session, [one.id for one in lease.reservations]))
+    """Return the stored lease as the body of a request to the enforcement service."""
+    ids = [reservation.id for reservation in lease.reservations]
+    return enforcement_body(lease, resources_of(session, ids))

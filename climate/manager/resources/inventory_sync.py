@@ -171,7 +171,9 @@ class InventorySync:
         self._lost: set[int] = set()
         trusts = TrustWatch(runtime)
         interval = runtime.settings.sync_interval
-        self._task = PeriodicTask("inventory", self._synchronise, trusts.look, interval=interval)
+        self._task = PeriodicTask(
+            "inventory", self._synchronise, trusts.check_if_due, interval=interval
+        )
 
     def start(self) -> None:
         """Start, in a thread: the cloud may be slow."""

@@ -255,12 +255,12 @@ class TestWatch:
 
     def test_trusts_are_checked_every_five_minutes(self, at: Story, keystone: Keystone) -> None:
         lease, watch = reserve(at), TrustWatch(at.runtime)
-        watch.look()
+        watch.check_if_due()
         keystone.dead.add("trust-1")
-        watch.look()
+        watch.check_if_due()
         assert at.told(lease.id) == ["lease.create"]
         at.clock.advance(300)
-        watch.look()
+        watch.check_if_due()
         assert at.told(lease.id) == ["lease.create", "lease.trust_lost"]
 
     @pytest.mark.parametrize("change", [LeaseChange(), LeaseChange(name="new")])
