@@ -30,7 +30,7 @@ _READ_METHODS = {"GET", "HEAD"}
 _MAX_BODY_BYTES = 1024 * 1024
 # Keys of the WSGI environment: the arrival time in UTC, and by the monotonic clock.
 _ASKED_AT = "climate.asked_at"
-_STARTED = "climate.began"
+_STARTED = "climate.started"
 
 _SERVICE = [
     Route("GET", "/", discovery.versions),

@@ -40,12 +40,12 @@ def index(call: Call) -> Answer:
     page = paging.page(query)
     if query["all_projects"]:
         call.require("leases:get_all")
-    wanted = LeaseFilter(
+    filter_ = LeaseFilter(
         project_id=None if query["all_projects"] else call.caller.project_id,
         statuses=tuple(query["status"]),
         **{name: query.get(name) for name in ("name", "resource_type", *_WINDOW)},
     )
-    part = find_leases(call.runtime, wanted, page)
+    part = find_leases(call.runtime, filter_, page)
     following = paging.following(page, part, LEASE_SORTS)
     return schemas.LEASE_PAGE.dump({"leases": part.items, "next": following}), 200
 
@@ -104,14 +104,9 @@ def delete(call: Call, lease_id: str) -> Answer:
 
 
 def visible(call: Call, lease_id: str) -> Lease:
-    """Return the lease; raises NotFound also for one that the caller may not see."""
-    try:
-        lease = get_lease(call.runtime, lease_id)
-    except NotFound:
-        lease = None
-    if lease is None or not call.may("leases:get", lease.project_id):
-        raise NotFound(f"There is no lease {lease_id}")
-    return lease
+    """Return the lease; raises NotFound also if the caller may not see it."""
+    absent = NotFound(f"There is no lease {lease_id}")
+    return call.visible(get_lease, lease_id, "leases:get", absent)
 
 
 def _body(lease: Lease) -> dict[str, Any]:
