@@ -1,7 +1,7 @@
-"""``OS::Climate::Lease``: a lease of climate's as a resource of Heat's.
+"""``OS::Climate::Lease``: a Heat resource type for leases.
 
-For heat-engine, which loads every module of the folders that ``[DEFAULT] plugin_dirs`` names; needs
-nothing but Heat. It speaks climate's v2 API at the catalog's ``reservation`` endpoint.
+heat-engine loads every module in the folders of ``[DEFAULT] plugin_dirs``. This module needs only
+Heat's own dependencies. It calls climate's v2 API at the catalog's ``reservation`` endpoint.
 """
 
 import contextlib
@@ -13,21 +13,21 @@ from typing import Any, ClassVar
 
 from heat.common import exception
 from heat.engine import attributes, properties, resource
-from keystoneauth1 import exceptions as answers
+from keystoneauth1 import exceptions as http_errors
 
-_OPEN = ("UNDONE", "IN_PROGRESS")
+_UNFINISHED = ("UNDONE", "IN_PROGRESS")
 _NOW, _ASAP = "now", "asap"
-# Seconds that an answer may take: a lease that is ended is waited for.
-_PATIENCE = 120
+# Seconds to wait for a response: a DELETE waits until the lease has ended.
+_TIMEOUT = 120
 _TIMES = "start", "end", "before_end"
 
 
 class Refused(exception.Error):
-    """What climate did not do, in its own words."""
+    """climate rejected the request; the message is climate's."""
 
 
 class ClimateLease(resource.Resource):
-    """A lease of any of the types that climate can reserve."""
+    """A lease with reservations of any resource types."""
 
     properties_schema: ClassVar[dict[str, Any]] = {
         "name": properties.Schema(
@@ -92,20 +92,20 @@ class ClimateLease(resource.Resource):
     }
 
     def handle_create(self) -> None:
-        """Ask for the lease; asked again by the same resource it is the same lease."""
-        wished = self._wished(self.properties)
-        made = self._ask("POST", "", wished, {"Idempotency-Key": f"heat-{self.uuid}"})
-        self.resource_id_set(made["id"])
-        self._remember([one["id"] for one in made["reservations"]])
+        """Create the lease. A repeated request of the same resource returns the same lease."""
+        body = self._request_body(self.properties)
+        lease = self._call("POST", "", body, {"Idempotency-Key": f"heat-{self.uuid}"})
+        self.resource_id_set(lease["id"])
+        self._store_ids([reservation["id"] for reservation in lease["reservations"]])
 
-    def check_create_complete(self, _made: object) -> bool:
-        """Tell whether what was asked for is there."""
-        return not self.properties["wait_until_active"] or self._is_settled()
+    def check_create_complete(self, _created: object) -> bool:
+        """Return whether the creation is complete; it may include the start of the lease."""
+        return not self.properties["wait_until_active"] or self._is_active()
 
     def needs_replace_with_prop_diff(
         self, changed: set[str], after: Mapping[str, Any], _before: Mapping[str, Any]
     ) -> bool:
-        """Tell whether it must be another lease: when it can start was decided once."""
+        """Return whether to replace the lease: ``asap`` cannot be applied to an existing lease."""
         return "start" in changed and after["start"] == _ASAP
 
     def handle_update(
@@ -114,38 +114,39 @@ class ClimateLease(resource.Resource):
         _tmpl_diff: object,
         prop_diff: Mapping[str, Any],
     ) -> bool:
-        """Change the lease in place; tell whether to wait until that is done."""
+        """Change the lease in place; return whether to wait until it is active."""
         after = json_snippet.properties(self.properties_schema, self.context)
         change = {name: after[name] for name in ("name", *_TIMES) if prop_diff.get(name)}
         if after["duration"] and not prop_diff.keys().isdisjoint({"start", "duration"}):
             start = change.get("start") or self._lease()["start"]
             change["end"] = _later(start, after["duration"])
-        ids = self._remembered()
-        kept: list[str] = ids
+        ids = self._stored_ids()
+        next_ids: list[str | None] = [*ids]
         if "reservations" in prop_diff:
-            composed, kept = _composed(ids, self.properties["reservations"], after["reservations"])
-            change.update(composed)
+            parts, next_ids = _changes(ids, self.properties["reservations"], after["reservations"])
+            change.update(parts)
         if change:
-            lease = self._ask("PATCH", f"/{self.resource_id}", change)
-            fresh = [one["id"] for one in lease["reservations"] if one["id"] not in ids]
-            self._remember([id_ or fresh.pop(0) for id_ in kept])
+            lease = self._call("PATCH", f"/{self.resource_id}", change)
+            present = [reservation["id"] for reservation in lease["reservations"]]
+            added = [id_ for id_ in present if id_ not in ids]
+            self._store_ids([id_ or added.pop(0) for id_ in next_ids])
         return bool(after["wait_until_active"])
 
-    def check_update_complete(self, waits: bool) -> bool:  # noqa: FBT001 - Heat calls it so
-        """Tell whether what changed was handed over."""
-        return not waits or self._is_settled()
+    def check_update_complete(self, waits: bool) -> bool:  # noqa: FBT001 - as Heat calls it
+        """Return whether the manager has handed over the changed resources."""
+        return not waits or self._is_active()
 
     def handle_delete(self) -> None:
-        """Remove the lease; what it has is taken back first."""
+        """Delete the lease. A manager reclaims its resources first."""
         if self.resource_id is not None:
-            with contextlib.suppress(answers.NotFound):
-                self._ask("DELETE", f"/{self.resource_id}")
+            with contextlib.suppress(http_errors.NotFound):
+                self._call("DELETE", f"/{self.resource_id}")
 
-    def check_delete_complete(self, _gone: object) -> bool:
-        """Tell whether it is gone."""
+    def check_delete_complete(self, _deleted: object) -> bool:
+        """Return whether the lease is deleted."""
         try:
             return self.resource_id is None or not self._lease()
-        except answers.NotFound:
+        except http_errors.NotFound:
             return True
 
     def _show_resource(self) -> dict[str, Any]:
@@ -155,96 +156,98 @@ class ClimateLease(resource.Resource):
         if self.resource_id is None:
             return None
         lease = self._lease()
-        known = {one["id"]: one for one in lease["reservations"]}
-        mine = [known[id_] for id_ in self._remembered() if id_ in known]
-        flavors = [one["details"].get("flavor_id") for one in mine]
-        found = {
+        by_id = {reservation["id"]: reservation for reservation in lease["reservations"]}
+        reservations = [by_id[id_] for id_ in self._stored_ids() if id_ in by_id]
+        ids = [reservation["id"] for reservation in reservations]
+        flavors = [reservation["details"].get("flavor_id") for reservation in reservations]
+        values = {
             **lease,
-            "reservation_ids": [one["id"] for one in mine],
-            "reservation_id": mine[0]["id"] if mine else None,
+            "reservation_ids": ids,
+            "reservation_id": ids[0] if ids else None,
             "flavor_ids": [flavor or "" for flavor in flavors],
             "flavor_id": next(filter(None, flavors), None),
         }
-        return found[name]
+        return values[name]
 
-    def _wished(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _request_body(self, values: Mapping[str, Any]) -> dict[str, Any]:
         names = (*_TIMES, "duration", "end_by")
-        wished = {name: given[name] for name in names if given[name] is not None}
-        reservations = [_reservation(one) for one in given["reservations"]]
-        name = given["name"] or self.physical_resource_name()
-        return {"name": name[:80], "reservations": reservations, **wished}
+        times = {name: values[name] for name in names if values[name] is not None}
+        reservations = [_reservation(reservation) for reservation in values["reservations"]]
+        name = values["name"] or self.physical_resource_name()
+        return {"name": name[:80], "reservations": reservations, **times}
 
-    def _is_settled(self) -> bool:
+    def _is_active(self) -> bool:
+        """Return whether the lease has started (or ended) and no update of it is in progress."""
         lease = self._lease()
         if lease["status"] == "ERROR":
             raise exception.ResourceInError(
                 resource_status="ERROR", status_reason="climate could not start the lease"
             )
-        pending = [one for one in lease["events"] if one["type"] == "update_lease"]
-        is_done = not any(one["status"] in _OPEN for one in pending)
-        return lease["status"] in {"ACTIVE", "TERMINATED"} and is_done
+        updates = [event for event in lease["events"] if event["type"] == "update_lease"]
+        is_updated = not any(event["status"] in _UNFINISHED for event in updates)
+        return lease["status"] in {"ACTIVE", "TERMINATED"} and is_updated
 
-    def _remember(self, reservation_ids: Sequence[str]) -> None:
-        """Keep the ids of the reservations, in the order in which the template has them."""
+    def _store_ids(self, reservation_ids: Sequence[str]) -> None:
+        """Store the ids of the reservations, in the order of the template."""
         self.data_set("reservation_ids", json.dumps(reservation_ids))
 
-    def _remembered(self) -> list[str]:
+    def _stored_ids(self) -> list[str]:
         return list(json.loads(self.data().get("reservation_ids", "[]")))
 
     def _lease(self) -> dict[str, Any]:
-        return self._ask("GET", f"/{self.resource_id}")
+        return self._call("GET", f"/{self.resource_id}")
 
-    def _ask(
+    def _call(
         self,
         method: str,
         path: str,
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Send a request as the stack's owner. Raises Refused, and NotFound."""
+        """Send a request as the owner of the stack. Raises Refused, NotFound."""
         endpoint = self.client_plugin("blazar").url_for(service_type="reservation")
         url = f"{endpoint.rstrip('/').removesuffix('/v1')}/v2/leases{path}"
         session = self.context.keystone_session
         try:
-            answer = session.request(
-                url, method, json=body, headers=dict(headers or {}), timeout=_PATIENCE
+            response = session.request(
+                url, method, json=body, headers=dict(headers or {}), timeout=_TIMEOUT
             )
-        except answers.NotFound:
+        except http_errors.NotFound:
             raise
-        except answers.HttpError as error:
-            raise Refused(_sentence(error)) from error
-        return dict(answer.json()) if answer.content else {}
+        except http_errors.HttpError as error:
+            raise Refused(_message(error)) from error
+        return dict(response.json()) if response.content else {}
 
 
-def _reservation(asked: Mapping[str, Any]) -> dict[str, Any]:
-    return {"resource_type": asked["resource_type"], "params": dict(asked["params"] or {})}
+def _reservation(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {"resource_type": values["resource_type"], "params": dict(values["params"] or {})}
 
 
-def _composed(
+def _changes(
     ids: Sequence[str], before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[str, Any], list[str | None]]:
-    """Return what of the reservations changes, and their ids then: None where one is new.
+    """Return the changes of the reservations, and their ids afterwards: None for an added one.
 
-    Those at the same place are the same, if they are of the same type.
+    Two reservations at the same position in the template are the same if they have the same type.
     """
     change: dict[str, list[Any]] = {
         "reservations": [],
         "add_reservations": [],
         "remove_reservations": [],
     }
-    kept: list[str | None] = []
+    next_ids: list[str | None] = []
     for id_, old, new in itertools.zip_longest(ids, before, after):
         is_same = old and new and old["resource_type"] == new["resource_type"]
         if id_ is not None and not is_same:
             change["remove_reservations"].append(id_)
         if is_same:
-            kept.append(id_)
+            next_ids.append(id_)
             if _reservation(old) != _reservation(new):
                 change["reservations"].append({"id": id_, "params": _reservation(new)["params"]})
         elif new:
-            kept.append(None)
+            next_ids.append(None)
             change["add_reservations"].append(_reservation(new))
-    return {name: parts for name, parts in change.items() if parts}, kept
+    return {name: parts for name, parts in change.items() if parts}, next_ids
 
 
 def _later(start: str, seconds: int) -> str:
@@ -252,8 +255,8 @@ def _later(start: str, seconds: int) -> str:
     return (begin + timedelta(seconds=seconds)).isoformat(timespec="seconds")
 
 
-def _sentence(error: answers.HttpError) -> str:
-    """Return what climate said, or at least what the client did."""
+def _message(error: http_errors.HttpError) -> str:
+    """Return the message in climate's response, or else the client library's."""
     try:
         return str(error.response.json()["detail"])
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -261,5 +264,5 @@ def _sentence(error: answers.HttpError) -> str:
 
 
 def resource_mapping() -> dict[str, type[resource.Resource]]:
-    """Return the types of resources that are here; heat-engine calls this."""
+    """Return the resource types of this module; heat-engine calls this."""
     return {"OS::Climate::Lease": ClimateLease}

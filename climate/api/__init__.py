@@ -1,6 +1,6 @@
 """The HTTP API: identity, policy, validation and JSON, but no decisions about leases.
 
-``app`` builds the Flask application. ``call`` is one request: its caller, policy and answer.
-``auth`` finds out who calls, ``policy`` what the caller may do, ``errors`` how a ClimateError
-becomes an answer. ``v1`` is Blazar's wire format; ``v2`` is climate's own.
+``app`` builds the Flask application. ``call`` is a request and what its view needs. ``auth``
+identifies the caller, ``policy`` authorizes the caller, and ``errors`` renders errors as responses.
+``v1`` is Blazar's wire format; ``v2`` is climate's own.
 """

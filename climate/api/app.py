@@ -1,4 +1,4 @@
-"""The WSGI application: it serves the route tables, and wraps each view."""
+"""The WSGI application: serves the route tables, and wraps each view with the shared checks."""
 
 import logging
 import time
@@ -11,7 +11,6 @@ from flask import Flask, Response, jsonify, request
 from oslo_config.cfg import ConfigOpts
 
 from climate.api import auth, discovery, errors, health
-from climate.api import auth as api_auth
 from climate.api.call import Answer, Api, Call
 from climate.api.policy import Policy
 from climate.api.route import Route
@@ -27,11 +26,11 @@ from climate.observability import log_context
 
 LOG = logging.getLogger(__name__)
 
-_READING = {"GET", "HEAD"}
-_LARGEST_BODY = 1024 * 1024
-# Keys of the WSGI environment: the arrival time (UTC), and the same by the monotonic clock.
+_READ_METHODS = {"GET", "HEAD"}
+_MAX_BODY_BYTES = 1024 * 1024
+# Keys of the WSGI environment: the arrival time in UTC, and by the monotonic clock.
 _ASKED_AT = "climate.asked_at"
-_BEGAN = "climate.began"
+_STARTED = "climate.started"
 
 _SERVICE = [
     Route("GET", "/", discovery.versions),
@@ -48,9 +47,9 @@ ROUTES = [route for route in _ALL if route.rule is not None]
 
 
 def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) -> Flask:
-    """Return the application; ``dispatcher`` is the one of this process, for /readyz."""
+    """Build the application; /readyz checks ``dispatcher``, the manager of this process if any."""
     app = Flask("climate", static_folder=None, template_folder="api/v2/templates")
-    app.config["MAX_CONTENT_LENGTH"] = _LARGEST_BODY
+    app.config["MAX_CONTENT_LENGTH"] = _MAX_BODY_BYTES
     app.json.sort_keys = False  # type: ignore[attr-defined]  # the default provider has it
     app.url_map.strict_slashes = True
     app.url_map.redirect_defaults = False
@@ -61,7 +60,7 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     api = Api(conf, runtime, _strategy(app, conf), Policy(conf), dispatcher)
     app.wsgi_app = _with_arrival_time(app.wsgi_app, runtime.clock)  # type: ignore[method-assign]
     for method, path, view, rule, *_ in (*OPEN, *ROUTES):
-        handler = _open(api, view) if rule is None else _guarded(api, rule, view)
+        handler = _unguarded(api, view) if rule is None else _guarded(api, rule, view)
         app.add_url_rule(path, f"{method} {path}", handler, methods=[method])
     app.after_request(_add_headers)
     errors.register(app)
@@ -69,13 +68,13 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
 
 
 def _strategy(app: Flask, conf: ConfigOpts) -> auth.Identify:
-    """Return the function that identifies callers, as ``[api] auth_strategy`` says."""
+    """Return the function that identifies callers, according to ``[api] auth_strategy``."""
     if conf.api.auth_strategy == "keystone":
-        return api_auth.guard(app, conf, {route.path for route in OPEN})
+        return auth.guard(app, conf, {route.path for route in OPEN})
     return auth.without_authentication(conf)
 
 
-def _open(api: Api, view: Callable[..., Answer]) -> Callable[[], Response]:
+def _unguarded(api: Api, view: Callable[..., Answer]) -> Callable[[], Response]:
     def handle() -> Response:
         return _response(*view(api))
 
@@ -83,7 +82,7 @@ def _open(api: Api, view: Callable[..., Answer]) -> Callable[[], Response]:
 
 
 def _guarded(api: Api, rule: str, view: Callable[..., Answer]) -> Callable[..., Response]:
-    """Wrap a view: check version, identity and policy first, in this order."""
+    """Wrap a view: check the version, the identity and the policy before it, in this order."""
 
     def handle(**path: str) -> Response:
         if request.path.startswith("/v1"):
@@ -114,17 +113,17 @@ def _response(body: Any, status: int, headers: Mapping[str, str] | None = None) 
 
 
 def _with_arrival_time(wsgi_app: Any, clock: Clock) -> Callable[..., Any]:  # noqa: ANN401 - WSGI
-    """Wrap the application: note the arrival time before Keystone validates the token."""
+    """Wrap the application: record the arrival time before Keystone validates the token."""
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:  # noqa: ANN401
-        environ[_ASKED_AT], environ[_BEGAN] = clock.now(), time.monotonic()
+        environ[_ASKED_AT], environ[_STARTED] = clock.now(), time.monotonic()
         return wsgi_app(environ, start_response)
 
     return app
 
 
 def _check_url() -> None:
-    """Give the request its id; reject texts that no database can store."""
+    """Assign the request id; reject a URL that contains text which no database can store."""
     request.environ["climate.request_id"] = request_id = f"req-{uuid.uuid4()}"
     log_context.begin_request(request_id, request.headers.get("X-OpenStack-Request-ID"))
     if not is_storable(request.path):
@@ -144,8 +143,8 @@ def _add_headers(response: Response) -> Response:
 def _measure(runtime: Runtime, response: Response) -> Response:
     """Count and time the request; log it at INFO unless it only reads."""
     route = request.url_rule.rule if request.url_rule is not None else "none"
-    seconds = time.monotonic() - request.environ[_BEGAN]
+    seconds = time.monotonic() - request.environ[_STARTED]
     runtime.metrics.request(request.method, route, response.status_code, seconds)
-    level = logging.DEBUG if request.method in _READING else logging.INFO
+    level = logging.DEBUG if request.method in _READ_METHODS else logging.INFO
     LOG.log(level, "%s %s: %s", request.method, request.path, response.status_code)
     return response

@@ -1,10 +1,10 @@
-"""Authentication: find out who sends a request.
+"""Authentication: identify the caller of a request.
 
 With ``[api] auth_strategy = keystone``, keystonemiddleware strips the identity headers that the
 client sent, validates the token with Keystone and sets the headers again. climate sends the error
-answers itself: discovery needs no token, errors have the shape of the API version that was called,
-and an unreachable Keystone differs from an invalid token.
-Without authentication the token names the caller: ``user:project[:role,...]``.
+responses itself: discovery needs no token, errors have the format of the API version, and an
+unreachable Keystone is not reported as an invalid token.
+Without authentication, the token names the caller: ``user:project[:role,...]``.
 """
 
 import ipaddress
@@ -26,7 +26,7 @@ from werkzeug import Request
 from climate.config.registry import TOKEN_CHECKER, Misconfigured
 from climate.core.errors import ClimateError, Forbidden, IdentityUnavailable, Unauthenticated
 
-_LONGEST = 255
+_MAX_ID_LENGTH = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,15 @@ class Caller:
     user_id: str
     project_id: str
     roles: tuple[str, ...]
-    # Those of the service that passes the request on, if it says who it is.
+    # Roles of the service that forwards the request, if it sends a service token.
     service_roles: tuple[str, ...] = ()
-    # Of the request, if it was checked; for as long as the request lasts.
+    # The validated token; kept only for the duration of the request.
     token: str | None = field(default=None, repr=False)
-    # When the token is one no more, if it ever ends.
+    # When the token expires, if it does.
     expires_at: datetime | None = None
 
     def credentials(self) -> dict[str, object]:
-        """Return what oslo.policy compares rules with."""
+        """Return the credentials for oslo.policy."""
         return {
             "user_id": self.user_id,
             "project_id": self.project_id,
@@ -56,37 +56,38 @@ class Caller:
 Identify = Callable[[Request], Caller]
 
 _ADMIN = Caller("admin", "admin", ("admin", "member", "reader"))
-_ORDINARY = ("member", "reader")
-# What keystoneauth sends where there is none: `openstack --os-auth-type none`.
+_DEFAULT_ROLES = ("member", "reader")
+# What keystoneauth sends as the token with `openstack --os-auth-type none`.
 _NOT_USED = "notused"
 
 
 def by_token_text(request: Request) -> Caller:
-    """Believe the token; no token is an admin, no roles are those of an ordinary member.
+    """Identify the caller by the text of the token, without validation.
 
-    Raises Unauthenticated for a token of another form.
+    A request without a token is the admin's. A token without roles has the roles of a member.
+    Raises Unauthenticated for a token in another format.
     """
     token = request.headers.get("X-Auth-Token")
     if token in {None, _NOT_USED}:
         return _ADMIN
     user, _, rest = token.partition(":")
     project, _, roles = rest.partition(":")
-    is_storable = "\x00" not in token and max(len(user), len(project)) <= _LONGEST
+    is_storable = "\x00" not in token and max(len(user), len(project)) <= _MAX_ID_LENGTH
     if not (user and project and is_storable):
         raise Unauthenticated("X-Auth-Token must be user:project or user:project:role,role...")
-    named = tuple(role.strip().lower() for role in roles.split(",") if role.strip())
-    return Caller(user, project, named or _ORDINARY)
+    given_roles = tuple(role.strip().lower() for role in roles.split(",") if role.strip())
+    return Caller(user, project, given_roles or _DEFAULT_ROLES)
 
 
 def without_authentication(conf: ConfigOpts) -> Identify:
-    """Return how callers are identified where nobody checks it: by default, on this machine."""
+    """Return the function that identifies callers without validation; default: loopback only."""
     if conf.api.serve_unauthenticated_to_the_network:
         return by_token_text
-    return _only_here
+    return _by_token_text_on_loopback
 
 
-def _only_here(request: Request) -> Caller:
-    """Refuse callers on other machines, whatever server brought them here."""
+def _by_token_text_on_loopback(request: Request) -> Caller:
+    """Reject callers on other machines, also behind a WSGI server other than climate's."""
     if request.remote_addr and not is_loopback(request.remote_addr):
         raise Forbidden(
             "There is no authentication, so only this machine is served (see [api]"
@@ -96,7 +97,7 @@ def _only_here(request: Request) -> Caller:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether ``host``, an address or a name, is this machine and no other."""
+    """Return whether ``host``, an address or a name, is the loopback interface."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -107,31 +108,31 @@ def is_loopback(host: str) -> bool:
 
 LOG = logging.getLogger(__name__)
 
-_REFUSAL = "climate.identity_refusal"
-# What may be a token of any kind. The rest no server in front of Keystone need let through, and
-# what that answers would look like a fault of Keystone's.
+_ERROR = "climate.identity_error"
+# The characters of any kind of token. A proxy in front of Keystone may reject other characters, and
+# its error would look like a failure of Keystone.
 _TOKEN = re.compile(r"[!-~]{1,8000}")
 _TOKEN_HEADERS = ("X-Auth-Token", "X-Storage-Token", "X-Service-Token")
 
 
 def guard(app: Flask, conf: ConfigOpts, open_paths: Collection[str]) -> Identify:
-    """Have ``app`` refuse all without a valid token but ``open_paths``; raises Misconfigured.
+    """Make ``app`` require a valid token for all but ``open_paths``; raises Misconfigured.
 
-    Return how its callers are identified.
+    Returns the function that identifies callers.
     """
     app.wsgi_app = _gate(app.wsgi_app, conf)  # type: ignore[method-assign]  # as Flask documents
 
     def check() -> None:
-        refusal: ClimateError | None = request.environ[_REFUSAL]
-        if refusal is not None and request.path not in open_paths:
-            raise refusal
+        error: ClimateError | None = request.environ[_ERROR]
+        if error is not None and request.path not in open_paths:
+            raise error
 
     app.before_request(check)
     return by_token
 
 
 def by_token(request: Request) -> Caller:
-    """Return whose token it is; raises Forbidden if the token is for no project."""
+    """Return the owner of the validated token; raises Forbidden for a token without a project."""
     headers = request.headers
     project_id = headers.get("X-Project-Id")
     if not project_id:
@@ -150,12 +151,12 @@ def by_token(request: Request) -> Caller:
 
 
 def _expiry(token_info: Mapping[str, Any]) -> datetime | None:
-    """Return when the token ends, as Keystone said, if it said so."""
+    """Return when the token expires, according to Keystone; None if it does not say."""
     try:
-        found = datetime.fromisoformat(token_info["token"]["expires_at"])
+        expires_at = datetime.fromisoformat(token_info["token"]["expires_at"])
     except (LookupError, TypeError, ValueError):
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return expires_at if expires_at.tzinfo else expires_at.replace(tzinfo=UTC)
 
 
 def _names(joined: str | None) -> tuple[str, ...]:
@@ -163,7 +164,7 @@ def _names(joined: str | None) -> tuple[str, ...]:
 
 
 def _gate(app: Any, conf: ConfigOpts) -> "_Gate":  # noqa: ANN401 - any WSGI application
-    """Return ``app`` behind the middleware; raises Misconfigured."""
+    """Wrap ``app`` in the middleware; raises Misconfigured."""
     try:
         return _Gate(app, conf)
     except ClientException as error:
@@ -171,10 +172,10 @@ def _gate(app: Any, conf: ConfigOpts) -> "_Gate":  # noqa: ANN401 - any WSGI app
 
 
 class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untyped
-    """The middleware, except that its verdict is left for the application to give."""
+    """The middleware, except that the application reports a failed validation."""
 
     def __init__(self, app: Any, conf: ConfigOpts) -> None:  # noqa: ANN401 - any WSGI application
-        # It decides, we delay: its own delay would make a missing Keystone look like a bad token.
+        # delay_auth_decision=True would report an unreachable Keystone as an invalid token.
         super().__init__(app, {"oslo_config_config": conf, "delay_auth_decision": False})
         section = conf[conf[TOKEN_CHECKER].auth_section or TOKEN_CHECKER]
         if not section.auth_type:
@@ -191,14 +192,15 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
 
     @property
     def www_authenticate_uri(self) -> str | None:
-        """Return what to tell who has no token; never ask Keystone for it."""
+        """The address for callers without a token; does not query Keystone for it."""
         return self._uri
 
     def process_request(self, request: Any) -> None:  # noqa: ANN401 - a WebOb request
-        """Identify the caller, or leave the reason why not in the environment."""
-        request.environ[_REFUSAL] = self._refusal(request)
+        """Identify the caller, or store the error in the environment."""
+        request.environ[_ERROR] = self._validate(request)
 
-    def _refusal(self, request: Any) -> ClimateError | None:  # noqa: ANN401 - a WebOb request
+    def _validate(self, request: Any) -> ClimateError | None:  # noqa: ANN401 - a WebOb request
+        """Validate the token; return the error if it is invalid."""
         for name in _TOKEN_HEADERS:
             if not _TOKEN.fullmatch(request.headers.get(name, "none")):
                 request.headers[name] = "malformed"
@@ -207,7 +209,7 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
         except HTTPUnauthorized:
             return Unauthenticated("The request you have made requires authentication.")
         except (ClientException, HTTPServiceUnavailable) as error:
-            LOG.warning("Keystone cannot be asked about a token: %s", error)
+            LOG.warning("Keystone cannot validate a token: %s", error)
             return IdentityUnavailable(
                 "Keystone does not answer, so your token cannot be checked: try again later"
             )

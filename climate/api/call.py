@@ -1,4 +1,4 @@
-"""A request: its caller, its body, and what views need to answer it."""
+"""A request: its caller, its body, and what a view needs to answer it."""
 
 import json
 import math
@@ -21,7 +21,7 @@ from climate.manager.process.runtime import Runtime
 # A body (None: empty, str: HTML, an iterator: an event stream, else JSON), a status, and headers.
 Answer = tuple[Any, int] | tuple[Any, int, Mapping[str, str]]
 
-_DEEPEST = 64
+_MAX_DEPTH = 64
 
 
 class _OfProject(Protocol):
@@ -34,7 +34,7 @@ T = TypeVar("T", bound=_OfProject)
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """What all requests share. ``dispatcher`` is the one of this process, if it has one."""
+    """What all requests share. ``dispatcher`` is the manager of this process, if it runs one."""
 
     conf: ConfigOpts
     runtime: Runtime
@@ -68,15 +68,15 @@ class Call:
         )
 
     def require(self, rule: str, project_id: str | None = None) -> None:
-        """Raise Forbidden unless policy allows it, by default for the caller's own project."""
+        """Raise Forbidden unless the rule allows it, by default for the caller's own project."""
         self.api.policy.require(self.caller, rule, project_id or self.caller.project_id)
 
     def may(self, rule: str, project_id: str | None = None) -> bool:
-        """Tell whether policy allows it, by default for the caller's own project."""
+        """Return whether the rule allows it, by default for the caller's own project."""
         return self.api.policy.allows(self.caller, rule, project_id or self.caller.project_id)
 
     def visible(self, get: Callable[[Runtime, str], T], id_: str, rule: str, absent: NotFound) -> T:
-        """Return what ``get`` returns; raises ``absent`` also if the rule hides it."""
+        """Return the item from ``get``; raises ``absent`` also if the rule forbids to see it."""
         try:
             item = get(self.runtime, id_)
         except NotFound:
@@ -102,9 +102,9 @@ class Call:
 
 
 def _check_storable(value: Any, depth: int) -> None:  # noqa: ANN401 - JSON
-    """Raise InvalidInput for values at any depth that some database cannot store."""
-    if depth > _DEEPEST:
-        raise InvalidInput(f"The request body is nested deeper than {_DEEPEST} levels")
+    """Raise InvalidInput for values, at any depth, that not all databases can store."""
+    if depth > _MAX_DEPTH:
+        raise InvalidInput(f"The request body is nested deeper than {_MAX_DEPTH} levels")
     if isinstance(value, str) and not is_storable(value):
         raise InvalidInput("The request body contains a NUL or half a surrogate pair")
     if isinstance(value, float) and not math.isfinite(value):

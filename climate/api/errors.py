@@ -1,8 +1,7 @@
-"""From errors to answers, in one place.
+"""Renders errors as HTTP responses.
 
-v1 speaks Blazar's two shapes (the application's and the framework's), v2 speaks RFC 9457. The
-stable code of an application error is in the body of v2 and in a header of v1, whose body is
-fixed by its clients.
+v1 uses Blazar's two formats: the application's and the framework's. v2 uses RFC 9457. The stable
+error code is in the body in v2. In v1 it is in a header, because v1 clients fix the body.
 """
 
 import logging
@@ -30,12 +29,12 @@ LOG = logging.getLogger(__name__)
 CODE_HEADER = "Climate-Error-Code"
 _RETRY_AFTER = "1"
 _REQUIRED = "Missing data for required field."
-# What the framework refuses, in our words: its own names change with its releases.
-_OURS = {error.status: error for error in (NotFound, MethodNotAllowed, ContentTooLarge)}
+# Errors that replace the framework's: its error names change between releases.
+_BY_STATUS = {error.status: error for error in (NotFound, MethodNotAllowed, ContentTooLarge)}
 
 
 def register(app: Flask) -> None:
-    """Have ``app`` answer every error in the shape of the API that was called."""
+    """Register handlers that render every error in the format of the called API version."""
     app.register_error_handler(ClimateError, answer)
     app.register_error_handler(ValidationError, lambda error: answer(from_validation(error)))
     app.register_error_handler(HTTPException, _framework)
@@ -43,7 +42,7 @@ def register(app: Flask) -> None:
 
 
 def answer(error: ClimateError) -> Response:
-    """Return the answer for a refusal."""
+    """Return the response for an error of climate."""
     if request.path.startswith("/v2"):
         return _problem(error)
     if isinstance(error, UnsupportedVersion):
@@ -51,11 +50,11 @@ def answer(error: ClimateError) -> Response:
     response = jsonify(
         error_code=error.status, error_message=error.message, error_name=error.status
     )
-    return _finished(response, error.status, error.code)
+    return _with_status(response, error.status, error.code)
 
 
 def from_validation(error: ValidationError) -> InvalidInput:
-    """Return marshmallow's findings as one sentence, missing parameters first."""
+    """Return one error for marshmallow's messages; missing parameters come first."""
     messages = error.normalized_messages()  # type: ignore[no-untyped-call]
     flat = list(_flatten(messages, ""))
     missing = [where for where, text in flat if text == _REQUIRED]
@@ -66,24 +65,24 @@ def from_validation(error: ValidationError) -> InvalidInput:
 
 
 def _flatten(messages: Mapping[Any, Any], prefix: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    flat: list[tuple[str, str]] = []
     for key, value in messages.items():
         name = "" if key == "_schema" else str(key)
         where = f"{prefix}.{name}" if prefix and name else prefix or name
         if isinstance(value, Mapping):
-            found += _flatten(value, where)
+            flat += _flatten(value, where)
         else:
-            found += [(where, str(text)) for text in value]
-    return found
+            flat += [(where, str(text)) for text in value]
+    return flat
 
 
 def _framework(error: HTTPException) -> Response:
-    if error.response is not None:  # a redirect and the like
+    if error.response is not None:  # for example a redirect
         return Response(error.get_body(), error.code)
     status = error.code or HTTPStatus.INTERNAL_SERVER_ERROR
     text = error.description or HTTPStatus(status).phrase
     if request.path.startswith("/v2"):
-        response = _problem(_as_ours(status, text), status)
+        response = _problem(_climate_error(status, text), status)
     else:
         response = _framework_body(status, text, None)
     valid_methods = getattr(error, "valid_methods", None)
@@ -92,13 +91,13 @@ def _framework(error: HTTPException) -> Response:
     return response
 
 
-def _as_ours(status: int, text: str) -> ClimateError:
-    other = InvalidInput if status < HTTPStatus.INTERNAL_SERVER_ERROR else ClimateError
-    return _OURS.get(status, other)(text)
+def _climate_error(status: int, text: str) -> ClimateError:
+    default = InvalidInput if status < HTTPStatus.INTERNAL_SERVER_ERROR else ClimateError
+    return _BY_STATUS.get(status, default)(text)
 
 
 def _unexpected(error: Exception) -> Response:
-    """Answer for a database that is away (503), or for a defect of ours (500, no details)."""
+    """Return 503 if the database is unavailable, else 500 without details: a bug in climate."""
     if is_unavailable(error):
         LOG.error("the database does not answer: %s", error)
         return answer(
@@ -123,14 +122,14 @@ def _problem(error: ClimateError, status: int | None = None) -> Response:
     }
     response = jsonify({**standard, **error.details, **standard})
     response.mimetype = "application/problem+json"
-    return _finished(response, status, error.code)
+    return _with_status(response, status, error.code)
 
 
 def _framework_body(status: int, text: str, code: str | None) -> Response:
-    return _finished(jsonify(error=status, error_message=text), status, code)
+    return _with_status(jsonify(error=status, error_message=text), status, code)
 
 
-def _finished(response: Response, status: int, code: str | None) -> Response:
+def _with_status(response: Response, status: int, code: str | None) -> Response:
     response.status_code = status
     if code is not None:
         response.headers[CODE_HEADER] = code

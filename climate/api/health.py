@@ -1,4 +1,4 @@
-"""Is the process alive, and can it do its work: for load balancers and supervisors."""
+"""Liveness, readiness and metrics, for load balancers, supervisors and Prometheus."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from climate.core.errors import NotFound
 from climate.db.engine import schema
 from climate.observability.metrics import CONTENT_TYPE
 
-# A dispatcher that looked at the database longer ago than this many poll intervals is stuck.
-_MISSED_POLLS = 10
+# A dispatcher without a database query for this many poll intervals is stuck.
+_MAX_MISSED_POLLS = 10
 
 
 def healthz(_api: Api) -> tuple[Any, int]:
-    """Answer as long as the process serves requests."""
+    """Return 200 while the process serves requests."""
     return {"status": "ok"}, 200
 
 
@@ -24,8 +24,8 @@ def readyz(api: Api) -> tuple[Any, int]:
     try:
         schema.check(api.runtime.database)
     except schema.UnknownSchema:
-        # It was ours when we started: a later release is being brought in, and migrations are
-        # made so that the one before can go on until it is replaced.
+        # The process started with a known schema, so a rolling upgrade is in progress. The
+        # previous release works with a migrated schema.
         pass
     except schema.SchemaMismatch as error:
         checks["schema"] = str(error)
@@ -39,17 +39,17 @@ def readyz(api: Api) -> tuple[Any, int]:
 
 
 def metrics(api: Api) -> Answer:
-    """Tell Prometheus, if that is allowed; a manager in this process included."""
+    """Return the metrics, a manager of this process included, if ``[api] metrics`` is set."""
     if not api.conf.api.metrics:
         raise NotFound("There are no metrics here: see [api] metrics")
     return api.runtime.metrics.exposition().decode(), 200, {"Content-Type": CONTENT_TYPE}
 
 
 def _tick(api: Api) -> str:
-    assert api.dispatcher is not None  # noqa: S101 - the caller looked
+    assert api.dispatcher is not None  # noqa: S101 - the caller checked
     last = api.dispatcher.last_tick
     if last is None:
         return "has not looked for due events yet"
     age = api.runtime.clock.elapsed() - last
-    limit = max(1.0, api.runtime.settings.poll_interval) * _MISSED_POLLS
+    limit = max(1.0, api.runtime.settings.poll_interval) * _MAX_MISSED_POLLS
     return "ok" if age <= limit else f"last looked for due events {age:.0f} s ago"

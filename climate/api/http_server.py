@@ -1,4 +1,4 @@
-"""Serving the API over HTTP: the port, who may reach it, and the end of it."""
+"""The built-in HTTP server: listens on the port, and drains requests at shutdown."""
 
 import sys
 import threading
@@ -14,19 +14,19 @@ from oslo_config.cfg import ConfigOpts
 from climate.api.auth import is_loopback
 from climate.config.registry import Misconfigured
 
-# Seconds that requests under way have to be answered after SIGTERM.
+# Seconds after SIGTERM to finish the requests in progress.
 _DRAIN = 5
-# Of these, before nobody new is let in: who merely follows is done then.
-_GOODBYE = 1.0
+# Seconds before the socket closes: enough for requests that wait for notifications to end.
+_CLOSE_DELAY = 1.0
 
 
 def url(host: str, port: int) -> str:
-    """Return the address as one can open it; an IPv6 address needs brackets."""
+    """Return the URL of an address; an IPv6 address gets brackets."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def check_address(conf: ConfigOpts) -> None:
-    """Without authentication, listen to this machine alone unless told otherwise."""
+    """Raise Misconfigured for an address other than loopback without authentication."""
     open_to_all = conf.api.serve_unauthenticated_to_the_network
     if conf.api.auth_strategy == "noauth" and not open_to_all and not is_loopback(conf.host):
         raise Misconfigured(
@@ -38,8 +38,8 @@ def check_address(conf: ConfigOpts) -> None:
 
 @contextmanager
 def bound(conf: ConfigOpts, app: Flask) -> Iterator[Any]:
-    """Hold the port; requests wait there until they are served."""
-    # Those who follow notifications have threads of their own: others never wait for them.
+    """Listen on the port; requests queue until ``serve`` runs. Raises Misconfigured."""
+    # Waiting requests (streams, long polls) have their own threads and never block others.
     threads = conf.api.threads + conf.notifications.followers
     try:
         server = waitress.create_server(
@@ -56,21 +56,21 @@ def serve(
     conf: ConfigOpts,
     server: Any,  # noqa: ANN401 - waitress is untyped
     stopping: threading.Event,
-    dismiss: Callable[[], None],
+    stop_waiting: Callable[[], None],
 ) -> None:
-    """Serve until ``stopping`` is set, ``dismiss`` who only waits, and finish the requests."""
+    """Serve until ``stopping`` is set; then ``stop_waiting`` requests, and drain the others."""
     threading.Thread(target=_run, args=(server, stopping), name="http", daemon=True).start()
     sys.stdout.write(f"climate is ready at {url(conf.host, server.effective_port)}\n")
     sys.stdout.flush()
     stopping.wait()
-    dismiss()
+    stop_waiting()
     _until_idle(server.task_dispatcher)
     server.close()
     server.task_dispatcher.shutdown(cancel_pending=False, timeout=_DRAIN)
 
 
 def _run(server: Any, stopping: threading.Event) -> None:  # noqa: ANN401 - waitress is untyped
-    """Answer requests until the sockets are closed, which it may be about to wait for."""
+    """Serve until the sockets are closed; ``select`` may raise when that happens."""
     try:
         server.run()
     except (OSError, ValueError):  # bad file descriptor, negative file descriptor
@@ -79,7 +79,7 @@ def _run(server: Any, stopping: threading.Event) -> None:  # noqa: ANN401 - wait
 
 
 def _until_idle(dispatcher: Any) -> None:  # noqa: ANN401 - waitress is untyped
-    """Wait, not for long, until no request is being answered."""
-    ends = time.monotonic() + _GOODBYE
-    while dispatcher.active_count and time.monotonic() < ends:
+    """Wait until no request is in progress, for ``_CLOSE_DELAY`` seconds at most."""
+    deadline = time.monotonic() + _CLOSE_DELAY
+    while dispatcher.active_count and time.monotonic() < deadline:
         time.sleep(0.02)

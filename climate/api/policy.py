@@ -1,6 +1,6 @@
-"""Who may do what: oslo.policy rules with Blazar's defaults, overridable in policy.yaml.
+"""Authorization: oslo.policy rules with Blazar's defaults, overridable in policy.yaml.
 
-All are about what a project has, so a token for a domain or for the system satisfies none.
+All rules have the scope of a project: a token for a domain or for the system satisfies none.
 """
 
 from collections.abc import Mapping
@@ -20,38 +20,46 @@ _PROVISIONER = "rule:provisioner"
 
 _ROLES = [
     policy.RuleDefault("admin", "role:admin", "Operators of the service."),
-    policy.RuleDefault("provisioner", "rule:admin", "Those who get hosts ready."),
+    policy.RuleDefault(
+        "provisioner", "rule:admin", "Provisioners, which prepare hosts for leases."
+    ),
     policy.RuleDefault(
         "project_member_or_admin",
         "rule:admin or (role:member and project_id:%(project_id)s)",
-        "Those who may change what their project has.",
+        "Callers who may change the objects of their project.",
     ),
     policy.RuleDefault(
         "project_reader_or_admin",
         "rule:admin or (role:reader and project_id:%(project_id)s)"
         " or (role:member and project_id:%(project_id)s)",
-        "Those who may see what their project has.",
+        "Callers who may read the objects of their project.",
     ),
 ]
-# rule, default, method and path in v1 (or where there is none, v2), what it allows
+# rule, default, method and path (of v1 if the route exists there, else of v2), what it allows
 _TABLE = [
-    ("leases:get", _READER, "GET", "/v1/leases", "See leases."),
-    ("leases:get_all", _ADMIN, "GET", "/v1/leases", "See the leases of all projects."),
-    ("leases:post", _MEMBER, "POST", "/v1/leases", "Make a lease."),
+    ("leases:get", _READER, "GET", "/v1/leases", "Read leases."),
+    ("leases:get_all", _ADMIN, "GET", "/v1/leases", "Read the leases of all projects."),
+    ("leases:post", _MEMBER, "POST", "/v1/leases", "Create a lease."),
     ("leases:put", _MEMBER, "PUT", "/v1/leases/{lease_id}", "Change a lease."),
-    ("leases:delete", _MEMBER, "DELETE", "/v1/leases/{lease_id}", "Remove a lease."),
-    ("plugins:get", _READER, "GET", "/v1/plugins", "See which resource types are served."),
-    ("oshosts:get", _ADMIN, "GET", "/v1/os-hosts", "See hosts."),
+    ("leases:delete", _MEMBER, "DELETE", "/v1/leases/{lease_id}", "Delete a lease."),
+    ("plugins:get", _READER, "GET", "/v1/plugins", "List the resource types."),
+    ("oshosts:get", _ADMIN, "GET", "/v1/os-hosts", "Read hosts."),
     ("oshosts:post", _ADMIN, "POST", "/v1/os-hosts", "Make a host reservable."),
     ("oshosts:put", _ADMIN, "PUT", "/v1/os-hosts/{host_id}", "Change a host's capabilities."),
     ("oshosts:delete", _ADMIN, "DELETE", "/v1/os-hosts/{host_id}", "Remove a host."),
-    ("oshosts:get_allocations", _ADMIN, "GET", "/v1/os-hosts/allocations", "See who has what."),
+    (
+        "oshosts:get_allocations",
+        _ADMIN,
+        "GET",
+        "/v1/os-hosts/allocations",
+        "Read the allocations of hosts.",
+    ),
     (
         "oshosts:get_resource_properties",
         _ADMIN,
         "GET",
         "/v1/os-hosts/properties",
-        "See which capabilities hosts have.",
+        "Read the capabilities of hosts.",
     ),
     (
         "oshosts:update_resource_properties",
@@ -60,7 +68,7 @@ _TABLE = [
         "/v1/os-hosts/properties/{name}",
         "Hide or show a capability.",
     ),
-    ("floatingips:get", _READER, "GET", "/v1/floatingips", "See addresses."),
+    ("floatingips:get", _READER, "GET", "/v1/floatingips", "Read addresses."),
     ("floatingips:post", _ADMIN, "POST", "/v1/floatingips", "Make an address reservable."),
     (
         "floatingips:delete",
@@ -69,56 +77,92 @@ _TABLE = [
         "/v1/floatingips/{floatingip_id}",
         "Remove an address.",
     ),
-    ("networks:get", _ADMIN, "GET", "/v1/networks", "See segments."),
+    ("networks:get", _ADMIN, "GET", "/v1/networks", "Read segments."),
     ("networks:post", _ADMIN, "POST", "/v1/networks", "Make a segment reservable."),
     ("networks:delete", _ADMIN, "DELETE", "/v1/networks/{network_id}", "Remove a segment."),
-    ("resources:get", _READER, "GET", "/v2/resources", "See what can be reserved."),
-    ("resources:get_private", _ADMIN, "GET", "/v2/resources", "See private properties, too."),
-    ("resources:post", _ADMIN, "POST", "/v2/resources", "Make something reservable."),
+    ("resources:get", _READER, "GET", "/v2/resources", "Read resources."),
+    (
+        "resources:get_private",
+        _ADMIN,
+        "GET",
+        "/v2/resources",
+        "Read private properties of resources.",
+    ),
+    ("resources:post", _ADMIN, "POST", "/v2/resources", "Make a resource reservable."),
     (
         "resources:delete",
         _ADMIN,
         "DELETE",
         "/v2/resources/{resource_id}",
-        "Have something reservable no more.",
+        "Remove a resource.",
     ),
-    ("availability:get", _READER, "GET", "/v2/availability", "See how much is free when."),
-    ("limits:get", _READER, "GET", "/v2/limits", "See one's limits."),
-    ("notifications:get", _READER, "GET", "/v2/notifications", "Read one's notifications."),
-    ("notifications:get_all", _ADMIN, "GET", "/v2/notifications", "Read all notifications."),
-    ("subscriptions:get", _MEMBER, "GET", "/v2/subscriptions", "See one's subscriptions."),
-    ("subscriptions:get_all", _ADMIN, "GET", "/v2/subscriptions", "See those of all projects."),
-    ("subscriptions:post", _MEMBER, "POST", "/v2/subscriptions", "Subscribe."),
+    ("availability:get", _READER, "GET", "/v2/availability", "Read and search the free capacity."),
+    ("limits:get", _READER, "GET", "/v2/limits", "Read your limits."),
+    (
+        "notifications:get",
+        _READER,
+        "GET",
+        "/v2/notifications",
+        "Read the notifications of your project.",
+    ),
+    (
+        "notifications:get_all",
+        _ADMIN,
+        "GET",
+        "/v2/notifications",
+        "Read the notifications of all projects.",
+    ),
+    (
+        "subscriptions:get",
+        _MEMBER,
+        "GET",
+        "/v2/subscriptions",
+        "Read the subscriptions of your project.",
+    ),
+    (
+        "subscriptions:get_all",
+        _ADMIN,
+        "GET",
+        "/v2/subscriptions",
+        "Read the subscriptions of all projects.",
+    ),
+    ("subscriptions:post", _MEMBER, "POST", "/v2/subscriptions", "Create a subscription."),
     ("subscriptions:put", _MEMBER, "PATCH", _SUBSCRIPTION, "Change a subscription."),
-    ("subscriptions:delete", _MEMBER, "DELETE", _SUBSCRIPTION, "Remove a subscription."),
-    ("preparations:get", _PROVISIONER, "GET", "/v2/preparations", "See hosts to be got ready."),
+    ("subscriptions:delete", _MEMBER, "DELETE", _SUBSCRIPTION, "Delete a subscription."),
+    ("preparations:get", _PROVISIONER, "GET", "/v2/preparations", "Read preparations."),
     (
         "preparations:report",
         _PROVISIONER,
         "POST",
         "/v2/preparations/{preparation_id}/report",
-        "Say how far one is with a host.",
+        "Report the progress of a preparation.",
     ),
-    ("shutdowns:get", _PROVISIONER, "GET", "/v2/shutdowns", "See hosts to be switched off."),
+    ("shutdowns:get", _PROVISIONER, "GET", "/v2/shutdowns", "Read shutdowns."),
     (
         "shutdowns:report",
         _PROVISIONER,
         "POST",
         "/v2/shutdowns/{shutdown_id}/report",
-        "Say how far one is with switching a host off.",
+        "Report the progress of a shutdown.",
     ),
-    ("readiness:get", _PROVISIONER, "GET", "/v2/readiness", "See how ready hosts are and were."),
+    (
+        "readiness:get",
+        _PROVISIONER,
+        "GET",
+        "/v2/readiness",
+        "Read the readiness of hosts, and statistics.",
+    ),
     (
         "readiness:put",
         _ADMIN,
         "PATCH",
         "/v2/resources/{resource_id}/readiness",
-        "Set hosts aside, and take them back.",
+        "Quarantine a host, or end its quarantine.",
     ),
 ]
 
-# What an operator forbids in v1 is forbidden in v2: both go by one rule.
-_ALSO = {
+# Routes under the same rule: an operator who forbids an action in v1 forbids it in v2, too.
+_OTHER_ROUTES = {
     "leases:get": [
         ("GET", "/v2/leases"),
         ("GET", "/v2/leases/{lease_id}"),
@@ -154,7 +198,7 @@ def list_rules() -> list[policy.RuleDefault]:
             text,
             [
                 {"method": method, "path": path}
-                for method, path in [(method, path), *_ALSO.get(name, [])]
+                for method, path in [(method, path), *_OTHER_ROUTES.get(name, [])]
             ],
             scope_types=["project"],
         )
@@ -166,7 +210,7 @@ class Policy:
     """The rules in force."""
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Read the policy file that ``conf`` names, if there is one; raises Misconfigured."""
+        """Read the policy file that ``conf`` names, if it exists; raises Misconfigured."""
         self._enforcer = policy.Enforcer(conf)
         self._enforcer.register_defaults(list_rules())
         try:
@@ -175,11 +219,11 @@ class Policy:
             raise Misconfigured(f"the policy file cannot be used: {error}") from error
 
     def allows(self, caller: Caller, rule: str, project_id: str) -> bool:
-        """Tell whether ``caller`` may do what ``rule`` is about to ``project_id``'s things."""
+        """Return whether ``rule`` allows ``caller`` to act on objects of ``project_id``."""
         target: Mapping[str, str] = {"project_id": project_id}
         return bool(self._enforcer.authorize(f"climate:{rule}", target, caller.credentials()))
 
     def require(self, caller: Caller, rule: str, project_id: str) -> None:
-        """Raise Forbidden unless ``caller`` may."""
+        """Raise Forbidden unless ``rule`` allows it."""
         if not self.allows(caller, rule, project_id):
             raise Forbidden(f"Policy doesn't allow {rule} to be performed.")

@@ -1,4 +1,4 @@
-"""A row of the route tables of v1 and v2. The OpenAPI document of v2 is made from the same rows."""
+"""A row of the route tables of v1 and v2. The OpenAPI document of v2 uses the same rows."""
 
 import inspect
 from collections.abc import Callable, Mapping

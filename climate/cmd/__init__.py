@@ -1,4 +1,4 @@
-"""The programs. Each module parses a command line and runs what ``climate.bootstrap`` builds.
+"""The programs: ``main`` parses command lines, ``programs`` runs what ``climate.bootstrap`` builds.
 
-Modules import the heavy parts only when they run, so that ``--help`` answers at once.
+``main`` and ``status`` import the rest of climate only when a program runs: ``--help`` is fast.
 """

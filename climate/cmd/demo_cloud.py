@@ -1,4 +1,4 @@
-"""Trying climate out: climate-standalone has all of a made-up cloud, and some of its hosts."""
+"""The simulated cloud of climate-standalone: all resource types, and the first hosts."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +10,7 @@ from climate.core.errors import Conflict
 from climate.manager.process.runtime import Runtime
 from climate.manager.resources import registry as resources
 
-_EVERY_PLUGIN = [
+_ALL_PLUGINS = [
     "physical.host.plugin",
     "virtual.instance.plugin",
     "flavor.instance.plugin",
@@ -22,17 +22,17 @@ _EVERY_PLUGIN = [
 _FIRST_HOSTS = 8
 
 
-def keep_cloud(conf: ConfigOpts) -> None:
-    """Let the made-up cloud have all it can, and outlive the process as its database does."""
+def configure_cloud(conf: ConfigOpts) -> None:
+    """Enable all plug-ins of the simulated cloud, and store its state next to the database."""
     if conf["physical:host"].cloud == "simulated":
-        conf.set_default("plugins", _EVERY_PLUGIN, group="manager")
+        conf.set_default("plugins", _ALL_PLUGINS, group="manager")
     url = bootstrap.database_url(conf)
     if url.get_backend_name() == "sqlite" and url.database and not conf.simulated.journal:
         conf.set_override("journal", f"{Path(url.database)}.cloud", group="simulated")
 
 
 def register_first_hosts(conf: ConfigOpts, runtime: Runtime) -> None:
-    """Register some of its hosts."""
+    """Make the first hosts of the simulated cloud reservable."""
     for number in range(1, min(_FIRST_HOSTS, conf.simulated.hosts) + 1):
-        with suppress(Conflict):  # another process found the same new database
+        with suppress(Conflict):  # another process has registered it in the same new database
             resources.register(runtime, "physical:host", f"sim-{number}")

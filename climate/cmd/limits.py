@@ -1,4 +1,4 @@
-"""``climate-manage limits``: the limits that projects and users have of their own."""
+"""``climate-manage limits``: shows, sets and unsets the limits of projects and users."""
 
 import argparse
 import sys
@@ -13,27 +13,27 @@ from climate.manager.admission.limits import Account
 from climate.manager.process.runtime import Runtime
 
 
-def run(runtime: Runtime, given: argparse.Namespace) -> int:
-    """Do what the command says; print what is in force then. Raises InvalidInput."""
+def run(runtime: Runtime, arguments: argparse.Namespace) -> int:
+    """Run the command, then print the resulting limits. Raises InvalidInput."""
     parties = [
         Party(scope, id_)
-        for scope, id_ in ((Scope.PROJECT, given.project), (Scope.USER, given.user))
+        for scope, id_ in ((Scope.PROJECT, arguments.project), (Scope.USER, arguments.user))
         if id_ is not None
     ]
-    action = given.action or "show"
+    action = arguments.action or "show"
     if action != "show" and not parties:
         raise InvalidInput(f"limits {action} needs --project or --user")
-    if action == "set" and not given.limit:
+    if action == "set" and not arguments.limit:
         raise InvalidInput("limits set needs --limit NAME=NUMBER")
     for party in parties:
         if action == "set":
-            limits.set_own(runtime, party, dict(_assignment(text) for text in given.limit))
+            limits.set_own(runtime, party, dict(_assignment(text) for text in arguments.limit))
         elif action == "unset":
-            limits.unset_own(runtime, party, given.limit)
+            limits.unset_own(runtime, party, arguments.limit)
     if not runtime.settings.limits.enabled:
         sys.stderr.write("limits are stored but not enforced: [limits] enabled is false\n")
-    found = [limits.show_party(runtime, party) for party in parties]
-    _print(found if parties else limits.show_all(runtime))
+    accounts = [limits.show_party(runtime, party) for party in parties]
+    _print(accounts if parties else limits.show_all(runtime))
     return 0
 
 
@@ -46,11 +46,11 @@ def _assignment(text: str) -> tuple[str, int]:
 
 
 def _print(accounts: Iterable[Account]) -> None:
-    """Print a line for each limit: whose, its name, the number, what is used, where it is from."""
+    """Print a line for each limit: scope, owner, name, number, usage and source."""
     for account in accounts:
         used, limit = asdict(account.usage), asdict(account.limits)
         for name in NAMES:
-            allowed = UNLIMITED if limit[name] is None else limit[name]
-            use = f"{used[name]:g}" if name in used else "-"
+            maximum = UNLIMITED if limit[name] is None else limit[name]
+            usage = f"{used[name]:g}" if name in used else "-"
             source = "own" if name in account.overrides else "default"
-            print(account.scope.value, account.owner_id, name, allowed, use, source)
+            print(account.scope.value, account.owner_id, name, maximum, usage, source)

@@ -1,7 +1,7 @@
 """The command lines of the programs.
 
-Each function is the entry point of one program. It parses the arguments and imports the rest of
-climate only then, so that ``--help`` and argument errors are answered at once.
+Each function is the entry point of a program. It parses the arguments before it imports the rest
+of climate, so ``--help`` and argument errors are fast.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def standalone(arguments: Sequence[str] | None = None) -> int:
 
 
 def api(arguments: Sequence[str] | None = None) -> int:
-    """Serve the API; other processes manage."""
+    """Serve the API. Needs a climate-manager process, which runs the leases."""
     parser = argparse.ArgumentParser("climate-api", description=api.__doc__)
     parser.add_argument("--host", help="address to listen on")
     parser.add_argument("--port", type=int, help="port to listen on")
@@ -32,19 +32,19 @@ def api(arguments: Sequence[str] | None = None) -> int:
 
 
 def manager(arguments: Sequence[str] | None = None) -> int:
-    """Manage leases: run what is due, publish what happened. Any number may run."""
+    """Run due events of leases, and publish notifications. Any number of managers may run."""
     parser = argparse.ArgumentParser("climate-manager", description=manager.__doc__)
     return _run(parser, arguments)
 
 
 def provisioner(arguments: Sequence[str] | None = None) -> int:
-    """Get hosts ready for their leases. Any number may run."""
+    """Prepare hosts for their leases, and switch idle hosts off. Any number may run."""
     parser = argparse.ArgumentParser("climate-provisioner", description=provisioner.__doc__)
     return _run(parser, arguments)
 
 
 def db_manage(arguments: Sequence[str] | None = None) -> int:
-    """Look after the database schema."""
+    """Upgrade, downgrade, show or check the database schema."""
     parser = argparse.ArgumentParser("climate-db-manage", description=db_manage.__doc__)
     parser.add_argument("command", choices=["upgrade", "downgrade", "current", "check"])
     parser.add_argument("revision", nargs="?", help="for upgrade (default: head) and downgrade")
@@ -53,11 +53,11 @@ def db_manage(arguments: Sequence[str] | None = None) -> int:
 
 
 def manage(arguments: Sequence[str] | None = None) -> int:
-    """Look after a running service.
+    """Audit leases, and manage limits.
 
-    audit compares leases with the cloud and names every difference; exit code 2 if any is left.
-    limits shows, sets and unsets what projects and users may have: a line for each limit, with
-    whose it is, its name, the number (-1: unlimited), what is used, and where it comes from.
+    audit compares leases with the cloud and prints every difference; exit code 2 if any remains.
+    limits shows, sets and unsets limits of projects and users. It prints a line for each limit:
+    scope, owner, name, number (-1: unlimited), usage and source.
     """
     parser = argparse.ArgumentParser("climate-manage", description=manage.__doc__)
     parser.add_argument("command", choices=["audit", "limits"])
@@ -67,9 +67,9 @@ def manage(arguments: Sequence[str] | None = None) -> int:
 
 
 def listen(arguments: Sequence[str] | None = None) -> int:
-    """Print notifications as they are published, one JSON object a line.
+    """Print notifications as climate publishes them, one JSON object per line.
 
-    Follows the broker that --transport-url or the configuration names, else a service over HTTP.
+    Reads from the broker in --transport-url or the configuration, else from a service over HTTP.
     """
     parser = argparse.ArgumentParser("climate-listen", description=listen.__doc__)
     parser.add_argument("--transport-url", metavar="URL", help="follow this broker")
@@ -89,7 +89,7 @@ def listen(arguments: Sequence[str] | None = None) -> int:
         type=int,
         help="over HTTP, print what is later than this number (default: all that is kept)",
     )
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whatever we wait for, it ends it
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends any wait
     try:
         return _run(parser, arguments)
     except KeyboardInterrupt:
@@ -120,8 +120,8 @@ def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> in
     """Parse the arguments and run the program; return its exit code."""
     parser.add_argument("--config-file", action="append", default=[], help="(repeatable)")
     parser.add_argument("--debug", action="store_true", help="log more")
-    given = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
 
-    from climate.cmd import programs  # noqa: PLC0415 - takes seconds, which --help can do without
+    from climate.cmd import programs  # noqa: PLC0415 - takes seconds, not for --help
 
-    return programs.run(parser, given)
+    return programs.run(parser, parsed)

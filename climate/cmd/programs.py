@@ -1,4 +1,4 @@
-"""What the programs do once their arguments are parsed: configure climate, assemble it, run it."""
+"""The programs after argument parsing: configure climate, build its parts, run them."""
 
 import argparse
 import json
@@ -33,7 +33,7 @@ LOG = logging.getLogger(__name__)
 
 Program = Callable[[ConfigOpts, argparse.Namespace], int | None]
 
-# The operator repairs the cause of these errors and needs no stack trace.
+# Errors whose cause the operator repairs: printed without a stack trace.
 _OPERATOR_ERRORS = (
     BrokenPlugin,
     BrokenTransport,
@@ -45,10 +45,10 @@ _OPERATOR_ERRORS = (
 _DATABASE_ERRORS = (sa.exc.InterfaceError, sa.exc.OperationalError, sa.exc.ProgrammingError)
 
 
-def run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
-    """Run the program that ``parser`` is named after; print an operator's error as one line."""
+def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
+    """Run the program named by ``parser``; print an operator's error as one line."""
     try:
-        return _PROGRAMS[parser.prog](_configured(parser, given), given) or 0
+        return _PROGRAMS[parser.prog](_load_config(parser, arguments), arguments) or 0
     except _OPERATOR_ERRORS as error:
         reason = str(error)
     except _DATABASE_ERRORS as error:
@@ -57,12 +57,12 @@ def run(parser: argparse.ArgumentParser, given: argparse.Namespace) -> int:
     return 1
 
 
-def _configured(parser: argparse.ArgumentParser, given: argparse.Namespace) -> ConfigOpts:
+def _load_config(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> ConfigOpts:
     """Return the configuration; the command line overrides the files."""
-    rest = [f"--config-file={path}" for path in given.config_file]
-    rest += ["--debug"] if given.debug else []
+    options = [f"--config-file={path}" for path in arguments.config_file]
+    options += ["--debug"] if arguments.debug else []
     conf = config_registry.new()
-    config_registry.load(conf, parser.prog, rest)
+    config_registry.load(conf, parser.prog, options)
     for name, option, group in (
         ("host", "host", None),
         ("port", "port", None),
@@ -70,7 +70,7 @@ def _configured(parser: argparse.ArgumentParser, given: argparse.Namespace) -> C
         ("transport_url", "transport_url", "notifications"),
         ("topic", "topics", "notifications"),
     ):
-        value = getattr(given, name, None)
+        value = getattr(arguments, name, None)
         if value is not None:
             try:
                 conf.set_override(option, value, group=group)
@@ -79,25 +79,25 @@ def _configured(parser: argparse.ArgumentParser, given: argparse.Namespace) -> C
     return conf
 
 
-def _standalone(conf: ConfigOpts, given: argparse.Namespace) -> None:
+def _standalone(conf: ConfigOpts, arguments: argparse.Namespace) -> None:
     http_server.check_address(conf)
-    demo_cloud.keep_cloud(conf)
+    demo_cloud.configure_cloud(conf)
     with bootstrap.open_runtime(conf) as runtime:
-        made = bootstrap.make_manager(conf, runtime)
-        with http_server.bound(conf, bootstrap.make_api(conf, runtime, made)) as server:
+        manager = bootstrap.make_manager(conf, runtime)
+        with http_server.bound(conf, bootstrap.make_api(conf, runtime, manager)) as server:
             is_new = schema.current(runtime.database) is None
             schema.upgrade(runtime.database)
-            if is_new and not given.empty and conf["physical:host"].cloud == "simulated":
+            if is_new and not arguments.empty and conf["physical:host"].cloud == "simulated":
                 demo_cloud.register_first_hosts(conf, runtime)
-            made.start()
+            manager.start()
             try:
-                http_server.serve(conf, server, _settled(), runtime.latest.close)
+                http_server.serve(conf, server, _prepare_to_run(), runtime.latest.close)
             finally:
-                made.stop()
+                manager.stop()
 
 
-def _settled() -> threading.Event:
-    """Have the process ready for a long life; return the event that ends it."""
+def _prepare_to_run() -> threading.Event:
+    """Prepare the process for a long run; return the event that a signal sets to stop it."""
     stopping = bootstrap.stop_on_signal()
     bootstrap.settle()
     return stopping
@@ -108,87 +108,87 @@ def _api(conf: ConfigOpts, _: argparse.Namespace) -> None:
     with bootstrap.open_runtime(conf) as runtime:
         schema.check(runtime.database)
         with http_server.bound(conf, bootstrap.make_api(conf, runtime)) as server:
-            http_server.serve(conf, server, _settled(), runtime.latest.close)
+            http_server.serve(conf, server, _prepare_to_run(), runtime.latest.close)
 
 
 def _manager(conf: ConfigOpts, _: argparse.Namespace) -> None:
     with bootstrap.open_runtime(conf) as runtime:
         schema.check(runtime.database)
-        made = bootstrap.make_manager(conf, runtime)
-        stopping = _settled()
-        made.start()
+        manager = bootstrap.make_manager(conf, runtime)
+        stopping = _prepare_to_run()
+        manager.start()
         LOG.info("climate-manager is at work")
         stopping.wait()
-        made.stop()
+        manager.stop()
 
 
 def _provisioner(conf: ConfigOpts, _: argparse.Namespace) -> None:
-    with bootstrap.open_provisioner(conf) as made:
-        made.run(_settled(), conf.provisioner.poll_interval)
+    with bootstrap.open_provisioner(conf) as provisioner:
+        provisioner.run(_prepare_to_run(), conf.provisioner.poll_interval)
 
 
-def _db_manage(conf: ConfigOpts, given: argparse.Namespace) -> None:
+def _db_manage(conf: ConfigOpts, arguments: argparse.Namespace) -> None:
     database = bootstrap.make_database(conf)
     try:
-        if given.command == "upgrade":
-            schema.upgrade(database, given.revision or "head")
-        elif given.command == "downgrade":
-            if given.revision is None:
+        if arguments.command == "upgrade":
+            schema.upgrade(database, arguments.revision or "head")
+        elif arguments.command == "downgrade":
+            if arguments.revision is None:
                 raise Misconfigured("downgrade needs a revision: 'base' removes everything")
-            schema.downgrade(database, given.revision)
-        elif given.command == "check":
+            schema.downgrade(database, arguments.revision)
+        elif arguments.command == "check":
             schema.check(database)
         sys.stdout.write(f"{schema.current(database) or 'empty'}\n")
     finally:
         database.dispose()
 
 
-def _manage(conf: ConfigOpts, given: argparse.Namespace) -> int:
+def _manage(conf: ConfigOpts, arguments: argparse.Namespace) -> int:
     with bootstrap.open_runtime(conf) as runtime:
         schema.check(runtime.database)
-        if given.command == "audit":
-            return _audit(runtime, with_repair=given.repair)
+        if arguments.command == "audit":
+            return _audit(runtime, with_repair=arguments.repair)
         try:
-            return cmd_limits.run(runtime, given)
+            return cmd_limits.run(runtime, arguments)
         except InvalidInput as error:
             raise Misconfigured(error.message) from error
 
 
 def _audit(runtime: Runtime, *, with_repair: bool) -> int:
-    """Print a line for each difference: what is, and what was done about it."""
-    left = 0
+    """Print a line for each difference, repaired or not; return the exit code."""
+    remaining = 0
     for difference in auditing.audit(runtime):
-        repaired = with_repair and _repaired(runtime, difference)
-        left += not repaired
+        repaired = with_repair and _repair(runtime, difference)
+        remaining += not repaired
         print(f"{'repaired' if repaired else 'found'}: {difference.description}")
-    return 2 if left else 0
+    return 2 if remaining else 0
 
 
-def _repaired(runtime: Runtime, difference: Drift) -> bool:
+def _repair(runtime: Runtime, difference: Drift) -> bool:
     try:
         return auditing.repair(runtime, difference)
     except ClimateError as error:
-        LOG.error("not repaired: %s", error.message)  # noqa: TRY400 - the sentence says it all
+        LOG.error("not repaired: %s", error.message)  # noqa: TRY400 - the message suffices
         return False
 
 
-def _listen(conf: ConfigOpts, given: argparse.Namespace) -> None:
-    broker = None if given.url else conf.notifications.transport_url
+def _listen(conf: ConfigOpts, arguments: argparse.Namespace) -> None:
+    broker = None if arguments.url else conf.notifications.transport_url
     if broker is not None:
-        with listening.from_broker(conf, broker, conf.notifications.topics, _print, given.pool):
+        with listening.from_broker(conf, broker, conf.notifications.topics, _print, arguments.pool):
             threading.Event().wait()
             return
-    url = given.url or http_server.url(conf.host, conf.port)
-    for notification in listening.from_http(url, given.token, given.after):
-        known = {name: notification[name] for name in ("seq", "message_id")}
-        _print(notification["event_type"], {**notification["payload"], **known})
+    url = arguments.url or http_server.url(conf.host, conf.port)
+    for notification in listening.from_http(url, arguments.token, arguments.after):
+        ids = {name: notification[name] for name in ("seq", "message_id")}
+        _print(notification["event_type"], {**notification["payload"], **ids})
 
 
 def _print(event_type: str, payload: dict[str, Any]) -> None:
     try:
         sys.stdout.write(json.dumps({"event_type": event_type, **payload}) + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:  # who reads has seen enough, as in `climate-listen | head`
+    except BrokenPipeError:  # the reader has closed the pipe, as in `climate-listen | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         os.kill(os.getpid(), signal.SIGTERM)
 

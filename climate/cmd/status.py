@@ -1,7 +1,7 @@
-"""climate-status: is the installation ready for this release? Run it before the programs.
+"""climate-status: checks before the start whether the installation is ready for this release.
 
-``climate-status upgrade check`` has the exit codes of every OpenStack service: 0 if all checks
-pass, 1 if there are warnings, 2 if the programs would not start or not work.
+``climate-status upgrade check`` has the exit codes of all OpenStack services: 0 if all checks pass,
+1 if there are warnings, 2 if the programs would not start or not work.
 """
 
 import sys
@@ -18,7 +18,7 @@ class Upgrade(upgradecheck.UpgradeCommands):
     """The checks, in the form of oslo.upgradecheck."""
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Prepare to check the installation that ``conf`` describes."""
+        """Create the command for the installation that ``conf`` describes."""
         self._conf = conf
 
     def check(self) -> Code:

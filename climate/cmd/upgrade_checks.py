@@ -21,34 +21,34 @@ from climate.db.engine.advisory_lock import Turns
 from climate.db.engine.database import Database
 from climate.plugins.loader import BrokenPlugin, load_plugins, load_selection
 
-# The sections that have options of ours only.
-OURS = set(config_registry.GROUPS) - {"DEFAULT", "nova", config_registry.SERVICE_USER}
-# Seconds: what managers forgive, and what makes them take each other's work.
-_SKEW_WARNS = 1.0
+# The sections that contain only options of climate, none of libraries.
+_OWN_SECTIONS = set(config_registry.GROUPS) - {"DEFAULT", "nova", config_registry.SERVICE_USER}
+# Seconds that managers tolerate. From claim_timeout on, managers reclaim each other's events.
+_MAX_SKEW = 1.0
 _BROKER_TIMEOUT = 5.0
 
 Check = Callable[[ConfigOpts], Result]
 
 
 def check_database(conf: ConfigOpts) -> Result:
-    """The database answers and has this release's schema, or an earlier one of ours."""
+    """Check that the database answers and has this release's schema; warn of an earlier one."""
     database = bootstrap.make_database(conf)
     try:
-        found = schema.current(database)
+        revision = schema.current(database)
         schema.check(database)
     except schema.UnknownSchema as error:
         return Result(Code.FAILURE, str(error))
     except schema.SchemaMismatch as error:
-        return Result(Code.WARNING if found else Code.FAILURE, str(error))
+        return Result(Code.WARNING if revision else Code.FAILURE, str(error))
     except sa.exc.SQLAlchemyError as error:
         return Result(Code.FAILURE, f"the database cannot be used: {error}")
     finally:
         database.dispose()
-    return Result(Code.SUCCESS, f"schema {found}")
+    return Result(Code.SUCCESS, f"schema {revision}")
 
 
 def check_clock(conf: ConfigOpts) -> Result:
-    """This machine's clock agrees with the database's, but for the time that an answer takes."""
+    """Check the difference of this machine's clock from the database's, less the query time."""
     database = bootstrap.make_database(conf)
     try:
         skew, took = _skew(database)
@@ -57,7 +57,7 @@ def check_clock(conf: ConfigOpts) -> Result:
     finally:
         database.dispose()
     off = max(0.0, abs(skew) - took)
-    if off < _SKEW_WARNS:
+    if off < _MAX_SKEW:
         return Result(Code.SUCCESS)
     text = f"this machine is {abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} the database"
     code = Code.FAILURE if off >= conf.manager.claim_timeout else Code.WARNING
@@ -65,13 +65,13 @@ def check_clock(conf: ConfigOpts) -> Result:
 
 
 def _skew(database: Database) -> tuple[float, float]:
-    """Return by how many seconds we are ahead, and how long the answer took."""
+    """Return the seconds that this machine is ahead, and the duration of the query."""
     with database.read() as session:
-        session.execute(sa.select(1))  # so that connecting is not counted
-        began = time.monotonic()
-        theirs = session.scalar(_TIME[database.dialect])
-        took = time.monotonic() - began
-    return time.time() - took / 2 - float(theirs or 0), took
+        session.execute(sa.select(1))  # excludes the time to connect
+        started = time.monotonic()
+        database_time = session.scalar(_TIME[database.dialect])
+        took = time.monotonic() - started
+    return time.time() - took / 2 - float(database_time or 0), took
 
 
 _TIME = {
@@ -82,7 +82,7 @@ _TIME = {
 
 
 def check_plugins(conf: ConfigOpts) -> Result:
-    """Plugins, filters and weighers can be loaded; clouds are not asked."""
+    """Check that plug-ins, filters and weighers load; makes no request to a cloud."""
     database = bootstrap.make_database(conf)
     try:
         load_plugins(conf, conf.manager.plugins, Turns(database).take, SystemClock())
@@ -95,7 +95,7 @@ def check_plugins(conf: ConfigOpts) -> Result:
 
 
 def check_broker(conf: ConfigOpts) -> Result:
-    """The broker, if there is to be one, lets us in."""
+    """Check that the configured broker accepts a connection."""
     url = conf.notifications.transport_url
     if not url:
         return Result(Code.SUCCESS, "no broker is configured")
@@ -106,7 +106,7 @@ def check_broker(conf: ConfigOpts) -> Result:
     connection = kombu.Connection(f"amqp://{first}", connect_timeout=_BROKER_TIMEOUT)
     try:
         connection.connect()
-    except Exception as error:  # noqa: BLE001 - whatever the library raises, we are not let in
+    except Exception as error:  # noqa: BLE001 - any error of the library is a failure
         return Result(Code.FAILURE, f"the broker cannot be used: {error}")
     finally:
         connection.release()
@@ -114,7 +114,7 @@ def check_broker(conf: ConfigOpts) -> Result:
 
 
 def check_configuration(conf: ConfigOpts) -> Result:
-    """What is set is known, and is not what one would regret."""
+    """Check for unknown options, impossible values and dangerous settings."""
     config_registry.check_values(conf)
     failures, warnings = _impossible(conf), [*_unknown(conf), *_dangerous(conf)]
     code = Code.FAILURE if failures else Code.WARNING if warnings else Code.SUCCESS
@@ -130,11 +130,14 @@ def _impossible(conf: ConfigOpts) -> list[str]:
 
 
 def _unknown(conf: ConfigOpts) -> Iterator[str]:
-    """Say what is set in the files and means nothing: misspelt, moved or gone."""
+    """Yield a warning for each unknown option in the files: misspelt, moved or removed."""
     for path in conf.config_file or []:
         sections: dict[str, Any] = {}
         cfg.ConfigParser(path, sections).parse()
-        for group, name in ((one, name) for one in OURS & set(sections) for name in sections[one]):
+        options = [
+            (group, name) for group in _OWN_SECTIONS & set(sections) for name in sections[group]
+        ]
+        for group, name in options:
             if name.replace("-", "_") not in conf[group]:
                 yield f"{path} sets [{group}] {name}, which is no option (any more)"
 
@@ -169,7 +172,7 @@ def _dangerous(conf: ConfigOpts) -> list[str]:
             "[api] metrics = true: keep /metrics from the outside in the proxy",
         ),
     ]
-    return [text for is_so, text in cases if is_so]
+    return [text for applies, text in cases if applies]
 
 
 CHECKS: list[tuple[str, Check]] = [
@@ -182,12 +185,12 @@ CHECKS: list[tuple[str, Check]] = [
 
 
 def for_config(conf: ConfigOpts) -> tuple[tuple[str, Callable[..., Result]], ...]:
-    """Return the checks of the installation that ``conf`` describes, as oslo.upgradecheck calls."""
+    """Return the checks of the installation in the form of oslo.upgradecheck."""
     return tuple((name, lambda _, check=check: _run(check, conf)) for name, check in CHECKS)
 
 
 def _run(check: Check, conf: ConfigOpts) -> Result:
-    """Return the result of a check; if the configuration prevents it, that is a failure."""
+    """Run a check; an error in the configuration is a failure."""
     try:
         return check(conf)
     except (Misconfigured, cfg.Error) as error:

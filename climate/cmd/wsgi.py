@@ -1,7 +1,7 @@
-"""The WSGI callable, for a server of your choice: ``gunicorn climate.cmd.wsgi:application``.
+"""The WSGI callable for other servers: ``gunicorn climate.cmd.wsgi:application``.
 
-It is configured as climate-api is, by the files that oslo.config finds or by environment
-variables. Each worker process must make its own: database connections do not survive a fork.
+The configuration is climate-api's: the files that oslo.config finds, or environment variables.
+Each worker process must import this module itself: database connections do not survive a fork.
 """
 
 from climate import bootstrap

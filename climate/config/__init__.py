@@ -1,4 +1,4 @@
 """The options of climate.conf, one module per section of the documentation.
 
-``registry`` collects them and is the only module that touches oslo.config's global object.
+``registry`` collects the options, reads the configuration and returns the settings.
 """

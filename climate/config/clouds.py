@@ -1,4 +1,4 @@
-"""The options of hosts and of the clouds that have them; ``climate.config`` registers them."""
+"""The options of clouds: hosts, networks, volumes and stacks, Nova, trusts, and the simulation."""
 
 from oslo_config import cfg
 

@@ -1,4 +1,4 @@
-"""Options about what owners may have: limits of our own, and an enforcement service of others."""
+"""The options of limits, which climate counts itself, and of an external enforcement service."""
 
 from datetime import timedelta
 
@@ -45,7 +45,7 @@ LIMITS: list[cfg.Opt] = [
     cfg.ListOpt("exempt_users", default=[], help="Ids of users without limits."),
     cfg.ListOpt("exempt_roles", default=[], help="Roles whose requests are not limited."),
 ]
-_OVERRIDE = "Its address, if not below external_service_base_endpoint."
+_ENDPOINT_HELP = "Its address, if not below external_service_base_endpoint."
 ENFORCEMENT: list[cfg.Opt] = [
     cfg.URIOpt(
         "external_service_base_endpoint",
@@ -54,7 +54,9 @@ ENFORCEMENT: list[cfg.Opt] = [
         " and on-end below it. Without an address a question is not asked.",
     ),
     *(
-        cfg.URIOpt(f"external_service_{name}_endpoint", schemes=["http", "https"], help=_OVERRIDE)
+        cfg.URIOpt(
+            f"external_service_{name}_endpoint", schemes=["http", "https"], help=_ENDPOINT_HELP
+        )
         for name in ("check_create", "check_update", "on_end")
     ),
     cfg.StrOpt(
@@ -83,7 +85,7 @@ ENFORCEMENT: list[cfg.Opt] = [
 
 
 def rules(conf: cfg.ConfigOpts) -> Rules:
-    """Return the operator's limits."""
+    """Return the limits and the exemptions that the operator has configured."""
     limits = conf.limits
     return Rules(
         enabled=limits.enabled,

@@ -1,4 +1,4 @@
-"""The options of ``[manager]``: what managers do, how often, and how patiently."""
+"""The options of ``[manager]``: plug-ins, intervals, time-outs, retries and metrics."""
 
 from oslo_config import cfg, types
 

@@ -1,4 +1,4 @@
-"""Options about what is told: the broker, how long notifications are kept, and webhooks."""
+"""The options of notifications: the broker, the retention of the log, and webhooks."""
 
 import ipaddress
 from datetime import timedelta
@@ -9,7 +9,7 @@ from climate.core.notifications.subscription import Network, WebhookRules
 
 
 def _network(text: str) -> Network:
-    """Return a network in its usual form; raises ValueError."""
+    """Parse a network; raises ValueError."""
     return ipaddress.ip_network(text.strip())
 
 
@@ -94,14 +94,14 @@ NOTIFICATIONS: list[cfg.Opt] = [
 ]
 
 
-def kept(conf: cfg.ConfigOpts) -> timedelta | None:
-    """Return how long notifications are kept, None if for ever."""
+def retention(conf: cfg.ConfigOpts) -> timedelta | None:
+    """Return the retention of the log of notifications; None: climate keeps them forever."""
     days = conf.notifications.kept_days
     return timedelta(days=days) if days else None
 
 
 def webhook_rules(conf: cfg.ConfigOpts) -> WebhookRules:
-    """Return the operator's decisions about webhooks; raises ValueError for a bad network."""
+    """Return the operator's rules for webhooks; raises ValueError for an invalid network."""
     options = conf.notifications
     return WebhookRules(
         networks=tuple(_network(text) for text in options.webhook_networks),

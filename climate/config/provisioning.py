@@ -1,4 +1,4 @@
-"""Options about getting hosts ready: what managers ask for, and what climate-provisioner does."""
+"""The options of provisioning: what managers request, and how climate-provisioner works."""
 
 from datetime import timedelta
 
@@ -148,31 +148,31 @@ PROVISIONER: list[cfg.Opt] = [
 
 
 def provisioning(conf: cfg.ConfigOpts) -> Provisioning | None:
-    """Return what managers need to know, None if it is not enabled. Raises ValueError."""
-    given = conf.provisioning
-    if not given.enabled:
+    """Return the managers' settings, None if provisioning is disabled. Raises ValueError."""
+    options = conf.provisioning
+    if not options.enabled:
         return None
-    if given.shortest > given.longest:
+    if options.shortest > options.longest:
         raise ValueError("[provisioning] shortest is more than longest")
     try:
-        hosts = expression.parse(given.hosts or None)
+        hosts = expression.parse(options.hosts or None)
     except InvalidQuery as error:
         raise ValueError(f"[provisioning] hosts: {error.message}") from None
     return Provisioning(
         hosts=hosts,
-        share=given.ready_share,
+        share=options.ready_share,
         policy=lead_time.Policy(
-            prior=given.prior,
-            margin=given.margin,
-            shortest=given.shortest,
-            longest=given.longest,
+            prior=options.prior,
+            margin=options.margin,
+            shortest=options.shortest,
+            longest=options.longest,
         ),
-        interval=given.interval,
-        kept=timedelta(days=given.keep_days),
-        topics=given.topics,
-        energy=_energy(given) if given.power_off else None,
+        interval=options.interval,
+        kept=timedelta(days=options.keep_days),
+        topics=options.topics,
+        energy=_energy(options) if options.power_off else None,
     )
 
 
-def _energy(given: cfg.ConfigOpts) -> energy.Policy:
-    return energy.Policy(idle_time=given.idle_time, spare=given.spare)
+def _energy(options: cfg.ConfigOpts) -> energy.Policy:
+    return energy.Policy(idle_time=options.idle_time, spare=options.spare)

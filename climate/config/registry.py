@@ -1,4 +1,4 @@
-"""All options of climate, and how a configuration is read. Nothing else knows where they live."""
+"""All options of climate by section. Registers them, reads the configuration, returns settings."""
 
 import logging
 import sys
@@ -13,9 +13,9 @@ from oslo_log import log
 from climate.config.clouds import FLOATINGIP, HOST, NETWORK, NOVA, SIMULATED, STACK, TRUSTS, VOLUME
 from climate.config.limits import ENFORCEMENT, LIMITS, rules
 from climate.config.manager import MANAGER
-from climate.config.notifications import NOTIFICATIONS, kept, webhook_rules
+from climate.config.notifications import NOTIFICATIONS, retention, webhook_rules
 from climate.config.provisioning import PROVISIONER, PROVISIONING, provisioning
-from climate.config.services import ways
+from climate.config.services import service_options
 from climate.core.notifications.subscription import WebhookRules
 from climate.core.settings import Provisioning, Settings
 
@@ -75,10 +75,10 @@ API = [
 USER: list[cfg.Opt] = [
     cfg.StrOpt("region_name", help="Region of the services whose own section names none."),
 ]
-# The sections that say who we are in the cloud: where we act, and where we check tokens.
+# The sections with climate's user: for requests to the cloud, and for the validation of tokens.
 SERVICE_USER = "service_user"
 TOKEN_CHECKER = "keystone_authtoken"  # noqa: S105 - not a secret; keystonemiddleware names it
-# Left alone, keystonemiddleware would wait for ever.
+# keystonemiddleware's default is no time-out.
 _TOKEN_CHECKS = {"http_connect_timeout": 10, "http_request_max_retries": 1}
 GROUPS: dict[str, list[cfg.Opt]] = {
     "DEFAULT": DEFAULT,
@@ -103,15 +103,15 @@ GROUPS: dict[str, list[cfg.Opt]] = {
 
 
 class Misconfigured(RuntimeError):
-    """The configuration asks for something that cannot be, or that we will not do."""
+    """The configuration is impossible or unsafe; the program exits with this message."""
 
 
 def library_options() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return keystoneauth's options by group: our user's, and one group for each service."""
+    """Return keystoneauth's options by group: climate's user, and one group for each service."""
     connection = loading.get_session_conf_options()
     cfg.set_defaults(connection, timeout=60)
     user = (SERVICE_USER, [*loading.get_auth_common_conf_options(), *connection])
-    return [user, *ways()]
+    return [user, *service_options()]
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
@@ -121,7 +121,7 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 
 
 def set_library_defaults() -> None:
-    """Give options of libraries our defaults; oslo-config-generator calls it, too."""
+    """Set climate's defaults of library options; oslo-config-generator calls this, too."""
     quiet = [*log.get_default_log_levels(), "apscheduler=ERROR", "alembic=WARNING"]
     log.set_defaults(default_log_levels=quiet)
     for _, options in auth_token.AUTH_TOKEN_OPTS:
@@ -129,7 +129,7 @@ def set_library_defaults() -> None:
 
 
 def new() -> cfg.ConfigOpts:
-    """Return a configuration that knows our options, and holds their defaults."""
+    """Return a configuration with all options and their defaults."""
     conf = cfg.ConfigOpts()
     log.register_options(conf)
     register(conf)
@@ -137,7 +137,7 @@ def new() -> cfg.ConfigOpts:
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register all options but those of oslo.log, which belong to the command line, in ``conf``."""
+    """Register all options in ``conf``, except those of oslo.log, which are also CLI options."""
     set_library_defaults()
     for group, options in (*GROUPS.items(), *library_options()):
         conf.register_opts(options, group=None if group == "DEFAULT" else group)
@@ -147,17 +147,16 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 
 def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None) -> None:
-    """Read the command line and configuration files into ``conf``, and set logging up.
+    """Read the command line and configuration files into ``conf``, and configure logging.
 
-    Without ``--config-file``, oslo.config's usual places for ``climate.conf`` are read. Raises
-    cfg.Error for a value that an option cannot have, whether or not anyone will ask for it, and
-    Misconfigured if there can be no log.
+    Without ``--config-file``, oslo.config reads ``climate.conf`` in its default folders. Raises
+    cfg.Error for any invalid value, and Misconfigured if the log cannot be opened.
     """
     conf(args=sys.argv[1:] if arguments is None else arguments, project="climate", prog=prog)
     check_values(conf)
-    # Left alone, oslo.log would write to standard output, among the answers of the commands.
-    elsewhere = conf.log_file or conf.log_dir or conf.use_syslog or conf.use_journal
-    conf.set_default("use_stderr", default=not elsewhere)
+    # oslo.log's default is standard output, where it would mix with the output of the commands.
+    has_log_target = conf.log_file or conf.log_dir or conf.use_syslog or conf.use_journal
+    conf.set_default("use_stderr", default=not has_log_target)
     try:
         log.setup(conf, "climate")
     except (OSError, log.LogConfigError) as error:
@@ -166,14 +165,14 @@ def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None
 
 
 def check_values(conf: cfg.ConfigOpts) -> None:
-    """Raise cfg.Error for a value that an option cannot have, whether or not anyone asks for it."""
+    """Raise cfg.Error for an invalid value of any option, also of an unused one."""
     for group, options in (*GROUPS.items(), *library_options()):
         for option in options:
             getattr(conf if group == "DEFAULT" else conf[group], option.dest)
 
 
 def settings(conf: cfg.ConfigOpts) -> Settings:
-    """Return what use cases and managers need to know of ``conf``; raises Misconfigured."""
+    """Return the settings of use cases and managers; raises Misconfigured."""
     manager = conf.manager
     minutes = manager.minutes_before_end_lease
     healing = conf["physical:host"].healing_interval
@@ -197,7 +196,7 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         trust_interval=timedelta(seconds=conf.trusts.check_interval),
         stack_patience=timedelta(seconds=conf["virtual:stack"].end_patience),
         self_audit_interval=manager.self_audit_interval,
-        notifications_kept=kept(conf),
+        notifications_kept=retention(conf),
         webhooks=_webhooks(conf),
         provisioning=_provisioning(conf),
     )

@@ -1,8 +1,8 @@
-"""How the services of the cloud are reached, by those of keystoneauth's names that we go by."""
+"""The options for connections to the cloud's services: a subset of keystoneauth's options."""
 
 from oslo_config import cfg, types
 
-# Services of the cloud, by the section that says how to reach each, with their catalog types.
+# The section of each service, and its type in the catalog.
 SERVICES = {
     "nova": "compute",
     "placement": "placement",
@@ -13,12 +13,12 @@ SERVICES = {
 }
 
 
-def ways() -> list[tuple[str, list[cfg.Opt]]]:
+def service_options() -> list[tuple[str, list[cfg.Opt]]]:
     """Return the options of each service by group."""
-    return [(group, _way(service_type)) for group, service_type in SERVICES.items()]
+    return [(group, _options(service_type)) for group, service_type in SERVICES.items()]
 
 
-def _way(service_type: str) -> list[cfg.Opt]:
+def _options(service_type: str) -> list[cfg.Opt]:
     return [
         cfg.StrOpt(
             "service_type", default=service_type, help="Type of the service in the catalog."

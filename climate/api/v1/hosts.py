@@ -1,4 +1,4 @@
-"""``/v1/os-hosts``: hosts, their extra capabilities, and who has them when."""
+"""``/v1/os-hosts``: hosts, their extra capabilities, and their allocations."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from climate.manager.resources import registry as resources
 from climate.manager.resources.hosts import HOST
 
 _NUMBERS = ("vcpus", "memory_mb", "local_gb", "hypervisor_version")
-# Keys of the host object that are neither the cloud's properties nor extra capabilities.
-_OURS = frozenset({"name", "status", "trust_id", "reservable", "created_at", "updated_at"})
+# Keys of the host object that are neither properties from the cloud nor extra capabilities.
+_OWN_KEYS = frozenset({"name", "status", "trust_id", "reservable", "created_at", "updated_at"})
 _FALSE = {"", "0", "false", "no", "off", "none", "null"}
 
 
@@ -30,7 +30,7 @@ def create(call: Call) -> tuple[Any, int]:
         raise MissingParameter("Missing parameter name (or id) of the host")
     if not isinstance(name, str | None) or not isinstance(id_, str | int | None):
         raise InvalidInput("Malformed parameter name or id: must be a text")
-    extra = Capabilities.load({key: data[key] for key in data if key not in _OURS})
+    extra = Capabilities.load({key: data[key] for key in data if key not in _OWN_KEYS})
     host = resources.register(call.runtime, HOST, name, str(id_) if id_ else None, extra)
     return {"host": _body(host)}, 201
 
@@ -45,44 +45,44 @@ def update(call: Call, host_id: str) -> tuple[Any, int]:
     data = call.body()
     if not data:
         raise InvalidInput("No data to update")
-    if _OURS & data.keys():
-        names = ", ".join(sorted(_OURS & data.keys()))
+    if _OWN_KEYS & data.keys():
+        names = ", ".join(sorted(_OWN_KEYS & data.keys()))
         raise InvalidInput(f"{names}: not an extra capability, cannot be changed here")
     extra = Capabilities.load(data)
     return {"host": _body(hosts.set_properties(call.runtime, number("host", host_id), extra))}, 200
 
 
 def delete(call: Call, host_id: str) -> tuple[Any, int]:
-    """Remove a host that nobody has or will have."""
+    """Remove a host that no lease uses or will use."""
     resources.delete(call.runtime, HOST, number("host", host_id))
     return None, 204
 
 
 def allocations(call: Call) -> tuple[Any, int]:
-    """List who has which host when; all hosts appear."""
-    found = hosts.find_allocations(
+    """List the allocations of all hosts, also of hosts without one."""
+    by_host = hosts.find_allocations(
         call.runtime, lease_id=call.query("lease_id"), reservation_id=call.query("reservation_id")
     )
-    return {"allocations": [_allocation(id_, taken) for id_, taken in found.items()]}, 200
+    return {"allocations": [_allocations(*item) for item in by_host.items()]}, 200
 
 
 def allocation(call: Call, host_id: str) -> tuple[Any, int]:
-    """Show who has one host when."""
+    """Show the allocations of a host."""
     id_ = number("host", host_id)
-    found = hosts.find_allocations(
+    by_host = hosts.find_allocations(
         call.runtime,
         host_id=id_,
         lease_id=call.query("lease_id"),
         reservation_id=call.query("reservation_id"),
     )
-    return {"allocation": _allocation(id_, found[id_])}, 200
+    return {"allocation": _allocations(id_, by_host[id_])}, 200
 
 
 def properties(call: Call) -> tuple[Any, int]:
-    """List extra capabilities; private ones only with ``all``, to those who may hide them."""
-    found, values = hosts.find_properties(call.runtime)
-    everything = _flag(call, "all") and call.may("oshosts:update_resource_properties")
-    shown = [prop for prop in found if everything or not prop.private]
+    """List extra capabilities; private ones only with ``all`` and the policy to hide them."""
+    extra, values = hosts.find_properties(call.runtime)
+    with_private = _flag(call, "all") and call.may("oshosts:update_resource_properties")
+    shown = [prop for prop in extra if with_private or not prop.private]
     if not _flag(call, "detail"):
         return {"resource_properties": [{"property": prop.name} for prop in shown]}, 200
     detailed = [
@@ -132,16 +132,16 @@ def _body(host: Resource) -> dict[str, Any]:
     }
 
 
-def _allocation(host_id: int, taken: list[Allocation]) -> dict[str, Any]:
+def _allocations(host_id: int, allocations: list[Allocation]) -> dict[str, Any]:
     return {
         "resource_id": str(host_id),
         "reservations": [
             {
-                "id": one.reservation_id,
-                "lease_id": one.lease_id,
-                "start_date": blazar_wire.date(one.window.start),
-                "end_date": blazar_wire.date(one.window.end),
+                "id": allocation.reservation_id,
+                "lease_id": allocation.lease_id,
+                "start_date": blazar_wire.date(allocation.window.start),
+                "end_date": blazar_wire.date(allocation.window.end),
             }
-            for one in taken
+            for allocation in allocations
         ],
     }

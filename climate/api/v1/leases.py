@@ -1,4 +1,4 @@
-"""``/v1/leases``."""
+"""``/v1/leases`` and ``/v1/plugins``."""
 
 from datetime import datetime
 from functools import cache
@@ -35,7 +35,7 @@ def index(call: Call) -> tuple[Any, int]:
 
 
 def create(call: Call) -> tuple[Any, int]:
-    """Make a lease."""
+    """Create a lease."""
     data = LEASE_CREATE.load(call.body())
     request = LeaseRequest(
         asked_at=call.asked_at,
@@ -44,7 +44,7 @@ def create(call: Call) -> tuple[Any, int]:
         end=_moment(call, data["end_date"]),
         before_end=data["before_end_date"],
         reservations=tuple(
-            _reservation(call, given, number) for number, given in enumerate(data["reservations"])
+            _reservation(call, body, number) for number, body in enumerate(data["reservations"])
         ),
         user_events=tuple(data["events"]),
     )
@@ -69,15 +69,15 @@ def update(call: Call, lease_id: str) -> tuple[Any, int]:
             asked_at=call.asked_at,
         ),
         reservations=tuple(
-            _reservation_change(given, number) for number, given in enumerate(data["reservations"])
+            _reservation_change(body, number) for number, body in enumerate(data["reservations"])
         ),
     )
-    changed = update_lease(call.runtime, lease_id, change, call.owner)
-    return {"lease": blazar_wire.lease_body(changed)}, 200
+    lease = update_lease(call.runtime, lease_id, change, call.owner)
+    return {"lease": blazar_wire.lease_body(lease)}, 200
 
 
 def delete(call: Call, lease_id: str) -> tuple[Any, int]:
-    """Remove a lease, ending it first if it has started."""
+    """Delete a lease; the manager ends a started lease first."""
     call.require("leases:delete", _visible(call, lease_id).project_id)
     delete_lease(call.runtime, lease_id, call.api.conf.api.delete_wait)
     return None, 204
@@ -89,38 +89,38 @@ def plugins(call: Call) -> tuple[Any, int]:
 
 
 def _visible(call: Call, lease_id: str) -> Lease:
-    """Return a lease; raises NotFound also if the caller may not see it."""
+    """Return the lease; raises NotFound also if the caller may not see it."""
     absent = NotFound(f"Object with {{'lease_id': '{lease_id}'}} not found")
     return call.visible(get_lease, lease_id, "leases:get", absent)
 
 
 def _moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - None stays None
-    """Return a date; ``now`` is the minute in which the request came."""
+    """Return the date; ``now`` is the minute in which the request arrived."""
     return minute_of(call.asked_at) if date == NOW else date
 
 
-def _reservation(call: Call, given: dict[str, Any], number: int) -> ReservationRequest:
-    """Have the plugin of its type check a reservation."""
-    resource_type = _load(RESERVATION_TYPE, given, number)["resource_type"]
-    params = _load(_made(call.runtime.plugin(resource_type).schema), given, number)
+def _reservation(call: Call, body: dict[str, Any], number: int) -> ReservationRequest:
+    """Validate a reservation with the plug-in of its type; return the request for it."""
+    resource_type = _load(RESERVATION_TYPE, body, number)["resource_type"]
+    params = _load(_instance(call.runtime.plugin(resource_type).schema), body, number)
     return look_up(call.runtime, resource_type, params, call.owner.requester)
 
 
-def _reservation_change(given: dict[str, Any], number: int) -> ReservationChange:
-    data = _load(RESERVATION_ID, given, number)
-    return ReservationChange(id=data["id"], resource_type=data["resource_type"], params=given)
+def _reservation_change(body: dict[str, Any], number: int) -> ReservationChange:
+    data = _load(RESERVATION_ID, body, number)
+    return ReservationChange(id=data["id"], resource_type=data["resource_type"], params=body)
 
 
 @cache
-def _made(schema: type[Schema]) -> Schema:
-    """Return the plugin's schema: to make one takes longer than to use it."""
+def _instance(schema: type[Schema]) -> Schema:
+    """Return the schema's instance, cached because creating it takes longer than using it."""
     return schema()
 
 
-def _load(schema: Schema, given: dict[str, Any], number: int) -> Any:  # noqa: ANN401
-    """Check one reservation; errors say which of them it was if that is not obvious."""
+def _load(schema: Schema, body: dict[str, Any], number: int) -> Any:  # noqa: ANN401
+    """Validate a reservation; an error contains the index of all but the first reservation."""
     try:
-        return schema.load(given)
+        return schema.load(body)
     except ValidationError as error:
         if number == 0:
             raise

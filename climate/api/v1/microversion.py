@@ -1,4 +1,4 @@
-"""The microversion header of v1; only 1.0 exists."""
+"""The microversion header of v1. The only version is 1.0."""
 
 import re
 
@@ -8,13 +8,13 @@ from climate.core.errors import UnsupportedVersion
 
 HEADER = "OpenStack-API-Version"
 _SERVICE = "reservation"
-_ONLY = "1.0"
+_VERSION = "1.0"
 
 
 def check(header: str | None) -> None:
     """Raise UnsupportedVersion (406) for another version, InvalidInput (400) for none.
 
-    A header for another service, or without one, is as good as none.
+    A header for another service, or without a service, is ignored.
     """
     for part in (header or "").split(","):
         service, _, version = part.strip().partition(" ")
@@ -23,24 +23,24 @@ def check(header: str | None) -> None:
 
 
 def _check_version(version: str) -> None:
-    if version in {"latest", _ONLY}:
+    if version in {"latest", _VERSION}:
         return
     if re.fullmatch(r"\d+\.\d+", version, re.ASCII):
         raise UnsupportedVersion(
-            f"Version {version} is not supported by the API. Minimum is {_ONLY} and maximum is"
-            f" {_ONLY}."
+            f"Version {version} is not supported by the API. Minimum is {_VERSION} and maximum is"
+            f" {_VERSION}."
         )
     raise InvalidVersion(f"API version string {version!r} is of invalid format. Must be X.Y.")
 
 
 class InvalidVersion(UnsupportedVersion):
-    """The header names our service and no version."""
+    """The header names the service ``reservation`` without a valid version."""
 
     code = "invalid_version"
     status = 400
 
 
 def add_headers(response: Response) -> None:
-    """Say which version answered."""
-    response.headers[HEADER] = f"{_SERVICE} {_ONLY}"
+    """Add the version of the response."""
+    response.headers[HEADER] = f"{_SERVICE} {_VERSION}"
     response.headers["Vary"] = HEADER

@@ -1,4 +1,4 @@
-"""The route table of v1: Blazar's."""
+"""The route table of v1: the same routes as Blazar."""
 
 from climate.api import discovery
 from climate.api.route import Route

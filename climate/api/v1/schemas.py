@@ -1,4 +1,4 @@
-"""What v1 clients may send. Unknown keys are ignored, as v1 clients rely on it."""
+"""Schemas of v1 requests. They ignore unknown keys, because v1 clients rely on it."""
 
 import re
 from datetime import UTC, datetime
@@ -11,25 +11,25 @@ from climate.core.lease.schedule import BEFORE_END, END, RELEASE, REVOKE, START,
 
 FORMAT = "%Y-%m-%d %H:%M"
 NOW = "now"
-_MOST = 100
-_CAPABILITIES = 1_000
-_KEY = 64
-_VALUE = 10_000
+_MAX_ITEMS = 100
+_MAX_CAPABILITIES = 1_000
+_MAX_KEY = 64
+_MAX_VALUE = 10_000
 _KIND = re.compile(r"[a-z][a-z0-9_.]{0,63}", re.ASCII)
 _EMPTY = (None, "")
-# Text without a slash, which stands between network and address.
+# Without a slash, which separates the network and the address.
 _ID = validate.Regexp(r"[^/]{1,255}\Z")
-# Text without a colon, which stands between type, physical network and number.
+# Without a colon, which separates the type, the physical network and the segment id.
 _SEGMENT = validate.Regexp(r"[^:]{0,64}\Z")
-# Events and notifications that only the service makes.
-_OURS = {START, END, UPDATE, f"{BEFORE_END}.stop", RELEASE, TELL_END, REVOKE}
+# Events and notifications that only climate creates.
+_RESERVED_KINDS = {START, END, UPDATE, f"{BEFORE_END}.stop", RELEASE, TELL_END, REVOKE}
 
 
 class Date(fields.Field[Any]):
-    """A UTC date to the minute, or ``now`` where that is allowed (loaded as the word)."""
+    """A UTC date to the minute, or ``now`` if allowed, which loads as the word."""
 
     def __init__(self, *, now: bool = True, **kwargs: Any) -> None:
-        """Allow ``now`` or not."""
+        """Allow the word ``now`` if ``now`` is true."""
         super().__init__(**kwargs)
         self._now = now
 
@@ -43,10 +43,10 @@ class Date(fields.Field[Any]):
 
 
 class OptionalDate(Date):
-    """A date that may also be null or empty, which is as good as absent."""
+    """A date that may also be null or empty, which means the same as absent."""
 
     def deserialize(self, value: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        """Read null and the empty text as absent."""
+        """Load null and the empty text as None."""
         return None if value in _EMPTY else super().deserialize(value, *args, **kwargs)
 
 
@@ -56,17 +56,17 @@ class _Lenient(Schema):
 
 
 def check_event_kind(kind: str) -> None:
-    """Raise ValidationError unless users can have events of that kind."""
+    """Raise ValidationError unless users may create events of that kind."""
     if not _KIND.fullmatch(kind):
         raise ValidationError(
             "1 to 64 lower case letters, digits, _ and . only, the first of them a letter"
         )
-    if kind in _OURS:
+    if kind in _RESERVED_KINDS:
         raise ValidationError(f"{kind} events are made by the service")
 
 
 class EventSchema(_Lenient):
-    """A user's own event; the command line calls its date ``event_date``, Heat ``time``."""
+    """A custom event. The command line sends its date as ``event_date``, Heat as ``time``."""
 
     event_type = fields.String(required=True, validate=check_event_kind)
     event_date = OptionalDate(now=False, load_default=None)
@@ -81,54 +81,54 @@ class EventSchema(_Lenient):
 
 
 class LeaseCreate(_Lenient):
-    """A lease to be made; reservations are checked by the plugin of their type."""
+    """A request to create a lease. The plug-in of its type validates each reservation."""
 
     start_date = Date(required=True)
     name = fields.String(required=True, validate=validate.Length(1, 80))
     end_date = Date(required=True)
     before_end_date = OptionalDate(now=False, load_default=None)
     reservations = fields.List(
-        fields.Dict(), load_default=list, validate=validate.Length(max=_MOST)
+        fields.Dict(), load_default=list, validate=validate.Length(max=_MAX_ITEMS)
     )
     events = fields.List(
-        fields.Nested(EventSchema), load_default=list, validate=validate.Length(max=_MOST)
+        fields.Nested(EventSchema), load_default=list, validate=validate.Length(max=_MAX_ITEMS)
     )
 
 
 class LeaseUpdate(_Lenient):
-    """What is to change; what is absent stays."""
+    """A change of a lease. Absent keys keep their values."""
 
     name = fields.String(validate=validate.Length(1, 80))
     start_date = OptionalDate(load_default=None)
     end_date = OptionalDate(load_default=None)
     before_end_date = OptionalDate(now=False, load_default=None)
     reservations = fields.List(
-        fields.Dict(), load_default=list, validate=validate.Length(max=_MOST)
+        fields.Dict(), load_default=list, validate=validate.Length(max=_MAX_ITEMS)
     )
 
 
 class ReservationType(_Lenient):
-    """The part of a reservation that all types share."""
+    """The key that reservations of all types have."""
 
     resource_type = fields.String(required=True, validate=validate.Length(1, 64))
 
 
 class ReservationId(_Lenient):
-    """Which reservation of the lease is to change."""
+    """The reservation of the lease that changes."""
 
     id = fields.String(required=True)
     resource_type = fields.String(load_default=None, allow_none=True)
 
 
 class FloatingipCreate(_Lenient):
-    """An address that is to be reserved."""
+    """An address to make reservable."""
 
     floating_network_id = fields.String(required=True, validate=_ID)
     floating_ip_address = fields.String(required=True, validate=_ID)
 
 
 class NetworkCreate(_Lenient):
-    """A segment on which networks are to be reserved; other keys are extra capabilities."""
+    """A segment to make reservable. Other keys are extra capabilities."""
 
     network_type = fields.String(required=True, validate=_SEGMENT)
     physical_network = fields.String(load_default="", allow_none=True, validate=_SEGMENT)
@@ -136,30 +136,32 @@ class NetworkCreate(_Lenient):
 
 
 class PropertyUpdate(_Lenient):
-    """Whether ordinary listings show a property."""
+    """A change of the visibility of a property; listings hide private properties."""
 
     private = fields.Boolean(required=True, truthy={True}, falsy={False})
 
 
 class Capabilities:
-    """Extra capabilities: whatever keys, values kept as text."""
+    """Extra capabilities: any keys, values stored as text."""
 
     _scalars: ClassVar = (str, int, float, bool)
 
     @classmethod
     def load(cls, data: dict[str, Any]) -> dict[str, str]:
-        """Return the values as text; raises InvalidInput for what has no plain text."""
-        if len(data) > _CAPABILITIES:
-            raise InvalidInput(f"More than {_CAPABILITIES} extra capabilities in one request")
+        """Return the values as text; raises InvalidInput for values that are no plain text."""
+        if len(data) > _MAX_CAPABILITIES:
+            raise InvalidInput(f"More than {_MAX_CAPABILITIES} extra capabilities in one request")
         for key, value in data.items():
-            if len(key) > _KEY:
-                raise InvalidInput(f"Extra capability key too long: {key[:_KEY]}... (limit {_KEY})")
+            if len(key) > _MAX_KEY:
+                raise InvalidInput(
+                    f"Extra capability key too long: {key[:_MAX_KEY]}... (limit {_MAX_KEY})"
+                )
             if not key:
                 raise InvalidInput("Extra capability key is empty")
-            if not isinstance(value, cls._scalars) or len(str(value)) > _VALUE:
+            if not isinstance(value, cls._scalars) or len(str(value)) > _MAX_VALUE:
                 raise InvalidInput(
                     f"Extra capability {key} must be a text, a number or a boolean of at most"
-                    f" {_VALUE} characters"
+                    f" {_MAX_VALUE} characters"
                 )
         return {key: str(value) for key, value in data.items()}
 
@@ -169,7 +171,7 @@ RESERVATION_TYPE, RESERVATION_ID = ReservationType(), ReservationId()
 
 
 def number(noun: str, text: str) -> int:
-    """Return the number that an id is; whatever else is no id of any ``noun``."""
+    """Return an id of the path as a number; raises NotFound for any other text."""
     if text.isascii() and text.isdecimal() and len(text) < len(str(2**63)):
         return int(text)
     raise NotFound(f"Object with {{'{noun}_id': '{text}'}} not found")

@@ -33,18 +33,18 @@ from climate.core.errors import (
     TooManyFollowers,
 )
 
-# The page loads nothing and runs no script.
+# The page loads no resources and runs no script.
 _PAGE_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 
 
 def document(api: Api) -> Answer:
-    """Return this document (OpenAPI 3.1)."""
-    return _described(_params(api), request.root_path), 200
+    """Return this document in JSON (OpenAPI 3.1)."""
+    return _document(_params(api), request.root_path), 200
 
 
 def page(api: Api) -> Answer:
     """Return this document as an HTML page."""
-    described = _described(_params(api), request.root_path)
+    described = _document(_params(api), request.root_path)
     return render_template("openapi.html", document=described), 200, _PAGE_HEADERS
 
 
@@ -54,13 +54,13 @@ def _params(api: Api) -> tuple[tuple[str, type[Schema]], ...]:
 
 
 @lru_cache(maxsize=4)
-def _described(params: tuple[tuple[str, type[Schema]], ...], root: str) -> dict[str, Any]:
+def _document(params: tuple[tuple[str, type[Schema]], ...], root: str) -> dict[str, Any]:
     return openapi.document(ROUTES, dict(params), root)
 
 
 _SUBSCRIPTION = "/v2/subscriptions/<subscription_id>"
 
-# One row per route: what it takes, what it answers, and the errors that do not follow from that.
+# One row per route: its request, its responses, and the errors that do not follow from those.
 # fmt: off
 ROUTES = [
     Route("GET", "/v2", discovery.version_2, answers={200: "application/json"}),

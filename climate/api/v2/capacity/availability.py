@@ -15,8 +15,8 @@ from climate.core.window import Window
 from climate.manager.admission import availability, limits
 from climate.manager.admission.requirements import ReservationRequest, look_up
 
-# A step ends at each booking; a longer answer is of no use to a client.
-_MOST_STEPS = 10_000
+# Limits the response: each booking in the window can add a step.
+_MAX_STEPS = 10_000
 
 
 def show(call: Call) -> Answer:
@@ -28,7 +28,7 @@ def show(call: Call) -> Answer:
         steps = availability.free_over(call.runtime, request, span)
     except InvalidQuery as error:
         raise validation.of_parameter(error, "params") from None
-    if len(steps) > _MOST_STEPS:
+    if len(steps) > _MAX_STEPS:
         raise InvalidInput(f"There are {len(steps)} changes in that time: ask for less of it")
     return capacity_schemas.AVAILABILITY.dump({"steps": steps}), 200
 
@@ -47,7 +47,7 @@ def search(call: Call) -> Answer:
 
 
 def show_limits(call: Call) -> Answer:
-    """Show the limits of your project and user, and what counts towards them."""
+    """Show the limits of your project and user, and the usage that counts against them."""
     owner = call.owner
     settings = call.runtime.settings.limits
     answer = {
@@ -59,7 +59,7 @@ def show_limits(call: Call) -> Answer:
 
 
 def _request(call: Call, resource_type: str, text: str | None) -> ReservationRequest:
-    """Return the reservation of one unit with these parameters; raises InvalidInput."""
+    """Return the request for one unit with the parameters in ``text``; raises InvalidInput."""
     try:
         plugin = call.runtime.plugin(resource_type)
     except UnsupportedResourceType as error:
@@ -77,9 +77,9 @@ def _json(text: str | None) -> dict[str, Any]:
         params = json.loads(text or "{}")
         check_storable(params)
     except (ValueError, RecursionError) as error:
-        refusal = InvalidInput(f"params: not JSON: {error}")
-        raise validation.of_parameter(refusal, "params") from None
+        invalid = InvalidInput(f"params: not JSON: {error}")
+        raise validation.of_parameter(invalid, "params") from None
     if not isinstance(params, dict):
-        refusal = InvalidInput('params: this must be a JSON object, such as {"min": 1}')
-        raise validation.of_parameter(refusal, "params")
+        invalid = InvalidInput('params: this must be a JSON object, such as {"min": 1}')
+        raise validation.of_parameter(invalid, "params")
     return params

@@ -1,14 +1,14 @@
-"""What v2 takes and gives about what is free, and about what one may have."""
+"""Schemas of availability, of the search for windows, and of limits."""
 
 from marshmallow import Schema, fields, validate
 
 from climate.api.v2.http.fields import NOW, Moment, Strict
-from climate.api.v2.http.schemas import says
-from climate.api.v2.leases.schemas import MOST, ReservationRequest
+from climate.api.v2.http.schemas import described
+from climate.api.v2.leases.schemas import MAX_ITEMS, ReservationRequest
 
 
 class FreeStep(Schema):
-    """How many units of what was asked for are free at any instant of a window."""
+    """A window, and the number of requested units that are free during all of it."""
 
     start = Moment(attribute="window.start")
     end = Moment(attribute="window.end")
@@ -16,30 +16,30 @@ class FreeStep(Schema):
 
 
 class Availability(Schema):
-    """What is free when, without gaps."""
+    """The free units over time, in consecutive windows without gaps."""
 
     steps = fields.List(fields.Nested(FreeStep))
 
 
 class WindowSearch(Strict):
-    """A lease that may begin whenever there is enough for it."""
+    """A search for windows in which climate would admit a lease."""
 
     reservations = fields.List(
-        fields.Nested(ReservationRequest), required=True, validate=validate.Length(1, MOST)
+        fields.Nested(ReservationRequest), required=True, validate=validate.Length(1, MAX_ITEMS)
     )
     duration = fields.Integer(
         required=True,
         strict=True,
         validate=validate.Range(min=1, max=366 * 86400),
-        metadata=says("Seconds."),
+        metadata=described("Length of the lease in seconds."),
     )
-    start_after = Moment(words=(NOW,))
-    end_by = Moment(required=True)
+    start_after = Moment(words=(NOW,), metadata=described("Earliest start; default: now."))
+    end_by = Moment(required=True, metadata=described("Latest end."))
     limit = fields.Integer(load_default=5, strict=True, validate=validate.Range(1, 20))
 
 
 class Offer(Schema):
-    """A window that would be admitted now; it may be moved to begin at ``latest_start``."""
+    """A window that climate would admit now; a lease may start as late as ``latest_start``."""
 
     start = Moment(attribute="window.start")
     end = Moment(attribute="window.end")
@@ -47,13 +47,13 @@ class Offer(Schema):
 
 
 class Offers(Schema):
-    """Windows that would be admitted now, the soonest first. Nothing is held."""
+    """Windows that climate would admit now, the earliest first. The search reserves nothing."""
 
     windows = fields.List(fields.Nested(Offer))
 
 
 class LimitValues(Schema):
-    """What one may have; null is as much as there is. Times are in seconds."""
+    """The limits of a project or a user; null: unlimited. Times are in seconds."""
 
     leases = fields.Integer(allow_none=True)
     hosts = fields.Integer(allow_none=True)
@@ -66,7 +66,7 @@ class LimitValues(Schema):
 
 
 class Used(Schema):
-    """What one has: leases now, hosts and vcpus at most at once, host-hours in a period."""
+    """Usage: current leases, the peaks of hosts and vcpus, and host-hours in a period."""
 
     leases = fields.Integer()
     hosts = fields.Integer()
@@ -75,7 +75,7 @@ class Used(Schema):
 
 
 class LimitedParty(Schema):
-    """A project or a user, and what it may have and has."""
+    """A project or a user, with its limits and its usage."""
 
     scope = fields.String()
     id = fields.String(attribute="owner_id")
@@ -91,16 +91,16 @@ class Limits(Schema):
     parties = fields.List(fields.Nested(LimitedParty))
 
 
-# Made once: making a schema takes longer than using it.
+# Created once, because creating a schema takes longer than using it.
 AVAILABILITY, LIMITS = Availability(), Limits()
 WINDOW_SEARCH, OFFERS = WindowSearch(), Offers()
 
 
 class AvailabilityQuery(Strict):
-    """What shall be free, and between when one wants to know."""
+    """The resources, and the window in which to show the free units."""
 
     resource_type = fields.String(required=True)
-    params = fields.String(metadata=says("What is asked for, as JSON; one unit of it counts."))
+    params = fields.String(metadata=described("Parameters of a reservation of one unit, as JSON."))
     start = Moment(words=(NOW,))
     end = Moment(required=True)
 

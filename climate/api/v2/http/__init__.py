@@ -1,1 +1,1 @@
-"""What all v2 routes share: fields, validation, paging and the OpenAPI document."""
+"""Fields, validation, paging and the OpenAPI document, for all v2 routes."""

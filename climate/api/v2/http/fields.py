@@ -1,4 +1,4 @@
-"""Values as v2 writes them: times with a zone, counts, flags. What is ambiguous is refused."""
+"""Fields of v2: times with a zone, counts, flags. Ambiguous values are rejected."""
 
 import re
 from datetime import UTC, datetime
@@ -18,24 +18,24 @@ _FORM = re.compile(
 _EXAMPLE = "2030-01-15T12:00:00Z or 2030-01-15T13:00:00+01:00"
 
 
-class Finding(str):
-    """A sentence about one value, with the stable code of what is wrong with it."""
+class CodedMessage(str):
+    """A message about an invalid value, with a stable error code."""
 
     __slots__ = ("code",)
     code: str
 
     def __new__(cls, text: str, code: str) -> Self:
-        """Keep the code beside the text."""
-        made = super().__new__(cls, text)
-        made.code = code
-        return made
+        """Create the message."""
+        message = super().__new__(cls, text)
+        message.code = code
+        return message
 
 
 class Strict(Schema):
-    """An object that has no other keys than these."""
+    """An object that rejects unknown keys."""
 
     class Meta:
-        """What is not known is a mistake."""
+        """An unknown key is an error, so a typo never passes silently."""
 
         unknown = RAISE
 
@@ -46,13 +46,13 @@ class Strict(Schema):
 
 
 class Moment(fields.Field[Any]):
-    """An instant to the second: ISO 8601 with a zone, shown in UTC.
+    """An instant with a precision of one second: ISO 8601 with a zone, rendered in UTC.
 
-    Where ``words`` such as ``now`` may stand for it they are loaded as they are.
+    The field also accepts ``words`` such as ``now``, which load as themselves.
     """
 
     def __init__(self, *, words: tuple[str, ...] = (), **kwargs: Any) -> None:
-        """Allow words or none."""
+        """Accept times and ``words``."""
         text = {"type": "string", "format": "date-time", "examples": ["2030-01-15T12:00:00Z"]}
         form = {"anyOf": [text, {"enum": [*words]}]} if words else text
         super().__init__(**{**kwargs, "metadata": {**form, **kwargs.get("metadata", {})}})
@@ -66,7 +66,7 @@ class Moment(fields.Field[Any]):
 
 
 def moment(value: object) -> datetime:
-    """Return the instant that a text says; raises ValidationError, which says what it lacks."""
+    """Parse an instant; raises ValidationError, which explains what is wrong."""
     form = _FORM.fullmatch(value) if isinstance(value, str) else None
     if form is None:
         raise _invalid(f"This is not a date and time such as {_EXAMPLE}.")
@@ -84,20 +84,20 @@ def moment(value: object) -> datetime:
 
 
 def _invalid(text: str) -> ValidationError:
-    return ValidationError(Finding(text, InvalidDate.code))
+    return ValidationError(CodedMessage(text, InvalidDate.code))
 
 
 def show(instant: datetime) -> str:
-    """Return an instant as UTC to the second, with Z."""
+    """Format an instant in UTC, to the second, with Z."""
     utc = instant.astimezone(UTC).replace(tzinfo=None)
     return f"{utc.isoformat(timespec='seconds')}Z"
 
 
 class Count(fields.Integer):
-    """A whole number of a query string, from ``minimum`` to ``maximum``."""
+    """A whole number in a query string, from ``minimum`` to ``maximum``."""
 
     def __init__(self, *, minimum: int, maximum: int, **kwargs: Any) -> None:
-        """Bound it."""
+        """Set the bounds."""
         kwargs.setdefault("metadata", {"minimum": minimum, "maximum": maximum})
         super().__init__(**kwargs)
         self._range = range(minimum, maximum + 1)
@@ -113,5 +113,5 @@ class Count(fields.Integer):
 
 
 def flag(**kwargs: Any) -> fields.Boolean:
-    """Return a field of a query string that is true or false."""
+    """Return a boolean field of a query string."""
     return fields.Boolean(truthy={"true", "True", "1"}, falsy={"false", "False", "0"}, **kwargs)

@@ -13,17 +13,17 @@ from climate.api.route import Route
 from climate.api.v2.http import schemas
 from climate.core.errors import ClimateError
 
-_ABOUT = (
+_DESCRIPTION = (
     "Lease resources for a time window. Bodies are JSON. Times are ISO 8601 with a time zone and a"
     " precision of one second. Errors are problem documents (RFC 9457) with a stable code."
 )
 _REQUEST_HEADERS = {
     "Idempotency-Key": "A unique key for this request. Repeating the request with the same key"
-    " returns the first answer and creates no second lease.",
+    " returns the first response and creates no second lease.",
     "If-Match": "The ETag of the lease version that you read. If the lease has changed since, the"
     " request fails with 412.",
     "Last-Event-ID": "The id of the last event that you received; same as the parameter after.",
-    "If-None-Match": "The ETag that you have. If the lease has not changed, the answer is 304.",
+    "If-None-Match": "The ETag that you have. If the lease has not changed, the response is 304.",
 }
 _RESPONSE_HEADERS = {
     "ETag": "The version of the lease, for If-Match.",
@@ -37,15 +37,14 @@ def document(
 ) -> dict[str, Any]:
     """Return the document.
 
-    ``params`` is the schema of reservation parameters by resource type; ``root`` is the path at
-    which the service is mounted.
+    ``params`` maps resource types to schemas of their parameters. ``root`` is the mount path.
     """
     spec = APISpec(
         title="climate",
         version="2",
         openapi_version="3.1.0",
         plugins=[MarshmallowPlugin()],
-        info={"description": _ABOUT},
+        info={"description": _DESCRIPTION},
         servers=[{"url": root or "/"}],
     )
     spec.components.security_scheme(
@@ -55,17 +54,17 @@ def document(
         path = re.sub(r"<(\w+)>", r"{\1}", route.path)
         spec.path(path, operations={route.method.lower(): _operation(route)})
     references = [_add_params(spec, type_, schema) for type_, schema in params.items()]
-    described = spec.to_dict()
-    reservation = described["components"]["schemas"]["ReservationRequest"]["properties"]
+    result = spec.to_dict()
+    reservation = result["components"]["schemas"]["ReservationRequest"]["properties"]
     reservation["resource_type"]["examples"] = list(params)
     reservation["params"] = {"anyOf": references} if references else {"type": "object"}
-    return described
+    return result
 
 
 def _add_params(spec: APISpec, resource_type: str, schema: type[Schema]) -> dict[str, str]:
     """Add the schema of a resource type's parameters, and return a reference to it."""
     name = "params." + re.sub(r"[^\w.-]", "-", resource_type, flags=re.ASCII)
-    optional = schemas.may_be_left_out(schema())
+    optional = schemas.nullable_params(schema())
     spec.components.schema(name, schema=schema(unknown=RAISE, partial=optional))
     return {"$ref": f"#/components/schemas/{name}"}
 
@@ -85,7 +84,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "operationId": re.sub(r"\W+", "_", f"{route.method} {route.path}".lower()),
         "summary": route.summary,
         "parameters": parameters,
-        "responses": {**_answers(route), **_problems(route.errors)},
+        "responses": {**_responses(route), **_error_responses(route.errors)},
         "security": [] if route.rule is None else [{"token": []}],
     }
     if route.rule is not None:
@@ -95,7 +94,7 @@ def _operation(route: Route) -> dict[str, Any]:
     return operation
 
 
-def _answers(route: Route) -> dict[str, Any]:
+def _responses(route: Route) -> dict[str, Any]:
     headers = {
         name: {"description": _RESPONSE_HEADERS[name], "schema": _TEXT}
         for name in route.response_headers
@@ -104,18 +103,18 @@ def _answers(route: Route) -> dict[str, Any]:
         str(status): {
             "description": HTTPStatus(status).phrase,
             **({"headers": headers} if headers else {}),
-            **({} if answer is None else {"content": _content(answer)}),
+            **({} if body is None else {"content": _content(body)}),
         }
-        for status, answer in route.answers.items()
+        for status, body in route.answers.items()
     }
 
 
-def _content(answer: type[Schema] | str) -> dict[str, Any]:
-    return {answer: {}} if isinstance(answer, str) else {"application/json": {"schema": answer}}
+def _content(body: type[Schema] | str) -> dict[str, Any]:
+    return {body: {}} if isinstance(body, str) else {"application/json": {"schema": body}}
 
 
-def _problems(errors: Iterable[type[ClimateError]]) -> dict[str, Any]:
-    """Return the problem answers by status, each with its possible codes."""
+def _error_responses(errors: Iterable[type[ClimateError]]) -> dict[str, Any]:
+    """Return the error responses by status, each with its possible codes."""
     codes: dict[int, list[str]] = {}
     for listed in errors:
         for error in (listed, *listed.__subclasses__()):
@@ -123,6 +122,6 @@ def _problems(errors: Iterable[type[ClimateError]]) -> dict[str, Any]:
                 codes.setdefault(error.status, []).append(error.code)
     content = {"application/problem+json": {"schema": schemas.Problem}}
     return {
-        str(status): {"description": f"Codes: {', '.join(found)}", "content": content}
-        for status, found in sorted(codes.items())
+        str(status): {"description": f"Codes: {', '.join(names)}", "content": content}
+        for status, names in sorted(codes.items())
     }

@@ -1,4 +1,4 @@
-"""Pages of lists. A marker is the key of the last item on a page, opaque to clients."""
+"""Pages of lists. A marker encodes the key of the last item on a page; clients pass it back."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ from climate.core.errors import InvalidInput
 from climate.core.matching.quoting import is_storable
 from climate.core.page import Page, Part
 
-_LARGEST = 2**63 - 1
+_MAX_ID = 2**63 - 1
 
 
 class _Item(Protocol):
@@ -25,7 +25,7 @@ T = TypeVar("T", bound=_Item)
 
 
 def page(query: Mapping[str, Any]) -> Page:
-    """Return the requested page; raises InvalidInput for a marker that climate did not issue."""
+    """Return the requested page; raises InvalidInput for a marker of another list or order."""
     sort: str = query["sort"]
     return Page(
         sort=sort.removeprefix("-"),
@@ -56,14 +56,14 @@ def link(page: Page, value: Any, id_: str | int) -> str:  # noqa: ANN401 - a sor
 def _key(marker: str, sort: str) -> tuple[Any, Any]:
     try:
         packed = base64.b64decode(marker + "=" * (-len(marker) % 4), b"-_", validate=True)
-        made_for, plain, id_ = json.loads(packed)
+        marker_sort, plain, id_ = json.loads(packed)
         value = _value(plain, sort.removeprefix("-"))
-        is_sound = made_for == sort and (
+        is_valid = marker_sort == sort and (
             _is_id(id_) if isinstance(value, int) else isinstance(id_, str) and is_storable(id_)
         )
     except (ValueError, TypeError, OverflowError, RecursionError):
-        is_sound = False
-    if not is_sound:
+        is_valid = False
+    if not is_valid:
         text = "This marker does not belong to a list in this order: start from the first page."
         raise InvalidInput(f"marker: {text}", {"errors": [{"parameter": "marker", "detail": text}]})
     return value, id_
@@ -79,4 +79,4 @@ def _value(plain: Any, sort: str) -> Any:  # noqa: ANN401 - a sort key
 
 
 def _is_id(plain: object) -> bool:
-    return isinstance(plain, int) and not isinstance(plain, bool) and 0 <= plain <= _LARGEST
+    return isinstance(plain, int) and not isinstance(plain, bool) and 0 <= plain <= _MAX_ID

@@ -1,29 +1,29 @@
-"""Schemas that several nouns of the v2 API share: descriptions, pages, and problem documents."""
+"""Field metadata for OpenAPI, links to the next page, and the schema of problem documents."""
 
 from marshmallow import INCLUDE, Schema, fields, validate
 
 from climate.api.v2.http.fields import Moment
 
 
-def says(text: str) -> dict[str, str]:
-    """Return the metadata of a field that is described so."""
+def described(text: str) -> dict[str, str]:
+    """Return the metadata of a field with this description in the OpenAPI document."""
     return {"description": text}
 
 
-def may_be_left_out(schema: Schema) -> set[str]:
-    """Return what a plugin's schema asks for although it may be null: v2 puts the null there."""
-    return {name for name, one in schema.fields.items() if one.required and one.allow_none}
+def nullable_params(schema: Schema) -> set[str]:
+    """Return the required parameters that may be null. v2 makes them optional: null by default."""
+    return {name for name, field in schema.fields.items() if field.required and field.allow_none}
 
 
 def next_page() -> fields.String:
-    """Return the link to the next page."""
+    """Return the field for the link to the next page."""
     return fields.String(
-        allow_none=True, metadata=says("Where the next page is; null on the last.")
+        allow_none=True, metadata=described("Link to the next page; null on the last page.")
     )
 
 
 class BadValue(Schema):
-    """One bad value: where it is in the body (a JSON pointer) or which parameter of the query."""
+    """An invalid value: its JSON pointer in the body, its query parameter, or its header."""
 
     pointer = fields.String()
     parameter = fields.String()
@@ -32,7 +32,7 @@ class BadValue(Schema):
 
 
 class Blocker(Schema):
-    """A booking in the way; of own ones the lease is told."""
+    """A conflicting booking; contains the lease only if it belongs to the caller's project."""
 
     start = Moment()
     end = Moment()
@@ -41,7 +41,7 @@ class Blocker(Schema):
 
 
 class Alternative(Schema):
-    """A lease like the one that was refused, which would be admitted now."""
+    """A lease similar to the rejected one that climate would admit now."""
 
     differs = fields.String(validate=validate.OneOf(["later", "shorter", "fewer", "other"]))
     start = Moment()
@@ -50,10 +50,10 @@ class Alternative(Schema):
 
 
 class Problem(Schema):
-    """A refusal (RFC 9457). What follows the errors is of some codes, and there may be more."""
+    """An error (RFC 9457). The members after ``errors`` depend on the code; more may follow."""
 
     class Meta:
-        """Codes have members of their own."""
+        """Plug-ins and later releases may add members."""
 
         unknown = INCLUDE
 
@@ -63,17 +63,28 @@ class Problem(Schema):
     detail = fields.String(required=True)
     code = fields.String(required=True)
     errors = fields.List(fields.Nested(BadValue))
-    etag = fields.String(metadata=says("What the lease is now (precondition_failed)."))
+    etag = fields.String(metadata=described("The current ETag of the lease (precondition_failed)."))
     reservation = fields.Integer(
         allow_none=True,
-        metadata=says(
-            "Which was short, from 0; null: each would fit alone (not_enough_resources)."
+        metadata=described(
+            "Index of the reservation without enough resources, from 0; null: each fits alone, but"
+            " not all together (not_enough_resources)."
         ),
     )
-    oldest = fields.Integer(metadata=says("The first number that is kept (notifications_removed)."))
-    asked = fields.Float(metadata=says("What was asked for: units, or what there is a limit of."))
-    matching = fields.Integer(metadata=says("Resources that match and are large enough."))
-    free = fields.Integer(metadata=says("Units that are free all through the window."))
-    missing = fields.Integer(allow_none=True, metadata=says("Units that are missing."))
+    oldest = fields.Integer(
+        metadata=described(
+            "Sequence number of the oldest kept notification (notifications_removed)."
+        )
+    )
+    asked = fields.Float(
+        metadata=described("Requested amount: units, or the value that exceeds a limit.")
+    )
+    matching = fields.Integer(
+        metadata=described("Number of resources that match and are large enough.")
+    )
+    free = fields.Integer(metadata=described("Units that are free during the whole window."))
+    missing = fields.Integer(
+        allow_none=True, metadata=described("Missing units; null if reservation is null.")
+    )
     blocked_by = fields.List(fields.Nested(Blocker))
     alternatives = fields.List(fields.Nested(Alternative))

@@ -1,4 +1,4 @@
-"""What v2 takes and gives. The same schemas check requests, make answers and are documented."""
+"""Schemas of leases, their reservations and their events."""
 
 from functools import cache
 from typing import Any
@@ -16,51 +16,55 @@ from marshmallow import (
 from climate.api.v1.schemas import check_event_kind
 from climate.api.v2.http.fields import ASAP, NOW, Moment, Strict, flag
 from climate.api.v2.http.queries import PageQuery, sorted_by
-from climate.api.v2.http.schemas import next_page, says
+from climate.api.v2.http.schemas import described, next_page
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 from climate.core.lease.model import NOT_SHOWN, StartWhen
 from climate.core.page import LEASE_SORTS
 
-MOST = 100
+MAX_ITEMS = 100
 _NAME = validate.Length(1, 80)
 _ID = validate.Length(1, 36)
-_PARAMS = "What is asked for; what there is to be asked depends on the type."
-_START_WHEN = "ready: not before its hosts are ready, if they are got ready."
+_PARAMS = "The requested resources; the parameters depend on the resource type."
+_START_WHEN = "scheduled: at the start; ready: as soon as provisioners have prepared all hosts."
 
 
 class EventRequest(Strict):
-    """An event of the user's own."""
+    """A custom event: climate publishes a notification at its time."""
 
     type = fields.String(required=True, validate=check_event_kind)
     at = Moment(required=True)
 
 
 class ReservationRequest(Strict):
-    """Resources of one type; what ``params`` there are depends on it."""
+    """A reservation of resources of one type, which determines the ``params``."""
 
     resource_type = fields.String(required=True, validate=validate.Length(1, 64))
-    params = fields.Dict(keys=fields.String(), load_default=dict, metadata=says(_PARAMS))
+    params = fields.Dict(keys=fields.String(), load_default=dict, metadata=described(_PARAMS))
 
 
 class LeaseRequest(Strict):
-    """A lease to be made."""
+    """A request to create a lease."""
 
     name = fields.String(required=True, validate=_NAME)
     start = Moment(required=True, words=(NOW, ASAP))
-    end = Moment(metadata=says("When it ends, or how long it lasts: one of both."))
+    end = Moment(metadata=described("Send either end or duration."))
     duration = fields.Integer(
-        strict=True, validate=validate.Range(1, 366 * 86400), metadata=says("Seconds.")
+        strict=True,
+        validate=validate.Range(1, 366 * 86400),
+        metadata=described("Seconds, instead of end."),
     )
-    end_by = Moment(metadata=says("With the start asap: when it must have ended."))
+    end_by = Moment(metadata=described("Latest end; only with the start asap."))
     before_end = Moment()
     start_when = fields.Enum(
-        StartWhen, by_value=True, load_default=StartWhen.SCHEDULED, metadata=says(_START_WHEN)
+        StartWhen, by_value=True, load_default=StartWhen.SCHEDULED, metadata=described(_START_WHEN)
     )
     reservations = fields.List(
-        fields.Nested(ReservationRequest), load_default=list, validate=validate.Length(max=MOST)
+        fields.Nested(ReservationRequest),
+        load_default=list,
+        validate=validate.Length(max=MAX_ITEMS),
     )
     events = fields.List(
-        fields.Nested(EventRequest), load_default=list, validate=validate.Length(max=MOST)
+        fields.Nested(EventRequest), load_default=list, validate=validate.Length(max=MAX_ITEMS)
     )
 
     @validates_schema(skip_on_field_errors=False, pass_original=True)
@@ -81,43 +85,45 @@ class LeaseRequest(Strict):
 
 
 class ReservationChange(Strict):
-    """New parameters for a reservation of the lease; those that are not named stay."""
+    """New parameters of a reservation. Absent parameters keep their values."""
 
     id = fields.String(required=True, validate=_ID)
     params = fields.Dict(keys=fields.String(), required=True)
 
 
 class LeaseChange(Strict):
-    """What is to change; what is absent stays."""
+    """A change of a lease. Absent keys keep their values."""
 
     name = fields.String(validate=_NAME)
     start = Moment(words=(NOW,))
     end = Moment(words=(NOW,))
     before_end = Moment()
-    start_when = fields.Enum(StartWhen, by_value=True, metadata=says(_START_WHEN))
+    start_when = fields.Enum(StartWhen, by_value=True, metadata=described(_START_WHEN))
     reservations = fields.List(
-        fields.Nested(ReservationChange), load_default=list, validate=validate.Length(max=MOST)
+        fields.Nested(ReservationChange), load_default=list, validate=validate.Length(max=MAX_ITEMS)
     )
     add_reservations = fields.List(
-        fields.Nested(ReservationRequest), load_default=list, validate=validate.Length(max=MOST)
+        fields.Nested(ReservationRequest),
+        load_default=list,
+        validate=validate.Length(max=MAX_ITEMS),
     )
     remove_reservations = fields.List(
-        fields.String(validate=_ID), load_default=list, validate=validate.Length(max=MOST)
+        fields.String(validate=_ID), load_default=list, validate=validate.Length(max=MAX_ITEMS)
     )
 
     @validates_schema
-    def _named_once(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        changed = [("reservations", one["id"]) for one in data["reservations"]]
-        named = changed + [("remove_reservations", id_) for id_ in data["remove_reservations"]]
+    def _check_unique(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        changed = [("reservations", change["id"]) for change in data["reservations"]]
+        removed = [("remove_reservations", id_) for id_ in data["remove_reservations"]]
         seen: set[str] = set()
-        for key, id_ in named:
+        for key, id_ in changed + removed:
             if id_ in seen:
                 raise ValidationError(f"Reservation {id_} is named more than once.", key)
             seen.add(id_)
 
 
 class Event(Schema):
-    """Something due in the life of a lease."""
+    """A step in the life of a lease, due at a certain time."""
 
     id = fields.String()
     type = fields.String(attribute="kind")
@@ -126,7 +132,7 @@ class Event(Schema):
 
 
 class Reservation(Schema):
-    """What a lease has of one type: ``params`` were asked for, ``details`` came of it."""
+    """A reservation: ``params`` echo the request, ``details`` describe how to use the resources."""
 
     id = fields.String()
     resource_type = fields.String()
@@ -139,9 +145,9 @@ class Reservation(Schema):
     updated_at = Moment(allow_none=True)
 
     @post_dump
-    def _told(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        told = {name: value for name, value in data["details"].items() if name not in NOT_SHOWN}
-        return {**data, "details": told}
+    def _hide_internal_details(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
+        public = {name: value for name, value in data["details"].items() if name not in NOT_SHOWN}
+        return {**data, "details": public}
 
 
 class Lease(Schema):
@@ -157,24 +163,26 @@ class Lease(Schema):
     ready_at = Moment(
         allow_none=True,
         attribute="start.ready_at",
-        metadata=says("When the last host that was to be got ready was."),
+        metadata=described("When the last of its prepared hosts became ready."),
     )
     start_delayed_at = Moment(
         allow_none=True,
         attribute="start.delayed_at",
-        metadata=says("When its start began to wait for hosts; null: it never did."),
+        metadata=described("When the start was first delayed to wait for hosts; null: it was not."),
     )
     started_at = Moment(
-        allow_none=True, attribute="start.started_at", metadata=says("When all was handed over.")
+        allow_none=True,
+        attribute="start.started_at",
+        metadata=described("When climate had handed over all resources."),
     )
     status = fields.Enum(LeaseStatus, by_value=True)
     degraded = fields.Boolean(
         attribute="ails",
-        metadata=says("Whether some of its resources fail, or acting as its user would."),
+        metadata=described("True if resources of the lease fail, or if trust_lost is set."),
     )
     trust_lost = fields.String(
         allow_none=True,
-        metadata=says("Why acting as its user fails at present, and what helps; else null."),
+        metadata=described("Why climate cannot act as the user now, and what to do; else null."),
     )
     reservations = fields.List(fields.Nested(Reservation))
     events = fields.List(fields.Nested(Event))
@@ -190,7 +198,7 @@ class LeasePage(Schema):
 
 
 class LeaseQuery(PageQuery):
-    """Which leases, in which order."""
+    """Filter and order of leases."""
 
     sort = sorted_by(LEASE_SORTS, "-start")
     status = fields.List(
@@ -206,16 +214,16 @@ class LeaseQuery(PageQuery):
     ends_after = Moment()
     all_projects = flag(
         load_default=False,
-        metadata=says("Of all projects, to those with the policy climate:leases:get_all."),
+        metadata=described("Leases of all projects. Requires the policy climate:leases:get_all."),
     )
 
 
-# Making a schema takes longer than using it, and any number of threads may use one.
+# Created once, because creating a schema takes longer than using it. They are thread-safe.
 LEASE_REQUEST, LEASE_CHANGE = LeaseRequest(), LeaseChange()
 LEASE, LEASE_PAGE, LEASE_QUERY = Lease(), LeasePage(), LeaseQuery()
 
 
 @cache
 def params(schema: type[Schema]) -> Schema:
-    """Return the schema of what a resource type can be asked, and nothing else."""
+    """Return the plug-in's schema of parameters, which rejects unknown keys here."""
     return schema(unknown=RAISE)

@@ -28,27 +28,26 @@ from climate.manager.leases.update import LeaseChange, update_lease
 
 T = TypeVar("T")
 
-_LONGEST_KEY = 255
-# How often a conditional change is tried if the lease changes in ways that no answer shows.
+_MAX_KEY_LENGTH = 255
+# Attempts of a conditional change while the lease changes in ways that its ETag does not show.
 _ATTEMPTS = 10
 _WINDOW = ("starts_before", "starts_after", "ends_before", "ends_after")
 
 
 def index(call: Call) -> Answer:
-    """List leases of the project, or of all projects to those who may see them."""
-    asked = validation.query(schemas.LEASE_QUERY)
-    page = paging.page(asked)
-    if asked["all_projects"]:
+    """List leases of your project, or of all projects."""
+    query = validation.query(schemas.LEASE_QUERY)
+    page = paging.page(query)
+    if query["all_projects"]:
         call.require("leases:get_all")
-    wanted = LeaseFilter(
-        project_id=None if asked["all_projects"] else call.caller.project_id,
-        statuses=tuple(asked["status"]),
-        **{name: asked.get(name) for name in ("name", "resource_type", *_WINDOW)},
+    filter_ = LeaseFilter(
+        project_id=None if query["all_projects"] else call.caller.project_id,
+        statuses=tuple(query["status"]),
+        **{name: query.get(name) for name in ("name", "resource_type", *_WINDOW)},
     )
-    part = find_leases(call.runtime, wanted, page)
-    last = part.items[-1] if part.more else None
-    beyond = paging.link(page, LEASE_SORTS[page.sort](last), last.id) if last else None
-    return schemas.LEASE_PAGE.dump({"leases": part.items, "next": beyond}), 200
+    part = find_leases(call.runtime, filter_, page)
+    following = paging.following(page, part, LEASE_SORTS)
+    return schemas.LEASE_PAGE.dump({"leases": part.items, "next": following}), 200
 
 
 def create(call: Call) -> Answer:
@@ -57,7 +56,7 @@ def create(call: Call) -> Answer:
     idempotent = _idempotent(call, body)
     try:
         if idempotent is not None:
-            # Before any check: a request that was valid then may be invalid now.
+            # Before validation: a request that was valid the first time may be invalid now.
             replay(call.runtime, idempotent.key)
         return _created(_body(_create(call, body, idempotent)))
     except AlreadyProcessed as processed:
@@ -105,14 +104,9 @@ def delete(call: Call, lease_id: str) -> Answer:
 
 
 def visible(call: Call, lease_id: str) -> Lease:
-    """Return the lease; raises NotFound also for one that the caller may not see."""
-    try:
-        lease = get_lease(call.runtime, lease_id)
-    except NotFound:
-        lease = None
-    if lease is None or not call.may("leases:get", lease.project_id):
-        raise NotFound(f"There is no lease {lease_id}")
-    return lease
+    """Return the lease; raises NotFound also if the caller may not see it."""
+    absent = NotFound(f"There is no lease {lease_id}")
+    return call.visible(get_lease, lease_id, "leases:get", absent)
 
 
 def _body(lease: Lease) -> dict[str, Any]:
@@ -131,7 +125,7 @@ def _created(body: Mapping[str, Any]) -> Answer:
 
 
 def _etag(body: Mapping[str, Any]) -> str:
-    """Return the entity tag of a representation: any difference in the body gives another tag."""
+    """Return the entity tag of a body: any difference in the body changes the tag."""
     packed = json.dumps(body, sort_keys=True, separators=(",", ":"))
     return f'"{_fingerprint(packed)[:32]}"'
 
@@ -141,21 +135,20 @@ def _fingerprint(text: str) -> str:
 
 
 def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
-    """Make a change if the lease has a tag of ``If-Match``; raises PreconditionFailed.
+    """Run ``change`` if a tag in ``If-Match`` matches the lease; raises PreconditionFailed.
 
-    The tag is that of the lease as it was read. The change gets this lease, and raises LeaseChanged
-    if the stored one, which it locks, is another: so nothing is rendered while the lock is held. A
-    lease may also change in ways that answers do not show, such as the owner of a claimed event. It
-    has the same tag then, and the change is tried again.
+    The tag is that of ``lease`` as read before. ``change`` locks the stored lease and raises
+    LeaseChanged if it differs from ``lease``, so no lease is rendered under the lock. Some
+    differences do not change the tag, such as the owner of a claimed event: then it tries again.
     """
     if "If-Match" not in request.headers or request.if_match.star_tag:
         return change(None)
     for _ in range(_ATTEMPTS):
-        present = _etag(_body(lease))
-        if not request.if_match.contains(present.strip('"')):
+        current = _etag(_body(lease))
+        if not request.if_match.contains(current.strip('"')):
             raise PreconditionFailed(
                 f"Lease {lease.id} has changed since: look at it again, then decide",
-                {"etag": present},
+                {"etag": current},
             )
         try:
             return change(lease)
@@ -165,12 +158,12 @@ def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
 
 
 def _idempotent(call: Call, body: Mapping[str, Any]) -> IdempotentRequest | None:
-    """Return the identity of the request, if the client sent a key; raises InvalidInput."""
+    """Return the idempotent request if the client sent a key; raises InvalidInput."""
     key = request.headers.get("Idempotency-Key")
     if key is None:
         return None
-    if not (key.isascii() and key.isprintable() and 0 < len(key) <= _LONGEST_KEY):
-        text = f"This must be 1 to {_LONGEST_KEY} printable ASCII characters, such as a UUID."
+    if not (key.isascii() and key.isprintable() and 0 < len(key) <= _MAX_KEY_LENGTH):
+        text = f"This must be 1 to {_MAX_KEY_LENGTH} printable ASCII characters, such as a UUID."
         errors = [{"header": "Idempotency-Key", "detail": text}]
         raise InvalidInput(f"Idempotency-Key: {text}", {"errors": errors})
     identity = IdempotencyKey(
@@ -185,9 +178,9 @@ def _idempotent(call: Call, body: Mapping[str, Any]) -> IdempotentRequest | None
 def _create(call: Call, body: Mapping[str, Any], idempotent: IdempotentRequest | None) -> Lease:
     data = validation.load(schemas.LEASE_REQUEST, body)
     if data["start"] == ASAP:
-        within = _request(call, {**data, "start": NOW, "end": data["end_by"]})
+        search = _request(call, {**data, "start": NOW, "end": data["end_by"]})
         length = timedelta(seconds=data["duration"])
-        return create_earliest(call.runtime, call.owner, within, length, idempotent)
+        return create_earliest(call.runtime, call.owner, search, length, idempotent)
     return create_lease(call.runtime, call.owner, _request(call, data), idempotent)
 
 
@@ -206,22 +199,23 @@ def _request(call: Call, data: Mapping[str, Any]) -> LeaseRequest:
 
 
 def _reservation_changes(
-    call: Call, lease: Lease, given: list[dict[str, Any]]
+    call: Call, lease: Lease, bodies: list[dict[str, Any]]
 ) -> tuple[ReservationChange, ...]:
-    """Return the changes, each checked together with the parameters that stay."""
-    present = {reservation.id: reservation for reservation in lease.reservations}
+    """Validate each change together with the parameters that stay; return the changes."""
+    stored = {reservation.id: reservation for reservation in lease.reservations}
     parts = []
-    for number, one in enumerate(given):
-        before = present.get(one["id"])
+    for number, body in enumerate(bodies):
+        before = stored.get(body["id"])
         if before is None:
-            refusal = InvalidInput(f"Lease {lease.id} has no reservation {one['id']}")
-            raise validation.placed(refusal, ("reservations", number, "id"))
+            unknown = InvalidInput(f"Lease {lease.id} has no reservation {body['id']}")
+            raise validation.placed(unknown, ("reservations", number, "id"))
         check_no_part(before)
-        after = {**before.params, **one["params"]}
+        after = {**before.params, **body["params"]}
         parts.append(
             reservations.params(call, before.resource_type, after, ("reservations", number))
         )
     validation.load_all(parts)
     return tuple(
-        ReservationChange(id=one["id"], resource_type=None, params=one["params"]) for one in given
+        ReservationChange(id=body["id"], resource_type=None, params=body["params"])
+        for body in bodies
     )

@@ -1,8 +1,8 @@
-"""Server-Sent Events: the log of notifications as a stream that is gone on with where it broke.
+"""Server-Sent Events: the log of notifications as a stream. A client that reconnects loses nothing.
 
-A stream holds one of the places of its process (and the thread that serves it) until it ends: when
-its time is over or its token is, when the process stops, or when nobody reads any more, which a
-heartbeat finds out. https://html.spec.whatwg.org/multipage/server-sent-events.html
+A stream occupies a follower's place and a thread until it ends. It ends at its time limit, when the
+token expires, when the process stops, or when a heartbeat finds that the client disconnected.
+https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
 import logging
@@ -18,44 +18,44 @@ from climate.manager.process.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
 
-# Proxies keep nothing back, and remember nothing.
+# Proxies must neither buffer nor cache the stream.
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-# Seconds without a notification after which a sign of life is sent.
+# Seconds without a notification after which climate sends a heartbeat.
 _HEARTBEAT = 15.0
 _BATCH = 100
-# Milliseconds after which a client that lost us should come back.
+# Milliseconds after which a disconnected client should reconnect.
 _RETRY = 2000
 
 
 class Stream(Iterator[bytes]):
-    """The parts of an answer that goes on until ``ends_at``; ``close`` it, whatever happens."""
+    """The parts of a response that ends at ``ends_at``. The caller must always ``close`` it."""
 
     def __init__(
         self,
         runtime: Runtime,
-        wanted: NotificationFilter,
+        filter_: NotificationFilter,
         after: int,
         ends_at: datetime,
         as_text: Callable[[Notification], str],
     ) -> None:
-        """Take a place; raises TooManyFollowers."""
+        """Occupy a follower's place; raises TooManyFollowers."""
         self._runtime = runtime
-        self._wanted = wanted
+        self._filter = filter_
         self._after = after
         self._ends_at = ends_at
         self._as_text = as_text
-        self._parts = self._make()
+        self._parts = self._generate()
         self.close = runtime.latest.take_place()
 
     def __next__(self) -> bytes:
-        """Return what is to be sent next, as soon as there is anything."""
+        """Wait for the next part and return it."""
         return next(self._parts)
 
-    def _make(self) -> Iterator[bytes]:
+    def _generate(self) -> Iterator[bytes]:
         yield f"retry: {_RETRY}\nid: {self._after}\n\n".encode()
         try:
             yield from self._events()
-        except NotificationsRemoved:  # who comes back is told so
+        except NotificationsRemoved:  # the client gets this error when it reconnects
             return
         except Exception as error:
             detail = None if is_unavailable(error) else error
@@ -63,22 +63,23 @@ class Stream(Iterator[bytes]):
 
     def _events(self) -> Iterator[bytes]:
         sent_at = time.monotonic()
-        while (left := self._left()) > 0:
-            found = notifications.find_after(self._runtime, self._wanted, self._after, _BATCH)
-            for one in found.notifications:
-                yield f"id: {one.seq}\ndata: {self._as_text(one)}\n\n".encode()
-            self._after = found.after
+        while (seconds := self._seconds_left()) > 0:
+            page = notifications.find_after(self._runtime, self._filter, self._after, _BATCH)
+            for notification in page.notifications:
+                text = self._as_text(notification)
+                yield f"id: {notification.seq}\ndata: {text}\n\n".encode()
+            self._after = page.after
             now = time.monotonic()
-            if found.notifications:
+            if page.notifications:
                 sent_at = now
             elif now - sent_at >= _HEARTBEAT:
-                # Without data this is no event, but who comes back comes back from here.
+                # Without data this is no event, but it moves the position for a reconnect.
                 yield f": still here\nid: {self._after}\n\n".encode()
                 sent_at = now
-            self._runtime.latest.wait(self._after, min(left, _HEARTBEAT - (now - sent_at)))
+            self._runtime.latest.wait(self._after, min(seconds, _HEARTBEAT - (now - sent_at)))
 
-    def _left(self) -> float:
-        """Return for how many seconds it may go on."""
+    def _seconds_left(self) -> float:
+        """Return the seconds until the stream ends."""
         if self._runtime.latest.is_closed:
             return 0.0
         return (self._ends_at - self._runtime.clock.now()).total_seconds()

@@ -1,4 +1,4 @@
-"""What v2 takes and gives about notifications, and about having them sent."""
+"""Schemas of notifications, subscriptions and dead letters."""
 
 from typing import Any
 
@@ -6,15 +6,15 @@ from marshmallow import Schema, ValidationError, fields, validate
 
 from climate.api.v2.http.fields import Count, Moment, Strict, flag
 from climate.api.v2.http.queries import PageQuery, wait_seconds
-from climate.api.v2.http.schemas import next_page, says
+from climate.api.v2.http.schemas import described, next_page
 from climate.core.errors import InvalidInput
 from climate.core.notifications.message import PATTERN
 from climate.core.notifications.subscription import LONGEST_URL, SubscriptionStatus, key_of
 
-MOST_PATTERNS = 20
-_MOST_SEQS = 1000
-_LARGEST = 2**63 - 1
-BAD_PATTERN = "This is no type of events, nor the beginning of one and a *."
+_MAX_PATTERNS = 20
+_MAX_SEQS = 1000
+_MAX_SEQ = 2**63 - 1
+_BAD_PATTERN = "This is no type of events, nor the beginning of one and a *."
 
 
 def _check_secret(text: str) -> None:
@@ -25,7 +25,7 @@ def _check_secret(text: str) -> None:
 
 
 class Notification(Schema):
-    """Something that happened, as a rule to a lease; ``payload`` is the lease as v1 shows it."""
+    """A notification, usually about a lease; ``payload`` then is the lease in the format of v1."""
 
     seq = fields.Integer()
     message_id = fields.String()
@@ -36,7 +36,7 @@ class Notification(Schema):
 
 
 class NotificationPage(Schema):
-    """Notifications, the oldest first; go on ``after`` this number, whether there are any."""
+    """Notifications, the oldest first. Pass ``after`` in the next request, even without any."""
 
     notifications = fields.List(fields.Nested(Notification))
     after = fields.Integer()
@@ -44,17 +44,20 @@ class NotificationPage(Schema):
 
 def _patterns(**kwargs: Any) -> fields.List[str]:
     return fields.List(
-        fields.String(validate=validate.Regexp(PATTERN, error=BAD_PATTERN)),
-        validate=validate.Length(max=MOST_PATTERNS),
-        metadata=says("Types, or with * at the end all that begin so; none: all types."),
+        fields.String(validate=validate.Regexp(PATTERN, error=_BAD_PATTERN)),
+        validate=validate.Length(max=_MAX_PATTERNS),
+        metadata=described("Event types; * at the end matches any rest. Empty: all types."),
         **kwargs,
     )
 
 
-def _place(**kwargs: Any) -> fields.String:
+def _url(**kwargs: Any) -> fields.String:
     return fields.String(
         validate=validate.Length(1, LONGEST_URL),
-        metadata={**says("Where CloudEvents are sent, by POST."), "format": "uri"},
+        metadata={
+            **described("The receiver: climate sends CloudEvents to this URL by POST."),
+            "format": "uri",
+        },
         **kwargs,
     )
 
@@ -63,7 +66,7 @@ def _secret(**kwargs: Any) -> fields.String:
     return fields.String(
         validate=_check_secret,
         load_only=True,
-        metadata=says("What they are signed with: whsec_ and the base64 of 24 to 64 bytes."),
+        metadata=described("Key of the signatures: whsec_ and the base64 of 24 to 64 bytes."),
         **kwargs,
     )
 
@@ -71,15 +74,15 @@ def _secret(**kwargs: Any) -> fields.String:
 def _after() -> fields.Integer:
     return fields.Integer(
         strict=True,
-        validate=validate.Range(0, _LARGEST),
-        metadata=says("Send what comes after this number; what is new, if it is not given."),
+        validate=validate.Range(0, _MAX_SEQ),
+        metadata=described("Send notifications after this number; default: only new ones."),
     )
 
 
 class SubscriptionRequest(Strict):
-    """A subscription to be made."""
+    """A request to create a subscription."""
 
-    url = _place(required=True)
+    url = _url(required=True)
     secret = _secret(required=True)
     event_types = _patterns(load_default=list)
     lease_id = fields.String(load_default=None, allow_none=True, validate=validate.Length(1, 36))
@@ -90,15 +93,17 @@ class SubscriptionRequest(Strict):
         load_default=False,
         truthy={True},
         falsy={False},
-        metadata=says("Of all projects, to those with the policy climate:notifications:get_all."),
+        metadata=described(
+            "Notifications of all projects. Requires climate:notifications:get_all."
+        ),
     )
     after = _after()
 
 
 class SubscriptionChange(Strict):
-    """What is to change; what is absent stays."""
+    """A change of a subscription. Absent keys keep their values."""
 
-    url = _place()
+    url = _url()
     secret = _secret()
     event_types = _patterns()
     lease_id = fields.String(allow_none=True, validate=validate.Length(1, 36))
@@ -108,7 +113,7 @@ class SubscriptionChange(Strict):
 
 
 class Subscription(Schema):
-    """A place that notifications are sent to."""
+    """A webhook: a URL that receives notifications."""
 
     id = fields.String()
     project_id = fields.String()
@@ -120,15 +125,19 @@ class Subscription(Schema):
     all_projects = fields.Boolean()
     status = fields.Enum(SubscriptionStatus, by_value=True)
     reason = fields.String(
-        allow_none=True, metadata=says("Why the last delivery failed, or why it is suspended.")
+        allow_none=True,
+        metadata=described("Why the last delivery failed, or why climate suspended it."),
     )
     after = fields.Integer(
-        attribute="done_seq", metadata=says("All up to this number is dealt with.")
+        attribute="done_seq",
+        metadata=described("Notifications up to this number are delivered or dead letters."),
     )
     delivered_at = Moment(allow_none=True)
     created_at = Moment()
     updated_at = Moment(allow_none=True)
-    dead_letters = fields.Integer(metadata=says("How many notifications were not taken."))
+    dead_letters = fields.Integer(
+        metadata=described("Number of notifications that the receiver did not accept.")
+    )
 
 
 class SubscriptionPage(Schema):
@@ -139,35 +148,35 @@ class SubscriptionPage(Schema):
 
 
 class DeadLetter(Schema):
-    """A notification that was not taken, by its number."""
+    """A notification that the receiver did not accept."""
 
     seq = fields.Integer()
     attempts = fields.Integer()
     reason = fields.String()
     redelivering = fields.Boolean(
-        attribute="wanted", metadata=says("Whether it is about to be sent again.")
+        attribute="wanted", metadata=described("Whether climate is going to send it again.")
     )
     failed_at = Moment()
 
 
 class DeadLetterPage(Schema):
-    """Dead letters, by their numbers."""
+    """Dead letters, in the order of their numbers."""
 
     dead_letters = fields.List(fields.Nested(DeadLetter))
 
 
 class Redelivery(Strict):
-    """Which dead letters are to be sent again."""
+    """The dead letters to send again."""
 
     seqs = fields.List(
-        fields.Integer(strict=True, validate=validate.Range(1, _LARGEST)),
-        validate=validate.Length(1, _MOST_SEQS),
-        metadata=says("Their numbers; all, if it is not given."),
+        fields.Integer(strict=True, validate=validate.Range(1, _MAX_SEQ)),
+        validate=validate.Length(1, _MAX_SEQS),
+        metadata=described("Numbers of dead letters; default: all."),
     )
 
 
 class Redelivering(Schema):
-    """How many dead letters are about to be sent again."""
+    """The number of dead letters that climate is going to send again."""
 
     redelivering = fields.Integer()
 
@@ -177,46 +186,52 @@ SUBSCRIPTION, DEAD_LETTER_PAGE, REDELIVERY = Subscription(), DeadLetterPage(), R
 
 
 class FilterQuery(Strict):
-    """Which notifications, from where on."""
+    """Filter of notifications, and the position in the log."""
 
     after = Count(
         minimum=0,
-        maximum=_LARGEST,
-        metadata={**says("What was seen last."), "minimum": 0, "maximum": _LARGEST},
+        maximum=_MAX_SEQ,
+        metadata={
+            **described("Number of the last notification that you received."),
+            "minimum": 0,
+            "maximum": _MAX_SEQ,
+        },
     )
     event_type = fields.List(
-        fields.String(validate=validate.Regexp(PATTERN, error=BAD_PATTERN)),
+        fields.String(validate=validate.Regexp(PATTERN, error=_BAD_PATTERN)),
         load_default=list,
-        validate=validate.Length(max=MOST_PATTERNS),
-        metadata=says("A type, or with * at its end all that begin so; any of several."),
+        validate=validate.Length(max=_MAX_PATTERNS),
+        metadata=described("An event type; * at the end matches any rest. Repeatable."),
     )
     lease_id = fields.String()
     resource_type = fields.String()
     project_id = fields.String(
-        metadata=says("Of another project, to those with climate:notifications:get_all.")
+        metadata=described("Another project. Requires climate:notifications:get_all.")
     )
 
 
 class NotificationQuery(FilterQuery):
-    """Which notifications, and how long to wait if there is none."""
+    """Filter of notifications, page size, and the time of long polling."""
 
     limit = Count(minimum=0, maximum=1000, load_default=100)
     wait = wait_seconds()
 
 
 class SubscriptionQuery(PageQuery):
-    """Which subscriptions."""
+    """Filter of subscriptions."""
 
     all_projects = flag(
         load_default=False,
-        metadata=says("Of all projects, to those with the policy climate:subscriptions:get_all."),
+        metadata=described(
+            "Subscriptions of all projects. Requires climate:subscriptions:get_all."
+        ),
     )
 
 
 class DeadLetterQuery(Strict):
-    """Which dead letters."""
+    """The requested page of dead letters."""
 
-    after = Count(minimum=0, maximum=_LARGEST, load_default=0)
+    after = Count(minimum=0, maximum=_MAX_SEQ, load_default=0)
     limit = Count(minimum=1, maximum=1000, load_default=100)
 
 

@@ -94,13 +94,13 @@ def redeliver(call: Call, subscription_id: str) -> Answer:
 
 
 def _visible(call: Call, subscription_id: str) -> Subscription:
-    """Return a subscription; raises NotFound also if the caller may not see it."""
+    """Return the subscription; raises NotFound also if the caller may not see it."""
     absent = NotFound(f"There is no subscription {subscription_id}")
     return call.visible(subscriptions.get, subscription_id, "subscriptions:get", absent)
 
 
 def _changeable(call: Call, subscription_id: str, rule: str) -> Subscription:
-    """Return a subscription that the caller may see and change; raises NotFound, Forbidden."""
+    """Return the subscription if the caller may change it; raises NotFound, Forbidden."""
     subscription = _visible(call, subscription_id)
     call.require(rule, subscription.project_id)
     return subscription
@@ -114,10 +114,10 @@ def _check_url(call: Call, url: str) -> None:
 
 
 def _filters(data: Mapping[str, Any]) -> dict[str, Any]:
-    named = {name: data[name] for name in _FILTERS if name in data}
-    if "event_types" in named:
-        named["event_types"] = tuple(named["event_types"])
-    return named
+    filters = {name: data[name] for name in _FILTERS if name in data}
+    if "event_types" in filters:
+        filters["event_types"] = tuple(filters["event_types"])
+    return filters
 
 
 def _body(call: Call, subscription: Subscription) -> dict[str, Any]:
@@ -125,9 +125,9 @@ def _body(call: Call, subscription: Subscription) -> dict[str, Any]:
     return body
 
 
-def _bodies(call: Call, listed: Sequence[Subscription]) -> list[dict[str, Any]]:
-    counts = subscriptions.count_dead_letters(call.runtime, [item.id for item in listed])
+def _bodies(call: Call, items: Sequence[Subscription]) -> list[dict[str, Any]]:
+    counts = subscriptions.count_dead_letters(call.runtime, [item.id for item in items])
     return [
         {**schemas.SUBSCRIPTION.dump(item), "dead_letters": counts.get(item.id, 0)}
-        for item in listed
+        for item in items
     ]

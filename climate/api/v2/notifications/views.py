@@ -16,38 +16,38 @@ from climate.core.notifications.message import Notification, NotificationFilter
 from climate.manager.notifications import log as notifications
 
 # A stream ends after this time, so that climate checks the token again when the client reconnects.
-_LONGEST_STREAM = timedelta(minutes=15)
-_DIGITS = 18
+_MAX_STREAM = timedelta(minutes=15)
+_MAX_DIGITS = 18
 
 
 def index(call: Call) -> Answer:
     """List notifications after a cursor, or wait for the next one."""
     query = validation.query(schemas.NOTIFICATION_QUERY)
-    wanted = _wanted(call, query)
+    filter_ = _filter(call, query)
     limit, wait = query["limit"], query["wait"] if query["limit"] else 0
-    found = notifications.wait_after(call.runtime, wanted, query.get("after"), limit, wait)
-    bodies = [body(notification) for notification in found.notifications]
-    return {"notifications": bodies, "after": found.after}, 200
+    page = notifications.wait_after(call.runtime, filter_, query.get("after"), limit, wait)
+    bodies = [body(notification) for notification in page.notifications]
+    return {"notifications": bodies, "after": page.after}, 200
 
 
 def stream(call: Call) -> Answer:
     """Stream notifications as Server-Sent Events, from a cursor or from now on."""
     query = validation.query(schemas.STREAM_QUERY)
-    wanted = _wanted(call, query)
+    filter_ = _filter(call, query)
     after = _last_event_id()
     after = query.get("after") if after is None else after
     if after is None:
         after = notifications.last_seq(call.runtime)
-    else:  # reject a cursor that is no longer kept now, while there is still a status to send
-        notifications.find_after(call.runtime, wanted, after, 0)
-    ends_at = call.runtime.clock.now() + _LONGEST_STREAM
+    else:  # reject a cursor of removed notifications before the response starts
+        notifications.find_after(call.runtime, filter_, after, 0)
+    ends_at = call.runtime.clock.now() + _MAX_STREAM
     if call.caller.expires_at is not None:
         ends_at = min(ends_at, call.caller.expires_at)
-    made = Stream(call.runtime, wanted, after, ends_at, _event)
-    return made, 200, HEADERS
+    events = Stream(call.runtime, filter_, after, ends_at, _event)
+    return events, 200, HEADERS
 
 
-def _wanted(call: Call, query: Mapping[str, Any]) -> NotificationFilter:
+def _filter(call: Call, query: Mapping[str, Any]) -> NotificationFilter:
     """Return the filter of the query, limited to what the caller may see; raises Forbidden."""
     project_id = query.get("project_id")
     if not call.may("notifications:get_all"):
@@ -67,7 +67,7 @@ def _last_event_id() -> int | None:
     text = request.headers.get("Last-Event-ID", "").strip()
     if not text:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS):
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
         detail = "This must be the id of an event that you received."
         errors = [{"header": "Last-Event-ID", "detail": detail}]
         raise InvalidInput(f"Last-Event-ID: {detail}", {"errors": errors})

@@ -1,6 +1,6 @@
 """Readiness of a lease and of a host, quarantine of hosts, and statistics.
 
-Readiness is not a part of the lease, as it changes without a change of the lease and its ETag.
+Readiness is not part of the lease: it changes without changing the lease and its ETag.
 """
 
 from dataclasses import replace
@@ -13,8 +13,7 @@ from climate.api.v2.provisioning import schemas
 from climate.api.v2.resources import views as resource_views
 from climate.core.errors import InvalidDate
 from climate.core.provisioning.readiness import Period
-from climate.manager.provisioning import power_saving as energy
-from climate.manager.provisioning import readiness
+from climate.manager.provisioning import power_saving, readiness
 
 
 def of_lease(call: Call, lease_id: str) -> Answer:
@@ -46,12 +45,12 @@ def summary(call: Call) -> Answer:
 
 
 def saved(call: Call) -> Answer:
-    """Show for how many hours hosts were switched off."""
-    return schemas.ENERGY.dump({"saved": energy.saved(call.runtime, *_period())}), 200
+    """Show the hours that hosts were switched off (power saving)."""
+    return schemas.ENERGY.dump({"saved": power_saving.saved(call.runtime, *_period())}), 200
 
 
 def _period() -> tuple[datetime, datetime, Period]:
-    """Return the start, the end and the division of the period; raises InvalidDate."""
+    """Return the start, the end and the subdivision of the period; raises InvalidDate."""
     query = validation.query(schemas.SUMMARY_QUERY)
     if query["until"] <= query["since"]:
         text = "This must be later than since."

@@ -8,14 +8,14 @@ from marshmallow import Schema, ValidationError, fields, validate, validates_sch
 
 from climate.api.v2.http.fields import Moment, Strict, flag
 from climate.api.v2.http.queries import PageQuery, sorted_by, wait_seconds
-from climate.api.v2.http.schemas import says
+from climate.api.v2.http.schemas import described
 from climate.core.page import PREPARATION_SORTS, SHUTDOWN_SORTS
 from climate.core.provisioning.preparation import PreparationState
 from climate.core.provisioning.readiness import Period, Readiness
 from climate.core.provisioning.shutdown import ShutdownState
 
-_MOST_PHASES = 32
-_A_YEAR = 366 * 86400
+_MAX_PHASES = 32
+_MAX_SECONDS = 366 * 86400
 
 
 def _states(states: Iterable[StrEnum]) -> fields.List[str]:
@@ -31,7 +31,9 @@ def _states(states: Iterable[StrEnum]) -> fields.List[str]:
 def _claimable() -> fields.Field[Any]:
     return flag(
         load_default=False,
-        metadata=says("Only tasks that no provisioner has claimed, or whose claim has expired."),
+        metadata=described(
+            "Only tasks that no provisioner has claimed, or whose claim has expired."
+        ),
     )
 
 
@@ -39,7 +41,7 @@ def _owner() -> fields.String:
     return fields.String(
         required=True,
         validate=validate.Length(1, 255),
-        metadata=says("The reporting process: a name that no other process uses."),
+        metadata=described("The reporting process: a name that no other process uses."),
     )
 
 
@@ -48,7 +50,7 @@ def _claim_seconds() -> fields.Integer:
         strict=True,
         load_default=120,
         validate=validate.Range(3, 3600),
-        metadata=says("How long the claim lasts unless it is extended."),
+        metadata=described("Duration of the claim in seconds; a report with accepted renews it."),
     )
 
 
@@ -58,7 +60,9 @@ def _reason() -> fields.String:
 
 def _hardware() -> fields.String:
     return fields.String(
-        metadata=says("The hardware class: the property hardware, or else the hypervisor type.")
+        metadata=described(
+            "The hardware class: the property hardware, or else the hypervisor type."
+        )
     )
 
 
@@ -75,7 +79,7 @@ class PreparationQuery(PageQuery):
 
 
 class SummaryQuery(Strict):
-    """The period to summarise, and how to divide it."""
+    """The period of the statistics, and its subdivision."""
 
     since = Moment(required=True)
     until = Moment(required=True)
@@ -86,26 +90,26 @@ class SummaryQuery(Strict):
 
 
 class Report(Strict):
-    """Provisioner's progress report of a preparation. Idempotent."""
+    """The provisioner's progress report about a preparation. Idempotent."""
 
     state = fields.String(
         required=True,
         validate=validate.OneOf(["wanted", "accepted", "ready", "failed"]),
-        metadata=says("accepted: claim it, or extend the claim; wanted: release the claim."),
+        metadata=described("accepted: claim it, or renew the claim; wanted: release the claim."),
     )
     owner = _owner()
     claim_seconds = _claim_seconds()
     seconds = fields.Dict(
         keys=fields.String(validate=validate.Length(1, 64)),
-        values=fields.Float(allow_nan=False, validate=validate.Range(0, _A_YEAR)),
+        values=fields.Float(allow_nan=False, validate=validate.Range(0, _MAX_SECONDS)),
         load_default=dict,
-        validate=validate.Length(max=_MOST_PHASES),
-        metadata=says("Duration of each phase."),
+        validate=validate.Length(max=_MAX_PHASES),
+        metadata=described("Duration of each phase in seconds."),
     )
     cold = fields.Boolean(
         load_default=False,
-        metadata=says(
-            "Whether the host had no power before; climate learns only from these times."
+        metadata=described(
+            "Whether the host was powered off before; climate learns only from these durations."
         ),
     )
     reason = _reason()
@@ -123,7 +127,9 @@ class HostChange(Strict):
         required=True,
         allow_none=True,
         validate=validate.Length(1, 2000),
-        metadata=says("Reason of the quarantine; null ends it: the host is bookable if it works."),
+        metadata=described(
+            "Reason of the quarantine; null ends it: the host is bookable if it works."
+        ),
     )
 
 
@@ -139,7 +145,7 @@ class Preparation(Schema):
     reservation_id = fields.String()
     wanted_at = Moment()
     needed_at = Moment()
-    lead = fields.Float(metadata=says("Planned duration in seconds."))
+    lead = fields.Float(metadata=described("Planned duration in seconds."))
     owner = fields.String(allow_none=True)
     claimed_until = Moment(allow_none=True)
     attempt = fields.Integer()
@@ -147,7 +153,7 @@ class Preparation(Schema):
     ready_at = Moment(allow_none=True)
     over_at = Moment(allow_none=True)
     early = fields.Float(
-        allow_none=True, metadata=says("Seconds between ready and needed; negative: late.")
+        allow_none=True, metadata=described("Seconds between ready and needed; negative: late.")
     )
     seconds = fields.Dict(keys=fields.String(), values=fields.Float())
     reason = fields.String(allow_none=True)
@@ -164,18 +170,18 @@ class LeaseReadiness(Schema):
     """Readiness of the hosts of a lease; state is null before the first preparation."""
 
     state = fields.Enum(Readiness, by_value=True, allow_none=True)
-    hosts = fields.Integer(metadata=says("Hosts with a preparation."))
+    hosts = fields.Integer(metadata=described("Hosts with a preparation."))
     ready = fields.Integer()
-    ready_at = Moment(allow_none=True, metadata=says("When the last of them became ready."))
+    ready_at = Moment(allow_none=True, metadata=described("When the last host became ready."))
     early = fields.Float(
-        allow_none=True, metadata=says("Seconds between ready and start; negative: late.")
+        allow_none=True, metadata=described("Seconds between ready and start; negative: late.")
     )
     reasons = fields.List(
         fields.String(),
-        metadata=says("Why hosts failed. Requires the policy climate:preparations:get."),
+        metadata=described("Why hosts failed. Requires the policy climate:preparations:get."),
     )
     waiting_for = fields.List(
-        fields.String(), metadata=says("The hosts for which the start of the lease waits.")
+        fields.String(), metadata=described("The hosts for which the start of the lease waits.")
     )
 
 
@@ -183,12 +189,14 @@ class Lead(Schema):
     """Lead time: how long before a lease of this host alone its preparation starts, and why."""
 
     seconds = fields.Float()
-    usual = fields.Float(metadata=says("Usual duration."))
+    usual = fields.Float(metadata=described("Usual duration in seconds."))
     allowance = fields.Float(
-        metadata=says("Safety factor: lead time divided by the usual duration.")
+        metadata=described("Safety factor: lead time divided by the usual duration.")
     )
-    own_times = fields.Integer(metadata=says("Number of known durations of this host."))
-    class_times = fields.Integer(metadata=says("Number of known durations of its hardware class."))
+    own_times = fields.Integer(metadata=described("Number of known durations of this host."))
+    class_times = fields.Integer(
+        metadata=described("Number of known durations of its hardware class.")
+    )
 
 
 class HostReadiness(Schema):
@@ -203,12 +211,14 @@ class HostReadiness(Schema):
     set_aside = fields.String(allow_none=True, attribute="known.set_aside")
     set_aside_at = Moment(allow_none=True, attribute="known.set_aside_at")
     up = fields.Boolean(
-        allow_none=True, attribute="known.up", metadata=says("According to the cloud.")
+        allow_none=True, attribute="known.up", metadata=described("According to the cloud.")
     )
     seen_at = Moment(
         allow_none=True,
         attribute="known.seen_at",
-        metadata=says("When the cloud was queried; for a host that is up, its last heartbeat."),
+        metadata=described(
+            "When the cloud was queried; for a host that is up, its last heartbeat."
+        ),
     )
     times = fields.List(fields.Float(), attribute="known.times")
     lead = fields.Nested(Lead, allow_none=True)
@@ -221,12 +231,16 @@ class Share(Schema):
     since = Moment(allow_none=True)
     leases = fields.Integer()
     ready_leases = fields.Integer()
-    short_notice = fields.Integer(metadata=says("Not ready, as they were created too late."))
-    ready_share = fields.Float(metadata=says("Share of the leases that were not created too late."))
+    short_notice = fields.Integer(
+        metadata=described("Leases that were not ready because they were created too late.")
+    )
+    ready_share = fields.Float(
+        metadata=described("Share of ready leases, without those created too late.")
+    )
     hosts = fields.Integer()
     ready_hosts = fields.Integer()
     mean_early = fields.Float(
-        allow_none=True, metadata=says("Mean seconds between ready and needed.")
+        allow_none=True, metadata=described("Mean seconds between ready and needed.")
     )
 
 
@@ -247,13 +261,13 @@ class ShutdownQuery(PageQuery):
 
 
 class ShutdownReport(Strict):
-    """Provisioner's progress report of a shutdown. Idempotent."""
+    """The provisioner's progress report about a shutdown. Idempotent."""
 
     state = fields.String(
         required=True,
         validate=validate.OneOf(["wanted", "accepted", "off", "on", "kept"]),
-        metadata=says(
-            "accepted: claim it, or extend the claim; wanted: release the claim; kept: the host"
+        metadata=described(
+            "accepted: claim it, or renew the claim; wanted: release the claim; kept: the host"
             " was left as it was."
         ),
     )
@@ -277,17 +291,17 @@ class Shutdown(Schema):
     resource_id = fields.String()
     wanted_at = Moment()
     ahead = fields.Float(
-        metadata=says("Seconds; a booking that begins sooner prevents the shutdown.")
+        metadata=described("Seconds: a booking that starts sooner prevents the shutdown.")
     )
     owner = fields.String(allow_none=True)
     claimed_until = Moment(allow_none=True)
     attempt = fields.Integer(
-        metadata=says("From 2 on, an earlier provisioner may have begun the work.")
+        metadata=described("Number of the attempt; after the first, the work may be partly done.")
     )
     accepted_at = Moment(allow_none=True)
     off_at = Moment(allow_none=True)
     over_at = Moment(allow_none=True)
-    reason = fields.String(allow_none=True, metadata=says("Why the host was left as it was."))
+    reason = fields.String(allow_none=True, metadata=described("Why the host was left as it was."))
 
 
 class ShutdownPage(Schema):
@@ -303,7 +317,7 @@ class Saved(Schema):
     hardware = fields.String()
     since = Moment(allow_none=True)
     host_hours = fields.Float()
-    shutdowns = fields.Integer(metadata=says("Number of times that a host went off."))
+    shutdowns = fields.Integer(metadata=described("Number of shutdowns."))
 
 
 class Energy(Schema):

@@ -19,7 +19,7 @@ S = TypeVar("S", PreparationState, ShutdownState)
 
 
 def list_preparations(call: Call) -> Answer:
-    """List hosts that must be ready at a certain time, or wait for one."""
+    """List preparations: hosts that must be ready at a certain time. Can wait for the first."""
     query = validation.query(schemas.PREPARATION_QUERY)
     page = paging.page(query)
     part = preparations.find(call.runtime, _filter(call, query), page, query["wait"])
@@ -28,7 +28,7 @@ def list_preparations(call: Call) -> Answer:
 
 
 def list_shutdowns(call: Call) -> Answer:
-    """List hosts that are to be switched off, or were."""
+    """List shutdowns: hosts to switch off, or switched off."""
     query = validation.query(schemas.SHUTDOWN_QUERY)
     page = paging.page(query)
     part = shutdowns.find(call.runtime, _filter(call, query), page)

@@ -4,23 +4,23 @@ from marshmallow import Schema, fields, validate
 
 from climate.api.v2.http.fields import Moment, Strict
 from climate.api.v2.http.queries import PageQuery, sorted_by
-from climate.api.v2.http.schemas import next_page, says
+from climate.api.v2.http.schemas import described, next_page
 from climate.core.page import RESOURCE_SORTS
 
 
 class ResourceRequest(Strict):
-    """Something that the cloud has, to be made reservable."""
+    """A request to make a resource of the cloud reservable."""
 
     resource_type = fields.String(required=True, validate=validate.Length(1, 64))
     name = fields.String(
         required=True,
         validate=validate.Length(1, 255),
-        metadata=says("What the cloud knows it by: that of a host, of a volume type, an address."),
+        metadata=described("Name in the cloud: of a host or a volume type, or an address."),
     )
     properties = fields.Dict(
         keys=fields.String(),
         load_default=dict,
-        metadata=says("For expressions to ask about; of some types also how much there is."),
+        metadata=described("For property expressions; for some types, they also set the capacity."),
     )
 
 
@@ -28,12 +28,12 @@ RESOURCE_REQUEST = ResourceRequest()
 
 
 class Resource(Schema):
-    """Something that can be reserved."""
+    """A reservable resource."""
 
     id = fields.String()
     resource_type = fields.String(attribute="type")
     name = fields.String(attribute="external_id")
-    reservable = fields.Boolean(metadata=says("Whether it works and can be booked."))
+    reservable = fields.Boolean(metadata=described("Whether the resource works and can be booked."))
     properties = fields.Dict(keys=fields.String(), values=fields.String())
     created_at = Moment()
     updated_at = Moment(allow_none=True)
@@ -47,12 +47,12 @@ class ResourcePage(Schema):
 
 
 class ResourceQuery(PageQuery):
-    """Which resources, in which order."""
+    """Filter and order of resources."""
 
     sort = sorted_by(RESOURCE_SORTS, "id")
     resource_type = fields.String()
     properties = fields.String(
-        metadata=says('A property expression as JSON, such as ["==", "$vcpus", 64].')
+        metadata=described('A property expression as JSON, such as ["==", "$vcpus", 64].')
     )
 
 

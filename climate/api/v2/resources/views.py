@@ -10,10 +10,9 @@ from climate.core.errors import InvalidInput, InvalidQuery, NotFound
 from climate.core.matching import expression
 from climate.core.page import RESOURCE_SORTS, ResourceFilter
 from climate.manager.resources import registry
-from climate.manager.resources import registry as resource_registry
 
-# The policy rules of v1 apply here, too.
-_IN_V1 = {
+# Resource types with routes in v1, whose policy rules apply here, too.
+_V1_NOUNS = {
     "physical:host": "oshosts",
     "virtual:floatingip": "floatingips",
     "virtual:network": "networks",
@@ -29,10 +28,10 @@ def index(call: Call) -> Answer:
         types = (call.runtime.plugin(query["resource_type"]).resource_type,)
     private = call.may("resources:get_private")
     try:
-        wanted = ResourceFilter(
+        filter_ = ResourceFilter(
             resource_types=types, query=expression.parse(query.get("properties"))
         )
-        part = resource_registry.find_resources(call.runtime, wanted, page, private=private)
+        part = registry.find_resources(call.runtime, filter_, page, private=private)
     except InvalidQuery as error:
         raise validation.of_parameter(error, "properties") from None
     following = paging.following(page, part, RESOURCE_SORTS)
@@ -42,7 +41,7 @@ def index(call: Call) -> Answer:
 def show(call: Call, resource_id: str) -> Answer:
     """Show a reservable resource."""
     private = call.may("resources:get_private")
-    resource = resource_registry.get_resource(call.runtime, number(resource_id), private=private)
+    resource = registry.get_resource(call.runtime, number(resource_id), private=private)
     return schemas.RESOURCE.dump(resource), 200
 
 
@@ -62,7 +61,7 @@ def create(call: Call) -> Answer:
 def delete(call: Call, resource_id: str) -> Answer:
     """Remove a resource that no lease uses or will use."""
     validation.no_query()
-    resource = resource_registry.get_resource(call.runtime, number(resource_id), private=True)
+    resource = registry.get_resource(call.runtime, number(resource_id), private=True)
     _require(call, resource.type, "delete")
     registry.delete(call.runtime, resource.type, resource.id)
     return None, 204
@@ -70,7 +69,7 @@ def delete(call: Call, resource_id: str) -> Answer:
 
 def _require(call: Call, resource_type: str, verb: str) -> None:
     """Raise Forbidden if v1 has a policy rule for the type and it forbids the action."""
-    if noun := _IN_V1.get(resource_type):
+    if noun := _V1_NOUNS.get(resource_type):
         call.require(f"{noun}:{verb}")
 
 
