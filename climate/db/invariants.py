@@ -26,7 +26,7 @@ from climate.core.lease.model import LEAVING
 from climate.core.lease.schedule import PATIENCE
 from climate.core.matching.calendar import Booking
 from climate.core.window import Window
-from climate.db.engine.array_in import among
+from climate.db.engine.array_in import any_of
 from climate.db.engine.types import MARIADB
 from climate.db.events.ordering import IN_PROGRESS, blocked, due
 from climate.db.resources import capacity
@@ -58,7 +58,7 @@ _HOLDING = [
 
 
 _DUE = sa.select(EVENTS.c.lease_id, EVENTS.c.kind, EVENTS.c.status, EVENTS.c.due_at).where(
-    among(EVENTS.c.lease_id, "ids")
+    any_of(EVENTS.c.lease_id, "ids")
 )
 
 
@@ -151,7 +151,7 @@ def told(session: Session, after: str, _now: datetime) -> tuple[list[str], str |
     latest = (
         sa.select(sa.func.max(OutboxRow.id))
         .where(
-            among(OutboxRow.lease_id, [one.id for one in known]),
+            any_of(OutboxRow.lease_id, [one.id for one in known]),
             OutboxRow.event_type.not_like("node.%"),  # is about a node, and has no dates
         )
         .group_by(OutboxRow.lease_id)
@@ -188,7 +188,7 @@ def whole_leases(session: Session, after: str, _now: datetime) -> tuple[list[str
         sa.select(ReservationRow, AllocationRow.start_at, AllocationRow.busy_until)
         .outerjoin(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
         .where(
-            among(ReservationRow.lease_id, windows),
+            any_of(ReservationRow.lease_id, windows),
             ReservationRow.status != ReservationStatus.DELETED.value,
         )
     )

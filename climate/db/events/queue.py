@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.schedule import END, rank
-from climate.db.engine.array_in import among
+from climate.db.engine.array_in import any_of
 from climate.db.engine.database import LostRace
 from climate.db.events.ordering import IN_PROGRESS, OPEN, UNDONE, blocked, due, has_failed
 from climate.db.tables.leases import EVENTS, AllocationRow, EventRow, LeaseRow, ReservationRow
@@ -117,7 +117,7 @@ def extend(session: Session, owner: str, ids: Collection[str], until: datetime) 
     """
     found = _unlocked(session, ids).items()
     kept = {id_: held.attempt for id_, held in found if held.owner == owner}
-    mine = among(EVENTS.c.id, kept)
+    mine = any_of(EVENTS.c.id, kept)
     session.execute(sa.update(EVENTS).where(mine).values(claimed_until=until))
     return kept
 
@@ -133,12 +133,12 @@ def reclaim(session: Session, stale: Mapping[str, Held]) -> int:
     A locked row is skipped: the transaction that locked it may hang.
     """
     expired = [id_ for id_, held in _unlocked(session, stale).items() if held == stale[id_]]
-    return _free(session, among(EVENTS.c.id, expired))
+    return _free(session, any_of(EVENTS.c.id, expired))
 
 
 def _unlocked(session: Session, event_ids: Collection[str]) -> dict[str, Held]:
     """Lock and return those claims whose rows are not locked."""
-    mine = _HELD.where(EVENTS.c.status == IN_PROGRESS, among(EVENTS.c.id, event_ids))
+    mine = _HELD.where(EVENTS.c.status == IN_PROGRESS, any_of(EVENTS.c.id, event_ids))
     return _held(session, mine.with_for_update(skip_locked=True))
 
 
@@ -208,7 +208,7 @@ def discard(session: Session, lease_ids: Collection[str], kind: str, now: dateti
     session.execute(
         sa.update(EVENTS)
         .where(
-            among(EVENTS.c.lease_id, lease_ids),
+            any_of(EVENTS.c.lease_id, lease_ids),
             EVENTS.c.kind == kind,
             EVENTS.c.status == UNDONE,
         )
@@ -226,7 +226,7 @@ def cancel(session: Session, event_ids: Sequence[str]) -> None:
     """Remove events that are still UNDONE; claimed and finished ones stay."""
     if event_ids:
         unclaimed = sa.delete(EVENTS).where(
-            among(EVENTS.c.id, event_ids), EVENTS.c.status == UNDONE
+            any_of(EVENTS.c.id, event_ids), EVENTS.c.status == UNDONE
         )
         session.execute(unclaimed)
 
@@ -290,7 +290,7 @@ def _claimable() -> sa.Select[str, str | None, int]:
     of = EVENTS.c
     return (
         sa.select(of.id, of.lease_id, of.attempt)
-        .where(among(of.id, "ids"), of.status == UNDONE, of.run_at <= _NOW, ~blocked(_NOW))
+        .where(any_of(of.id, "ids"), of.status == UNDONE, of.run_at <= _NOW, ~blocked(_NOW))
         .order_by(of.run_at, of.rank, of.id)
         .with_for_update(of=EVENTS, skip_locked=True)
     )
@@ -301,7 +301,7 @@ _NOW = sa.bindparam("now", type_=EVENTS.c.run_at.type)
 _CLAIMABLE = _claimable()
 _CLAIM = (
     sa.update(EVENTS)
-    .where(among(EVENTS.c.id, "ids"))
+    .where(any_of(EVENTS.c.id, "ids"))
     .values(
         status=IN_PROGRESS,
         owner=sa.bindparam("by"),
@@ -310,7 +310,7 @@ _CLAIM = (
     )
 )
 _CLAIMED_SO = (
-    among(EVENTS.c.id, "ids"),
+    any_of(EVENTS.c.id, "ids"),
     EVENTS.c.owner == sa.bindparam("by"),
     EVENTS.c.attempt == sa.bindparam("which"),
     EVENTS.c.status == IN_PROGRESS,

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lease.schedule import ACTIONS, RELEASE
-from climate.db.engine.array_in import among, chunks
+from climate.db.engine.array_in import any_of, chunks
 from climate.db.engine.types import code_points
 from climate.db.events.ordering import BEGINNING, UNDONE, due
 from climate.db.tables.leases import EVENTS, LEASES, RESERVATIONS
@@ -112,7 +112,7 @@ def _described() -> sa.Select[Any]:
     whose = sa.select(LEASES.c.project_id).where(LEASES.c.id == EVENTS.c.lease_id)
     project_id = whose.scalar_subquery().label("project_id")
     described = sa.select(EVENTS.c.id, project_id, _types_of(EVENTS, _acts(EVENTS)))
-    return described.where(among(EVENTS.c.id, "ids"))
+    return described.where(any_of(EVENTS.c.id, "ids"))
 
 
 def _many() -> sa.Select[Any]:
@@ -159,4 +159,4 @@ _NOW = sa.bindparam("now", type_=EVENTS.c.run_at.type)
 _LIMIT = sa.bindparam("limit", type_=sa.Integer)
 # Built once: SQLAlchemy takes longer to build them than the database to answer them.
 _FEW, _DESCRIBED, _MANY = _few(), _described(), _many()
-_UNCLAIMED = sa.select(EVENTS.c.id).where(among(EVENTS.c.id, "ids"), EVENTS.c.status == UNDONE)
+_UNCLAIMED = sa.select(EVENTS.c.id).where(any_of(EVENTS.c.id, "ids"), EVENTS.c.status == UNDONE)

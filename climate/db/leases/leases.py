@@ -14,7 +14,7 @@ from climate.core.errors import NotFound
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Event, Lease, Reservation, Start
 from climate.core.lease.schedule import rank
-from climate.db.engine.array_in import among
+from climate.db.engine.array_in import any_of
 from climate.db.leases.records import COLUMNS, complete
 from climate.db.tables.bulk import Rows, insert
 from climate.db.tables.bulk import update as update_rows
@@ -271,7 +271,7 @@ def _progress(reservation: Reservation) -> dict[str, Any]:
 
 def catch_up(session: Session, lease_ids: Collection[str], now: datetime) -> None:
     """Store that a manager found events of leases late at ``now``."""
-    statement = sa.update(LEASES).where(among(LEASES.c.id, lease_ids))
+    statement = sa.update(LEASES).where(any_of(LEASES.c.id, lease_ids))
     session.execute(statement.values(caught_up_at=now))
 
 
@@ -321,11 +321,11 @@ def _start_values(start: Start) -> dict[str, Any]:
 
 
 _COUNT_UP = (
-    sa.update(LEASES).where(among(LEASES.c.id, "lease_ids")).values(version=LEASES.c.version + 1)
+    sa.update(LEASES).where(any_of(LEASES.c.id, "lease_ids")).values(version=LEASES.c.version + 1)
 )
 _ADVANCE = (
     sa.update(LEASES)
-    .where(among(LEASES.c.id, "ids"))
+    .where(any_of(LEASES.c.id, "ids"))
     .values(
         status=sa.bindparam("new_status"),
         degraded=sa.bindparam("is_degraded"),
@@ -333,7 +333,7 @@ _ADVANCE = (
         started_at=sa.bindparam("since"),
     )
 )
-_LOOK = sa.select(*COLUMNS).where(among(LEASES.c.id, "lease_ids")).order_by(LEASES.c.id)
+_LOOK = sa.select(*COLUMNS).where(any_of(LEASES.c.id, "lease_ids")).order_by(LEASES.c.id)
 # As ``find_some`` says, by ``lock`` and ``patient``. PostgreSQL: rows that refer to what is locked
 # (new events) need not wait for us.
 _LOOKS = {

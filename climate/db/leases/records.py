@@ -13,7 +13,7 @@ from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationSt
 from climate.core.lease.model import Event, Lease, Reservation, Start, StartWhen
 from climate.core.lease.schedule import Anchor, Notice
 from climate.core.window import Window
-from climate.db.engine.array_in import among, chunks
+from climate.db.engine.array_in import any_of, chunks
 from climate.db.tables.leases import EVENTS, LEASES, RESERVATIONS, columns
 
 # By their texts: to ask the enumeration takes several times as long.
@@ -45,7 +45,7 @@ def _children(
 def _children_of(table: sa.Table, names: str, order: str) -> sa.Select[Any]:
     """Select columns of the rows of a table that refer to ``lease_ids``, that id first."""
     query = sa.select(table.c.lease_id, *columns(table, names))
-    return query.where(among(table.c.lease_id, "lease_ids")).order_by(*columns(table, order))
+    return query.where(any_of(table.c.lease_id, "lease_ids")).order_by(*columns(table, order))
 
 
 #: What is read of the table of leases to be completed.

@@ -16,7 +16,7 @@ from climate.core.lease.lifecycle import ReservationStatus
 from climate.core.lease.model import Allocation
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
-from climate.db.engine.array_in import among
+from climate.db.engine.array_in import any_of
 from climate.db.resources import fitting
 from climate.db.resources.fitting import shape
 from climate.db.tables.bulk import Rows, insert
@@ -31,7 +31,7 @@ from climate.db.tables.leases import (
 
 _HELD = (
     sa.select(ALLOCATIONS)
-    .where(among(ALLOCATIONS.c.reservation_id, "ids"))
+    .where(any_of(ALLOCATIONS.c.reservation_id, "ids"))
     .order_by(ALLOCATIONS.c.resource_id)
 )
 _NAMED = (
@@ -39,7 +39,7 @@ _NAMED = (
         ALLOCATIONS.c.reservation_id, RESOURCES.c.id, RESOURCES.c.type, RESOURCES.c.external_id
     )
     .join(RESOURCES, RESOURCES.c.id == ALLOCATIONS.c.resource_id)
-    .where(among(ALLOCATIONS.c.reservation_id, "ids"))
+    .where(any_of(ALLOCATIONS.c.reservation_id, "ids"))
     .distinct()  # more was taken of some later
     .order_by(RESOURCES.c.id)
 )
@@ -81,7 +81,7 @@ def candidates(
     and wraps around, so that parallel requests do not all try the same resources. One statement;
     it stops at ``limit``.
     """
-    statement = fitting.some(shape(requirement), limit)
+    statement = fitting.available(shape(requirement), limit)
     return list(session.connection().scalars(statement, _values(busy, rotation)))
 
 
@@ -112,7 +112,7 @@ def grab(
     if session.get_bind().dialect.name != "postgresql":
         found = candidates(session, requirement, busy, limit=limit, rotation=rotation)
         return Grabbed(found)
-    statement = fitting.some_locked(shape(requirement), limit)
+    statement = fitting.available_locked(shape(requirement), limit)
     values = {**_values(busy, rotation), "locking": locking}
     rows = session.connection().execute(statement, values).all()
     return Grabbed(
@@ -139,7 +139,7 @@ def still_free(
     failing_too: bool = False,
 ) -> set[int]:
     """Return those of ``among`` that are what ``candidates`` would return."""
-    statement = fitting.among(shape(requirement, failing_too=failing_too))
+    statement = fitting.available_of(shape(requirement, failing_too=failing_too))
     values = {"ids": list(among), "start": busy.start, "end": busy.end}
     return set(session.connection().scalars(statement, values))
 

@@ -46,13 +46,13 @@ def shape(requirement: Requirement, *, failing_too: bool = False) -> Shape:
 
 
 @lru_cache(_KEPT)
-def some(wanted: Shape, limit: int | None) -> sa.Select[int]:
+def available(wanted: Shape, limit: int | None) -> sa.Select[int]:
     """Select up to ``limit`` that fit from ``start`` to ``end``, beginning at ``rotation``."""
     return _rotated(wanted, _free(wanted), limit)
 
 
 @lru_cache(_KEPT)
-def some_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, bool]:
+def available_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, bool]:
     """Select the same, and lock up to ``locking`` of them that nobody has locked: those first.
 
     For PostgreSQL. It sees bookings and properties as they were when it began; whether a row that
@@ -115,7 +115,7 @@ def _pivot(wanted: Shape) -> sa.ScalarSelect[int]:
 
 
 @lru_cache(_KEPT)
-def among(wanted: Shape) -> sa.Select[int]:
+def available_of(wanted: Shape) -> sa.Select[int]:
     """Select those of ``ids`` that fit from ``start`` to ``end``."""
     mine = ResourceRow.id.in_(sa.bindparam("ids", expanding=True))
     conditions = [*_matching(wanted, wanted.query), *_free(wanted)]

@@ -12,7 +12,7 @@ from climate.core.errors import Conflict, NotFound
 from climate.core.lease.model import Resource
 from climate.core.matching.query import as_number
 from climate.db.engine import ids
-from climate.db.engine.array_in import among
+from climate.db.engine.array_in import any_of
 from climate.db.tables.bulk import record
 from climate.db.tables.leases import (
     PROPERTIES,
@@ -23,10 +23,10 @@ from climate.db.tables.leases import (
 )
 
 _CHUNK = 10_000
-_SOME = sa.select(RESOURCES).where(among(RESOURCES.c.id, "ids"))
+_SOME = sa.select(RESOURCES).where(any_of(RESOURCES.c.id, "ids"))
 _PROPERTIES = (
     sa.select(PROPERTIES.c.resource_id, PROPERTIES.c.name, PROPERTIES.c.value, PROPERTIES.c.native)
-    .where(among(PROPERTIES.c.resource_id, "ids"))
+    .where(any_of(PROPERTIES.c.resource_id, "ids"))
     .order_by(PROPERTIES.c.name)
 )
 _NAMES = sa.select(PropertyRow.name).where(PropertyRow.resource_type == sa.bindparam("type"))
