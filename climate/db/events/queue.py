@@ -1,8 +1,8 @@
 """The events table as a queue: claim due events, renew and reclaim claims, store outcomes.
 
 A claim has an owner, an attempt number and an expiry. An outcome names owner and attempt. If the
-row says otherwise, the claim was lost and the outcome is dropped. ``order`` says which events block
-which others. Finalizers are events without a lease: they outlive it.
+row says otherwise, the claim was lost and the outcome is dropped. ``ordering`` defines which events
+block which others. Finalizers are events without a lease: they outlive it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from climate.db.engine.database import LostRace
 from climate.db.events.ordering import IN_PROGRESS, OPEN, UNDONE, blocked, due, has_failed
 from climate.db.tables.leases import EVENTS, AllocationRow, EventRow, LeaseRow, ReservationRow
 
-# The status of a lease from the beginning of its start or end until that is done.
+# The status of a lease while its start or end is in progress.
 _UNDER_WAY = [
     status.value
     for status in (
@@ -60,15 +60,15 @@ def claim(
     Finalizers have no lease id.
     """
     rows = session.execute(_CLAIMABLE, {"now": now, "ids": list(ids)}).all()
-    found = [(row.id, row.lease_id, row.attempt + 1) for row in rows]
-    if found:
-        mine = {"ids": [id_ for id_, _, _ in found], "by": owner, "until": until}
-        session.execute(_CLAIM, mine)
-    return found
+    claims = [(row.id, row.lease_id, row.attempt + 1) for row in rows]
+    if claims:
+        values = {"ids": [id_ for id_, _, _ in claims], "by": owner, "until": until}
+        session.execute(_CLAIM, values)
+    return claims
 
 
 def is_mine(session: Session, event_id: str, owner: str, attempt: int) -> bool:
-    """Whether this claim still holds; if so, lock the event."""
+    """Return whether this claim still holds; if so, lock the event."""
     return session.scalar(_IS_MINE, _of([event_id], owner, attempt)) is not None
 
 
@@ -93,10 +93,10 @@ def finish_all(
 
     Raises LostRace if one is lost; the retried transaction reads which.
     """
-    alike: dict[int, list[str]] = {}
+    ids_by_attempt: dict[int, list[str]] = {}
     for id_, attempt in claims:
-        alike.setdefault(attempt, []).append(id_)
-    for attempt, ids in alike.items():
+        ids_by_attempt.setdefault(attempt, []).append(id_)
+    for attempt, ids in ids_by_attempt.items():
         outcome = {"now": now, "outcome": status}
         result = session.execute(_FINISH, {**_of(ids, owner, attempt), **outcome})
         if result.rowcount < len(ids):  # type: ignore[attr-defined]
@@ -113,13 +113,13 @@ def requeue(session: Session, event_id: str, owner: str, attempt: int, **again: 
 def extend(session: Session, owner: str, ids: Collection[str], until: datetime) -> dict[str, int]:
     """Renew claims of ``owner``; return the attempts of those that were renewed, by event id.
 
-    A locked row is skipped: its claim is being begun or finished, and cannot be reclaimed either.
+    A locked row is skipped: a transaction begins or finishes its claim, so no manager reclaims it.
     """
-    found = _unlocked(session, ids).items()
-    kept = {id_: held.attempt for id_, held in found if held.owner == owner}
-    mine = any_of(EVENTS.c.id, kept)
-    session.execute(sa.update(EVENTS).where(mine).values(claimed_until=until))
-    return kept
+    claims = _unlocked(session, ids).items()
+    renewed = {id_: held.attempt for id_, held in claims if held.owner == owner}
+    is_renewed = any_of(EVENTS.c.id, renewed)
+    session.execute(sa.update(EVENTS).where(is_renewed).values(claimed_until=until))
+    return renewed
 
 
 def claimed(session: Session) -> dict[str, Held]:
@@ -138,13 +138,13 @@ def reclaim(session: Session, stale: Mapping[str, Held]) -> int:
 
 def _unlocked(session: Session, event_ids: Collection[str]) -> dict[str, Held]:
     """Lock and return those claims whose rows are not locked."""
-    mine = _HELD.where(EVENTS.c.status == IN_PROGRESS, any_of(EVENTS.c.id, event_ids))
-    return _held(session, mine.with_for_update(skip_locked=True))
+    unlocked = _HELD.where(EVENTS.c.status == IN_PROGRESS, any_of(EVENTS.c.id, event_ids))
+    return _held(session, unlocked.with_for_update(skip_locked=True))
 
 
 def _held(session: Session, which: sa.Select[Any, Any, Any, Any]) -> dict[str, Held]:
-    found = session.execute(which)
-    return {row.id: Held(row.owner, row.attempt, row.claimed_until) for row in found}
+    rows = session.execute(which)
+    return {row.id: Held(row.owner, row.attempt, row.claimed_until) for row in rows}
 
 
 def release(session: Session, owner: str) -> int:
@@ -286,7 +286,7 @@ def _of(ids: Sequence[str], owner: str, attempt: int) -> dict[str, Any]:
 
 
 def _claimable() -> sa.Select[str, str | None, int]:
-    """Select those of ``ids`` that may run at ``now``, all given when it is executed."""
+    """Select those of ``ids`` that may run at ``now`` and are not blocked, and lock them."""
     of = EVENTS.c
     return (
         sa.select(of.id, of.lease_id, of.attempt)
@@ -296,7 +296,7 @@ def _claimable() -> sa.Select[str, str | None, int]:
     )
 
 
-# Built once: SQLAlchemy takes longer to build it than the database to answer it.
+# Built once: SQLAlchemy takes longer to build it than the database to run it.
 _NOW = sa.bindparam("now", type_=EVENTS.c.run_at.type)
 _CLAIMABLE = _claimable()
 _CLAIM = (

@@ -102,7 +102,7 @@ def delete(session: Session, subscription_id: str) -> None:
 def matching(
     after: sa.SQLColumnExpression[int], *more: sa.ColumnElement[bool]
 ) -> sa.ColumnElement[bool]:
-    """Whether a notification after ``after`` may match: it has the project of the subscription."""
+    """Return the condition that the project has a notification after ``after`` (or any has)."""
     later = sa.exists().where(OutboxRow.seq > after, *more)
     its_own = later.where(OutboxRow.project_id == SubscriptionRow.project_id)
     # Two conditions, as each uses an index: the log may be long, and mostly of other projects.

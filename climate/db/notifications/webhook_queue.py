@@ -17,7 +17,7 @@ from climate.db.tables.notifications import DeadLetterRow, SubscriptionRow
 
 
 def is_any(session: Session, now: datetime) -> bool:
-    """Whether any subscription may be claimed now."""
+    """Return whether any subscription may be claimed now."""
     return session.scalar(_IS_ANY, {"now": now}) is not None
 
 
