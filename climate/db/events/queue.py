@@ -47,8 +47,8 @@ def next_run(session: Session, after: datetime) -> datetime | None:
 def count_due(session: Session, now: datetime, most: int) -> dict[str, int]:
     """Return how many events may run now, by kind; at most ``most`` are counted."""
     at = sa.literal(now, EVENTS.c.run_at.type)
-    found = sa.select(EVENTS.c.kind).where(*due(at)).limit(most).subquery()
-    counts = sa.select(found.c.kind, sa.func.count()).group_by(found.c.kind)
+    open_kinds = sa.select(EVENTS.c.kind).where(*due(at)).limit(most).subquery()
+    counts = sa.select(open_kinds.c.kind, sa.func.count()).group_by(open_kinds.c.kind)
     return dict(iter(session.execute(counts)))
 
 

@@ -58,18 +58,22 @@ def available_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, b
     tells whether another transaction changed the row between the start and the lock.
     """
     version: sa.ColumnElement[str] = sa.literal_column("resources.xmin").label("version")
-    found = _rotated(wanted, _free(wanted), limit, version).cte("found")
-    mine = (
+    candidates = _rotated(wanted, _free(wanted), limit, version).cte("found")
+    locked = (
         sa.select(ResourceRow.id, version)
-        .where(ResourceRow.id.in_(sa.select(found.c.id)))
+        .where(ResourceRow.id.in_(sa.select(candidates.c.id)))
         .limit(sa.bindparam("locking", type_=sa.BigInteger()))
         .with_for_update(skip_locked=True)
         .cte("mine")
     )
-    is_mine = mine.c.id.is_not(None).label("is_mine")
-    is_changed = sa.func.coalesce(mine.c.version != found.c.version, sa.false())
-    both = found.outerjoin(mine, mine.c.id == found.c.id)
-    return sa.select(found.c.id, is_mine, is_changed).select_from(both).order_by(is_mine.desc())
+    is_locked = locked.c.id.is_not(None).label("is_mine")
+    is_changed = sa.func.coalesce(locked.c.version != candidates.c.version, sa.false())
+    joined = candidates.outerjoin(locked, locked.c.id == candidates.c.id)
+    return (
+        sa.select(candidates.c.id, is_locked, is_changed)
+        .select_from(joined)
+        .order_by(is_locked.desc())
+    )
 
 
 @lru_cache(_CACHED_STATEMENTS)
@@ -95,19 +99,19 @@ def _rotated(
         sa.select(ordered.where(ids > pivot).subquery()),
         sa.select(ordered.where(ids <= pivot).subquery()),
     ]
-    found = sa.union_all(*arms).subquery()
-    return sa.select(found).limit(few)
+    both = sa.union_all(*arms).subquery()
+    return sa.select(both).limit(few)
 
 
 def _pivot(wanted: Shape) -> sa.ScalarSelect[int]:
     """Select the id after which the search begins, ``rotation`` of the way through the ids."""
     first, _ = split(wanted.query)
     if first is None:
-        every = aliased(ResourceRow)
-        ids, conditions = every.id, []
+        all_resources = aliased(ResourceRow)
+        ids, conditions = all_resources.id, []
     else:
-        found = aliased(ResourceProperty)
-        ids, conditions = found.resource_id, equal(found, first)
+        prop = aliased(ResourceProperty)
+        ids, conditions = prop.resource_id, equal(prop, first)
     least, most = sa.func.min(ids), sa.func.max(ids)
     rotation: sa.BindParameter[float] = sa.bindparam("rotation", type_=sa.Double())
     pivot = sa.cast(least - 1 + (most - least + 1) * rotation, sa.BigInteger)
@@ -117,9 +121,9 @@ def _pivot(wanted: Shape) -> sa.ScalarSelect[int]:
 @lru_cache(_CACHED_STATEMENTS)
 def available_of(wanted: Shape) -> sa.Select[int]:
     """Select those of the resources ``ids`` that fit from ``start`` to ``end``."""
-    mine = ResourceRow.id.in_(sa.bindparam("ids", expanding=True))
+    is_given = ResourceRow.id.in_(sa.bindparam("ids", expanding=True))
     conditions = [*_matching(wanted, wanted.query), *_free(wanted)]
-    return sa.select(ResourceRow.id).where(mine, *conditions)
+    return sa.select(ResourceRow.id).where(is_given, *conditions)
 
 
 @lru_cache(_CACHED_STATEMENTS)
@@ -139,9 +143,9 @@ def _walk(
     first, rest = split(wanted.query)
     if first is None:
         return ResourceRow.id, _matching(wanted, rest)
-    found = aliased(ResourceProperty)
-    mine = [*equal(found, first), ResourceRow.id == found.resource_id]
-    return found.resource_id, [*mine, *_matching(wanted, rest)]
+    prop = aliased(ResourceProperty)
+    has_property = [*equal(prop, first), ResourceRow.id == prop.resource_id]
+    return prop.resource_id, [*has_property, *_matching(wanted, rest)]
 
 
 def _matching(wanted: Shape, query: Query) -> list[sa.ColumnElement[bool]]:
