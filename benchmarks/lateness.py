@@ -44,7 +44,7 @@ from climate import bootstrap
 from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
 from climate.core.lease.schedule import START
 from climate.db.engine import schema
-from climate.db.engine.array_in import among
+from climate.db.engine.array_in import any_of
 from climate.db.events.ordering import IN_PROGRESS, due
 from climate.db.notifications import outbox
 from climate.db.tables.leases import EVENTS, LEASES, RESERVATIONS, EventRow
@@ -194,7 +194,7 @@ def _claim_some(session: Session) -> Sequence[sa.Row[Any]]:
     first = first.order_by(of.run_at, of.rank, of.id).limit(LARGEST_BATCH)
     rows = session.execute(first.with_for_update(skip_locked=True)).all()
     claimed = {"status": IN_PROGRESS, "owner": "me", "attempt": 1, "claimed_until": now}
-    mine = among(of.id, [row.id for row in rows])
+    mine = any_of(of.id, [row.id for row in rows])
     session.execute(sa.update(EVENTS).where(mine).values(claimed))
     return rows
 
@@ -208,7 +208,7 @@ def _finish_some(session: Session, claimed: Sequence[sa.Row[Any]]) -> None:
         (RESERVATIONS, RESERVATIONS.c.lease_id, {"status": ReservationStatus.ACTIVE.value}),
     ):
         mine = [row.id for row in claimed] if table is EVENTS else leases
-        session.execute(sa.update(table).where(among(column, mine)).values(values))
+        session.execute(sa.update(table).where(any_of(column, mine)).values(values))
     told = (("lease.event.start_lease", {"lease_id": id_, "project_id": ""}) for id_ in leases)
     outbox.write_all(session, told, now)
 

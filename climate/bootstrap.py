@@ -24,7 +24,7 @@ from climate.config import registry as config_registry
 from climate.config.registry import SERVICE_USER, Misconfigured
 from climate.db import wakeup
 from climate.db.engine import schema
-from climate.db.engine.advisory_lock import Turns
+from climate.db.engine.advisory_lock import AdvisoryLocks
 from climate.db.engine.clock import present
 from climate.db.engine.database import Database
 from climate.manager import enforcement
@@ -134,7 +134,7 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
     runtime = Runtime(
         database=database,
         clock=clock,
-        plugins=load_plugins(conf, conf.manager.plugins, Turns(database).take, clock),
+        plugins=load_plugins(conf, conf.manager.plugins, AdvisoryLocks(database).hold, clock),
         settings=settings,
         wakeup=wakeup.for_database(database),
         news=news,

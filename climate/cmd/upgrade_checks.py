@@ -17,7 +17,7 @@ from climate.clock import SystemClock
 from climate.config import registry as config_registry
 from climate.config.registry import Misconfigured
 from climate.db.engine import schema
-from climate.db.engine.advisory_lock import Turns
+from climate.db.engine.advisory_lock import AdvisoryLocks
 from climate.db.engine.database import Database
 from climate.plugins.loader import BrokenPlugin, load_plugins, load_selection
 
@@ -85,7 +85,7 @@ def check_plugins(conf: ConfigOpts) -> Result:
     """Check that plug-ins, filters and weighers load; makes no request to a cloud."""
     database = bootstrap.make_database(conf)
     try:
-        load_plugins(conf, conf.manager.plugins, Turns(database).take, SystemClock())
+        load_plugins(conf, conf.manager.plugins, AdvisoryLocks(database).hold, SystemClock())
         load_selection(conf)
     except (BrokenPlugin, cfg.Error) as error:
         return Result(Code.FAILURE, str(error))

@@ -1,4 +1,4 @@
-"""The database: tables, migrations and statements, in one folder per noun.
+"""The database: tables, migrations and statements, with a folder per kind of object.
 
 Functions receive a session and never commit; the manager opens transactions with
 ``Database.write``. ``wakeup`` sends hints between processes.

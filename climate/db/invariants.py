@@ -2,8 +2,8 @@
 
 A query starts where the previous one ended. It returns the violations that it found and its own
 end, or None at the end of a round. All statements of one query must see the same state:
-``Database.snapshot``. Work that a manager is late with counts only after a while, because the
-manager may be about to do it.
+``Database.snapshot``. Overdue work counts as a violation only after a while, because a manager may
+be about to do it.
 
 The manager that moves ``next_at`` forward owns the next examination until that time. Its result is
 stored only if no other manager became the owner meanwhile. So one manager examines at a time, and
@@ -11,7 +11,7 @@ each change is reported once.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,11 +22,11 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from climate.core.invariants import Due, Verdict, booked_twice, wrong_events
 from climate.core.lease.blazar_wire import date
 from climate.core.lease.lifecycle import LeaseStatus, ReservationStatus
-from climate.core.lease.model import LEAVING
+from climate.core.lease.model import LEAVING, Inventory
 from climate.core.lease.schedule import PATIENCE
 from climate.core.matching.calendar import Booking
 from climate.core.window import Window
-from climate.db.engine.array_in import among
+from climate.db.engine.array_in import any_of
 from climate.db.engine.types import MARIADB
 from climate.db.events.ordering import IN_PROGRESS, blocked, due
 from climate.db.resources import capacity
@@ -58,12 +58,12 @@ _HOLDING = [
 
 
 _DUE = sa.select(EVENTS.c.lease_id, EVENTS.c.kind, EVENTS.c.status, EVENTS.c.due_at).where(
-    among(EVENTS.c.lease_id, "ids")
+    any_of(EVENTS.c.lease_id, "ids")
 )
 
 
 def bookings(session: Session, after: str, now: datetime) -> tuple[list[str], str | None]:
-    """1: from now on, nothing is taken twice or beyond what there is."""
+    """Invariant 1: from now on, no resource is double-booked or booked beyond its capacity."""
     query = sa.select(ResourceRow.id, ResourceRow.external_id).where(
         ResourceRow.id > int(after or 0)
     )
@@ -76,57 +76,65 @@ def bookings(session: Session, after: str, now: datetime) -> tuple[list[str], st
     for row in session.scalars(rows):
         booking = Booking(row.start_at, row.busy_until, row.resource_class, row.amount or 0)
         taken[row.resource_id].append(booking)
-    there = capacity.find_some(session, taken)
-    found = [
-        f"resource {names[id_]} {what}"
-        for id_, mine in taken.items()
-        for what in booked_twice(mine, {name: one.capacity for name, one in there[id_].items()})
+    inventories = capacity.find_some(session, taken)
+    violations = [
+        f"resource {names[id_]} {fault}"
+        for id_, booked in taken.items()
+        for fault in booked_twice(booked, _capacities(inventories[id_]))
     ]
-    return found, str(max(names)) if len(names) == _RESOURCES else None
+    return violations, str(max(names)) if len(names) == _RESOURCES else None
+
+
+def _capacities(inventories: Mapping[str, Inventory]) -> dict[str, int]:
+    return {name: inventory.capacity for name, inventory in inventories.items()}
 
 
 def open_events(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
-    """2: a lease has the open events that its state calls for."""
+    """Invariant 2: a lease has the open events that its status requires."""
     leases, end = _leases(session, after)
     events: dict[str, list[Due]] = defaultdict(list)
-    for lease_id, *event in session.execute(_DUE, {"ids": [one.id for one in leases]}):
+    for lease_id, *event in session.execute(_DUE, {"ids": [lease.id for lease in leases]}):
         events[lease_id].append(Due(*event))
-    found = [
-        f"lease {one.id} {wrong}"
-        for one in leases
-        if (wrong := wrong_events(one.status, Window(one.start_at, one.end_at), events[one.id]))
+    violations = [
+        f"lease {lease.id} {fault}"
+        for lease in leases
+        if (fault := wrong_events(lease.status, _window(lease), events[lease.id]))
     ]
-    return found, end
+    return violations, end
+
+
+def _window(lease: _Lease) -> Window:
+    return Window(lease.start_at, lease.end_at)
 
 
 def claims(session: Session, _after: str, now: datetime) -> tuple[list[str], str | None]:
-    """3: what is claimed has an owner who is alive; what is due is tried."""
+    """Invariant 3: the owner of each claim renews it; a manager attempts each due event."""
     since = now - PATIENCE
     lost = sa.or_(
         EventRow.owner.is_(None),
         EventRow.claimed_until.is_(None),
         EventRow.claimed_until < since,
     )
-    nobodys = sa.select(EventRow.id).where(EventRow.status == IN_PROGRESS, lost)
-    moments = EVENTS.c.run_at.type
+    unowned = sa.select(EventRow.id).where(EventRow.status == IN_PROGRESS, lost)
+    time_type = EVENTS.c.run_at.type
     overdue = sa.select(EventRow.id, EventRow.kind, EventRow.run_at).where(
-        *due(sa.literal(since, moments)),
+        *due(sa.literal(since, time_type)),
         EventRow.attempt == 0,
-        ~blocked(sa.literal(now, moments)),
+        ~blocked(sa.literal(now, time_type)),
     )
-    found = [
+    violations = [
         f"event {id_} is claimed, and nobody is at it"
-        for id_ in session.scalars(nobodys.limit(_FINDINGS))
+        for id_ in session.scalars(unowned.limit(_FINDINGS))
     ]
-    found += [
+    violations += [
         f"event {row.id} ({row.kind}) may run since {row.run_at} and was never tried"
         for row in session.execute(overdue.order_by(EventRow.run_at).limit(_FINDINGS))
     ]
-    return found, None
+    return violations, None
 
 
 def numbers(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
-    """4: public numbers have no gaps, from the oldest that is kept to the last that was given."""
+    """Invariant 4: sequence numbers have no gaps, from the oldest that is stored to the last."""
     last = session.scalar(sa.select(RelayRow.last_seq)) or 0
     oldest, newest = session.execute(
         sa.select(sa.func.min(OutboxRow.seq), sa.func.max(OutboxRow.seq))
@@ -138,105 +146,105 @@ def numbers(session: Session, after: str, _now: datetime) -> tuple[list[str], st
     begin = max(int(after or 0), oldest - 1)
     end = min(begin + _NUMBERS, last)
     between = sa.and_(OutboxRow.seq > begin, OutboxRow.seq <= end)
-    there = session.scalar(sa.select(sa.func.count()).select_from(OutboxRow).where(between)) or 0
-    missing = end - begin - there
-    found = [f"{missing} of the numbers {begin + 1} to {end} are missing"] if missing else []
-    return found, str(end) if end < last else None
+    count = session.scalar(sa.select(sa.func.count()).select_from(OutboxRow).where(between)) or 0
+    missing = end - begin - count
+    violations = [f"{missing} of the numbers {begin + 1} to {end} are missing"] if missing else []
+    return violations, str(end) if end < last else None
 
 
-def told(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
-    """4: what was last told of a lease are the dates that it has."""
+def announced_dates(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
+    """Invariant 4: the latest notification of a lease contains the dates of the lease."""
     leases, end = _leases(session, after)
-    known = [one for one in leases if one.status != LeaseStatus.CREATING.value]
+    confirmed = [lease for lease in leases if lease.status != LeaseStatus.CREATING.value]
     latest = (
         sa.select(sa.func.max(OutboxRow.id))
         .where(
-            among(OutboxRow.lease_id, [one.id for one in known]),
-            OutboxRow.event_type.not_like("node.%"),  # is about a node, and has no dates
+            any_of(OutboxRow.lease_id, [lease.id for lease in confirmed]),
+            OutboxRow.event_type.not_like("node.%"),  # notifications about a node contain no dates
         )
         .group_by(OutboxRow.lease_id)
     )
     query = sa.select(OutboxRow.lease_id, OutboxRow.payload).where(OutboxRow.id.in_(latest))
     payloads = {row.lease_id: row.payload for row in session.execute(query)}
     oldest = sa.select(OutboxRow.created_at).order_by(OutboxRow.id).limit(1)
-    kept_since = session.scalar(oldest)
-    found = [
-        f"lease {one.id} {wrong}"
-        for one in known
-        if (wrong := _mistold(one, payloads.get(one.id), kept_since))
+    stored_since = session.scalar(oldest)
+    violations = [
+        f"lease {lease.id} {fault}"
+        for lease in confirmed
+        if (fault := _announcement_fault(lease, payloads.get(lease.id), stored_since))
     ]
-    return found, end
+    return violations, end
 
 
-def _mistold(
-    lease: _Lease, payload: dict[str, Any] | None, kept_since: datetime | None
+def _announcement_fault(
+    lease: _Lease, payload: dict[str, Any] | None, stored_since: datetime | None
 ) -> str | None:
-    """Say what is wrong with what was last told; what is not kept any more was right."""
+    """Return what is wrong with the latest notification; one that was removed counts as right."""
     if payload is None:
-        is_kept = kept_since is not None and lease.created_at > kept_since
-        return "was never told of" if is_kept else None
+        is_stored = stored_since is not None and lease.created_at > stored_since
+        return "was never told of" if is_stored else None
     present = {"start_date": date(lease.start_at), "end_date": date(lease.end_at)}
     differs = any(payload.get(name, value) != value for name, value in present.items())
     return "was last told of with other dates than it has" if differs else None
 
 
 def whole_leases(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
-    """5: nothing is half done: what a lease has, it has for all its time, and enough of it."""
+    """Invariant 5: a lease has enough resources, and each of them until its end."""
     leases, end = _leases(session, after)
-    windows = {one.id: one for one in leases if one.status in _HOLDING}
+    holding = {lease.id: lease for lease in leases if lease.status in _HOLDING}
     query = (
         sa.select(ReservationRow, AllocationRow.start_at, AllocationRow.busy_until)
         .outerjoin(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
         .where(
-            among(ReservationRow.lease_id, windows),
+            any_of(ReservationRow.lease_id, holding),
             ReservationRow.status != ReservationStatus.DELETED.value,
         )
     )
-    held: dict[str, tuple[ReservationRow, list[Taken]]] = {}
+    reservations: dict[str, tuple[ReservationRow, list[Taken]]] = {}
     for row, start, until in session.execute(query):
-        spans = held.setdefault(row.id, (row, []))[1]
+        spans = reservations.setdefault(row.id, (row, []))[1]
         if start is not None:
             spans.append((start, until))
-    found = [
-        f"reservation {id_} of lease {row.lease_id} {wrong}"
-        for id_, (row, spans) in held.items()
-        if (wrong := _half_done(windows[row.lease_id], row, spans))
+    violations = [
+        f"reservation {id_} of lease {row.lease_id} {fault}"
+        for id_, (row, spans) in reservations.items()
+        if (fault := _booking_fault(holding[row.lease_id], row, spans))
     ]
-    return found, end
+    return violations, end
 
 
-def _half_done(lease: _Lease, row: ReservationRow, taken: list[Taken]) -> str | None:
-    if LEAVING in row.details:  # no part of the lease any more
+def _booking_fault(lease: _Lease, row: ReservationRow, taken: list[Taken]) -> str | None:
+    if LEAVING in row.details:  # the reservation was removed from the lease
         return None
     for start, until in taken:
         if start < lease.start_at or until < lease.end_at:
             return f"has something from {start} to {until}, not until the end"
-    least = row.params.get("min") if row.resource_type == HOST else None
-    if not row.missing_resources and isinstance(least, int) and len(taken) < least:
-        return f"has {len(taken)} hosts, and asked for {least} at least"
+    minimum = row.params.get("min") if row.resource_type == HOST else None
+    if not row.missing_resources and isinstance(minimum, int) and len(taken) < minimum:
+        return f"has {len(taken)} hosts, and asked for {minimum} at least"
     return None
 
 
 def _leases(session: Session, after: str) -> tuple[Sequence[_Lease], str | None]:
     of = LEASES.c
     query = sa.select(of.id, of.status, of.start_at, of.end_at, of.created_at)
-    found = session.execute(query.where(of.id > after).order_by(of.id).limit(_SOME)).all()
-    return found, found[-1].id if len(found) == _SOME else None
+    rows = session.execute(query.where(of.id > after).order_by(of.id).limit(_SOME)).all()
+    return rows, rows[-1].id if len(rows) == _SOME else None
 
 
-# Each by its name, with the number of its invariant in ARCHITECTURE.md.
+# The queries by name, with the number of their invariant in ARCHITECTURE.md.
 LOOKS: dict[str, tuple[int, Look]] = {
     "bookings": (1, bookings),
     "open_events": (2, open_events),
     "claims": (3, claims),
     "numbers": (4, numbers),
-    "told": (4, told),
+    "told": (4, announced_dates),
     "whole_leases": (5, whole_leases),
 }
 
 
 class SelfAuditRow(Base):
-    """A look at an invariant, by its name: where the next one begins, and what is known so far."""
+    """The progress of a query: where its next slice begins, and the violations of this round."""
 
     __tablename__ = "self_audit"
     __table_args__ = (MARIADB,)
@@ -250,7 +258,7 @@ class SelfAuditRow(Base):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The turn to look at an invariant until ``until``, from ``position`` on."""
+    """The right to examine an invariant until ``until``, from ``position`` on."""
 
     name: str
     until: datetime
@@ -259,24 +267,24 @@ class Turn:
 
 
 def broken(session: Session) -> set[str]:
-    """Return the names of the looks that found something wrong."""
+    """Return the names of the queries that found violations."""
     query = sa.select(SelfAuditRow.name).where(SelfAuditRow.broken_since.is_not(None))
     return set(session.scalars(query))
 
 
 def is_due(session: Session, name: str, now: datetime) -> bool:
-    """Tell whether nobody has the turn."""
+    """Return whether no manager owns the next examination."""
     query = sa.select(SelfAuditRow.next_at).where(SelfAuditRow.name == name)
     next_at = session.scalar(query)
     return next_at is None or next_at <= now
 
 
 def take_turn(session: Session, name: str, now: datetime, until: datetime) -> Turn | None:
-    """Have the turn until then, None if somebody else has it."""
+    """Claim the next examination until ``until``; None if another manager owns it."""
     query = sa.select(SelfAuditRow).where(SelfAuditRow.name == name).with_for_update()
     row = session.scalars(query.execution_options(populate_existing=True)).one_or_none()
     if row is None:
-        # Whoever does the same at this moment fails on the key, runs again and finds our row.
+        # A concurrent insert violates the key; its transaction is retried and finds this row.
         row = SelfAuditRow(name=name, position="", found=[], broken_since=None)
         session.add(row)
     elif row.next_at > now:
@@ -286,7 +294,7 @@ def take_turn(session: Session, name: str, now: datetime, until: datetime) -> Tu
 
 
 def store(session: Session, turn: Turn, position: str, verdict: Verdict) -> bool:
-    """Store what is known now; False if the turn is not ours any more."""
+    """Store the result of an examination; False if another manager became the owner."""
     result = session.execute(
         sa.update(SelfAuditRow)
         .where(SelfAuditRow.name == turn.name, SelfAuditRow.next_at == turn.until)

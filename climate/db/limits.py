@@ -1,4 +1,8 @@
-"""Limits of projects and users that are their own, and their use at present and in the past."""
+"""Limits of projects and users: overrides of the configured limits, present use and past use.
+
+A transaction that counts the use of a party locks the party's row first (``lock``). So two requests
+cannot both pass a limit that has capacity for one of them.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,7 +45,7 @@ Overrides = dict[Party, dict[str, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseOf:
-    """The use of a lease (None: of one that is deleted), and its project and user."""
+    """The use of a lease, with its project and user; ``lease_id`` is None if it is deleted."""
 
     lease_id: str | None
     project_id: str
@@ -49,22 +53,22 @@ class UseOf:
     use: Use
 
     def is_of(self, party: Party) -> bool:
-        """Return whether it counts for ``party``."""
+        """Return whether the use counts for ``party``."""
         owner = self.project_id if party.scope is Scope.PROJECT else self.user_id
         return owner == party.owner_id
 
 
 def overrides(session: Session, parties: Collection[Party]) -> Overrides:
-    """Return the parties' own limits; parties without a row are left out."""
+    """Return the limits of parties that override the configured ones, without absent rows."""
     query = sa.select(LimitRow).where(sa.or_(*(_is(party) for party in parties)))
     return _by_party(session.scalars(query).all())
 
 
 def all_overrides(session: Session) -> Overrides:
-    """Return all limits that are a party's own."""
+    """Return all limits that override the configured ones."""
     query = sa.select(LimitRow).order_by(LimitRow.scope, LimitRow.owner_id)
-    found = _by_party(session.scalars(query).all())
-    return {party: values for party, values in found.items() if values}
+    by_party = _by_party(session.scalars(query).all())
+    return {party: values for party, values in by_party.items() if values}
 
 
 def _by_party(rows: Sequence[LimitRow]) -> Overrides:
@@ -72,22 +76,22 @@ def _by_party(rows: Sequence[LimitRow]) -> Overrides:
 
 
 def lock(session: Session, parties: Collection[Party]) -> Overrides:
-    """Lock the rows of parties, inserted if absent; return their own limits.
+    """Lock the rows of parties, inserting absent rows; return the overrides.
 
-    A transaction that counts a party's use holds this lock, so of two requests the second counts
-    the first. Each row takes a statement by its key, as InnoDB also locks rows that it only scans.
+    Of two transactions that count the use of a party, the second waits here and counts the first.
+    One statement per row, by its key, because InnoDB also locks the rows that it only scans.
     """
-    found: Overrides = {}
+    locked: Overrides = {}
     for party in sorted(parties):
         query = sa.select(LimitRow).where(_is(party)).with_for_update()
         row = session.scalars(query.execution_options(populate_existing=True)).one_or_none()
-        if row is None:  # if another transaction inserts it now, this one runs again
-            made = sa.insert(LimitRow)
+        if row is None:  # if another transaction inserts it now, this one is retried
+            insert = sa.insert(LimitRow)
             session.execute(
-                made.values(scope=party.scope.value, owner_id=party.owner_id, overrides={})
+                insert.values(scope=party.scope.value, owner_id=party.owner_id, overrides={})
             )
-        found[party] = dict(row.overrides) if row else {}
-    return found
+        locked[party] = dict(row.overrides) if row else {}
+    return locked
 
 
 def _is(party: Party) -> sa.ColumnElement[bool]:
@@ -95,12 +99,12 @@ def _is(party: Party) -> sa.ColumnElement[bool]:
 
 
 def replace(session: Session, party: Party, values: Mapping[str, int]) -> None:
-    """Store the limits of a party's own instead of those it has; its row is there."""
+    """Replace the overrides of a party, whose row exists."""
     session.execute(sa.update(LimitRow).where(_is(party)).values(overrides=dict(values)))
 
 
 def count_leases(session: Session, party: Party, now: datetime, besides: str | None = None) -> int:
-    """Return how many leases of a party are not over, ``besides`` one of them not counted."""
+    """Return how many leases of a party are not over, without the lease ``besides``."""
     of_party = _belongs_to(party, LeaseRow)
     query = sa.select(sa.func.count()).select_from(LeaseRow)
     query = query.where(of_party, LeaseRow.end_at > now, LeaseRow.status.not_in(_OVER))
@@ -117,14 +121,14 @@ def uses(
     *,
     past_too: bool = False,
 ) -> list[UseOf]:
-    """Return what parties use between ``since`` and ``until`` (one statement).
+    """Return the use of parties between ``since`` and ``until`` (one statement).
 
-    Cleaning time does not count. The use of a lease that is being deleted ends with its deletion.
-    ``past_too`` adds the use of leases that are deleted.
+    Cleaning time does not count. The use of a lease in DELETING ends when its deletion began.
+    ``past_too`` adds the use of deleted leases.
     """
     of_party = sa.or_(*(_belongs_to(party, LeaseRow) for party in parties))
     query = _uses().where(of_party, LeaseRow.end_at > since)
-    gone = sa.select(
+    deleted = sa.select(
         sa.null(),
         PastUseRow.project_id,
         PastUseRow.user_id,
@@ -137,23 +141,23 @@ def uses(
     )
     if until is not None:
         query = query.where(AllocationRow.start_at < until)
-        gone = gone.where(PastUseRow.start_at < until)
-    return _use_of(session, sa.union_all(query, gone) if past_too else query)
+        deleted = deleted.where(PastUseRow.start_at < until)
+    return _use_of(session, sa.union_all(query, deleted) if past_too else query)
 
 
 def uses_of(session: Session, lease_id: str) -> list[Use]:
-    """Return what one lease uses (one statement)."""
-    return [found.use for found in _use_of(session, _uses().where(LeaseRow.id == lease_id))]
+    """Return the use of a lease (one statement)."""
+    return [row.use for row in _use_of(session, _uses().where(LeaseRow.id == lease_id))]
 
 
 def use_of(
     session: Session, taken: Iterable[tuple[Requirement, Units]], start: datetime, end: datetime
 ) -> Use:
-    """Return the use of units, by requirement and resource, if they were booked."""
-    of_hosts = [(needs, units) for needs, units in taken if needs.resource_type == _HOST]
-    whole = [id_ for needs, units in of_hosts if needs.is_whole for id_ in units]
+    """Return the use that a booking of these units, by requirement and resource, would have."""
+    host_units = [(needs, units) for needs, units in taken if needs.resource_type == _HOST]
+    whole = [id_ for needs, units in host_units if needs.is_whole for id_ in units]
     shares = sum(
-        needs.amounts.get(_VCPU_CLASS, 0) * sum(units.values()) for needs, units in of_hosts
+        needs.amounts.get(_VCPU_CLASS, 0) * sum(units.values()) for needs, units in host_units
     )
     vcpus = sa.select(sa.func.coalesce(sa.func.sum(ResourceProperty.number), 0.0)).where(
         ResourceProperty.resource_id.in_(whole), ResourceProperty.name == _VCPUS
@@ -171,11 +175,11 @@ def _belongs_to(party: Party, table: type[LeaseRow | PastUseRow]) -> sa.ColumnEl
 def _uses() -> sa.Select[str, str, str, datetime, datetime, int, float]:
     """Select the use of hosts by leases; bookings of a lease with the same start are one row.
 
-    A whole host counts with all its vcpus, a share of one with its own.
+    A whole host counts with all its VCPUs, a share of a host with the VCPUs of the share.
     """
     deleted_at = sa.func.coalesce(LeaseRow.updated_at, LeaseRow.end_at)
-    is_going = LeaseRow.status == LeaseStatus.DELETING.value
-    end_at = sa.case((is_going, deleted_at), else_=LeaseRow.end_at)
+    is_deleting = LeaseRow.status == LeaseStatus.DELETING.value
+    end_at = sa.case((is_deleting, deleted_at), else_=LeaseRow.end_at)
     is_vcpus = AllocationRow.resource_class == _VCPU_CLASS
     share = sa.cast(AllocationRow.amount, sa.Double)
     size = sa.case(
@@ -183,18 +187,18 @@ def _uses() -> sa.Select[str, str, str, datetime, datetime, int, float]:
     )
     hosts = sa.func.count(AllocationRow.whole_id)
     vcpus = sa.func.coalesce(sa.func.sum(size), 0.0)
-    whose = (LeaseRow.id, LeaseRow.project_id, LeaseRow.user_id, AllocationRow.start_at)
-    its_vcpus = sa.and_(
+    lease_columns = (LeaseRow.id, LeaseRow.project_id, LeaseRow.user_id, AllocationRow.start_at)
+    vcpus_property = sa.and_(
         ResourceProperty.resource_id == AllocationRow.resource_id, ResourceProperty.name == _VCPUS
     )
     return (
-        sa.select(*whose, sa.type_coerce(end_at, LeaseRow.end_at.type), hosts, vcpus)
+        sa.select(*lease_columns, sa.type_coerce(end_at, LeaseRow.end_at.type), hosts, vcpus)
         .join(ReservationRow, ReservationRow.lease_id == LeaseRow.id)
         .join(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
         .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
-        .outerjoin(ResourceProperty, its_vcpus)
+        .outerjoin(ResourceProperty, vcpus_property)
         .where(ResourceRow.type == _HOST)
-        .group_by(*whose, LeaseRow.end_at, LeaseRow.status, LeaseRow.updated_at)
+        .group_by(*lease_columns, LeaseRow.end_at, LeaseRow.status, LeaseRow.updated_at)
     )
 
 
@@ -217,7 +221,7 @@ def _use_of(
 def keep_past_use(
     session: Session, lease: Lease, reservation_ids: Collection[str], now: datetime
 ) -> None:
-    """Store the use of a lease's reservations before their bookings are deleted."""
+    """Store the past use of reservations, before their allocations are deleted."""
     deleted = lease.updated_at if lease.status is LeaseStatus.DELETING else None
     end = min(lease.window.end, deleted or now)
     query = _uses().where(ReservationRow.id.in_(reservation_ids))
@@ -229,7 +233,7 @@ def keep_past_use(
             "end_at": end,
             "hosts": use.hosts,
         }
-        for use in (found.use for found in _use_of(session, query))
+        for use in (row.use for row in _use_of(session, query))
         if use.hosts and use.start < end
     ]
     if rows:
@@ -237,5 +241,5 @@ def keep_past_use(
 
 
 def forget_past_use(session: Session, before: datetime) -> None:
-    """Delete the use that ended before the period in which host-hours count."""
+    """Delete the past use that ended before the period in which host-hours count."""
     session.execute(sa.delete(PastUseRow).where(PastUseRow.end_at <= before))

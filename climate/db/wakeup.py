@@ -1,8 +1,8 @@
-"""Hints that there is work: loss-tolerant, as the database is the truth and a poll is the net.
+"""Wake-up hints between processes. A lost hint only costs time, as every subscriber also polls.
 
-``hint`` is called after a commit; whoever subscribed is called back soon, in another thread. In
-one process that is a direct call; across processes PostgreSQL's NOTIFY carries it. Elsewhere
-other processes find the work at their next poll.
+Writers call ``hint`` after a commit. Subscribers in the same process are called directly, those in
+other processes through PostgreSQL's NOTIFY. With another database, other processes find the work
+at their next poll.
 """
 
 import logging
@@ -13,24 +13,24 @@ from typing import Any, Protocol
 from climate.db.engine.database import Database
 
 LOG = logging.getLogger(__name__)
-#: Something is due, or may be soon; notifications were numbered.
+#: Channels: events may be due; notifications have a public sequence number.
 WORK, NEWS = "climate_work", "climate_news"
 _RECONNECT = 5.0
-# Hints of so many seconds are told as one: each costs the server a commit.
+# Hints within so many seconds are sent as one NOTIFY: each costs the server a commit.
 _PAUSE = 0.02
 
 
 class Wakeup(Protocol):
-    """Carries hints from those who wrote work to those who do it."""
+    """Carries hints from processes that write work to those that do it."""
 
     def hint(self) -> None:
-        """Say that something was written that may be due. Never raises."""
+        """Announce that new work was committed. Never raises."""
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` (quick, thread-safe) called at each hint."""
+        """Call ``callback`` (quick, thread-safe) at each hint."""
 
     def close(self) -> None:
-        """Stop calling back."""
+        """Stop calling the subscribers."""
 
 
 class LocalWakeup:
@@ -50,12 +50,12 @@ class LocalWakeup:
         self._callbacks.append(callback)
 
     def close(self) -> None:
-        """Forget the subscribers."""
+        """Remove the subscribers."""
         self._callbacks.clear()
 
 
 class PostgresWakeup(LocalWakeup):
-    """Hints between processes by LISTEN/NOTIFY, besides those within the process."""
+    """Hints within the process, and between processes by LISTEN/NOTIFY."""
 
     def __init__(self, database: Database, channel: str = WORK) -> None:
         """Prepare; the listening connection is opened by the first subscriber."""
@@ -66,37 +66,37 @@ class PostgresWakeup(LocalWakeup):
         self._hinted = threading.Event()
         self._starting = threading.Lock()
         self._listener: threading.Thread | None = None
-        self._teller: threading.Thread | None = None
+        self._sender: threading.Thread | None = None
 
     def hint(self) -> None:
-        """Tell this process directly, and have the others told by NOTIFY, after the commit.
+        """Call the subscribers of this process; a thread sends NOTIFY to other processes.
 
-        NOTIFY inside the transaction would take a lock that serialises all commits; and whoever
-        waits for an answer need not wait until others are told.
+        NOTIFY inside the caller's transaction would take a lock that serialises all commits. The
+        thread spares the caller the wait for NOTIFY.
         """
         super().hint()
         self._hinted.set()
         with self._starting:
-            if self._teller is None:
-                self._teller = threading.Thread(target=self._tell, name="hints", daemon=True)
-                self._teller.start()
+            if self._sender is None:
+                self._sender = threading.Thread(target=self._send, name="hints", daemon=True)
+                self._sender.start()
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Add a subscriber and listen, if nobody did yet."""
+        """Add a subscriber; the first one starts the listening thread."""
         super().subscribe(callback)
         if self._listener is None:
             self._listener = threading.Thread(target=self._listen, name="wakeup", daemon=True)
             self._listener.start()
 
     def close(self) -> None:
-        """Stop listening, when the others were told."""
+        """Send pending hints, then stop."""
         super().close()
         self._stopping.set()
-        if self._teller is not None:
+        if self._sender is not None:
             self._hinted.set()
-            self._teller.join(_RECONNECT)
+            self._sender.join(_RECONNECT)
 
-    def _tell(self) -> None:
+    def _send(self) -> None:
         while True:
             self._hinted.wait()
             self._hinted.clear()
@@ -112,23 +112,23 @@ class PostgresWakeup(LocalWakeup):
         while not self._stopping.is_set():
             try:
                 self._listen_once()
-            except Exception as error:  # noqa: BLE001 - whatever broke it, listen again
+            except Exception as error:  # noqa: BLE001 - listen again after any error
                 LOG.warning("wake-up channel lost, polling until it is back: %s", error)
                 self._stopping.wait(_RECONNECT)
 
     def _listen_once(self) -> None:
         with self._engine.connect() as connection:
-            connection.detach()  # a listening connection must not go back to the pool
+            connection.detach()  # a listening connection must not return to the pool
             connection.exec_driver_sql(f"LISTEN {self._channel}")
             raw: Any = connection.connection.dbapi_connection
-            super().hint()  # whatever was missed while nobody listened
+            super().hint()  # for hints that were sent before LISTEN
             while not self._stopping.is_set():
                 for _notify in raw.notifies(timeout=1.0, stop_after=1):
                     super().hint()
 
 
 def for_database(database: Database, channel: str = WORK) -> Wakeup:
-    """Return the best wake-up that ``database`` offers for one kind of hints."""
+    """Return the wake-up for a channel: across processes on PostgreSQL, else local."""
     if database.dialect == "postgresql":
         return PostgresWakeup(database, channel)
     return LocalWakeup()

@@ -11,7 +11,7 @@ import pytest
 
 from climate.core.errors import Contention
 from climate.db.engine import advisory_lock
-from climate.db.engine.advisory_lock import Turns
+from climate.db.engine.advisory_lock import AdvisoryLocks
 from climate.db.engine.database import Database
 from tests.race.crowd import Crowd, wait_for_all
 from tests.support import servers
@@ -21,17 +21,17 @@ ROUNDS = 3
 THREADS = 8
 FOR_EVER = 1000.0
 
-Join = Callable[..., Turns]
+Join = Callable[..., AdvisoryLocks]
 
 
 @pytest.fixture
 def join() -> Iterator[Join]:
-    """Return what makes the turns of one more process, as far as a database can tell."""
+    """Return what makes the advisory locks of one more process, as far as a database can tell."""
     made: list[Database] = []
 
-    def join(url: str) -> Turns:
+    def join(url: str) -> AdvisoryLocks:
         made.append(Database(url))
-        return Turns(made[-1])
+        return AdvisoryLocks(made[-1])
 
     yield join
     for database in made:
@@ -49,35 +49,35 @@ def _is_alone(place: Path) -> bool:
     return True
 
 
-def _take_turns(number: int, url: str, place: Path) -> list[bool]:
+def _take_locks(number: int, url: str, place: Path) -> list[bool]:
     database = Database(url)
-    mine = Turns(database)
+    mine = AdvisoryLocks(database)
     wait_for_all()
     found = []
     for _ in range(ROUNDS):
-        with mine.take("the place"):
+        with mine.hold("the place"):
             found.append(_is_alone(place))
     database.dispose()
     return found
 
 
 def _hold(url: str, test: Connection) -> None:
-    with Turns(Database(url)).take("the place"):
+    with AdvisoryLocks(Database(url)).hold("the place"):
         test.send("I have it")
         time.sleep(FOR_EVER)
 
 
 def test_no_two_processes_hold_a_lock(crowd: Crowd, database_url: str, tmp_path: Path) -> None:
-    found = crowd.do(_take_turns, database_url, tmp_path / "place")
+    found = crowd.do(_take_locks, database_url, tmp_path / "place")
     assert all(alone for alones in found for alone in alones)
 
 
 def test_waiting_threads_leave_connections_to_the_holder(database_url: str, tmp_path: Path) -> None:
     database = Database(database_url, pool_size=1)
-    mine = Turns(database)
+    mine = AdvisoryLocks(database)
 
     def use(_number: int) -> bool:
-        with mine.take("the place"), database.read() as session:
+        with mine.hold("the place"), database.read() as session:
             session.connection()
             return _is_alone(tmp_path / "place")
 
@@ -98,11 +98,11 @@ def test_waiting_ends_with_an_error_and_a_killed_process_releases_its_lock(
         patch.setattr(advisory_lock, "WAIT", 1)
         with (
             pytest.raises(Contention, match="busy with the place for 1 sec"),
-            here.take("the place"),
+            here.hold("the place"),
         ):
             pass
     holder.kill()
-    with here.take("the place"):
+    with here.hold("the place"):
         pass
     holder.join()
     ours.close()
@@ -115,20 +115,20 @@ def test_waiting_for_another_thread_ends_with_an_error(
     here = join(database_url)
 
     def take() -> None:
-        with here.take("the place"):
+        with here.hold("the place"):
             pass
 
     with ThreadPoolExecutor(1) as threads:
-        with here.take("another place"), pytest.raises(Contention):
+        with here.hold("another place"), pytest.raises(Contention):
             threads.submit(take).result()
         threads.submit(take).result()
 
 
 def test_an_error_releases_the_lock(database_url: str, join: Join) -> None:
     here, there = join(database_url), join(database_url)
-    with pytest.raises(ValueError, match="no such host"), here.take("the place"):
+    with pytest.raises(ValueError, match="no such host"), here.hold("the place"):
         raise ValueError("no such host")
-    with there.take("the place"), pytest.raises(ZeroDivisionError):
+    with there.hold("the place"), pytest.raises(ZeroDivisionError):
         raise ZeroDivisionError
 
 
@@ -141,10 +141,10 @@ def test_the_server_releases_a_lock_held_too_long_and_the_holder_logs_it(
 ) -> None:
     monkeypatch.setattr(advisory_lock, "HOLD", 1)
     here, there = join(database_url), join(database_url)
-    with here.take("the place"), there.take("the place"):
+    with here.hold("the place"), there.hold("the place"):
         pass
     assert "others may have been at the place" in caplog.text
-    with here.take("the place"):
+    with here.hold("the place"):
         pass
     assert len(caplog.records) == 1
 
@@ -153,8 +153,8 @@ def test_the_server_releases_a_lock_held_too_long_and_the_holder_logs_it(
 def test_locks_of_other_names_and_databases_are_independent(
     backend: str, database_url: str, join: Join
 ) -> None:
-    with join(database_url).take("the place"):
-        with join(database_url).take("another place"):
+    with join(database_url).hold("the place"):
+        with join(database_url).hold("another place"):
             pass
-        with join(servers.create(backend)).take("the place"):
+        with join(servers.create(backend)).hold("the place"):
             pass

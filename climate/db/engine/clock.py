@@ -1,4 +1,4 @@
-"""What time it is: the database says so, for all processes that share it."""
+"""The current time, from the database server: all processes that share it use one clock."""
 
 from datetime import UTC, datetime
 
@@ -6,20 +6,20 @@ import sqlalchemy as sa
 
 from climate.db.engine.database import Database
 
-_ASK = {
+_QUERIES = {
     "postgresql": sa.text("SELECT clock_timestamp()"),
     "mysql": sa.text("SELECT UTC_TIMESTAMP(6)"),
 }
 
 
 def present(database: Database) -> datetime:
-    """Return the time of the database's server, aware UTC; raises if it does not answer.
+    """Return the time of the database server, aware UTC; raises if the server does not answer.
 
-    SQLite's is the machine's, to the microsecond, which all that share a file have in common.
+    SQLite has no server: all processes that share the file also share the machine's clock.
     """
-    question = _ASK.get(database.dialect)
-    if question is None:
+    query = _QUERIES.get(database.dialect)
+    if query is None:
         return datetime.now(UTC)
     with database.engine.connect() as connection:
-        told: datetime = connection.scalar(question)
-    return told.replace(tzinfo=UTC) if told.tzinfo is None else told.astimezone(UTC)
+        now: datetime = connection.scalar(query)
+    return now.replace(tzinfo=UTC) if now.tzinfo is None else now.astimezone(UTC)

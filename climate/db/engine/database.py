@@ -1,11 +1,11 @@
-"""Connections and transactions: the only place that opens, commits and retries them.
+"""Connections and transactions: the only module that opens, commits and retries transactions.
 
-``read()`` is a short read-only scope. ``write(work)`` runs ``work(session)`` in one transaction
-and runs it *again* if the database says that it lost a race, so ``work`` must be re-runnable: no
-message, no plugin call, nothing but the session may be changed by it.
+``read()`` opens a session for reading. ``write(work)`` runs ``work(session)`` in one transaction
+and runs it again if the transaction lost a race. So ``work`` may change the session only: it sends
+no message and calls no plug-in.
 
-READ COMMITTED on PostgreSQL and MariaDB (a check in a new statement sees what others have just
-committed); BEGIN IMMEDIATE on SQLite, one writer at a time.
+PostgreSQL and MariaDB use READ COMMITTED: each statement sees the latest commits. SQLite uses BEGIN
+IMMEDIATE: one writer at a time.
 """
 
 import contextlib
@@ -33,20 +33,20 @@ from climate.db.engine.types import decode_json, encode_json
 ATTEMPTS = 10
 # From this attempt on, a writer waits for locked rows in id order instead of skipping them.
 PATIENT_ATTEMPT = 3
-# The name of the double-booking guard in every schema; violating it means a race was lost.
+# The constraint against double bookings; a violation means that the transaction lost a race.
 GUARD = "allocations_no_overlap"
 
 _LOCK_WAIT = 10
 _STATEMENT_WAIT = 30
-# A process that is frozen in a transaction (a paused machine) must not hold its locks for ever.
+# Bounds how long a frozen process (a paused machine) holds the locks of its transaction.
 _IDLE_WAIT = 30
 # PostgreSQL: serialization failure, deadlock, lock timeout, exclusion violation (the guard), and
-# a unique key that somebody else inserted after we looked: the next run will see it.
+# unique violation: another transaction inserted the key, and the next attempt sees its row.
 _PG_TRANSIENT = {"40001", "40P01", "55P03", "23P01", "23505"}
-# As libpq counts them: in a transaction, and in a failed one.
+# libpq's PQTRANS_INTRANS and PQTRANS_INERROR.
 _PG_IN_TRANSACTION = {2, 3}
-# MariaDB: deadlock, lock wait timeout, record changed since last read, duplicate key (as above;
-# the guard is one).
+# MariaDB: deadlock, lock wait timeout, record changed since last read, duplicate key (as above,
+# and the guard).
 _MARIADB_TRANSIENT = {1213, 1205, 1020, 1062}
 
 
@@ -54,15 +54,15 @@ T = TypeVar("T")
 
 
 class LostRace(Contention):
-    """Raised by ``work`` when what it chose was taken meanwhile: roll back and run again."""
+    """``work`` raises it if another transaction took its resources: roll back and run again."""
 
     def __init__(self) -> None:
-        """Say what the caller should know if it was lost again and again."""
+        """Set the message for the caller, who sees it if all attempts lost."""
         super().__init__("Others are booking the same resources right now: try again shortly")
 
 
 class _Undo(Exception):
-    """Takes the result of a rehearsal out of its transaction, which this rolls back."""
+    """Rolls a rehearsal back, and carries its result."""
 
     def __init__(self, result: Any) -> None:  # noqa: ANN401 - whatever work returns
         super().__init__()
@@ -82,7 +82,7 @@ class Database:
         )
         self._writer = self.engine.execution_options(climate_write=True)
         self.dialect = self.engine.dialect.name
-        # Told why a transaction runs again, by a word of a bounded set: to be counted.
+        # Called with the reason of each retry (a bounded set of words), for a metric.
         self.on_conflict: Callable[[str], object] = str
         self._retrying = Retrying(
             retry=retry_if_exception(is_transient),
@@ -91,7 +91,7 @@ class Database:
             before_sleep=self._count_conflict,
             reraise=True,
         )
-        # SQLite's own busy wait is unfair (seconds at the worst); a lock in the process is not.
+        # SQLite's busy wait is unfair (seconds in the worst case); a lock in the process is fair.
         self._writers = threading.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
         if self.dialect == "sqlite":
             event.listen(self.engine, "connect", _sqlite_connect)
@@ -102,24 +102,24 @@ class Database:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Session]:
-        """Open a session for reading; whatever it did is rolled back."""
+        """Open a session for reading; it is rolled back at the end."""
         with Session(self.engine) as session:
             yield session
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Session]:
-        """Open a session whose statements all see the same state; else as ``read``."""
+        """Open a session for reading whose statements all see the same state."""
         with Session(self.engine) as session:
-            if self.dialect != "sqlite":  # which knows nothing else
+            if self.dialect != "sqlite":  # SQLite has no other isolation level
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield session
 
     def write(self, work: Callable[[Session], T]) -> T:
         """Run ``work(session)`` in a transaction, commit it, and return what it returned.
 
-        Runs it again (bounded, jittered) on serialization failures, deadlocks, violations of the
-        double-booking guard and LostRace; ``session.info["attempt"]`` counts from 1. The last
-        failure is raised.
+        Runs it again (bounded, jittered) after serialization failures, deadlocks, violations of the
+        double-booking guard and LostRace; ``session.info["attempt"]`` counts from 1. Raises the
+        error of the last attempt.
         """
         for attempt in self._retrying:
             with attempt:
@@ -131,15 +131,15 @@ class Database:
         self.on_conflict(conflict(error) if error else "none")
 
     def rehearse(self, work: Callable[[Session], T]) -> T:
-        """Run ``work(session)`` as ``write`` does, undo all of it, and return what it returned."""
+        """Run ``work(session)`` like ``write``, roll it back, and return its result."""
 
-        def undone(session: Session) -> None:
+        def work_and_undo(session: Session) -> None:
             raise _Undo(work(session))
 
         try:
-            self.write(undone)
-        except _Undo as found:
-            return found.result  # type: ignore[no-any-return]  # what work returned
+            self.write(work_and_undo)
+        except _Undo as undo:
+            return undo.result  # type: ignore[no-any-return]  # the result of work
         raise AssertionError("unreachable: the rehearsal always ends in _Undo")
 
     def _write_once(self, work: Callable[[Session], T], attempt: int) -> T:
@@ -148,9 +148,9 @@ class Database:
             return work(session)
 
     def connections(self) -> tuple[Callable[[], int], Callable[[], int]]:
-        """Return how to learn how many connections are in use, and how many there may be."""
+        """Return two functions: the number of connections in use, and its upper bound."""
         pool = self.engine.pool
-        assert isinstance(pool, QueuePool)  # noqa: S101 - of all databases with a name
+        assert isinstance(pool, QueuePool)  # noqa: S101 - every named database has one
         return pool.checkedout, lambda: 2 * pool.size()
 
     def dispose(self) -> None:
@@ -159,47 +159,47 @@ class Database:
 
 
 def on_commit(session: Session, action: Callable[[], object]) -> None:
-    """Have something counted once this transaction is committed; it must not raise."""
+    """Call ``action`` after the commit of this transaction; ``action`` must not raise."""
     event.listen(session, "after_commit", lambda _: action(), once=True)
 
 
 def is_retried(session: Session) -> bool:
-    """Tell whether this is not the first attempt of a transaction."""
+    """Return whether this is a later attempt of a transaction."""
     return bool(session.info.get("attempt", 1) > 1)
 
 
 def is_patient(session: Session) -> bool:
-    """Tell whether this attempt should wait for locked rows instead of skipping them."""
+    """Return whether this attempt should wait for locked rows instead of skipping them."""
     return bool(session.info.get("attempt", 1) >= PATIENT_ATTEMPT)
 
 
 def is_transient(error: BaseException) -> bool:
-    """Tell whether running the same transaction again may succeed."""
+    """Return whether another attempt of the transaction may succeed."""
     if isinstance(error, LostRace):
         return True
     if not isinstance(error, exc.DBAPIError) or error.orig is None:
         return False
     if getattr(error.orig, "sqlstate", None) in _PG_TRANSIENT:
         return True
-    first = error.orig.args[0] if error.orig.args else None
-    if isinstance(first, str):
-        return GUARD in first or "database is locked" in first
-    return first in _MARIADB_TRANSIENT
+    detail = error.orig.args[0] if error.orig.args else None
+    if isinstance(detail, str):
+        return GUARD in detail or "database is locked" in detail
+    return detail in _MARIADB_TRANSIENT
 
 
 def conflict(error: BaseException) -> str:
-    """Return what a transient error is called: the database's code, "guard", "locked", "lost"."""
+    """Return the name of a transient error: the database's code, "guard", "locked" or "lost"."""
     if not isinstance(error, exc.DBAPIError):
         return "lost"
     state = getattr(error.orig, "sqlstate", None)
-    first = error.orig.args[0] if error.orig is not None and error.orig.args else None
-    if isinstance(first, str) and state is None:
-        return "guard" if GUARD in first else "locked"
-    return str(state or first)
+    detail = error.orig.args[0] if error.orig is not None and error.orig.args else None
+    if isinstance(detail, str) and state is None:
+        return "guard" if GUARD in detail else "locked"
+    return str(state or detail)
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Tell whether the database does not answer (and nobody is at fault here)."""
+    """Return whether the error means that the database does not answer."""
     return isinstance(error, exc.OperationalError | exc.InterfaceError | exc.TimeoutError)
 
 
@@ -212,8 +212,8 @@ def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
         return {**options, "connect_args": {"timeout": _STATEMENT_WAIT}}
     options["isolation_level"] = "READ COMMITTED"
     if is_pg:
-        # Compiling the long conditions of property expressions takes seconds, running them not;
-        # and planning them anew for each window takes longer than all else.
+        # JIT compilation of long property expressions takes seconds, their execution far less.
+        # Planning the query for each window would take longer than everything else.
         settings = (
             "-c timezone=utc -c jit=off -c plan_cache_mode=force_generic_plan"
             f" -c lock_timeout={_LOCK_WAIT}s -c statement_timeout={_STATEMENT_WAIT}s"
@@ -229,27 +229,28 @@ def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
 
 
 def _pg_checkout(connection: Any, record: Any, _proxy: object) -> None:  # noqa: ANN401
-    """Have the pool replace a connection that was closed while nobody used it.
+    """Make the pool replace a connection that the server closed while it was idle.
 
-    It can be read from then, as a server says nothing unasked but goodbye: no need to ask. A
-    fresh one is left alone: the pool gives up, with another error, if that is refused as well.
+    The socket of such a connection is readable, so the check needs no round trip. A new connection
+    is not checked: if the pool's replacement fails, too, the pool raises another error.
     """
     was_used = record.info.get("used", False)
     record.info["used"] = True
-    if was_used and (connection.closed or _can_be_read(connection)):
+    if was_used and (connection.closed or _is_readable(connection)):
         raise exc.DisconnectionError
 
 
-def _can_be_read(connection: Any) -> bool:  # noqa: ANN401 - DBAPI is untyped
+def _is_readable(connection: Any) -> bool:  # noqa: ANN401 - DBAPI is untyped
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
 
 
 def _pg_rollback(connection: sa.Connection) -> None:
-    """Roll back before psycopg does: with its own it would throw away all prepared statements.
+    """Roll back before psycopg does: its rollback would discard all prepared statements.
 
-    Every refusal and every read ends like this, and planning takes longer than admission.
+    Every read and every rejected request ends with a rollback. Planning the statements again would
+    take longer than the admission of a lease.
     """
     if connection.invalidated:
         return
@@ -259,20 +260,20 @@ def _pg_rollback(connection: sa.Connection) -> None:
 
 
 def _sqlite_connect(connection: Any, _record: Any) -> None:  # noqa: ANN401 - DBAPI is untyped
-    """Hand transaction control to us and make commits durable."""
+    """Disable sqlite3's implicit transactions and make commits durable."""
     connection.isolation_level = None
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
 
 
 def _sqlite_begin(connection: sa.Connection) -> None:
-    """Take the write lock at once if this is a write: an upgrade later could fail at once."""
+    """Lock for writing at the start of a write: a later upgrade of the lock could fail at once."""
     writing = connection.get_execution_options().get("climate_write")
     raw: Any = connection.connection.dbapi_connection
     statement = "BEGIN IMMEDIATE" if writing else "BEGIN"
     try:
         raw.execute(statement)
-    except sqlite3.Error as error:  # as SQLAlchemy would say it: somebody else is writing
+    except sqlite3.Error as error:  # as SQLAlchemy would raise it: another process is writing
         raise exc.DBAPIError.instance(
             statement, (), error, sqlite3.Error, dialect=connection.dialect
         ) from error

@@ -1,7 +1,7 @@
-"""New ids: UUIDs that begin with their time.
+"""New ids: UUIDs that begin with the time of their creation.
 
-What is made together is due together as often as not, and so lies together in indexes and tables:
-databases read and write a fraction of what it would take all over them.
+Rows that are created together are often due together. Ids in time order keep them together in
+indexes and tables, so the database reads and writes fewer pages.
 """
 
 import secrets
@@ -12,11 +12,11 @@ _MILLISECOND = 1_000_000  # ns
 
 
 def new_id() -> str:
-    """Return a UUID of version 7 (RFC 9562, 5.7; its method 3 for the parts of a millisecond).
+    """Return a UUID of version 7 (RFC 9562, 5.7; method 3 for fractions of a millisecond).
 
-    Its 62 random bits are nobody's to guess; when it was made is no secret.
+    Its 62 random bits cannot be guessed. Its time of creation is public.
     """
-    since_epoch, rest = divmod(time.time_ns(), _MILLISECOND)
-    part = (rest << 12) // _MILLISECOND
-    bits = since_epoch << 80 | 7 << 76 | part << 64 | 2 << 62 | secrets.randbits(62)
+    milliseconds, remainder = divmod(time.time_ns(), _MILLISECOND)
+    fraction = (remainder << 12) // _MILLISECOND
+    bits = milliseconds << 80 | 7 << 76 | fraction << 64 | 2 << 62 | secrets.randbits(62)
     return str(uuid.UUID(int=bits))

@@ -1,4 +1,4 @@
-"""The schema's version: migrate it, and refuse to work with one we do not know."""
+"""The version of the schema: migrations, and a check that this release knows the version."""
 
 from collections.abc import Callable
 from functools import cache
@@ -15,45 +15,45 @@ from climate.db.engine.database import Database
 
 
 class SchemaMismatch(RuntimeError):
-    """The database has another schema than this release works with."""
+    """The schema of the database is not the one that this release requires."""
 
 
 class UnknownSchema(SchemaMismatch):
-    """The database has a schema that another, most likely a later release made."""
+    """This release does not know the schema; most likely a later release created it."""
 
 
 @cache
 def head() -> str:
-    """Return the revision this release works with."""
+    """Return the revision that this release requires."""
     revision = ScriptDirectory.from_config(_config()).get_current_head()
     assert revision is not None  # noqa: S101 - the package always ships migrations
     return revision
 
 
 def revisions() -> list[str]:
-    """Return all revisions that this release knows, the first one first."""
+    """Return all revisions that this release knows, oldest first."""
     scripts = ScriptDirectory.from_config(_config()).walk_revisions()
     return [script.revision for script in scripts][::-1]
 
 
 def current(database: Database) -> str | None:
-    """Return the database's revision, None if it has no schema."""
+    """Return the revision of the database; None if it has no schema."""
     with database.engine.connect() as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
 
 def check(database: Database) -> None:
-    """Raise SchemaMismatch, saying what to run, unless the schema is the one we know."""
-    found = current(database)
-    if found == head():
+    """Raise SchemaMismatch, with the command to run, unless the schema is the required one."""
+    revision = current(database)
+    if revision == head():
         return
-    if found is not None and found not in revisions():
+    if revision is not None and revision not in revisions():
         raise UnknownSchema(
-            f"the database schema is at {found}, which this release does not know (it works with"
+            f"the database schema is at {revision}, which this release does not know (it works with"
             f" {head()}): run the release that made it, or downgrade with that release's"
             " climate-db-manage"
         )
-    state = "is empty" if found is None else f"is at {found}"
+    state = "is empty" if revision is None else f"is at {revision}"
     raise SchemaMismatch(
         f"the database schema {state}, this release works with {head()}:"
         " run 'climate-db-manage upgrade'"
@@ -71,7 +71,7 @@ def downgrade(database: Database, revision: str) -> None:
 
 
 def _migrate(database: Database, step: Callable[[Config, str], None], revision: str) -> None:
-    """Take a step; on SQLite one process after the other, should several begin at once."""
+    """Run migrations in one transaction. On SQLite the write lock serialises processes."""
     engine = database.engine.execution_options(climate_write=True)
     with engine.begin() as connection:
         try:

@@ -17,7 +17,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeEngine
 
-# Compares text by code point, trailing spaces included, as Python, PostgreSQL "C" and SQLite do.
+# Compares text by code point, with trailing spaces, like Python, PostgreSQL "C" and SQLite.
 MARIADB = {
     "mysql_engine": "InnoDB",
     "mysql_charset": "utf8mb4",
@@ -26,7 +26,7 @@ MARIADB = {
 Id = sa.String(36)
 Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 Code = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-# Of a text that may be long, so many characters are indexed.
+# Number of characters of a long text that an index contains.
 HEAD = 64
 Head = sa.String(HEAD).with_variant(sa.String(HEAD, collation="C"), "postgresql")
 HEAD_OF_VALUE = sa.Computed(f"substr(value, 1, {HEAD})", persisted=True)
@@ -36,14 +36,14 @@ _DECODE = msgspec.json.Decoder().decode
 
 
 class code_points(FunctionElement[str]):  # noqa: N801 - reads like a function of SQLAlchemy's
-    """A text to put in order by its code points, as all but PostgreSQL do, which is quicker."""
+    """A text to sort by code point, which is fast; on PostgreSQL that is the collation "C"."""
 
     type = sa.String()
     inherit_cache = True
 
 
 @compiles(code_points)
-def _as_it_is(element: code_points, compiler: SQLCompiler, **options: Any) -> str:
+def _unchanged(element: code_points, compiler: SQLCompiler, **options: Any) -> str:
     return compiler.process(element.clauses, **options)
 
 
@@ -53,13 +53,13 @@ def _collated(element: code_points, compiler: SQLCompiler, **options: Any) -> st
 
 
 class UtcDateTime(sa.types.TypeDecorator[datetime]):
-    """Aware UTC times with microseconds on every database."""
+    """An aware UTC time with microseconds, on every database."""
 
     impl = sa.DateTime
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[datetime]:
-        """Choose the column type that keeps microseconds."""
+        """Return the column type that stores microseconds."""
         if dialect.name == "postgresql":
             return dialect.type_descriptor(sa.DateTime(timezone=True))
         if dialect.name in {"mysql", "mariadb"}:
@@ -67,7 +67,7 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
         return dialect.type_descriptor(sa.DateTime())
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Store UTC; only PostgreSQL's type knows a zone."""
+        """Convert to UTC; only PostgreSQL's type stores a time zone."""
         if value is None:
             return None
         if value.tzinfo is not UTC:
@@ -75,25 +75,25 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
         return value if dialect.name == "postgresql" else value.replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
-        """Return aware UTC."""
+        """Return the stored time as aware UTC."""
         if value is None or value.tzinfo is UTC:
             return value
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
 
 
-def encode_json(value: Any) -> str:  # noqa: ANN401 - whatever JSON can say
-    """Return a value as JSON text; raises TypeError for what JSON cannot say."""
+def encode_json(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Return a value as JSON text; raises TypeError for values that JSON cannot represent."""
     try:
         return _ENCODE(value).decode()
     except (TypeError, ValueError):  # subclasses of str and numbers, half a surrogate pair
         return json.dumps(value, default=_plain)
 
 
-def decode_json(text: str | bytes) -> Any:  # noqa: ANN401 - whatever it is
+def decode_json(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
     """Return the value of a JSON text."""
     try:
         return _DECODE(text)
-    except msgspec.DecodeError:  # what only Python writes: NaN, 1e400, half a surrogate pair
+    except msgspec.DecodeError:  # only Python writes NaN, 1e400 or half a surrogate pair
         return json.loads(text)
 
 

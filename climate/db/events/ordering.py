@@ -1,10 +1,9 @@
-"""Which due events have to wait for which others: conditions in the statement that claims.
+"""Conditions of the claiming statement: which due events wait for which other events.
 
-Order is a rule in the data. An action (start, update, before-end, end) waits while another
-action of its lease is running or is due earlier; a start or update also waits for the end of
-whoever had one of its resources before, unless the resource fails (then it goes without). Once the
-end of a lease is due, actions that failed before give way to it. Heads-ups and users' events never
-block.
+An action (start, update, before-end, end) waits while another action of its lease is claimed or was
+due earlier. A start or update also waits for the end of the lease that held one of its resources
+before, unless that resource fails. Once the end of a lease is due, its failed actions give way to
+it. Reminders and events of users never block.
 """
 
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ UNDONE, IN_PROGRESS = EventStatus.UNDONE.value, EventStatus.IN_PROGRESS.value
 OPEN = [status.value for status in OPEN_EVENT]
 
 
-# Nothing is due before it.
+# Earlier than every due time.
 BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 _BEGINNING = sa.literal(BEGINNING, EVENTS.c.run_at.type)
 
@@ -30,25 +29,25 @@ _BEGINNING = sa.literal(BEGINNING, EVENTS.c.run_at.type)
 def due(
     now: sa.ColumnElement[datetime], since: sa.ColumnElement[datetime] = _BEGINNING
 ) -> tuple[sa.ColumnElement[bool], ...]:
-    """Tell whether the event is to be run, and its time has come, but not before ``since``.
+    """Return the conditions that an event is UNDONE, and its ``run_at`` is in [since, now].
 
-    PostgreSQL, which plans for values that it does not know, takes a range for few rows only if it
-    has two ends, and then goes along the index instead of the whole table.
+    The range has two ends, because PostgreSQL plans without the values: it expects few rows, and
+    uses the index, only for a range with two ends.
     """
     return EVENTS.c.status == UNDONE, EVENTS.c.run_at >= since, EVENTS.c.run_at <= now
 
 
 def blocked(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
-    """Tell whether the event has to wait for another, or to give way to it."""
+    """Return the condition that an event must wait for another event, or give way to it."""
     is_action = EVENTS.c.kind.in_(ACTIONS)
     acquires = EVENTS.c.kind.in_([START, UPDATE])
     return sa.or_(sa.and_(is_action, _sibling(now)), sa.and_(acquires, _previous_holder()))
 
 
 def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
-    """An action of the same lease that is running or goes before this one.
+    """Return the condition that an action of the same lease is claimed, or precedes this event.
 
-    Of two actions that are due, one always goes before the other: never are both claimed.
+    Of two due actions of a lease, exactly one precedes the other, so both are never claimed.
     """
     other, end = EVENTS.alias().c, EVENTS.alias().c
     earlier = sa.tuple_(other.due_at, other.rank, other.id) < sa.tuple_(
@@ -65,7 +64,7 @@ def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
         .correlate(EVENTS)
         .exists()
     )
-    # Once the end is due, it waits only for what was not tried yet and will get its turn.
+    # Once the end is due, it waits only for actions that were not attempted and can run.
     can_run = sa.or_(other.kind.not_in([START, UPDATE]), ~_previous_holder(stuck=True))
     before = sa.and_(
         other.status == UNDONE,
@@ -87,34 +86,35 @@ def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
 
 
 def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
-    """An open end (a failing one, if ``stuck``) of a lease that had a resource of this one before.
+    """Return the condition that a lease which held a resource of this lease has an open end.
 
-    A lease that is over need not wait for a resource that nobody can take back. Nor is one that
-    fails waited for: it is not handed over, but missing.
+    ``stuck`` counts ends that have failed only: a lease that is over does not wait for them. A
+    resource that fails does not count: the lease starts without it.
     """
-    my_reservation, mine = RESERVATIONS.alias(), ALLOCATIONS.alias()
-    theirs, their_reservation = ALLOCATIONS.alias(), RESERVATIONS.alias()
-    their_end = EVENTS.alias()
+    reservation, allocation = RESERVATIONS.alias(), ALLOCATIONS.alias()
+    earlier, earlier_reservation = ALLOCATIONS.alias(), RESERVATIONS.alias()
+    earlier_end = EVENTS.alias()
     return (
-        sa.select(their_end.c.id)
-        .select_from(my_reservation)
-        .join(mine, mine.c.reservation_id == my_reservation.c.id)
-        .join(RESOURCES, RESOURCES.c.id == mine.c.resource_id)
+        sa.select(earlier_end.c.id)
+        .select_from(reservation)
+        .join(allocation, allocation.c.reservation_id == reservation.c.id)
+        .join(RESOURCES, RESOURCES.c.id == allocation.c.resource_id)
         .join(
-            theirs,
+            earlier,
             sa.and_(
-                theirs.c.resource_id == mine.c.resource_id,
-                theirs.c.busy_until <= mine.c.start_at,  # those who share it now are not before us
+                earlier.c.resource_id == allocation.c.resource_id,
+                earlier.c.busy_until
+                <= allocation.c.start_at,  # shares that overlap this one did not precede it
             ),
         )
-        .join(their_reservation, their_reservation.c.id == theirs.c.reservation_id)
-        .join(their_end, their_end.c.lease_id == their_reservation.c.lease_id)
+        .join(earlier_reservation, earlier_reservation.c.id == earlier.c.reservation_id)
+        .join(earlier_end, earlier_end.c.lease_id == earlier_reservation.c.lease_id)
         .where(
-            my_reservation.c.lease_id == EVENTS.c.lease_id,
-            their_reservation.c.lease_id != EVENTS.c.lease_id,
-            their_end.c.kind == END,
-            their_end.c.status.in_(OPEN),
-            has_failed(their_end.c, 0) if stuck else sa.true(),
+            reservation.c.lease_id == EVENTS.c.lease_id,
+            earlier_reservation.c.lease_id != EVENTS.c.lease_id,
+            earlier_end.c.kind == END,
+            earlier_end.c.status.in_(OPEN),
+            has_failed(earlier_end.c, 0) if stuck else sa.true(),
             RESOURCES.c.reservable.is_(True),
         )
         .correlate(EVENTS)
@@ -123,7 +123,7 @@ def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
 
 
 def has_failed(event: Columns, retries: int) -> sa.ColumnElement[bool]:
-    """Tell whether the first try and ``retries`` more have failed; one under way does not count."""
+    """Return the condition that the first attempt and ``retries`` retries have failed."""
     return sa.or_(
         sa.and_(event.status == UNDONE, event.attempt > retries), event.attempt > retries + 1
     )

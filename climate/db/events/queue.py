@@ -1,8 +1,8 @@
 """The events table as a queue: claim due events, renew and reclaim claims, store outcomes.
 
 A claim has an owner, an attempt number and an expiry. An outcome names owner and attempt. If the
-row says otherwise, the claim was lost and the outcome is dropped. ``order`` says which events block
-which others. Finalizers are events without a lease: they outlive it.
+row says otherwise, the claim was lost and the outcome is dropped. ``ordering`` defines which events
+block which others. Finalizers are events without a lease: they outlive it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,12 +14,12 @@ from sqlalchemy.orm import Session
 
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.schedule import END, rank
-from climate.db.engine.array_in import among
+from climate.db.engine.array_in import any_of
 from climate.db.engine.database import LostRace
 from climate.db.events.ordering import IN_PROGRESS, OPEN, UNDONE, blocked, due, has_failed
 from climate.db.tables.leases import EVENTS, AllocationRow, EventRow, LeaseRow, ReservationRow
 
-# The status of a lease from the beginning of its start or end until that is done.
+# The status of a lease while its start or end is in progress.
 _UNDER_WAY = [
     status.value
     for status in (
@@ -47,8 +47,8 @@ def next_run(session: Session, after: datetime) -> datetime | None:
 def count_due(session: Session, now: datetime, most: int) -> dict[str, int]:
     """Return how many events may run now, by kind; at most ``most`` are counted."""
     at = sa.literal(now, EVENTS.c.run_at.type)
-    found = sa.select(EVENTS.c.kind).where(*due(at)).limit(most).subquery()
-    counts = sa.select(found.c.kind, sa.func.count()).group_by(found.c.kind)
+    open_kinds = sa.select(EVENTS.c.kind).where(*due(at)).limit(most).subquery()
+    counts = sa.select(open_kinds.c.kind, sa.func.count()).group_by(open_kinds.c.kind)
     return dict(iter(session.execute(counts)))
 
 
@@ -60,15 +60,15 @@ def claim(
     Finalizers have no lease id.
     """
     rows = session.execute(_CLAIMABLE, {"now": now, "ids": list(ids)}).all()
-    found = [(row.id, row.lease_id, row.attempt + 1) for row in rows]
-    if found:
-        mine = {"ids": [id_ for id_, _, _ in found], "by": owner, "until": until}
-        session.execute(_CLAIM, mine)
-    return found
+    claims = [(row.id, row.lease_id, row.attempt + 1) for row in rows]
+    if claims:
+        values = {"ids": [id_ for id_, _, _ in claims], "by": owner, "until": until}
+        session.execute(_CLAIM, values)
+    return claims
 
 
 def is_mine(session: Session, event_id: str, owner: str, attempt: int) -> bool:
-    """Whether this claim still holds; if so, lock the event."""
+    """Return whether this claim still holds; if so, lock the event."""
     return session.scalar(_IS_MINE, _of([event_id], owner, attempt)) is not None
 
 
@@ -93,10 +93,10 @@ def finish_all(
 
     Raises LostRace if one is lost; the retried transaction reads which.
     """
-    alike: dict[int, list[str]] = {}
+    ids_by_attempt: dict[int, list[str]] = {}
     for id_, attempt in claims:
-        alike.setdefault(attempt, []).append(id_)
-    for attempt, ids in alike.items():
+        ids_by_attempt.setdefault(attempt, []).append(id_)
+    for attempt, ids in ids_by_attempt.items():
         outcome = {"now": now, "outcome": status}
         result = session.execute(_FINISH, {**_of(ids, owner, attempt), **outcome})
         if result.rowcount < len(ids):  # type: ignore[attr-defined]
@@ -113,13 +113,13 @@ def requeue(session: Session, event_id: str, owner: str, attempt: int, **again: 
 def extend(session: Session, owner: str, ids: Collection[str], until: datetime) -> dict[str, int]:
     """Renew claims of ``owner``; return the attempts of those that were renewed, by event id.
 
-    A locked row is skipped: its claim is being begun or finished, and cannot be reclaimed either.
+    A locked row is skipped: a transaction begins or finishes its claim, so no manager reclaims it.
     """
-    found = _unlocked(session, ids).items()
-    kept = {id_: held.attempt for id_, held in found if held.owner == owner}
-    mine = among(EVENTS.c.id, kept)
-    session.execute(sa.update(EVENTS).where(mine).values(claimed_until=until))
-    return kept
+    claims = _unlocked(session, ids).items()
+    renewed = {id_: held.attempt for id_, held in claims if held.owner == owner}
+    is_renewed = any_of(EVENTS.c.id, renewed)
+    session.execute(sa.update(EVENTS).where(is_renewed).values(claimed_until=until))
+    return renewed
 
 
 def claimed(session: Session) -> dict[str, Held]:
@@ -133,18 +133,18 @@ def reclaim(session: Session, stale: Mapping[str, Held]) -> int:
     A locked row is skipped: the transaction that locked it may hang.
     """
     expired = [id_ for id_, held in _unlocked(session, stale).items() if held == stale[id_]]
-    return _free(session, among(EVENTS.c.id, expired))
+    return _free(session, any_of(EVENTS.c.id, expired))
 
 
 def _unlocked(session: Session, event_ids: Collection[str]) -> dict[str, Held]:
     """Lock and return those claims whose rows are not locked."""
-    mine = _HELD.where(EVENTS.c.status == IN_PROGRESS, among(EVENTS.c.id, event_ids))
-    return _held(session, mine.with_for_update(skip_locked=True))
+    unlocked = _HELD.where(EVENTS.c.status == IN_PROGRESS, any_of(EVENTS.c.id, event_ids))
+    return _held(session, unlocked.with_for_update(skip_locked=True))
 
 
 def _held(session: Session, which: sa.Select[Any, Any, Any, Any]) -> dict[str, Held]:
-    found = session.execute(which)
-    return {row.id: Held(row.owner, row.attempt, row.claimed_until) for row in found}
+    rows = session.execute(which)
+    return {row.id: Held(row.owner, row.attempt, row.claimed_until) for row in rows}
 
 
 def release(session: Session, owner: str) -> int:
@@ -208,7 +208,7 @@ def discard(session: Session, lease_ids: Collection[str], kind: str, now: dateti
     session.execute(
         sa.update(EVENTS)
         .where(
-            among(EVENTS.c.lease_id, lease_ids),
+            any_of(EVENTS.c.lease_id, lease_ids),
             EVENTS.c.kind == kind,
             EVENTS.c.status == UNDONE,
         )
@@ -226,7 +226,7 @@ def cancel(session: Session, event_ids: Sequence[str]) -> None:
     """Remove events that are still UNDONE; claimed and finished ones stay."""
     if event_ids:
         unclaimed = sa.delete(EVENTS).where(
-            among(EVENTS.c.id, event_ids), EVENTS.c.status == UNDONE
+            any_of(EVENTS.c.id, event_ids), EVENTS.c.status == UNDONE
         )
         session.execute(unclaimed)
 
@@ -286,22 +286,22 @@ def _of(ids: Sequence[str], owner: str, attempt: int) -> dict[str, Any]:
 
 
 def _claimable() -> sa.Select[str, str | None, int]:
-    """Select those of ``ids`` that may run at ``now``, all given when it is executed."""
+    """Select those of ``ids`` that may run at ``now`` and are not blocked, and lock them."""
     of = EVENTS.c
     return (
         sa.select(of.id, of.lease_id, of.attempt)
-        .where(among(of.id, "ids"), of.status == UNDONE, of.run_at <= _NOW, ~blocked(_NOW))
+        .where(any_of(of.id, "ids"), of.status == UNDONE, of.run_at <= _NOW, ~blocked(_NOW))
         .order_by(of.run_at, of.rank, of.id)
         .with_for_update(of=EVENTS, skip_locked=True)
     )
 
 
-# Built once: SQLAlchemy takes longer to build it than the database to answer it.
+# Built once: SQLAlchemy takes longer to build it than the database to run it.
 _NOW = sa.bindparam("now", type_=EVENTS.c.run_at.type)
 _CLAIMABLE = _claimable()
 _CLAIM = (
     sa.update(EVENTS)
-    .where(among(EVENTS.c.id, "ids"))
+    .where(any_of(EVENTS.c.id, "ids"))
     .values(
         status=IN_PROGRESS,
         owner=sa.bindparam("by"),
@@ -310,7 +310,7 @@ _CLAIM = (
     )
 )
 _CLAIMED_SO = (
-    among(EVENTS.c.id, "ids"),
+    any_of(EVENTS.c.id, "ids"),
     EVENTS.c.owner == sa.bindparam("by"),
     EVENTS.c.attempt == sa.bindparam("which"),
     EVENTS.c.status == IN_PROGRESS,

@@ -1,7 +1,7 @@
 """Queries for the queue view: which events are due, in the order in which projects take turns.
 
-They lock and claim nothing. The result includes events that wait for others (``order``); the
-statement that claims leaves them out.
+They lock and claim nothing. The result includes events that wait for others (``ordering``);
+the claiming statement leaves them out.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lease.schedule import ACTIONS, RELEASE
-from climate.db.engine.array_in import among, chunks
+from climate.db.engine.array_in import any_of, chunks
 from climate.db.engine.types import code_points
 from climate.db.events.ordering import BEGINNING, UNDONE, due
 from climate.db.tables.leases import EVENTS, LEASES, RESERVATIONS
@@ -32,7 +32,7 @@ class PendingEvent(NamedTuple):
 
     @property
     def group(self) -> Group:
-        """Events of one group take turns among themselves in their order."""
+        """The group within which events keep their order."""
         return self.project_id, self.types
 
 
@@ -109,10 +109,10 @@ def _few() -> sa.Select[Any]:
 
 def _described() -> sa.Select[Any]:
     """Select the project of the events with ``ids``, and the resource types that they act on."""
-    whose = sa.select(LEASES.c.project_id).where(LEASES.c.id == EVENTS.c.lease_id)
-    project_id = whose.scalar_subquery().label("project_id")
+    project_of_lease = sa.select(LEASES.c.project_id).where(LEASES.c.id == EVENTS.c.lease_id)
+    project_id = project_of_lease.scalar_subquery().label("project_id")
     described = sa.select(EVENTS.c.id, project_id, _types_of(EVENTS, _acts(EVENTS)))
-    return described.where(among(EVENTS.c.id, "ids"))
+    return described.where(any_of(EVENTS.c.id, "ids"))
 
 
 def _many() -> sa.Select[Any]:
@@ -144,19 +144,19 @@ def _many() -> sa.Select[Any]:
 
 
 def _acts(events: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Whether an event calls plug-ins."""
+    """Return the condition that an event calls plug-ins."""
     return events.c.kind.in_([*ACTIONS, RELEASE])
 
 
 def _types_of(events: sa.FromClause, acts: sa.ColumnElement[bool]) -> sa.ColumnElement[str]:
     """Select the resource types that an event acts on, joined with commas."""
     joined = sa.func.aggregate_strings(RESERVATIONS.c.resource_type, ",")
-    mine = (RESERVATIONS.c.lease_id == events.c.lease_id, acts)
-    return sa.select(joined).where(*mine).scalar_subquery().label("types")
+    of_lease = (RESERVATIONS.c.lease_id == events.c.lease_id, acts)
+    return sa.select(joined).where(*of_lease).scalar_subquery().label("types")
 
 
 _NOW = sa.bindparam("now", type_=EVENTS.c.run_at.type)
 _LIMIT = sa.bindparam("limit", type_=sa.Integer)
-# Built once: SQLAlchemy takes longer to build them than the database to answer them.
+# Built once: SQLAlchemy takes longer to build them than the database to run them.
 _FEW, _DESCRIBED, _MANY = _few(), _described(), _many()
-_UNCLAIMED = sa.select(EVENTS.c.id).where(among(EVENTS.c.id, "ids"), EVENTS.c.status == UNDONE)
+_UNCLAIMED = sa.select(EVENTS.c.id).where(any_of(EVENTS.c.id, "ids"), EVENTS.c.status == UNDONE)

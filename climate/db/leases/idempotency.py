@@ -1,7 +1,7 @@
-"""Idempotency keys of requests, with the answers that were given.
+"""Idempotency keys of requests, with their answers.
 
-Only requests that created something are kept. A refused request has changed nothing, so a repeated
-one is decided again: capacity may be free by then. While a lease is held, its request has no answer
+Only successful requests are stored. A rejected request changed nothing, so climate decides a
+repeated one again: capacity may be free by then. While a lease is held, its request has no answer
 yet; if that lease is released, the request counts as never sent.
 """
 

@@ -14,7 +14,7 @@ from climate.core.errors import NotFound
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Event, Lease, Reservation, Start
 from climate.core.lease.schedule import rank
-from climate.db.engine.array_in import among
+from climate.db.engine.array_in import any_of
 from climate.db.leases.records import COLUMNS, complete
 from climate.db.tables.bulk import Rows, insert
 from climate.db.tables.bulk import update as update_rows
@@ -99,10 +99,10 @@ def get(session: Session, lease_id: str, *, lock: bool = False) -> Lease:
     """
     if lock:
         lock_one(session, lease_id)
-    found = find_some(session, [lease_id])
-    if not found:
+    by_id = find_some(session, [lease_id])
+    if not by_id:
         raise NotFound(f"Object with {{'lease_id': '{lease_id}'}} not found")
-    return found[lease_id]
+    return by_id[lease_id]
 
 
 def lock_one(session: Session, lease_id: str) -> None:
@@ -127,8 +127,8 @@ def find_some(
     transaction has locked are left out unless ``patient``. This lock is for the progress of events:
     it does not count as a change.
     """
-    found = session.execute(_LOOKS[lock, patient], {"lease_ids": list(lease_ids)})
-    return {lease.id: lease for lease in complete(session, found.all())}
+    rows = session.execute(_LOOKS[lock, patient], {"lease_ids": list(lease_ids)})
+    return {lease.id: lease for lease in complete(session, rows.all())}
 
 
 def lock_unchanged(session: Session, known: Collection[Lease], *, patient: bool) -> set[str]:
@@ -138,9 +138,9 @@ def lock_unchanged(session: Session, known: Collection[Lease], *, patient: bool)
     version, but they set ``updated_at`` when they change what users may change.
     """
     ids = [lease.id for lease in known]
-    found = session.execute(_VERSIONS[patient], {"lease_ids": ids}).all()
-    versions = {(one.id, one.version, one.status, one.updated_at) for one in known}
-    return {row[0] for row in found if tuple(row) in versions}
+    rows = session.execute(_VERSIONS[patient], {"lease_ids": ids}).all()
+    versions = {(lease.id, lease.version, lease.status, lease.updated_at) for lease in known}
+    return {row[0] for row in rows if tuple(row) in versions}
 
 
 def find_all(session: Session, project_id: str | None) -> list[Lease]:
@@ -212,7 +212,7 @@ def set_status(session: Session, lease_id: str, status: LeaseStatus, now: dateti
 
 
 def set_trust(session: Session, lease_id: str, trust_id: str | None) -> None:
-    """Store the trust by which managers act as the lease's user; it is not lost."""
+    """Store the trust that managers use to act as the lease's user; clear its loss."""
     _set(session, lease_id, trust_id=trust_id, trust_lost=None)
 
 
@@ -245,15 +245,15 @@ def advance(session: Session, changes: Iterable[tuple[Lease, Lease]]) -> None:
     Progress is the status and flags of each, when it started, and the details of reservations.
     A record that is the same object as before is not written.
     """
-    alike: dict[tuple[str, bool, datetime | None, datetime | None], list[str]] = {}
+    ids_by_values: dict[tuple[str, bool, datetime | None, datetime | None], list[str]] = {}
     reservations = []
     for before, after in changes:
         if after is not before:
-            known = (after.status.value, after.degraded, after.updated_at, after.start.started_at)
-            alike.setdefault(known, []).append(after.id)
+            stored = (after.status.value, after.degraded, after.updated_at, after.start.started_at)
+            ids_by_values.setdefault(stored, []).append(after.id)
             pairs = zip(before.reservations, after.reservations, strict=True)
             reservations += [_progress(new) for old, new in pairs if new is not old]
-    for (status, degraded, now, since), ids in alike.items():
+    for (status, degraded, now, since), ids in ids_by_values.items():
         values = {"new_status": status, "is_degraded": degraded, "now": now, "since": since}
         session.execute(_ADVANCE, {"ids": ids, **values})
     update_rows(session, ReservationRow, reservations)
@@ -271,7 +271,7 @@ def _progress(reservation: Reservation) -> dict[str, Any]:
 
 def catch_up(session: Session, lease_ids: Collection[str], now: datetime) -> None:
     """Store that a manager found events of leases late at ``now``."""
-    statement = sa.update(LEASES).where(among(LEASES.c.id, lease_ids))
+    statement = sa.update(LEASES).where(any_of(LEASES.c.id, lease_ids))
     session.execute(statement.values(caught_up_at=now))
 
 
@@ -321,11 +321,11 @@ def _start_values(start: Start) -> dict[str, Any]:
 
 
 _COUNT_UP = (
-    sa.update(LEASES).where(among(LEASES.c.id, "lease_ids")).values(version=LEASES.c.version + 1)
+    sa.update(LEASES).where(any_of(LEASES.c.id, "lease_ids")).values(version=LEASES.c.version + 1)
 )
 _ADVANCE = (
     sa.update(LEASES)
-    .where(among(LEASES.c.id, "ids"))
+    .where(any_of(LEASES.c.id, "ids"))
     .values(
         status=sa.bindparam("new_status"),
         degraded=sa.bindparam("is_degraded"),
@@ -333,9 +333,9 @@ _ADVANCE = (
         started_at=sa.bindparam("since"),
     )
 )
-_LOOK = sa.select(*COLUMNS).where(among(LEASES.c.id, "lease_ids")).order_by(LEASES.c.id)
-# As ``find_some`` says, by ``lock`` and ``patient``. PostgreSQL: rows that refer to what is locked
-# (new events) need not wait for us.
+_LOOK = sa.select(*COLUMNS).where(any_of(LEASES.c.id, "lease_ids")).order_by(LEASES.c.id)
+# The statements of ``find_some``, by ``lock`` and ``patient``. With ``key_share`` other
+# transactions can insert rows that refer to the lease (new events) on PostgreSQL.
 _LOOKS = {
     (True, patient): _LOOK.with_for_update(key_share=True, skip_locked=not patient)
     for patient in (True, False)

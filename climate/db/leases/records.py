@@ -1,6 +1,6 @@
-"""Leases with their reservations and events as records: from rows of the table of leases.
+"""Conversion of rows to leases with their reservations and events.
 
-What there are very many of is read by its place in the row: by its name would take twice as long.
+Columns are read by position, because reading them by name takes twice as long.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,10 +13,10 @@ from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationSt
 from climate.core.lease.model import Event, Lease, Reservation, Start, StartWhen
 from climate.core.lease.schedule import Anchor, Notice
 from climate.core.window import Window
-from climate.db.engine.array_in import among, chunks
+from climate.db.engine.array_in import any_of, chunks
 from climate.db.tables.leases import EVENTS, LEASES, RESERVATIONS, columns
 
-# By their texts: to ask the enumeration takes several times as long.
+# By value: a call of the enumeration takes several times as long.
 _LEASE_STATUS = {status.value: status for status in LeaseStatus}
 _RESERVATION_STATUS = {status.value: status for status in ReservationStatus}
 _EVENT_STATUS = {status.value: status for status in EventStatus}
@@ -34,21 +34,21 @@ def complete(session: Session, rows: Sequence[Any]) -> list[Lease]:
 def _children(
     session: Session, query: sa.Select[Any], lease_ids: Sequence[str]
 ) -> dict[str, list[Any]]:
-    """Return the rows that a query finds for ``lease_ids``, by lease id."""
-    found: dict[str, list[Any]] = {}
+    """Return the rows of a query for ``lease_ids``, by lease id."""
+    by_lease: dict[str, list[Any]] = {}
     for ids in chunks(lease_ids):
-        for row in session.execute(query, {"lease_ids": ids}).all():  # quicker than one by one
-            found.setdefault(row[0], []).append(row)
-    return found
+        for row in session.execute(query, {"lease_ids": ids}).all():  # faster than row by row
+            by_lease.setdefault(row[0], []).append(row)
+    return by_lease
 
 
 def _children_of(table: sa.Table, names: str, order: str) -> sa.Select[Any]:
     """Select columns of the rows of a table that refer to ``lease_ids``, that id first."""
     query = sa.select(table.c.lease_id, *columns(table, names))
-    return query.where(among(table.c.lease_id, "lease_ids")).order_by(*columns(table, order))
+    return query.where(any_of(table.c.lease_id, "lease_ids")).order_by(*columns(table, order))
 
 
-#: What is read of the table of leases to be completed.
+#: The columns of the table of leases that ``complete`` needs.
 COLUMNS = columns(
     LEASES,
     "id name user_id project_id start_at end_at status degraded notices created_at updated_at"
@@ -68,7 +68,7 @@ _EVENTS = _children_of(
 )
 
 
-def _lease(row: Any, reservations: Iterable[Any], events: Iterable[Any]) -> Lease:  # noqa: ANN401 - rows of COLUMNS, and of its children
+def _lease(row: Any, reservations: Iterable[Any], events: Iterable[Any]) -> Lease:  # noqa: ANN401 - rows of COLUMNS and of its children
     id_, name, user_id, project_id, start, end, status, degraded, notices, *rest = row
     created_at, updated_at, trust_id, trust_lost, when, *begun, caught_up_at, version = rest
     ready_at, delayed_at, started_at = begun
@@ -81,8 +81,8 @@ def _lease(row: Any, reservations: Iterable[Any], events: Iterable[Any]) -> Leas
         status=_LEASE_STATUS[status],
         degraded=degraded,
         notices=tuple([_notice(notice) for notice in notices]),
-        reservations=tuple([_reservation(one) for one in reservations]),
-        events=tuple([_event(one) for one in events]),
+        reservations=tuple([_reservation(child) for child in reservations]),
+        events=tuple([_event(child) for child in events]),
         created_at=created_at,
         updated_at=updated_at,
         trust_id=trust_id,

@@ -7,7 +7,7 @@ from climate.db.tables.leases import Base
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=Base.metadata,
-    # SQLite can alter little in place: rebuild the table instead.
+    # SQLite supports few ALTER statements: rebuild the table instead.
     render_as_batch=context.config.attributes["connection"].dialect.name == "sqlite",
 )
 with context.begin_transaction():

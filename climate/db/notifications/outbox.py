@@ -1,9 +1,9 @@
-"""Notifications waiting for the world, and the log of those it was told.
+"""The outbox: notifications to be published, and the log of the published ones.
 
-A row is written with the change that it is about. ``number`` gives public sequence numbers to
-committed rows, in the order of writing; as changes of one lease are serialised by its row, the
-order of one lease is kept. One relay at a time has the turn, with an expiry, and notes how far it
-has published.
+A transaction writes its notifications with its change. ``number`` assigns public sequence numbers
+to committed rows, in the order of writing. Changes of a lease are serialised by its row, so its
+notifications stay in order. One relay at a time holds an expiring claim, and stores how far it has
+published.
 """
 
 import uuid
@@ -21,44 +21,48 @@ from climate.db.tables.leases import columns
 from climate.db.tables.notifications import DeadLetterRow, OutboxRow, RelayRow
 
 _RELAY = 1
-# The tables rather than what is mapped to them: what is asked very often is read in half the time,
-# and nothing of it is kept in sessions.
+# Core tables for frequent statements: they return rows in half the time of mapped classes, and
+# sessions do not cache their rows.
 _OUTBOX: sa.Table = OutboxRow.metadata.tables[OutboxRow.__tablename__]
-_TURN: sa.Table = RelayRow.metadata.tables[RelayRow.__tablename__]
-_IS_RELAY = _TURN.c.id == _RELAY
-_LAST = sa.select(_TURN.c.last_seq).where(_IS_RELAY)
-_PUBLISHED = sa.select(_TURN.c.published_seq).where(_IS_RELAY)
-_PROGRESS = sa.select(_TURN.c.last_seq, _TURN.c.published_seq).where(_IS_RELAY)
+_RELAY_TABLE: sa.Table = RelayRow.metadata.tables[RelayRow.__tablename__]
+_IS_RELAY = _RELAY_TABLE.c.id == _RELAY
+_LAST = sa.select(_RELAY_TABLE.c.last_seq).where(_IS_RELAY)
+_PUBLISHED = sa.select(_RELAY_TABLE.c.published_seq).where(_IS_RELAY)
+_PROGRESS = sa.select(_RELAY_TABLE.c.last_seq, _RELAY_TABLE.c.published_seq).where(_IS_RELAY)
 _NEW = sa.select(_OUTBOX.c.id).where(_OUTBOX.c.seq.is_(None))
 _IS_NEW = _NEW.limit(1)
-_TOLD = columns(_OUTBOX, "seq message_id event_type lease_id project_id payload created_at")
+_PUBLIC_COLUMNS = columns(
+    _OUTBOX, "seq message_id event_type lease_id project_id payload created_at"
+)
 _UNPUBLISHED = (
-    sa.select(*_TOLD)
+    sa.select(*_PUBLIC_COLUMNS)
     .where(_OUTBOX.c.seq > _PUBLISHED.scalar_subquery())
     .order_by(_OUTBOX.c.seq)
     .limit(sa.bindparam("limit", type_=sa.Integer))
 )
-_NOW = sa.bindparam("now", type_=_TURN.c.claimed_until.type)
-_MAY_TAKE_TURN = (
+_NOW = sa.bindparam("now", type_=_RELAY_TABLE.c.claimed_until.type)
+_IS_CLAIMABLE = (
     _IS_RELAY,
     sa.or_(
-        _TURN.c.owner.is_(None), _TURN.c.owner == sa.bindparam("by"), _TURN.c.claimed_until < _NOW
+        _RELAY_TABLE.c.owner.is_(None),
+        _RELAY_TABLE.c.owner == sa.bindparam("by"),
+        _RELAY_TABLE.c.claimed_until < _NOW,
     ),
 )
-_IS_CALLED_FOR = sa.select(_TURN.c.id).where(
-    *_MAY_TAKE_TURN, _TURN.c.last_seq > _TURN.c.published_seq
+_HAS_WORK = sa.select(_RELAY_TABLE.c.id).where(
+    *_IS_CLAIMABLE, _RELAY_TABLE.c.last_seq > _RELAY_TABLE.c.published_seq
 )
-_TAKE_TURN = (
-    sa.update(_TURN)
-    .where(*_MAY_TAKE_TURN)
+_CLAIM = (
+    sa.update(_RELAY_TABLE)
+    .where(*_IS_CLAIMABLE)
     .values(owner=sa.bindparam("by"), claimed_until=sa.bindparam("until"))
 )
 _PUBLISH = (
-    sa.update(_TURN)
+    sa.update(_RELAY_TABLE)
     .where(
         _IS_RELAY,
-        _TURN.c.owner == sa.bindparam("by"),
-        # Not so in a database of before, where that number is another's, or nobody's yet.
+        _RELAY_TABLE.c.owner == sa.bindparam("by"),
+        # False if the database was restored from a backup: the number has another message or none.
         sa.exists().where(
             _OUTBOX.c.seq == sa.bindparam("through"), _OUTBOX.c.message_id == sa.bindparam("last")
         ),
@@ -78,15 +82,15 @@ def write(
 
 
 def write_all(
-    session: Session, told: Iterable[tuple[str, Mapping[str, Any]]], now: datetime
+    session: Session, notifications: Iterable[tuple[str, Mapping[str, Any]]], now: datetime
 ) -> None:
     """Add notifications in this order, each an event type and a payload as for ``write``."""
-    insert(session, rows(told, now))
+    insert(session, rows(notifications, now))
 
 
-def rows(told: Iterable[tuple[str, Mapping[str, Any]]], now: datetime) -> Rows:
+def rows(notifications: Iterable[tuple[str, Mapping[str, Any]]], now: datetime) -> Rows:
     """Return what ``write_all`` would store."""
-    return OutboxRow, [_row(event_type, payload, now) for event_type, payload in told]
+    return OutboxRow, [_row(event_type, payload, now) for event_type, payload in notifications]
 
 
 def _row(event_type: str, payload: Mapping[str, Any], now: datetime) -> dict[str, Any]:
@@ -103,18 +107,18 @@ def _row(event_type: str, payload: Mapping[str, Any], now: datetime) -> dict[str
 
 
 def is_called_for(session: Session, owner: str, now: datetime) -> bool:
-    """Tell whether there is something to publish, and no other relay that has the turn."""
-    return session.scalar(_IS_CALLED_FOR, {"by": owner, "now": now}) is not None
+    """Return whether notifications are unpublished and no other relay holds the claim."""
+    return session.scalar(_HAS_WORK, {"by": owner, "now": now}) is not None
 
 
 def take_turn(session: Session, owner: str, now: datetime, until: datetime) -> bool:
-    """Become (or stay) the relay until ``until``; False while somebody else is."""
-    result = session.execute(_TAKE_TURN, {"by": owner, "now": now, "until": until})
+    """Claim the relay until ``until``, or renew the claim; False if another relay holds it."""
+    result = session.execute(_CLAIM, {"by": owner, "now": now, "until": until})
     return bool(result.rowcount)  # type: ignore[attr-defined]
 
 
 def leave_turn(session: Session, owner: str) -> None:
-    """Let another relay go on at once."""
+    """Release the claim, so that another relay can continue immediately."""
     session.execute(
         sa.update(RelayRow)
         .where(RelayRow.id == _RELAY, RelayRow.owner == owner)
@@ -123,12 +127,12 @@ def leave_turn(session: Session, owner: str) -> None:
 
 
 def is_unnumbered(session: Session) -> bool:
-    """Tell whether anything that is committed has no number yet."""
+    """Return whether any committed notification has no number yet."""
     return session.scalar(_IS_NEW) is not None
 
 
 def lag(session: Session, most: int) -> tuple[int, datetime | None]:
-    """Return how many rows are unpublished, of which ``most`` are looked at, and since when."""
+    """Return the number of unpublished rows, at most ``most``, and the time of the oldest."""
     first = sa.select(_OUTBOX.c.created_at).where(_OUTBOX.c.seq > _PUBLISHED.scalar_subquery())
     oldest = session.scalar(first.order_by(_OUTBOX.c.seq).limit(1))
     last, published = session.execute(_PROGRESS).one()
@@ -139,25 +143,27 @@ def lag(session: Session, most: int) -> tuple[int, datetime | None]:
 
 
 def number(session: Session, limit: int) -> int:
-    """Give sequence numbers to up to ``limit`` committed rows; return how many.
+    """Assign sequence numbers to up to ``limit`` committed rows; return how many.
 
-    The relay's row is locked, so numbers become visible in their order, whoever gives them.
+    It locks the relay's row, so numbers become visible in order even if several processes number.
     """
     last = session.scalar(_LAST.with_for_update())
-    assert last is not None  # noqa: S101 - the migration makes the row
+    assert last is not None  # noqa: S101 - the migration inserts the row
     ids = session.scalars(_NEW.order_by(_OUTBOX.c.id).limit(limit)).all()
     for first, final in _runs(ids):
-        known = (_OUTBOX.c.id >= first, _OUTBOX.c.id <= final)
-        numbered = sa.update(_OUTBOX).where(*known)
+        in_run = (_OUTBOX.c.id >= first, _OUTBOX.c.id <= final)
+        numbered = sa.update(_OUTBOX).where(*in_run)
         session.execute(numbered.values(seq=_OUTBOX.c.id + last - first + 1))
         last += final - first + 1
     if ids:
-        session.execute(sa.update(_TURN).where(_TURN.c.id == _RELAY).values(last_seq=last))
+        session.execute(
+            sa.update(_RELAY_TABLE).where(_RELAY_TABLE.c.id == _RELAY).values(last_seq=last)
+        )
     return len(ids)
 
 
 def _runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last of each run of ids without a gap: one statement numbers it."""
+    """Yield the first and last id of each run without a gap; one statement numbers a run."""
     first = 0
     for at, id_ in enumerate(ids):
         if at + 1 == len(ids) or ids[at + 1] != id_ + 1:
@@ -166,15 +172,15 @@ def _runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def unpublished(session: Session, limit: int) -> list[Notification]:
-    """Return numbered notifications that were not published yet, in order."""
-    found = session.execute(_UNPUBLISHED, {"limit": limit}).all()
-    return [_notification(row) for row in found]
+    """Return up to ``limit`` numbered notifications that are unpublished, in order."""
+    rows = session.execute(_UNPUBLISHED, {"limit": limit}).all()
+    return [_notification(row) for row in rows]
 
 
 def mark_published(session: Session, owner: str, last: Notification, until: datetime) -> bool:
-    """Remember that all up to this one are safe, and stay the relay.
+    """Store that all notifications up to ``last`` are published, and renew the claim.
 
-    False if we were not it, or the database is one of before.
+    False if ``owner`` has lost the claim, or the database was restored from a backup.
     """
     values = {"by": owner, "through": last.seq, "last": last.message_id, "until": until}
     result = session.execute(_PUBLISH, values)
@@ -182,57 +188,59 @@ def mark_published(session: Session, owner: str, last: Notification, until: date
 
 
 def last_seq(session: Session) -> int:
-    """Return the last number that was given."""
+    """Return the last assigned sequence number."""
     return session.scalar(_LAST) or 0
 
 
 def removed_seq(session: Session) -> int:
-    """Return the last number whose notification is not kept any more, 0 if all are.
+    """Return the last sequence number whose notification was removed; 0 if none was.
 
-    Who reads notifications asks for this afterwards: what it missed then shows here.
+    Readers call it after they read notifications, to detect those that they missed.
     """
     return session.scalar(sa.select(RelayRow.removed_seq).where(RelayRow.id == _RELAY)) or 0
 
 
 def find_after(session: Session, wanted: NotificationFilter, after: int, limit: int) -> Found:
-    """Return up to ``limit`` notifications later than ``after``."""
-    last = last_seq(session)  # before the rows: they are all there up to it
-    query = sa.select(*_TOLD).where(
+    """Return up to ``limit`` notifications after ``after`` that match the filter."""
+    last = last_seq(session)  # read before the rows: all rows up to it are visible
+    query = sa.select(*_PUBLIC_COLUMNS).where(
         OutboxRow.seq > after, OutboxRow.seq <= last, *_conditions(wanted)
     )
     rows = session.execute(query.order_by(OutboxRow.seq).limit(limit)).all()
-    found = [_notification(row) for row in rows]
-    if len(found) < limit:
-        return Found(notifications=found, after=max(after, last))
-    return Found(notifications=found, after=found[-1].seq if found else after)
+    items = [_notification(row) for row in rows]
+    if len(items) < limit:
+        return Found(notifications=items, after=max(after, last))
+    return Found(notifications=items, after=items[-1].seq if items else after)
 
 
 def get(session: Session, seq: int) -> Notification:
-    """Return the notification with a number that is known to be kept."""
-    return _notification(session.execute(sa.select(*_TOLD).where(OutboxRow.seq == seq)).one())
+    """Return the notification with this number, which must be stored."""
+    return _notification(
+        session.execute(sa.select(*_PUBLIC_COLUMNS).where(OutboxRow.seq == seq)).one()
+    )
 
 
 def removable(session: Session, before: datetime, limit: int) -> int | None:
-    """Return through which number to remove up to ``limit``, told ``before``; None: nothing.
+    """Return the last number to remove: up to ``limit`` rows older than ``before``; None: no row.
 
-    What is removed is always the beginning of the log, and published. The relay's row is locked.
+    Only the beginning of the log and only published rows are removable. Locks the relay's row.
     """
     published = session.scalar(_PUBLISHED.with_for_update())
     oldest = sa.select(_OUTBOX.c.seq, _OUTBOX.c.created_at).where(_OUTBOX.c.seq <= published)
-    found = session.execute(oldest.order_by(_OUTBOX.c.seq).limit(limit)).all()
-    gone = list(takewhile(lambda row: row.created_at < before, found))
-    return gone[-1].seq if gone else None
+    rows = session.execute(oldest.order_by(_OUTBOX.c.seq).limit(limit)).all()
+    removed = list(takewhile(lambda row: row.created_at < before, rows))
+    return removed[-1].seq if removed else None
 
 
 def remove(session: Session, through: int) -> None:
-    """Remove the beginning of the log, and dead letters with it."""
+    """Delete the beginning of the log, with its dead letters."""
     session.execute(sa.delete(DeadLetterRow).where(DeadLetterRow.seq <= through))
     session.execute(sa.delete(OutboxRow).where(OutboxRow.seq <= through))
     session.execute(sa.update(RelayRow).where(RelayRow.id == _RELAY).values(removed_seq=through))
 
 
 def is_old(session: Session, before: datetime) -> bool:
-    """Tell whether the oldest notification was written ``before``, and is published."""
+    """Return whether the oldest notification was written before ``before`` and is published."""
     published = _OUTBOX.c.seq <= _PUBLISHED.scalar_subquery()
     oldest = sa.select(_OUTBOX.c.created_at).where(published).order_by(_OUTBOX.c.seq)
     written = session.scalar(oldest.limit(1))
@@ -240,18 +248,18 @@ def is_old(session: Session, before: datetime) -> bool:
 
 
 def _conditions(wanted: NotificationFilter) -> list[sa.ColumnElement[bool]]:
-    found: list[sa.ColumnElement[bool]] = []
+    conditions: list[sa.ColumnElement[bool]] = []
     if wanted.project_id is not None:
-        found.append(OutboxRow.project_id == wanted.project_id)
+        conditions.append(OutboxRow.project_id == wanted.project_id)
     if wanted.lease_id is not None:
-        found.append(OutboxRow.lease_id == wanted.lease_id)
+        conditions.append(OutboxRow.lease_id == wanted.lease_id)
     if wanted.event_types:
-        found.append(sa.or_(*(_is_like(pattern) for pattern in wanted.event_types)))
+        conditions.append(sa.or_(*(_is_like(pattern) for pattern in wanted.event_types)))
     if wanted.resource_type is not None:
-        named = OutboxRow.resource_types.contains(f" {wanted.resource_type} ", autoescape=True)
-        # Rather too much than too little: rows of an earlier release do not say it.
-        found.append(sa.or_(named, OutboxRow.resource_types.is_(None)))
-    return found
+        has_type = OutboxRow.resource_types.contains(f" {wanted.resource_type} ", autoescape=True)
+        # Rows of earlier releases have no types: include them rather than miss a notification.
+        conditions.append(sa.or_(has_type, OutboxRow.resource_types.is_(None)))
+    return conditions
 
 
 def _is_like(pattern: str) -> sa.ColumnElement[bool]:
@@ -261,7 +269,7 @@ def _is_like(pattern: str) -> sa.ColumnElement[bool]:
     return sa.func.substr(OutboxRow.event_type, 1, len(prefix)) == prefix  # LIKE ignores case
 
 
-def _notification(row: Any) -> Notification:  # noqa: ANN401 - a row of _TOLD
+def _notification(row: Any) -> Notification:  # noqa: ANN401 - a row of _PUBLIC_COLUMNS
     seq, message_id, event_type, lease_id, project_id, payload, created_at = row
     return Notification(
         seq=seq,

@@ -1,6 +1,7 @@
 """Subscriptions and their dead letters.
 
-A project has a fixed number of places, and a unique key allows one subscription per place.
+Each subscription occupies one of a fixed number of places of its project. A unique key per place
+enforces the limit.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,33 +23,35 @@ from climate.db.tables.notifications import DeadLetterRow, OutboxRow, Subscripti
 ACTIVE = SubscriptionStatus.ACTIVE.value
 
 
-def insert(session: Session, made: Subscription, secret: str, most: int) -> bool:
+def insert(session: Session, subscription: Subscription, secret: str, most: int) -> bool:
     """Store a new subscription; return False if its project has ``most`` already."""
-    query = sa.select(SubscriptionRow.place).where(SubscriptionRow.project_id == made.project_id)
+    query = sa.select(SubscriptionRow.place).where(
+        SubscriptionRow.project_id == subscription.project_id
+    )
     free = set(range(most)).difference(session.scalars(query))
     if not free:
         return False
     session.add(
         SubscriptionRow(
-            id=made.id,
-            project_id=made.project_id,
+            id=subscription.id,
+            project_id=subscription.project_id,
             place=min(free),
-            user_id=made.user_id,
-            url=made.url,
+            user_id=subscription.user_id,
+            url=subscription.url,
             secret=secret,
-            filters=filters(made.wanted),
-            all_projects=made.all_projects,
-            status=made.status.value,
+            filters=filters(subscription.wanted),
+            all_projects=subscription.all_projects,
+            status=subscription.status.value,
             reason=None,
-            done_seq=made.done_seq,
+            done_seq=subscription.done_seq,
             attempts=0,
             given_up=0,
             slow=False,
-            due_at=made.created_at,
+            due_at=subscription.created_at,
             owner=None,
             claimed_until=None,
             delivered_at=None,
-            created_at=made.created_at,
+            created_at=subscription.created_at,
             updated_at=None,
         )
     )
@@ -58,9 +61,9 @@ def insert(session: Session, made: Subscription, secret: str, most: int) -> bool
 
 def filters(wanted: NotificationFilter) -> dict[str, Any]:
     """Return a filter as stored, without the project, which the subscription has."""
-    kept = asdict(wanted)
-    del kept["project_id"]
-    return {**kept, "event_types": list(wanted.event_types)}
+    stored = asdict(wanted)
+    del stored["project_id"]
+    return {**stored, "event_types": list(wanted.event_types)}
 
 
 def get(session: Session, subscription_id: str, *, lock: bool = False) -> Subscription:
@@ -99,7 +102,7 @@ def delete(session: Session, subscription_id: str) -> None:
 def matching(
     after: sa.SQLColumnExpression[int], *more: sa.ColumnElement[bool]
 ) -> sa.ColumnElement[bool]:
-    """Whether a notification after ``after`` may match: it has the project of the subscription."""
+    """Return the condition that the project has a notification after ``after`` (or any has)."""
     later = sa.exists().where(OutboxRow.seq > after, *more)
     its_own = later.where(OutboxRow.project_id == SubscriptionRow.project_id)
     # Two conditions, as each uses an index: the log may be long, and mostly of other projects.
@@ -143,8 +146,8 @@ def count_dead_letters(session: Session, ids: Collection[str]) -> Mapping[str, i
     query = sa.select(DeadLetterRow.subscription_id, sa.func.count()).where(
         DeadLetterRow.subscription_id.in_(ids)
     )
-    found = session.execute(query.group_by(DeadLetterRow.subscription_id)).all()
-    return {id_: count for id_, count in found}  # noqa: C416 - rows are no pairs to mypy
+    rows = session.execute(query.group_by(DeadLetterRow.subscription_id)).all()
+    return {id_: count for id_, count in rows}  # noqa: C416 - rows are no pairs to mypy
 
 
 def want_dead_letters(session: Session, subscription_id: str, seqs: Collection[int] | None) -> int:
@@ -176,7 +179,7 @@ def remove_dead_letter(session: Session, subscription_id: str, seq: int) -> None
 
 def of(row: SubscriptionRow) -> Subscription:
     """Return a row as a subscription, without the secret."""
-    kept = {**row.filters, "event_types": tuple(row.filters["event_types"])}
+    fields = {**row.filters, "event_types": tuple(row.filters["event_types"])}
     project_id = None if row.all_projects else row.project_id
-    wanted = NotificationFilter(project_id=project_id, **kept)
+    wanted = NotificationFilter(project_id=project_id, **fields)
     return record(Subscription, row, wanted=wanted, status=SubscriptionStatus(row.status))

@@ -1,4 +1,4 @@
-"""Subscriptions as a queue: which have something to be sent, their claims, and their results.
+"""Subscriptions as a queue: find those with pending notifications, claim them, store results.
 
 A claim has an owner and an expiry. A result names the owner. If the row names another one, the
 claim was lost or the subscription was changed, and the result is dropped.
@@ -17,7 +17,7 @@ from climate.db.tables.notifications import DeadLetterRow, SubscriptionRow
 
 
 def is_any(session: Session, now: datetime) -> bool:
-    """Whether any subscription may be claimed now."""
+    """Return whether any subscription may be claimed now."""
     return session.scalar(_IS_ANY, {"now": now}) is not None
 
 
@@ -28,9 +28,9 @@ def claim(
 
     Returns (id, whether it is slow), in the order of their due times.
     """
-    found: list[tuple[str, bool]] = []
+    claims: list[tuple[str, bool]] = []
     for slow in (False, True):
-        limit = free[0] - len(found)
+        limit = free[0] - len(claims)
         limit = min(limit, free[1]) if slow else limit
         query = (
             sa.select(SubscriptionRow.id)
@@ -39,14 +39,14 @@ def claim(
             .limit(max(0, limit))
             .with_for_update(skip_locked=True)
         )
-        found += [(id_, slow) for id_ in session.scalars(query)]
-    if found:
+        claims += [(id_, slow) for id_ in session.scalars(query)]
+    if claims:
         session.execute(
             sa.update(SubscriptionRow)
-            .where(SubscriptionRow.id.in_([id_ for id_, _ in found]))
+            .where(SubscriptionRow.id.in_([id_ for id_, _ in claims]))
             .values(owner=owner, claimed_until=until)
         )
-    return found
+    return claims
 
 
 def _claimable(now: datetime | sa.BindParameter[Any]) -> list[sa.ColumnElement[bool]]:

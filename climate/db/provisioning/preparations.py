@@ -1,4 +1,4 @@
-"""Preparations: which booked hosts need one, which one is obsolete, and their progress."""
+"""Preparations: booked hosts that need one, obsolete preparations, and progress."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -179,7 +179,7 @@ def overdue(session: Session, now: datetime) -> list[Preparation]:
 
 
 def keep(session: Session, id_: str) -> None:
-    """Keep the host, however long its preparation takes."""
+    """Never replace the host of a preparation, however long it takes."""
     session.execute(
         sa.update(PreparationRow).where(PreparationRow.id == id_).values(replace_at=None)
     )

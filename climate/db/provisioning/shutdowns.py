@@ -1,4 +1,4 @@
-"""Shutdowns: which hosts are idle, which switched-off hosts are needed, and their progress."""
+"""Shutdowns: idle hosts to switch off, switched-off hosts that are needed, and progress."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -102,7 +102,7 @@ def _set_idle(session: Session, ids: Collection[int], since: datetime | None) ->
 
 
 def is_needed(session: Session, task: Shutdown, now: datetime) -> bool:
-    """Tell whether the host has a preparation, or a booking too soon to switch it off."""
+    """Return whether the host has a preparation, or a booking too soon to switch it off."""
     soon = AllocationRow.start_at < now + timedelta(seconds=task.ahead)
     booked = [
         sa.exists().where(is_booked, soon, AllocationRow.busy_until > now)
@@ -177,7 +177,7 @@ def coming(session: Session, since: datetime) -> list[str]:
 
 
 def is_going_on(session: Session, resource_id: int | None = None) -> bool:
-    """Tell whether any host (or this one) is off, or on its way off or on."""
+    """Return whether any host (or this one) is off, or is being switched off or on."""
     of_host = [] if resource_id is None else [ShutdownRow.resource_id == resource_id]
     exists = sa.exists().where(_IS_NOT_OVER, *of_host)
     return bool(session.scalar(sa.select(exists)))
@@ -190,7 +190,7 @@ def want(session: Session, wanted: Sequence[Shutdown]) -> None:
 
 
 def end(session: Session, task: Shutdown, now: datetime) -> bool:
-    """End a shutdown if its progress has not changed; tell whether it ended."""
+    """End a shutdown if its progress has not changed; return whether it ended."""
     ended = session.execute(
         sa.update(ShutdownRow)
         .where(

@@ -1,4 +1,4 @@
-"""Tasks of provisioners in the database: what preparations and shutdowns have in common."""
+"""Tasks of provisioners: the statements that preparations and shutdowns share."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass

@@ -1,1 +1,1 @@
-"""Statements on resources: which fit, which are free, and who has them."""
+"""Statements on resources, their properties, capacity and allocations."""

@@ -1,6 +1,6 @@
-"""Who has which resource when: finding free resources, locking them, taking and releasing them.
+"""Allocations: find, lock, store and release the resources of reservations.
 
-Which ones are free is said in ``climate.db.resources.fitting``.
+``climate.db.resources.fitting`` defines which resources are free.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from climate.core.lease.lifecycle import ReservationStatus
 from climate.core.lease.model import Allocation
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
-from climate.db.engine.array_in import among
+from climate.db.engine.array_in import any_of
 from climate.db.resources import fitting
 from climate.db.resources.fitting import shape
 from climate.db.tables.bulk import Rows, insert
@@ -31,7 +31,7 @@ from climate.db.tables.leases import (
 
 _HELD = (
     sa.select(ALLOCATIONS)
-    .where(among(ALLOCATIONS.c.reservation_id, "ids"))
+    .where(any_of(ALLOCATIONS.c.reservation_id, "ids"))
     .order_by(ALLOCATIONS.c.resource_id)
 )
 _NAMED = (
@@ -39,8 +39,8 @@ _NAMED = (
         ALLOCATIONS.c.reservation_id, RESOURCES.c.id, RESOURCES.c.type, RESOURCES.c.external_id
     )
     .join(RESOURCES, RESOURCES.c.id == ALLOCATIONS.c.resource_id)
-    .where(among(ALLOCATIONS.c.reservation_id, "ids"))
-    .distinct()  # more was taken of some later
+    .where(any_of(ALLOCATIONS.c.reservation_id, "ids"))
+    .distinct()  # a share that grew later has several rows
     .order_by(RESOURCES.c.id)
 )
 _LOCK = {
@@ -53,7 +53,7 @@ _LOCK = {
 
 
 class Named(NamedTuple):
-    """A resource, as it is called in climate and in the cloud."""
+    """The id, type and cloud id of a resource."""
 
     id: int
     type: str
@@ -62,9 +62,9 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A resource that a reservation has: since when, and how much of which classes of it.
+    """What a reservation holds of a resource, and since when.
 
-    No amounts: it has the whole of it.
+    ``amounts`` is by resource class; it is empty if the reservation holds the whole resource.
     """
 
     since: datetime
@@ -74,20 +74,20 @@ class Held:
 def candidates(
     session: Session, requirement: Requirement, busy: Window, *, limit: int | None, rotation: float
 ) -> list[int]:
-    """Return up to ``limit`` ids of resources that match and may serve over ``busy``.
+    """Return up to ``limit`` ids of resources that match and may serve during ``busy``.
 
-    Those for whole bookings are free; those for shares nobody has as a whole, and they could hold
-    a unit if nobody shared them. The search starts ``rotation`` (0..1) of the way through the ids
-    and wraps around, so that parallel requests do not all try the same resources. One statement;
-    it stops at ``limit``.
+    For a whole booking these resources are free. For shares no reservation holds them as a whole,
+    and each could hold a unit if it were empty. The search starts ``rotation`` (0..1) of the way
+    through the ids and wraps around, so parallel requests try different resources first. It is one
+    statement, which stops at ``limit``.
     """
-    statement = fitting.some(shape(requirement), limit)
+    statement = fitting.available(shape(requirement), limit)
     return list(session.connection().scalars(statement, _values(busy, rotation)))
 
 
 @dataclass(frozen=True, slots=True)
 class Grabbed:
-    """Candidates: those that are ``locked`` are ours and first, ``changed`` some of them."""
+    """Candidates, ``locked`` ones first; ``changed`` ones were changed before they were locked."""
 
     found: Sequence[int]
     locked: Collection[int] = ()
@@ -103,21 +103,21 @@ def grab(
     locking: int,
     rotation: float,
 ) -> Grabbed:
-    """Return candidates, and lock up to ``locking`` of them.
+    """Return candidates, and on PostgreSQL lock up to ``locking`` of them in the same statement.
 
-    So PostgreSQL is asked once and not twice; elsewhere none is locked yet. What was not changed
-    meanwhile is as it was found, but for bookings that others committed just then: those the
-    schema's guard keeps apart, so nobody need look again.
+    Other databases lock none here: the caller locks its choice later. A locked candidate that is
+    not in ``changed`` needs no second check: the schema's guard rejects a booking that overlaps
+    one which another transaction committed in between.
     """
     if session.get_bind().dialect.name != "postgresql":
         found = candidates(session, requirement, busy, limit=limit, rotation=rotation)
         return Grabbed(found)
-    statement = fitting.some_locked(shape(requirement), limit)
+    statement = fitting.available_locked(shape(requirement), limit)
     values = {**_values(busy, rotation), "locking": locking}
     rows = session.connection().execute(statement, values).all()
     return Grabbed(
         [id_ for id_, _, _ in rows],
-        [id_ for id_, is_mine, _ in rows if is_mine],
+        [id_ for id_, is_locked, _ in rows if is_locked],
         [id_ for id_, _, is_changed in rows if is_changed],
     )
 
@@ -134,21 +134,21 @@ def still_free(
     session: Session,
     requirement: Requirement,
     busy: Window,
-    among: Collection[int],
+    resource_ids: Collection[int],
     *,
     failing_too: bool = False,
 ) -> set[int]:
-    """Return those of ``among`` that are what ``candidates`` would return."""
-    statement = fitting.among(shape(requirement, failing_too=failing_too))
-    values = {"ids": list(among), "start": busy.start, "end": busy.end}
+    """Return those of the resources that ``candidates`` would return without a limit."""
+    statement = fitting.available_of(shape(requirement, failing_too=failing_too))
+    values = {"ids": list(resource_ids), "start": busy.start, "end": busy.end}
     return set(session.connection().scalars(statement, values))
 
 
 def lock(session: Session, resource_ids: Collection[int], *, wait: bool) -> set[int]:
-    """Lock resources in id order until the transaction ends; return those that are now ours.
+    """Lock resources in id order until the transaction ends; return the locked ones.
 
-    Without ``wait`` those that somebody else has locked are left out. On SQLite the writer has
-    the whole database already.
+    Without ``wait`` it skips resources that another transaction has locked. On SQLite the writer
+    has already locked the whole database.
     """
     return set(session.connection().scalars(_LOCK[wait], {"ids": list(resource_ids)}))
 
@@ -159,41 +159,41 @@ def take(session: Session, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def as_rows(rows: Sequence[dict[str, Any]]) -> Rows:
-    """Return what ``take`` would store."""
+    """Return the rows that ``take`` would insert."""
     return AllocationRow, rows
 
 
 def held(session: Session, reservation_ids: Collection[str]) -> dict[str, dict[int, Held]]:
-    """Return by reservation the ids of its resources and what it has of each."""
-    found: dict[str, dict[int, Held]] = {id_: {} for id_ in reservation_ids}
+    """Return what each reservation holds of each resource, by reservation and resource id."""
+    by_reservation: dict[str, dict[int, Held]] = {id_: {} for id_ in reservation_ids}
     for row in session.execute(_HELD, {"ids": list(reservation_ids)}).all():
-        mine = found[row.reservation_id]
-        before = mine.get(row.resource_id, Held(row.start_at, {}))
+        resources = by_reservation[row.reservation_id]
+        before = resources.get(row.resource_id, Held(row.start_at, {}))
         amounts = Counter(before.amounts)
         if row.resource_class is not None and row.amount is not None:
             amounts[row.resource_class] += row.amount
-        # Who took more of it later has all of it since then.
-        mine[row.resource_id] = Held(max(before.since, row.start_at), amounts)
-    return found
+        # If its share grew later, the reservation holds all of it only since then.
+        resources[row.resource_id] = Held(max(before.since, row.start_at), amounts)
+    return by_reservation
 
 
 def named(session: Session, reservation_ids: Collection[str]) -> dict[str, list[Named]]:
-    """Return what each reservation has, by reservation: just what it is called."""
-    found: dict[str, list[Named]] = {id_: [] for id_ in reservation_ids}
+    """Return the resources of each reservation, by reservation."""
+    by_reservation: dict[str, list[Named]] = {id_: [] for id_ in reservation_ids}
     for row in session.execute(_NAMED, {"ids": list(reservation_ids)}).all():
-        found[row.reservation_id].append(Named(row.id, row.type, row.external_id))
-    return found
+        by_reservation[row.reservation_id].append(Named(row.id, row.type, row.external_id))
+    return by_reservation
 
 
 def release(session: Session, reservation_ids: Collection[str]) -> None:
-    """Give up all resources of these reservations."""
+    """Delete the allocations of reservations."""
     session.execute(
         sa.delete(AllocationRow).where(AllocationRow.reservation_id.in_(reservation_ids))
     )
 
 
 def give_up(session: Session, reservation_id: str, resource_ids: Collection[int]) -> None:
-    """Give up some resources of a reservation."""
+    """Delete the allocations of a reservation on these resources."""
     session.execute(
         sa.delete(AllocationRow).where(
             AllocationRow.reservation_id == reservation_id,
@@ -203,26 +203,30 @@ def give_up(session: Session, reservation_id: str, resource_ids: Collection[int]
 
 
 def shorten(session: Session, reservation_ids: Collection[str], busy_until: datetime) -> None:
-    """Have these reservations' resources until ``busy_until``, and none that starts after it."""
-    mine = AllocationRow.reservation_id.in_(reservation_ids)
-    session.execute(sa.delete(AllocationRow).where(mine, AllocationRow.start_at >= busy_until))
-    session.execute(sa.update(AllocationRow).where(mine).values(busy_until=busy_until))
+    """End the allocations of reservations at ``busy_until``; delete those that start later."""
+    of_reservations = AllocationRow.reservation_id.in_(reservation_ids)
+    session.execute(
+        sa.delete(AllocationRow).where(of_reservations, AllocationRow.start_at >= busy_until)
+    )
+    session.execute(sa.update(AllocationRow).where(of_reservations).values(busy_until=busy_until))
 
 
 def detach(session: Session, reservation_ids: Collection[str], busy_until: datetime) -> None:
-    """Leave the resources to their cleaning until ``busy_until``, without a reservation."""
-    mine = AllocationRow.reservation_id.in_(reservation_ids)
-    session.execute(sa.delete(AllocationRow).where(mine, AllocationRow.start_at >= busy_until))
+    """Keep allocations without their reservation, until cleaning ends at ``busy_until``."""
+    of_reservations = AllocationRow.reservation_id.in_(reservation_ids)
+    session.execute(
+        sa.delete(AllocationRow).where(of_reservations, AllocationRow.start_at >= busy_until)
+    )
     session.execute(
         sa.update(AllocationRow)
-        .where(mine, AllocationRow.busy_until > busy_until)
+        .where(of_reservations, AllocationRow.busy_until > busy_until)
         .values(busy_until=busy_until)
     )
-    session.execute(sa.update(AllocationRow).where(mine).values(reservation_id=None))
+    session.execute(sa.update(AllocationRow).where(of_reservations).values(reservation_id=None))
 
 
 def forget_cleaned(session: Session, now: datetime) -> None:
-    """Remove what is left of deleted leases once their cleaning time is over."""
+    """Delete the allocations of deleted leases whose cleaning time is over."""
     session.execute(
         sa.delete(AllocationRow).where(
             AllocationRow.reservation_id.is_(None), AllocationRow.busy_until <= now
@@ -239,7 +243,7 @@ def find_all(
     lease_id: str | None = None,
     reservation_id: str | None = None,
 ) -> list[Allocation]:
-    """Return who has which resource, or shares of it, by resource and start (one statement)."""
+    """Return the allocations of a resource type, by resource and start (one statement)."""
     query = (
         sa.select(AllocationRow, LeaseRow.id, LeaseRow.start_at, LeaseRow.end_at)
         .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
@@ -250,14 +254,14 @@ def find_all(
     )
     if ending_after is not None:
         query = query.where(LeaseRow.end_at >= ending_after)
-    for column, wanted in (
+    for column, value in (
         (AllocationRow.resource_id, resource_id),
         (LeaseRow.id, lease_id),
         (ReservationRow.id, reservation_id),
     ):
-        if wanted is not None:
-            query = query.where(column == wanted)
-    found = (
+        if value is not None:
+            query = query.where(column == value)
+    allocations = (
         Allocation(
             resource_id=row.resource_id,
             reservation_id=str(row.reservation_id),
@@ -267,11 +271,11 @@ def find_all(
         )
         for row, lease, start, end in session.execute(query)
     )
-    return list(dict.fromkeys(found))  # there is a row for each class of a share
+    return list(dict.fromkeys(allocations))  # a share has a row per resource class
 
 
 def params_on(session: Session, resource_id: int) -> list[tuple[str, dict[str, Any]]]:
-    """Return what the reservations that have or will have this resource asked for, by type."""
+    """Return (type, params) of the present and future reservations of a resource."""
     query = (
         sa.select(ReservationRow.resource_type, ReservationRow.params)
         .join(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)

@@ -1,4 +1,4 @@
-"""The bookings of many resources over a span, to compute on."""
+"""The bookings of many resources during a span, as input of computations."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -13,13 +13,13 @@ from climate.core.window import Window
 from climate.db.resources import capacity
 from climate.db.tables.leases import AllocationRow, LeaseRow, ReservationRow
 
-# Stay below every database's limit of bound parameters (SQLite: 32,766).
+# Below the limit of bound parameters of every database (SQLite: 32,766).
 _CHUNK = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """A lease that has some of the resources in question, for the window it has them."""
+    """A lease that holds any of the given resources, and the window of that allocation."""
 
     lease_id: str
     lease_name: str
@@ -30,7 +30,7 @@ class Blocker:
 def timelines(
     session: Session, requirement: Requirement, resource_ids: Sequence[int], span: Window
 ) -> list[Timeline]:
-    """Return who has these resources during ``span`` (two statements for each 10,000)."""
+    """Return the bookings of each resource during ``span`` (two statements per 10,000)."""
     shared = capacity.find_some(session, resource_ids) if requirement.amounts else defaultdict(dict)
     bookings: dict[int, list[Booking]] = {id_: [] for id_ in resource_ids}
     for at in range(0, len(resource_ids), _CHUNK):
@@ -44,7 +44,7 @@ def timelines(
         for resource_id, start, end, name, amount in session.execute(query):
             bookings[resource_id].append(Booking(start, end, name, amount or 0))
     return [
-        Timeline({name: one.capacity for name, one in shared[id_].items()}, bookings[id_])
+        Timeline({name: item.capacity for name, item in shared[id_].items()}, bookings[id_])
         for id_ in resource_ids
     ]
 
@@ -52,7 +52,7 @@ def timelines(
 def blockers(
     session: Session, resource_ids: Collection[int], span: Window, project_id: str, limit: int
 ) -> list[Blocker]:
-    """Return up to ``limit`` leases that have any of these resources then, own ones first."""
+    """Return up to ``limit`` leases that hold any of the resources, first those of the project."""
     columns = (
         LeaseRow.id,
         LeaseRow.name,
@@ -65,7 +65,7 @@ def blockers(
         .join(ReservationRow, ReservationRow.id == AllocationRow.reservation_id)
         .join(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
         .where(*_during(resource_ids, span))
-        .group_by(*columns)  # and not DISTINCT, with which PostgreSQL orders by columns only
+        .group_by(*columns)  # not DISTINCT: with it, PostgreSQL sorts by selected columns only
         .order_by(LeaseRow.project_id != project_id, AllocationRow.start_at, LeaseRow.id)
         .limit(limit)
     )

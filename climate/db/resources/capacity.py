@@ -1,8 +1,8 @@
-"""How much of each resource class a resource has, and has left over a window.
+"""Capacity: the inventories of resources, and what their shares leave free during a window.
 
-What shares take of a class at an instant is the sum of those that overlap it; over a window the
-peak counts, not the sum of all. The peak is found by a sweep: every share is a step up when it
-starts and a step down when it is over, and the running total has its maximum at some step.
+The use of a resource class at an instant is the sum of the shares that overlap it. The use during a
+window is the peak of that sum. The query sweeps over time: a share adds its amount when it starts
+and subtracts it when it ends. The maximum of the running total is the peak.
 """
 
 import math
@@ -18,7 +18,7 @@ from climate.core.window import Window
 from climate.db.engine.types import UtcDateTime
 from climate.db.tables.leases import AllocationRow, InventoryRow
 
-# Stay below every database's limit of bound parameters (SQLite: 32,766).
+# Below the limit of bound parameters of every database (SQLite: 32,766).
 _CHUNK = 10_000
 _IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
 _CLASSES: sa.BindParameter[Any] = sa.bindparam("classes", expanding=True)
@@ -27,18 +27,18 @@ _END = sa.bindparam("end", type_=UtcDateTime())
 
 
 def store(session: Session, resource_id: int, inventories: Mapping[str, Inventory]) -> None:
-    """Replace what a resource has to share."""
+    """Replace the inventories of a resource."""
     session.execute(sa.delete(InventoryRow).where(InventoryRow.resource_id == resource_id))
     rows = [
         {
             "resource_id": resource_id,
             "resource_class": name,
-            "total": found.total,
-            "reserved": found.reserved,
-            "allocation_ratio": found.allocation_ratio,
-            "max_unit": found.max_unit,
+            "total": inventory.total,
+            "reserved": inventory.reserved,
+            "allocation_ratio": inventory.allocation_ratio,
+            "max_unit": inventory.max_unit,
         }
-        for name, found in inventories.items()
+        for name, inventory in inventories.items()
     ]
     if rows:
         session.execute(sa.insert(InventoryRow), rows)
@@ -47,44 +47,49 @@ def store(session: Session, resource_id: int, inventories: Mapping[str, Inventor
 def find_some(
     session: Session, resource_ids: Collection[int]
 ) -> dict[int, Mapping[str, Inventory]]:
-    """Return what each of the resources has to share."""
-    found: dict[int, dict[str, Inventory]] = {id_: {} for id_ in resource_ids}
+    """Return the inventories of resources, by resource id and resource class."""
+    by_resource: dict[int, dict[str, Inventory]] = {id_: {} for id_ in resource_ids}
     for ids in _chunks(resource_ids):
         query = sa.select(InventoryRow).where(InventoryRow.resource_id.in_(ids))
         for row in session.scalars(query):
-            found[row.resource_id][row.resource_class] = Inventory(
+            by_resource[row.resource_id][row.resource_class] = Inventory(
                 row.total, row.reserved, row.allocation_ratio, row.max_unit
             )
-    return dict(found)
+    return dict(by_resource)
 
 
 def free(
     session: Session, resource_ids: Collection[int], classes: Collection[str], busy: Window
 ) -> dict[int, dict[str, int]]:
-    """Return how much of each class is left all through ``busy`` (one statement for 10,000).
+    """Return how much of each class is free all through ``busy`` (one statement per 10,000).
 
-    Shares alone are looked at: whether somebody has the resource as a whole is not.
+    It subtracts shares only, not bookings of the whole resource.
     """
-    left: dict[int, dict[str, int]] = {id_: {} for id_ in resource_ids}
+    free_amounts: dict[int, dict[str, int]] = {id_: {} for id_ in resource_ids}
     values = {"classes": list(classes), "start": busy.start, "end": busy.end}
     for ids in _chunks(resource_ids):
-        found = session.connection().execute(_left(), {**values, "ids": ids})
-        for resource_id, name, capacity, peak in found:
-            left[resource_id][name] = math.floor(capacity) - int(peak or 0)
-    return left
+        rows = session.connection().execute(_capacity_and_peak(), {**values, "ids": ids})
+        for resource_id, name, capacity, peak in rows:
+            free_amounts[resource_id][name] = math.floor(capacity) - int(peak or 0)
+    return free_amounts
 
 
 def can_hold(
     resource_id: sa.SQLColumnExpression[int], name: str, amount: int
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that a resource, were it empty, had ``amount`` of a class for one."""
-    mine = (InventoryRow.resource_id == resource_id, InventoryRow.resource_class == name)
+    """Return the condition that an empty resource can hold a unit with ``amount`` of a class."""
+    of_class = (InventoryRow.resource_id == resource_id, InventoryRow.resource_class == name)
     allowed = sa.or_(InventoryRow.max_unit.is_(None), InventoryRow.max_unit >= amount)
     enough = sa.and_(_capacity() >= amount, allowed)
-    # As in climate.db.resources.properties: one look for each resource tried.
-    one: sa.ColumnElement[int] = sa.literal_column("1")
-    there = sa.select(one).where(*mine, enough).correlate_except(InventoryRow).limit(one)
-    return there.scalar_subquery().is_not(None)
+    # As in climate.db.resources.properties: one index lookup per examined resource.
+    literal_one: sa.ColumnElement[int] = sa.literal_column("1")
+    inventory = (
+        sa.select(literal_one)
+        .where(*of_class, enough)
+        .correlate_except(InventoryRow)
+        .limit(literal_one)
+    )
+    return inventory.scalar_subquery().is_not(None)
 
 
 def _capacity() -> sa.ColumnElement[Any]:
@@ -93,27 +98,28 @@ def _capacity() -> sa.ColumnElement[Any]:
 
 
 @cache
-def _left() -> sa.Select[Any]:
-    """Select capacity and peak of ``classes`` of ``ids`` from ``start`` to ``end``, built once."""
+def _capacity_and_peak() -> sa.Select[Any]:
+    """Select capacity and peak use of ``classes`` of resources ``ids`` in [start, end)."""
     peaks = _peaks().subquery()
     same_class = sa.and_(
         peaks.c.resource_id == InventoryRow.resource_id,
         peaks.c.resource_class == InventoryRow.resource_class,
     )
-    mine = (InventoryRow.resource_id.in_(_IDS), InventoryRow.resource_class.in_(_CLASSES))
+    selected = (InventoryRow.resource_id.in_(_IDS), InventoryRow.resource_class.in_(_CLASSES))
     return (
         sa.select(InventoryRow.resource_id, InventoryRow.resource_class, _capacity(), peaks.c.peak)
         .outerjoin(peaks, same_class)
-        .where(*mine)
+        .where(*selected)
     )
 
 
 def _peaks() -> sa.Select[Any]:
+    """Select the peak use of each resource and class: the maximum of the running total."""
     steps = sa.union_all(
         _steps(AllocationRow.start_at, AllocationRow.amount),
         _steps(AllocationRow.busy_until, -AllocationRow.amount),
     ).subquery()
-    # At one instant what is over goes before what starts: windows that touch do not overlap.
+    # At the same instant, ends come before starts: adjacent windows do not overlap.
     level = sa.func.sum(steps.c.delta).over(
         partition_by=[steps.c.resource_id, steps.c.resource_class],
         order_by=[steps.c.at, steps.c.delta],
@@ -128,8 +134,9 @@ def _peaks() -> sa.Select[Any]:
 def _steps(
     at: sa.SQLColumnExpression[object], delta: sa.SQLColumnExpression[object]
 ) -> sa.Select[Any, Any, Any, Any]:
-    # All that overlaps counts from its own start: before the window no more of it can meet than
-    # does at the window's start, nor after it than at its end.
+    """Select a step of the running total for each share that overlaps the window."""
+    # Shares count outside of the window, too. That adds no peak: a share that overlaps the window
+    # and is active before (after) it is also active at the start (end) of the window.
     return sa.select(
         AllocationRow.resource_id,
         AllocationRow.resource_class,

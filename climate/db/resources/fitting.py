@@ -1,13 +1,12 @@
-"""Which resources fit a requirement: the conditions, as statements built once and used again.
+"""Statements that select the resources which fit a requirement, with a cache of statements.
 
-Building and compiling such a statement takes longer than running it. So what changes from request
-to request is a parameter (``start``, ``end``, ``limit``, ``rotation``, ``ids``), and what remains
-is kept for the requirements that were asked for last.
+Building and compiling such a statement takes longer than running it. So the values that differ
+between requests are parameters (``start``, ``end``, ``locking``, ``rotation``, ``ids``), and the
+statements of the latest requirements are cached.
 
-The probe: whole bookings of one resource never overlap (the schema forbids it), so only the last
-one that starts before my end can be in my way. That is one index descent for each resource
-tried, however many bookings there are. Shares of a resource do overlap; what is left of it is
-``climate.db.resources.capacity``'s to say.
+Whole bookings of a resource never overlap (the schema forbids it). So only the last one that starts
+before the end of the window can conflict: one index descent per examined resource, however many
+bookings it has. Shares do overlap: ``climate.db.resources.capacity`` computes what they leave.
 """
 
 from dataclasses import dataclass
@@ -24,14 +23,14 @@ from climate.db.resources import capacity
 from climate.db.resources.properties import clause, equal, split
 from climate.db.tables.leases import AllocationRow, ResourceProperty, ResourceRow
 
-_KEPT = 512
+_CACHED_STATEMENTS = 512
 _START = sa.bindparam("start", type_=UtcDateTime())
 _END = sa.bindparam("end", type_=UtcDateTime())
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What of a requirement, and of what is asked about it, makes a statement another one."""
+    """The key of the statement cache: the parts of a requirement that change the statement."""
 
     resource_type: str
     query: Query
@@ -40,42 +39,46 @@ class Shape:
 
 
 def shape(requirement: Requirement, *, failing_too: bool = False) -> Shape:
-    """Return the requirement's shape; resources that fail now may count as well."""
+    """Return the shape of a requirement; ``failing_too`` includes resources that fail now."""
     amounts = tuple(requirement.amounts.items())
     return Shape(requirement.resource_type, requirement.query, amounts, failing_too)
 
 
-@lru_cache(_KEPT)
-def some(wanted: Shape, limit: int | None) -> sa.Select[int]:
-    """Select up to ``limit`` that fit from ``start`` to ``end``, beginning at ``rotation``."""
+@lru_cache(_CACHED_STATEMENTS)
+def available(wanted: Shape, limit: int | None) -> sa.Select[int]:
+    """Select up to ``limit`` resources that fit from ``start`` to ``end``, from ``rotation`` on."""
     return _rotated(wanted, _free(wanted), limit)
 
 
-@lru_cache(_KEPT)
-def some_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, bool]:
-    """Select the same, and lock up to ``locking`` of them that nobody has locked: those first.
+@lru_cache(_CACHED_STATEMENTS)
+def available_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, bool]:
+    """Select like ``available``; lock up to ``locking`` unlocked rows, and return those first.
 
-    For PostgreSQL. It sees bookings and properties as they were when it began; whether a row that
-    it locked was changed since, by whoever had it locked before, is told with it.
+    For PostgreSQL. The statement sees bookings and properties as of its start. The last column
+    tells whether another transaction changed the row between the start and the lock.
     """
     version: sa.ColumnElement[str] = sa.literal_column("resources.xmin").label("version")
-    found = _rotated(wanted, _free(wanted), limit, version).cte("found")
-    mine = (
+    candidates = _rotated(wanted, _free(wanted), limit, version).cte("found")
+    locked = (
         sa.select(ResourceRow.id, version)
-        .where(ResourceRow.id.in_(sa.select(found.c.id)))
+        .where(ResourceRow.id.in_(sa.select(candidates.c.id)))
         .limit(sa.bindparam("locking", type_=sa.BigInteger()))
         .with_for_update(skip_locked=True)
         .cte("mine")
     )
-    is_mine = mine.c.id.is_not(None).label("is_mine")
-    is_changed = sa.func.coalesce(mine.c.version != found.c.version, sa.false())
-    both = found.outerjoin(mine, mine.c.id == found.c.id)
-    return sa.select(found.c.id, is_mine, is_changed).select_from(both).order_by(is_mine.desc())
+    is_locked = locked.c.id.is_not(None).label("is_mine")
+    is_changed = sa.func.coalesce(locked.c.version != candidates.c.version, sa.false())
+    joined = candidates.outerjoin(locked, locked.c.id == candidates.c.id)
+    return (
+        sa.select(candidates.c.id, is_locked, is_changed)
+        .select_from(joined)
+        .order_by(is_locked.desc())
+    )
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHED_STATEMENTS)
 def matching(wanted: Shape, limit: int | None) -> sa.Select[int]:
-    """Select up to ``limit`` that match, free or not, beginning at ``rotation``."""
+    """Select up to ``limit`` resources that match, free or not, from ``rotation`` on."""
     return _rotated(wanted, [], limit)
 
 
@@ -85,9 +88,10 @@ def _rotated(
     limit: int | None,
     *more: sa.ColumnElement[str],
 ) -> sa.Select[int]:
-    # Not a parameter: how much is worth looking at depends on it, and so does the plan.
+    """Select ids after the pivot, then those up to it; both arms walk an index in id order."""
+    # A literal, not a parameter: the planner needs the limit to choose the plan.
     few: sa.ColumnElement[int] | None = None if limit is None else sa.literal_column(str(limit))
-    ids, matching = _along(wanted)
+    ids, matching = _walk(wanted)
     columns: list[Any] = [ids.label("id"), *more]
     ordered = sa.select(*columns).where(*matching, *conditions).order_by(ids).limit(few)
     pivot = _pivot(wanted)
@@ -95,53 +99,53 @@ def _rotated(
         sa.select(ordered.where(ids > pivot).subquery()),
         sa.select(ordered.where(ids <= pivot).subquery()),
     ]
-    found = sa.union_all(*arms).subquery()
-    return sa.select(found).limit(few)
+    both = sa.union_all(*arms).subquery()
+    return sa.select(both).limit(few)
 
 
 def _pivot(wanted: Shape) -> sa.ScalarSelect[int]:
-    """Return the id that the search begins after, ``rotation`` of the way through the ids."""
+    """Select the id after which the search begins, ``rotation`` of the way through the ids."""
     first, _ = split(wanted.query)
     if first is None:
-        every = aliased(ResourceRow)
-        ids, conditions = every.id, []
+        all_resources = aliased(ResourceRow)
+        ids, conditions = all_resources.id, []
     else:
-        found = aliased(ResourceProperty)
-        ids, conditions = found.resource_id, equal(found, first)
+        prop = aliased(ResourceProperty)
+        ids, conditions = prop.resource_id, equal(prop, first)
     least, most = sa.func.min(ids), sa.func.max(ids)
     rotation: sa.BindParameter[float] = sa.bindparam("rotation", type_=sa.Double())
     pivot = sa.cast(least - 1 + (most - least + 1) * rotation, sa.BigInteger)
     return sa.select(pivot).where(*conditions).scalar_subquery()
 
 
-@lru_cache(_KEPT)
-def among(wanted: Shape) -> sa.Select[int]:
-    """Select those of ``ids`` that fit from ``start`` to ``end``."""
-    mine = ResourceRow.id.in_(sa.bindparam("ids", expanding=True))
+@lru_cache(_CACHED_STATEMENTS)
+def available_of(wanted: Shape) -> sa.Select[int]:
+    """Select those of the resources ``ids`` that fit from ``start`` to ``end``."""
+    is_given = ResourceRow.id.in_(sa.bindparam("ids", expanding=True))
     conditions = [*_matching(wanted, wanted.query), *_free(wanted)]
-    return sa.select(ResourceRow.id).where(mine, *conditions)
+    return sa.select(ResourceRow.id).where(is_given, *conditions)
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHED_STATEMENTS)
 def count(wanted: Shape) -> sa.Select[int]:
-    """Count what matches and is large enough, free or not."""
-    _, conditions = _along(wanted)
+    """Count the resources that match and are large enough, free or not."""
+    _, conditions = _walk(wanted)
     return sa.select(sa.func.count()).select_from(ResourceRow).where(*conditions)
 
 
-def _along(
+def _walk(
     wanted: Shape,
 ) -> tuple[sa.SQLColumnExpression[int], list[sa.ColumnElement[bool]]]:
-    """Return the ids to go along, in the order of an index, and which of them match.
+    """Return the id column to walk in index order, and the conditions of a match.
 
-    With an equality among what is asked that index has only those for which it holds.
+    If the query requires an equality, the walked index contains only resources for which it holds.
     """
     first, rest = split(wanted.query)
     if first is None:
         return ResourceRow.id, _matching(wanted, rest)
-    found = aliased(ResourceProperty)
-    mine = [*equal(found, first), ResourceRow.id == found.resource_id]
-    return found.resource_id, [*mine, *_matching(wanted, rest)]
+    prop = aliased(ResourceProperty)
+    has_property = [*equal(prop, first), ResourceRow.id == prop.resource_id]
+    return prop.resource_id, [*has_property, *_matching(wanted, rest)]
 
 
 def _matching(wanted: Shape, query: Query) -> list[sa.ColumnElement[bool]]:
@@ -154,13 +158,14 @@ def _matching(wanted: Shape, query: Query) -> list[sa.ColumnElement[bool]]:
 
 
 def _free(wanted: Shape) -> list[sa.ColumnElement[bool]]:
-    conditions = [_nobody_has_it_all()]
+    conditions = [_not_booked_whole()]
     if not wanted.amounts:
-        conditions.append(_nobody_shares_it())
+        conditions.append(_not_shared())
     return conditions
 
 
-def _nobody_has_it_all() -> sa.ColumnElement[bool]:
+def _not_booked_whole() -> sa.ColumnElement[bool]:
+    """Return the condition that no whole booking overlaps the window."""
     last_end = (
         sa.select(AllocationRow.busy_until)
         .where(AllocationRow.whole_id == ResourceRow.id, AllocationRow.start_at < _END)
@@ -174,12 +179,13 @@ def _nobody_has_it_all() -> sa.ColumnElement[bool]:
     return ~sa.func.coalesce(last_end > _START, sa.false())
 
 
-def _nobody_shares_it() -> sa.ColumnElement[bool]:
+def _not_shared() -> sa.ColumnElement[bool]:
+    """Return the condition that no share overlaps the window."""
     sharing = sa.exists().where(
         AllocationRow.resource_id == ResourceRow.id,
         AllocationRow.busy_until > _START,
         AllocationRow.start_at < _END,
         AllocationRow.resource_class.is_not(None),
     )
-    # As the operand of IS it stays a subquery for each resource tried, and is no join over all.
+    # As operand of IS it stays a subquery per examined resource; else the planner joins all rows.
     return ~sharing.correlate(ResourceRow).is_(True)

@@ -1,6 +1,6 @@
-"""Long lists by pages: the rows beyond a key, in order of that key, and their children.
+"""Pages of long lists by keyset pagination: the rows after a key, with their children.
 
-The number of statements depends on neither the page nor the table.
+The number of statements depends neither on the page nor on the table.
 """
 
 import operator
@@ -28,7 +28,7 @@ _LEASES: dict[str, Column] = {
 
 
 def find_leases(session: Session, wanted: LeaseFilter, page: Page) -> Part[Lease]:
-    """Return a page of the leases that are wanted (three statements)."""
+    """Return a page of the leases that match the filter (three statements)."""
     query = sa.select(*lease_records.COLUMNS).where(*_conditions(wanted))
     rows = session.execute(cut(query, _LEASES[page.sort], LeaseRow.id, page)).all()
     items = lease_records.complete(session, rows[: page.limit])
@@ -36,7 +36,7 @@ def find_leases(session: Session, wanted: LeaseFilter, page: Page) -> Part[Lease
 
 
 def find_resources(session: Session, wanted: ResourceFilter, page: Page) -> Part[Resource]:
-    """Return a page of the resources that are wanted, by id (two statements)."""
+    """Return a page of the resources that match the filter, by id (two statements)."""
     query = sa.select(ResourceRow).where(
         ResourceRow.type.in_(wanted.resource_types),
         properties.clause(wanted.query, ResourceRow.id),
@@ -55,25 +55,30 @@ def _conditions(wanted: LeaseFilter) -> list[sa.ColumnElement[bool]]:
         (LeaseRow.end_at, operator.lt, wanted.ends_before),
         (LeaseRow.end_at, operator.gt, wanted.ends_after),
     ]
-    found = [compare(column, value) for column, compare, value in compared if value is not None]
-    found.append(LeaseRow.status != LeaseStatus.CREATING.value)  # held so far, and nobody's yet
+    conditions = [
+        compare(column, value) for column, compare, value in compared if value is not None
+    ]
+    conditions.append(LeaseRow.status != LeaseStatus.CREATING.value)  # held, not confirmed yet
     if wanted.statuses:
-        found.append(LeaseRow.status.in_(wanted.statuses))
+        conditions.append(LeaseRow.status.in_(wanted.statuses))
     if wanted.resource_type is not None:
-        found.append(_reserves(wanted.resource_type))
-    return found
+        conditions.append(_reserves(wanted.resource_type))
+    return conditions
 
 
 def _reserves(resource_type: str) -> sa.ColumnElement[bool]:
-    mine = (ReservationRow.lease_id == LeaseRow.id, ReservationRow.resource_type == resource_type)
-    return sa.exists().where(*mine).correlate(LeaseRow)
+    of_type = (
+        ReservationRow.lease_id == LeaseRow.id,
+        ReservationRow.resource_type == resource_type,
+    )
+    return sa.exists().where(*of_type).correlate(LeaseRow)
 
 
 def cut(query: Q, column: Column, id_: Column, page: Page) -> Q:
-    """Return the query for the rows of the page and one more, which tells if there is another."""
+    """Return the query for the rows of the page and one more, which shows if a next page exists."""
     if page.after is not None:
         value, last = page.after
-        # The first condition alone is what databases walk an index by.
+        # Databases walk the index by the first condition; the OR alone would not use it.
         if page.descending:
             query = query.where(column <= value, sa.or_(column < value, id_ < last))
         else:

@@ -35,9 +35,9 @@ _ONE: sa.ColumnElement[int] = sa.literal_column("1")
 
 
 class _position(GenericFunction[int]):  # noqa: N801 - a function in SQL
-    """Where a text begins in another, from 1; 0 if it does not.
+    """The position of a text in another, from 1; 0 if it is absent.
 
-    Not LIKE, which on SQLite does not tell upper from lower case.
+    Not LIKE, which ignores case on SQLite.
     """
 
     inherit_cache = True
@@ -57,10 +57,10 @@ def clause(query: Query, resource_id: ResourceId) -> Condition:
         case Compare():
             return _compare(query, resource_id)
         case In():
-            return _among(query, resource_id)
+            return _is_in(query, resource_id)
         case Contains():
-            found = aliased(ResourceProperty)
-            return _exists(found, query.name, resource_id, _position(found.value, query.text) > 0)
+            prop = aliased(ResourceProperty)
+            return _exists(prop, query.name, resource_id, _position(prop.value, query.text) > 0)
         case And() | Or():
             combine = sa.and_ if isinstance(query, And) else sa.or_
             return combine(*(clause(part, resource_id) for part in query.parts))
@@ -69,9 +69,9 @@ def clause(query: Query, resource_id: ResourceId) -> Condition:
 
 
 def split(query: Query) -> tuple[Compare | None, Query]:
-    """Split off an equality, by which an index finds resources in the order of their ids.
+    """Split a query into an equality, for which an index lists resources by id, and the rest.
 
-    Returns the first that must hold, None if there is none, and what else must hold.
+    Returns the first equality that must hold (None: there is none), and the remaining query.
     """
     demands = list(_demands(query))
     for demand in demands:
@@ -81,14 +81,14 @@ def split(query: Query) -> tuple[Compare | None, Query]:
     return None, query
 
 
-def equal(found: Property, query: Compare) -> list[Condition]:
-    """Return what makes ``found`` the property for which an equality that was split off holds."""
+def equal(prop: Property, query: Compare) -> list[Condition]:
+    """Return the conditions that a property satisfies an equality from ``split``."""
     number, text = query.value.number, query.value.text
-    mine: Condition = found.name == query.name
+    of_name: Condition = prop.name == query.name
     if number is not None and query.kind != "text":
-        return [mine, found.number == number]
-    whole = [found.value == text] if len(text) >= HEAD else []
-    return [mine, found.head == text[:HEAD], *whole]
+        return [of_name, prop.number == number]
+    whole_value = [prop.value == text] if len(text) >= HEAD else []
+    return [of_name, prop.head == text[:HEAD], *whole_value]
 
 
 def _demands(query: Query) -> Iterator[Query]:
@@ -104,41 +104,41 @@ def _is_absence(query: Compare) -> bool:
 
 
 def _compare(query: Compare, resource_id: ResourceId) -> Condition:
-    found = aliased(ResourceProperty)
+    prop = aliased(ResourceProperty)
     if _is_absence(query):
-        present = _exists(found, query.name, resource_id, sa.true())
+        present = _exists(prop, query.name, resource_id, sa.true())
         return sa.not_(present) if query.op == "==" else present
-    return _exists(found, query.name, resource_id, _holds(found, query))
+    return _exists(prop, query.name, resource_id, _holds(prop, query))
 
 
-def _among(query: In, resource_id: ResourceId) -> Condition:
-    found = aliased(ResourceProperty)
-    wanted = [value for value in query.values if not value.is_null]
-    numbers = [value.number for value in wanted if value.number is not None]
-    # Two equal texts are both the same number, or both none: no need to tell them apart here.
-    equal = sa.or_(found.number.in_(numbers), found.value.in_([value.text for value in wanted]))
-    any_of = _exists(found, query.name, resource_id, equal)
-    if len(wanted) == len(query.values):
-        return any_of
+def _is_in(query: In, resource_id: ResourceId) -> Condition:
+    prop = aliased(ResourceProperty)
+    values = [value for value in query.values if not value.is_null]
+    numbers = [value.number for value in values if value.number is not None]
+    # Equal texts are the same number or no number at all, so the OR needs no distinction.
+    equal = sa.or_(prop.number.in_(numbers), prop.value.in_([value.text for value in values]))
+    has_value = _exists(prop, query.name, resource_id, equal)
+    if len(values) == len(query.values):
+        return has_value
     absent = _compare(Compare("==", query.name, Operand("null")), resource_id)
-    return sa.or_(any_of, absent)
+    return sa.or_(has_value, absent)
 
 
-def _holds(found: Property, query: Compare) -> Condition:
-    compare, wanted = COMPARE[query.op], query.value
-    as_text: Condition = compare(found.value, wanted.text)
+def _holds(prop: Property, query: Compare) -> Condition:
+    compare, operand = COMPARE[query.op], query.value
+    as_text: Condition = compare(prop.value, operand.text)
     if query.kind == "number":
-        by_number: Condition = compare(found.number, wanted.number)
+        by_number: Condition = compare(prop.number, operand.number)
         return by_number
-    if query.kind == "text" or wanted.number is None:
+    if query.kind == "text" or operand.number is None:
         return as_text
-    return sa.or_(compare(found.number, wanted.number), sa.and_(found.number.is_(None), as_text))
+    return sa.or_(compare(prop.number, operand.number), sa.and_(prop.number.is_(None), as_text))
 
 
-def _exists(found: Property, name: str, resource_id: ResourceId, condition: Condition) -> Condition:
+def _exists(prop: Property, name: str, resource_id: ResourceId, condition: Condition) -> Condition:
     # The alias keeps the subquery its own even where the statement itself is about properties.
-    mine = (found.resource_id == resource_id, found.name == name, condition)
-    # PostgreSQL would make a join of an EXISTS (it plans 30 of them in a second, 200 in a quarter
-    # of a minute), or read all properties there are. This is one look for each resource tried.
-    there: sa.Select[int] = sa.select(_ONE).where(*mine).correlate_except(found).limit(_ONE)
-    return there.scalar_subquery().is_not(None)
+    conditions = (prop.resource_id == resource_id, prop.name == name, condition)
+    # PostgreSQL would turn EXISTS into a join (planning 30 takes 1 s, 200 take 15 s), or read all
+    # properties. A scalar subquery is one index lookup per examined resource.
+    subquery: sa.Select[int] = sa.select(_ONE).where(*conditions).correlate_except(prop).limit(_ONE)
+    return subquery.scalar_subquery().is_not(None)

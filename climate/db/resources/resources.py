@@ -1,4 +1,4 @@
-"""Resources, their properties, and the extra properties that operators defined."""
+"""Resources, their properties, and the definitions of extra properties."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from climate.core.errors import Conflict, NotFound
 from climate.core.lease.model import Resource
 from climate.core.matching.query import as_number
 from climate.db.engine import ids
-from climate.db.engine.array_in import among
+from climate.db.engine.array_in import any_of
 from climate.db.tables.bulk import record
 from climate.db.tables.leases import (
     PROPERTIES,
@@ -23,10 +23,10 @@ from climate.db.tables.leases import (
 )
 
 _CHUNK = 10_000
-_SOME = sa.select(RESOURCES).where(among(RESOURCES.c.id, "ids"))
+_SOME = sa.select(RESOURCES).where(any_of(RESOURCES.c.id, "ids"))
 _PROPERTIES = (
     sa.select(PROPERTIES.c.resource_id, PROPERTIES.c.name, PROPERTIES.c.value, PROPERTIES.c.native)
-    .where(among(PROPERTIES.c.resource_id, "ids"))
+    .where(any_of(PROPERTIES.c.resource_id, "ids"))
     .order_by(PROPERTIES.c.name)
 )
 _NAMES = sa.select(PropertyRow.name).where(PropertyRow.resource_type == sa.bindparam("type"))
@@ -54,10 +54,10 @@ def insert(
 ) -> Resource:
     """Register a resource, not reservable yet; raises Conflict if it is registered already."""
     row = ResourceRow(type=resource_type, external_id=external_id, reservable=False, created_at=now)
-    known = sa.select(ResourceRow.id).where(
+    registered = sa.select(ResourceRow.id).where(
         ResourceRow.type == resource_type, ResourceRow.external_id == external_id
     )
-    if session.scalar(known) is not None:
+    if session.scalar(registered) is not None:
         raise Conflict(f"{external_id} is registered already")
     session.add(row)
     session.flush()
@@ -96,7 +96,7 @@ def find_some(session: Session, resource_ids: Collection[int]) -> dict[int, Reso
     if not resource_ids:
         return {}
     rows = session.execute(_SOME, {"ids": list(resource_ids)}).all()
-    return {found.id: found for found in complete(session, rows)}
+    return {resource.id: resource for resource in complete(session, rows)}
 
 
 def set_properties(
@@ -179,12 +179,12 @@ def definitions(session: Session, *resource_types: str) -> list[Property]:
     return [record(Property, row) for row in session.scalars(query)]
 
 
-def names_in_use(session: Session, resource_type: str, among: Collection[str]) -> set[str]:
-    """Return which of these names are properties of any resource of the type."""
-    names = sorted(among)
+def names_in_use(session: Session, resource_type: str, candidates: Collection[str]) -> set[str]:
+    """Return those names that are properties of any resource of the type."""
+    names = sorted(candidates)
     if not names:
         return set()
-    used = [
+    in_use = [
         sa.exists().where(
             ResourceProperty.name == name,
             ResourceProperty.resource_id == ResourceRow.id,
@@ -192,8 +192,8 @@ def names_in_use(session: Session, resource_type: str, among: Collection[str]) -
         )
         for name in names
     ]
-    answers = session.execute(sa.select(*used)).one()
-    return {name for name, is_used in zip(names, answers, strict=True) if is_used}
+    flags = session.execute(sa.select(*in_use)).one()
+    return {name for name, is_used in zip(names, flags, strict=True) if is_used}
 
 
 def property_names(session: Session, resource_type: str) -> set[str]:
@@ -217,7 +217,7 @@ def set_private(
 
 
 def values(session: Session, resource_type: str) -> dict[str, list[str]]:
-    """Return the values of each extra property that resources have."""
+    """Return the values of each extra property, by property name."""
     query = (
         sa.select(ResourceProperty.name, ResourceProperty.value)
         .join(ResourceRow, ResourceRow.id == ResourceProperty.resource_id)
@@ -252,15 +252,15 @@ def complete(session: Session, rows: Sequence[Any]) -> list[Resource]:
     """Return rows of RESOURCES as resources with their properties (one statement)."""
     properties: dict[int, dict[str, str]] = {row.id: {} for row in rows}
     native: dict[int, set[str]] = {row.id: set() for row in rows}
-    once: dict[str, str] = {}  # shares equal texts: there may be half a million properties
+    texts: dict[str, str] = {}  # shares equal texts: there may be half a million properties
     ids = list(properties)
     for at in range(0, len(ids), _CHUNK):
-        found = session.execute(_PROPERTIES, {"ids": ids[at : at + _CHUNK]})
-        for resource_id, name, value, from_cloud in found:
-            known = once.setdefault(name, name)
-            properties[resource_id][known] = once.setdefault(value, value)
+        property_rows = session.execute(_PROPERTIES, {"ids": ids[at : at + _CHUNK]})
+        for resource_id, name, value, from_cloud in property_rows:
+            shared_name = texts.setdefault(name, name)
+            properties[resource_id][shared_name] = texts.setdefault(value, value)
             if from_cloud:
-                native[resource_id].add(known)
+                native[resource_id].add(shared_name)
     return [
         Resource(
             id=row.id,

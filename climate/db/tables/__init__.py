@@ -1,1 +1,1 @@
-"""Table definitions, and inserts of rows of several tables in one statement."""
+"""Table definitions, and bulk inserts and updates."""

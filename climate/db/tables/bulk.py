@@ -1,4 +1,8 @@
-"""Bulk INSERT and UPDATE (one statement on PostgreSQL, one per row elsewhere), rows as records."""
+"""Bulk INSERT and UPDATE, and conversion of rows to dataclasses.
+
+PostgreSQL reads all rows from JSON in one statement. Other databases run one statement per table,
+with the rows as parameter sets.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -21,21 +25,21 @@ Rows = tuple[type[Base], Sequence[Mapping[str, Any]]]
 
 
 def record(kind: type[R], row: Base, **replaced: object) -> R:
-    """Return a row as a dataclass: its fields are the columns of the same names, or replaced."""
+    """Return a row as a dataclass; ``replaced`` gives values of fields that are not columns."""
     names = (field.name for field in fields(kind) if field.name not in replaced)
     return kind(**{name: getattr(row, name) for name in names}, **replaced)
 
 
 def insert(session: Session, *tables: Rows) -> None:
-    """Insert the rows of several tables; a table comes after those that it refers to."""
-    given = [(table, rows) for table, rows in tables if rows]
+    """Insert rows of several tables; a table comes after the tables that it refers to."""
+    nonempty = [(table, rows) for table, rows in tables if rows]
     connection = session.connection()
-    if connection.dialect.name == "postgresql" and given:
-        statement = _all_at_once(tuple((table, tuple(rows[0])) for table, rows in given))
-        texts = {f"rows_{n}": encode_json(rows) for n, (_, rows) in enumerate(given)}
+    if connection.dialect.name == "postgresql" and nonempty:
+        statement = _all_at_once(tuple((table, tuple(rows[0])) for table, rows in nonempty))
+        texts = {f"rows_{n}": encode_json(rows) for n, (_, rows) in enumerate(nonempty)}
         connection.execute(statement, texts)
         return
-    for table, rows in given:
+    for table, rows in nonempty:
         connection.execute(_insert(table), list(rows))
 
 
@@ -46,29 +50,29 @@ def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]
     connection = session.connection()
     if connection.dialect.name == "postgresql":
         text = encode_json(rows)
-        if "\\u0000" not in text:  # plugins may return it, and PostgreSQL cannot read it from JSON
+        if "\\u0000" not in text:  # plug-ins may return NUL, which PostgreSQL cannot read from JSON
             connection.execute(_change_all(table, tuple(rows[0])), {"rows": text})
             return
-    given = [{f"new_{name}": value for name, value in row.items()} for row in rows]
-    connection.execute(_change_one(table, tuple(rows[0])), given)
+    parameters = [{f"new_{name}": value for name, value in row.items()} for row in rows]
+    connection.execute(_change_one(table, tuple(rows[0])), parameters)
 
 
 @lru_cache
 def _change_one(row: type[Base], columns: tuple[str, ...]) -> sa.Update:
-    """Return the statement; its parameters are the column names with the prefix ``new_``."""
+    """Build an UPDATE of a row by id; its parameters are column names with the prefix ``new_``."""
     table = row.metadata.tables[row.__tablename__]
-    given: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in columns}
-    return sa.update(table).where(table.c.id == given.pop("id")).values(given)
+    parameters: dict[str, Any] = {name: sa.bindparam(f"new_{name}") for name in columns}
+    return sa.update(table).where(table.c.id == parameters.pop("id")).values(parameters)
 
 
 @lru_cache
 def _change_all(table: type[Base], columns: tuple[str, ...]) -> sa.TextClause:
-    """Return the statement. Its text depends on the columns, not on the number of rows."""
+    """Build an UPDATE by id from a JSON array. Its text does not depend on the number of rows."""
     name = table.__tablename__
     values = ", ".join(f'"{column}" = given."{column}"' for column in columns if column != "id")
     source = f"json_populate_recordset(NULL\\:\\:{name}, :rows)"
     return sa.text(
-        f"UPDATE {name} SET {values} FROM {source} AS given WHERE {name}.id = given.id"  # noqa: S608 - our own tables
+        f"UPDATE {name} SET {values} FROM {source} AS given WHERE {name}.id = given.id"  # noqa: S608 - names of tables and columns
     )
 
 
@@ -79,16 +83,17 @@ def _insert(table: type[Base]) -> sa.Insert:
 
 @lru_cache
 def _all_at_once(tables: tuple[tuple[type[Base], tuple[str, ...]], ...]) -> sa.TextClause:
-    """Return the statement. Its text depends on the columns, not on the number of rows.
+    """Build one statement that inserts JSON arrays into several tables, one CTE per table.
 
-    PostgreSQL checks the foreign keys at the end of the statement.
+    Its text depends on the columns, not on the number of rows. PostgreSQL checks the foreign keys
+    at the end of the statement.
     """
     inserts = []
     for number, (table, columns) in enumerate(tables):
         name = table.__tablename__
         names = ", ".join(f'"{column}"' for column in columns)
         source = f"json_populate_recordset(NULL\\:\\:{name}, :rows_{number})"
-        inserts.append(f"INSERT INTO {name} ({names}) SELECT {names} FROM {source}")  # noqa: S608 - our own tables
+        inserts.append(f"INSERT INTO {name} ({names}) SELECT {names} FROM {source}")  # noqa: S608 - names of tables and columns
     *before, last = inserts
     parts = ", ".join(f"part_{number} AS ({statement})" for number, statement in enumerate(before))
     return sa.text(f"WITH {parts} {last}" if before else last)

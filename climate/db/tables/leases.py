@@ -1,4 +1,7 @@
-"""The tables, typed. The double-booking guard is added by the migrations, per database."""
+"""The tables of leases, resources and limits.
+
+The migrations add the guard against double bookings, in the way of each database.
+"""
 
 from datetime import datetime
 from typing import Any
@@ -29,17 +32,18 @@ class Base(DeclarativeBase):
 
 
 class LeaseRow(Base):
-    """A window of time, its owner, and when it was told last that events of it are late.
+    """A lease: its window, owner, status and start.
 
-    Who locks it to change it, or what it has, counts its ``version`` up.
+    A transaction that locks the lease to change it increments ``version``. ``caught_up_at`` is when
+    a manager last found its events late.
     """
 
     __tablename__ = "leases"
     __table_args__ = (
-        # The order of lists by default: a project's, and everybody's.
+        # The default order of lists: of a project, and of all projects.
         Index(None, "project_id", "start_at", "id"),
         Index(None, "start_at", "id"),
-        # What an owner has and had, for its limits.
+        # The present and past leases of an owner, for its limits.
         Index(None, "project_id", "end_at"),
         Index(None, "user_id", "end_at"),
         Index(None, "trust_id"),
@@ -68,7 +72,7 @@ class LeaseRow(Base):
 
 
 class ReservationRow(Base):
-    """What a lease holds of one resource type."""
+    """A reservation: the request of a lease for resources of one type."""
 
     __tablename__ = "reservations"
     __table_args__ = (Index(None, "lease_id"), MARIADB)
@@ -87,7 +91,7 @@ class ReservationRow(Base):
 
 
 class ResourceRow(Base):
-    """A thing that can be reserved."""
+    """A resource that can be reserved, with its id in the cloud."""
 
     __tablename__ = "resources"
     __table_args__ = (
@@ -104,7 +108,7 @@ class ResourceRow(Base):
 
 
 class ResourceProperty(Base):
-    """One property of a resource, as text, and as a number where it is one."""
+    """A property of a resource, as text, and as a number if the text is one."""
 
     __tablename__ = "resource_properties"
     __table_args__ = (
@@ -118,14 +122,14 @@ class ResourceProperty(Base):
     )
     name: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
     value: Mapped[str] = mapped_column(Code)
-    # What an index can hold of it.
+    # The beginning of the value, short enough for an index.
     head: Mapped[str | None] = mapped_column(Head, HEAD_OF_VALUE)
     number: Mapped[float | None] = mapped_column(sa.Double)
     native: Mapped[bool]
 
 
 class PropertyRow(Base):
-    """The name of an extra capability, and whether ordinary listings show it."""
+    """The definition of an extra property; ordinary listings hide private ones."""
 
     __tablename__ = "properties"
     __table_args__ = (UniqueConstraint("resource_type", "name"), MARIADB)
@@ -139,9 +143,9 @@ class PropertyRow(Base):
 
 
 class InventoryRow(Base):
-    """How much of a resource class a resource has to share, as Placement counts it.
+    """The inventory of a resource class on a resource, as in Placement.
 
-    ``(total - reserved) * allocation_ratio`` can be taken, at most ``max_unit`` of it at once.
+    The capacity is ``(total - reserved) * allocation_ratio``; a unit has at most ``max_unit``.
     """
 
     __tablename__ = "inventories"
@@ -158,19 +162,19 @@ class InventoryRow(Base):
 
 
 class AllocationRow(Base):
-    """A resource, or ``amount`` of one of its classes, taken for ``[start_at, busy_until)``.
+    """A resource, or ``amount`` of one of its classes, occupied in ``[start_at, busy_until)``.
 
-    Cleaning time is included. Without a class the resource is taken whole; ``whole_id`` is its id
-    then, else NULL. A deleted lease's row stays, with no reservation, until cleaning time is over.
+    The window includes cleaning time. Without a class it is the whole resource, and ``whole_id`` is
+    its id, else NULL. The row of a deleted lease stays without a reservation until cleaning ends.
     """
 
     __tablename__ = "allocations"
     __table_args__ = (
         sa.CheckConstraint("start_at < busy_until", name="allocations_window"),
         sa.CheckConstraint("(resource_class IS NULL) = (amount IS NULL)", name="allocations_share"),
-        # The probe "who was the last to start before my end?" is one descent of this index.
+        # Finds the last booking that starts before a given end in one descent.
         Index("allocations_probe", "whole_id", "start_at", "busy_until"),
-        # Of shares, those that were over long ago are not looked at; whole bookings never are.
+        # Finds shares that are not over; on PostgreSQL it contains shares only.
         Index(
             "allocations_shares",
             "resource_id",
@@ -197,16 +201,16 @@ class AllocationRow(Base):
 
 
 class EventRow(Base):
-    """Something due in a lease's life; this table is the managers' queue.
+    """An event of a lease; this table is the queue of the managers.
 
-    ``due_at`` is the promise, made or moved there at ``created_at``, ``run_at`` when it may next be
-    tried; ``owner`` and ``attempt`` fence whoever is at it. One without a lease has all it needs in
-    ``payload``.
+    ``due_at`` is the scheduled time, set at ``created_at``. ``run_at`` is the earliest time of the
+    next attempt. ``owner`` and ``attempt`` are the fencing token of the claim. A finalizer has no
+    lease; its data is in ``payload``.
     """
 
     __tablename__ = "events"
     __table_args__ = (
-        # The order of looks at the queue, to the letter: else InnoDB sorts all that is due.
+        # Exactly the order of the queue queries: else InnoDB sorts all due events.
         Index(None, "status", "run_at", "rank", "id"),
         Index(None, "lease_id", "kind"),
         MARIADB,
@@ -229,7 +233,7 @@ class EventRow(Base):
 
 
 class LimitRow(Base):
-    """The limits of a project's or a user's own, by name; locked while its use is counted."""
+    """Limits that override the configured ones; a transaction locks it to count the use."""
 
     __tablename__ = "limits"
     __table_args__ = (MARIADB,)
@@ -240,7 +244,7 @@ class LimitRow(Base):
 
 
 class PastUseRow(Base):
-    """What a lease that was deleted had used, kept for as long as host-hours are counted."""
+    """The use of a deleted lease, stored for as long as its host-hours count."""
 
     __tablename__ = "past_use"
     __table_args__ = (
@@ -259,7 +263,7 @@ class PastUseRow(Base):
 
 
 class IdempotencyKeyRow(Base):
-    """A request under a key of its sender's: what was answered, or the lease held meanwhile."""
+    """The idempotency key of a request, with its answer, or the held lease before the answer."""
 
     __tablename__ = "idempotency_keys"
     __table_args__ = (Index(None, "created_at"), MARIADB)
@@ -277,12 +281,12 @@ def _table(row: type[Base]) -> sa.Table:
 
 
 def columns(table: sa.Table, names: str) -> list[sa.Column[Any]]:
-    """Return the columns that have these names, with spaces between them."""
+    """Return the columns of a table by their names, given as one text with spaces."""
     return [table.c[name] for name in names.split()]
 
 
-# The tables rather than what is mapped to them, for what is asked all the time: a statement takes
-# half as long to be put together and to be read, and nothing of it is kept in sessions.
+# Core tables for frequent statements: they compile and return rows in half the time of mapped
+# classes, and sessions do not cache their rows.
 LEASES, RESERVATIONS, EVENTS = _table(LeaseRow), _table(ReservationRow), _table(EventRow)
 RESOURCES, PROPERTIES = _table(ResourceRow), _table(ResourceProperty)
 ALLOCATIONS = _table(AllocationRow)

@@ -1,4 +1,4 @@
-"""The tables of what is told: the outbox, its relay, and who wants it sent to a place of theirs."""
+"""The tables of notifications: outbox, relay, subscriptions and dead letters."""
 
 from datetime import datetime
 from typing import Any
@@ -12,12 +12,12 @@ from climate.db.tables.leases import Base
 
 
 class OutboxRow(Base):
-    """A notification, written in the transaction of the change that it is about.
+    """A notification, written in the transaction of the change that it announces.
 
-    ``id`` is the order of writing; ``seq``, given by the relay to rows that are committed, is the
-    order that the world sees: a reader who has seen ``seq`` n will never be shown a smaller one.
-    ``resource_types`` are those of the lease, each between spaces; NULL where it is not known.
-    ``published_at`` is of schema 0018, whose code may still be at work beside us.
+    ``id`` is the order of writing. ``seq`` is the public order: the relay numbers committed rows,
+    so a reader that has seen ``seq`` n never gets a smaller one later. ``resource_types`` are those
+    of the lease, each between spaces; NULL in rows of old releases. ``published_at`` is for
+    processes of schema 0018, which may run beside this release.
     """
 
     __tablename__ = "outbox"
@@ -41,7 +41,7 @@ class OutboxRow(Base):
 
 
 class RelayRow(Base):
-    """Who publishes and until when, and how far: the last ``seq`` given, published and removed."""
+    """The claim of the relay, and the last ``seq`` assigned, published and removed."""
 
     __tablename__ = "relay"
     __table_args__ = (MARIADB,)
@@ -55,10 +55,11 @@ class RelayRow(Base):
 
 
 class SubscriptionRow(Base):
-    """A place that notifications are sent to, and how far it got.
+    """A webhook subscription and its progress.
 
-    All up to ``done_seq`` was delivered, given up or not wanted. ``owner`` and ``claimed_until``
-    fence whoever is at it. ``place`` counts those of a project, which so have a bound.
+    Every notification up to ``done_seq`` was delivered, became a dead letter or does not match.
+    ``owner`` and ``claimed_until`` are the claim of a delivery. The unique key on ``place`` limits
+    the number of subscriptions of a project.
     """
 
     __tablename__ = "subscriptions"
@@ -91,7 +92,7 @@ class SubscriptionRow(Base):
 
 
 class DeadLetterRow(Base):
-    """A notification that a subscription's receiver did not take; kept as long as that is."""
+    """A notification that the receiver did not accept; removed with the notification."""
 
     __tablename__ = "dead_letters"
     __table_args__ = (Index(None, "seq"), MARIADB)

@@ -1,4 +1,4 @@
-"""Tables of provisioning: tasks of provisioners, and what is known about each host."""
+"""Tables of provisioning: the tasks of provisioners, and the readiness of hosts."""
 
 from datetime import datetime
 from typing import Any
@@ -95,5 +95,5 @@ class ReadinessRow(Base):
 
 
 def is_shut_down(resource_id: sa.SQLColumnExpression[int]) -> sa.Exists:
-    """Whether climate has switched the host off, or is switching it off or on."""
+    """Return the condition that climate has switched the host off, or is switching it off or on."""
     return sa.exists().where(ShutdownRow.resource_id == resource_id, ShutdownRow.over_at.is_(None))

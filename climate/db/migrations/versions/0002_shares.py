@@ -1,4 +1,4 @@
-"""Shares of a resource: inventories, and allocations of some of it."""
+"""Shares of resources: inventories, and allocations of a part of a resource."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Migrate down, if nothing is lost by it."""
+    """Migrate down, unless that would lose data."""
     shares = "SELECT count(*) FROM allocations WHERE resource_class IS NOT NULL"
     if op.get_bind().exec_driver_sql(shares).scalar_one():
         raise RuntimeError("there are leases with shares of a resource, which 0001 cannot keep")
@@ -71,7 +71,7 @@ def _indexes(*, shares: bool) -> None:
 
 
 def _postgresql(*, shares: bool) -> None:
-    """Give every share a lane of its own, and a whole booking all lanes: they never overlap."""
+    """Make the guard compare lanes, too: a share has its own lane, a whole booking has all."""
     drop = "ALTER TABLE allocations DROP CONSTRAINT allocations_no_overlap"
     overlap = "resource_id WITH =, tstzrange(start_at, busy_until) WITH &&"
     lane = (
@@ -104,9 +104,9 @@ def _postgresql(*, shares: bool) -> None:
 
 
 def _mariadb(*, shares: bool) -> None:
-    """Shares have no key in the guard's index, so only whole bookings exclude each other there."""
+    """Leave shares out of the guard's index, which so compares whole bookings only."""
     unique = "ALTER TABLE allocations ADD UNIQUE allocations_no_overlap"
-    # The foreign key needs an index at any time, and gets this one meanwhile.
+    # The foreign key always needs an index; this one serves it during the change.
     _run(
         "CREATE INDEX allocations_meanwhile ON allocations (resource_id, reservation_id)",
         "ALTER TABLE allocations DROP INDEX allocations_no_overlap",
@@ -137,7 +137,7 @@ def _mariadb(*, shares: bool) -> None:
 
 
 def _sqlite(*, shares: bool) -> None:
-    """Make the table anew: SQLite cannot add what must be checked or stored."""
+    """Rebuild the table: SQLite cannot add constraints or stored columns."""
     _run(
         "DROP TRIGGER allocations_no_overlap_insert",
         "DROP TRIGGER allocations_no_overlap_update",
@@ -165,7 +165,7 @@ def _sqlite(*, shares: bool) -> None:
                 {whole}
             )
             BEGIN SELECT RAISE(ABORT, 'allocations_no_overlap'); END
-            """  # noqa: S608 - all of it is constant
+            """  # noqa: S608 - only constants
         )
 
 

@@ -1,4 +1,4 @@
-"""Keys of requests that were carried out, and the orders in which leases are listed."""
+"""Idempotency keys, and indexes for the orders of lease lists."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Limits of projects and users, what deleted leases used, and events without a lease."""
+"""Limits of projects and users, past use of deleted leases, and events without a lease."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def upgrade() -> None:
 
 
 def _remake_events(*, lease_id_nullable: bool, with_payload: bool) -> None:
-    """Make the table anew with its rows: SQLite cannot alter a column."""
+    """Rebuild the table with its rows: SQLite cannot alter a column."""
     kept = (
         "id, lease_id, kind, rank, due_at, run_at, status, owner, claimed_until, attempt,"
         " last_error, created_at, updated_at"
@@ -94,7 +94,7 @@ def _remake_events(*, lease_id_nullable: bool, with_payload: bool) -> None:
 
 
 def downgrade() -> None:
-    """Migrate down; what leases that are gone still had to tell is lost."""
+    """Migrate down; pending finalizers of deleted leases are lost."""
     op.execute("DELETE FROM events WHERE lease_id IS NULL")
     if op.get_bind().dialect.name == "sqlite":
         _remake_events(lease_id_nullable=False, with_payload=False)

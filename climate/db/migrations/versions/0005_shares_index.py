@@ -1,4 +1,4 @@
-"""An index of shares that holds shares only, where the database can."""
+"""An index of shares; on PostgreSQL a partial one, without whole bookings."""
 
 import sqlalchemy as sa
 from alembic import op

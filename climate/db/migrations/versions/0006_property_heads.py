@@ -1,4 +1,4 @@
-"""What an index can hold of a property's value, so that equal ones are found by it."""
+"""The beginning of a property's value, with an index to find equal values."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -38,7 +38,7 @@ def _head() -> sa.Column[str]:
 
 
 def _remake(*head: sa.Column[str]) -> None:
-    """Make the table anew with its rows: SQLite cannot add a column that is stored."""
+    """Rebuild the table with its rows: SQLite cannot add a stored column."""
     op.drop_index(_BY_NUMBER, _TABLE)
     op.rename_table(_TABLE, f"{_TABLE}_before")
     op.create_table(

@@ -1,4 +1,4 @@
-"""The lease that is held for a request that is not decided yet."""
+"""The held lease of an idempotency key whose request is undecided."""
 
 import sqlalchemy as sa
 from alembic import op

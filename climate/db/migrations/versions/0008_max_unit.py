@@ -1,4 +1,4 @@
-"""How much of a resource class one share may be."""
+"""The largest unit of a resource class, ``max_unit``."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -29,7 +29,7 @@ def downgrade() -> None:
 
 
 def _remake(*more: "sa.Column[int]") -> None:
-    """Make the table anew with its rows: SQLite would write a column behind the constraints."""
+    """Rebuild the table with its rows: SQLite would add the column after the constraints."""
     op.execute("ALTER TABLE inventories RENAME TO inventories_before")
     op.create_table(
         "inventories",

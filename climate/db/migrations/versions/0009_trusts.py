@@ -1,4 +1,4 @@
-"""The trust by which a lease's user is acted for, and why that fails."""
+"""The trust that managers use to act as a lease's user, and the reason of its loss."""
 
 import sqlalchemy as sa
 from alembic import op

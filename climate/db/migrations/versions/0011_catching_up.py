@@ -1,4 +1,4 @@
-"""When it was told that events of a lease are late."""
+"""The time at which a manager found events of a lease late."""
 
 import sqlalchemy as sa
 from alembic import op

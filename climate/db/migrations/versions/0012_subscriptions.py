@@ -1,4 +1,4 @@
-"""Subscriptions and their dead letters; notifications that are removed, or about no lease."""
+"""Subscriptions, dead letters, removal of notifications, and notifications without a lease."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Migrate down; notifications about no lease are lost."""
+    """Migrate down; notifications without a lease are lost."""
     op.drop_table("dead_letters")
     op.drop_table("subscriptions")
     op.drop_column("relay", "removed_seq")
@@ -102,7 +102,7 @@ def _make_dead_letters() -> None:
 
 
 def _remake_outbox(*more: "sa.Column[str]", about_leases: bool) -> None:
-    """Make the table anew with its rows: SQLite cannot change whether a column may be NULL."""
+    """Rebuild the table with its rows: SQLite cannot change NOT NULL of a column."""
     op.drop_index("outbox_published_at_seq", "outbox")
     op.execute("ALTER TABLE outbox RENAME TO outbox_before")
     op.create_table(

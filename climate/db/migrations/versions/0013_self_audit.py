@@ -1,4 +1,4 @@
-"""How far the self-audit is, and which notifications a lease has."""
+"""The progress of the self-audit, and an index of the notifications of a lease."""
 
 from typing import Any
 

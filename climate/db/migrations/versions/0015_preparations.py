@@ -1,4 +1,4 @@
-"""Hosts that are got ready before their leases start, and how long it took."""
+"""Preparations of hosts before their leases start, and preparation times."""
 
 from typing import Any
 
@@ -85,6 +85,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Migrate down; what was learned is lost."""
+    """Migrate down; known preparation times are lost."""
     op.drop_table("readiness")
     op.drop_table("preparations")

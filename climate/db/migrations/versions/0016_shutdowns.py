@@ -1,4 +1,4 @@
-"""Hosts that are switched off while nobody needs them."""
+"""Shutdowns of hosts that no lease needs."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Migrate down; what was saved is not known any more, and who is off is not switched on."""
+    """Migrate down; past shutdowns are lost, and hosts that are off stay off."""
     with op.batch_alter_table("readiness") as batch:
         batch.drop_column("idle_since")
     op.drop_table("shutdowns")

@@ -1,4 +1,4 @@
-"""What the start of a lease waits for, and when it was ready and started."""
+"""The start condition of a lease, and when it was ready and started."""
 
 import sqlalchemy as sa
 from alembic import op

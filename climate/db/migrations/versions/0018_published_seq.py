@@ -1,7 +1,7 @@
-"""How far the relay has published is a number, no more a mark; what often changes has room to.
+"""Store how far the relay has published as one number; leave free space in pages that change often.
 
-``published_at`` and its index stay for code of before, beside which this has to work; nothing new
-is written to it. What that code publishes meanwhile is passed over when a relay takes its turn.
+``published_at`` and its index stay, because processes of the previous release may run beside this
+one. This release does not write them. A relay that claims the outbox skips what those published.
 """
 
 import sqlalchemy as sa
@@ -26,7 +26,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Migrate down."""
-    if op.get_bind().dialect.name == "postgresql":  # who numbers locks it first, too
+    if op.get_bind().dialect.name == "postgresql":  # numbering locks this table first, too
         op.execute("LOCK TABLE relay IN ACCESS EXCLUSIVE MODE")
         op.execute("SET LOCAL statement_timeout = 0")
     op.execute(
@@ -38,7 +38,7 @@ def downgrade() -> None:
 
 
 def _leave_room(percent: int) -> None:
-    """Have PostgreSQL fill pages only so far: what changes there needs no change of indexes."""
+    """Leave free space in PostgreSQL's pages, so that updates there need no change of indexes."""
     if op.get_bind().dialect.name == "postgresql":
         for table in ("leases", "reservations"):
             op.execute(f"ALTER TABLE {table} SET (fillfactor = {percent})")

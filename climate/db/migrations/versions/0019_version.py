@@ -1,7 +1,7 @@
-"""A version for leases, by which who works on one sees that nobody has changed it meanwhile.
+"""A version of leases: a manager compares it to detect concurrent changes.
 
-The index of what is not published goes: since 0018 that is a number. ``published_at`` stays for the
-code of 0018, which looks at it.
+Removes the index of unpublished notifications: since 0018 a number replaces it. ``published_at``
+stays for processes of 0018, which read it.
 """
 
 import sqlalchemy as sa
