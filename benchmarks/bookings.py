@@ -14,11 +14,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from climate.core.lease.model import HOST
 from climate.core.window import Window
 from climate.db.engine.database import Database
 from climate.db.tables.leases import Base
 
-HOST = "physical:host"
 PER_HOST = 10
 _PER_LEASE = 10
 _DAY = timedelta(days=1)

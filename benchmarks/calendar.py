@@ -16,10 +16,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from climate.core.lease.model import HOST
 from climate.core.window import Window
 from climate.db.engine.database import Database
 
-HOST = "physical:host"
 # What can be shared of each host, and what one unit takes.
 INVENTORY = {"VCPU": 64, "MEMORY_MB": 262_144, "DISK_GB": 2_000}
 UNIT = {"VCPU": 4, "MEMORY_MB": 8_192, "DISK_GB": 40}

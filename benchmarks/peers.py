@@ -14,9 +14,10 @@ from typing import Any
 import sqlalchemy as sa
 from openstack.connection import Connection
 
-from benchmarks.bookings import HOST, Slots, Store, blazar_store, climate_store
+from benchmarks.bookings import Slots, Store, blazar_store, climate_store
 from benchmarks.clients import Outcome
 from benchmarks.scratch import scratch
+from climate.core.lease.model import HOST
 from climate.core.window import Window
 from tests.openstack import settings as options
 from tests.openstack import traces

@@ -13,11 +13,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from benchmarks.calendar import HOST, UNIT, Calendar
+from benchmarks.calendar import UNIT, Calendar
 from benchmarks.clients import Outcome
 from climate import bootstrap
 from climate.config import registry as config_registry
 from climate.core.errors import Contention, NotEnoughResources
+from climate.core.lease.model import HOST
 from climate.core.window import Window
 from climate.db.engine.database import Database
 from climate.manager.admission.requirements import ReservationRequest

@@ -17,6 +17,9 @@ from climate.core.lease.schedule import BEFORE_END, END, START, Notice, Planned
 from climate.core.record import record
 from climate.core.window import Window
 
+# The resource type of compute hosts.
+HOST = "physical:host"
+
 
 class StartWhen(StrEnum):
     """What a start waits for: its time alone, or also for its hosts to be ready."""
