@@ -237,7 +237,7 @@ def _notify_if_late(
     if late:
         leases.catch_up(session, late, now)
         payloads = (
-            ("lease.catch_up", blazar_wire.payload(lease, {"late": [one.told() for one in found]}))
+            ("lease.catch_up", blazar_wire.payload(lease, {"late": [one.body() for one in found]}))
             for lease, found in late.values()
             if lease.status in _NOT_OVER
         )
