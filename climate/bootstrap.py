@@ -1,4 +1,4 @@
-"""The composition root: the one place that makes the parts and puts them together."""
+"""The composition root: builds all components of the programs from the configuration."""
 
 import gc
 import logging
@@ -52,9 +52,10 @@ from climate.provisioner.power.loader import load_drivers
 from climate.provisioner.prepare import Tools
 
 LOG = logging.getLogger(__name__)
-# Seconds between looks for hosts that were being switched off when that was still wanted.
+# Without power saving: seconds between queries for shutdowns that were in progress when the
+# operator disabled it.
 _REMNANTS = 60.0
-# So many new objects must be there before it is looked which of them are garbage: some 5 ms.
+# New objects between two garbage collections; a collection of that many takes about 5 ms.
 _COLLECT = 50_000
 _DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 
@@ -72,7 +73,7 @@ class Manager:
     planner: Planner | None
 
     def start(self) -> None:
-        """Start all parts, in threads; raises Misconfigured."""
+        """Start the threads of all parts; raises Misconfigured."""
         self.exporter.start()
         self.dispatcher.start()
         self.relay.start()
@@ -83,7 +84,7 @@ class Manager:
             self.planner.start()
 
     def stop(self) -> None:
-        """Finish or release what is under way; the next relay publishes what that wrote."""
+        """Finish or release all claimed events; the next relay publishes their notifications."""
         self.exporter.stop()
         if self.planner is not None:
             self.planner.stop()
@@ -93,11 +94,11 @@ class Manager:
             try:
                 part.stop()
             except sa.exc.DBAPIError as error:
-                LOG.warning("nothing handed back, claims will expire: %s", error.orig)
+                LOG.warning("cannot release claims, they will expire: %s", error.orig)
 
 
 def database_url(conf: ConfigOpts) -> sa.URL:
-    """Return where the database is; raises Misconfigured for what we cannot work with."""
+    """Return the URL of the database; raises Misconfigured if climate cannot use it."""
     try:
         url = sa.make_url(conf.database.connection)
     except sa.exc.ArgumentError as error:
@@ -116,7 +117,7 @@ def database_url(conf: ConfigOpts) -> sa.URL:
 
 
 def make_database(conf: ConfigOpts) -> Database:
-    """Return the database, not yet connected to; raises Misconfigured."""
+    """Return the database, not connected yet; raises Misconfigured."""
     url = database_url(conf)
     try:
         return Database(url.render_as_string(hide_password=False), conf.database.pool_size)
@@ -149,14 +150,14 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
 
 
 def _trusts(conf: ConfigOpts) -> Trusts | None:
-    """Return the way to act as users; None if it is not said who we are in the cloud."""
+    """Return the source of trusts; None if the options name no service user."""
     user = conf[SERVICE_USER]
     return Trusts(conf) if user.auth_type or user.auth_section else None
 
 
 @contextmanager
 def open_runtime(conf: ConfigOpts) -> Iterator[Runtime]:
-    """Make the collaborators, and close what they opened when it is over."""
+    """Create the collaborators of the use cases, and close them at the end of the block."""
     runtime = make_runtime(conf)
     try:
         yield runtime
@@ -172,7 +173,7 @@ def make_checked_runtime(conf: ConfigOpts) -> Runtime:
 
 
 def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
-    """Return a manager, not yet started."""
+    """Return a manager that is not started yet."""
     owner = owner_name()
     show_backlog(runtime)
     settings = runtime.settings.provisioning
@@ -188,13 +189,13 @@ def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
 
 
 def make_api(conf: ConfigOpts, runtime: Runtime, manager: Manager | None = None) -> Flask:
-    """Return the WSGI application; ``manager`` is the one in this process, if any."""
+    """Return the WSGI application; ``manager`` is the manager in this process, if any."""
     return make_app(conf, runtime, manager.dispatcher if manager else None)
 
 
 @contextmanager
 def open_provisioner(conf: ConfigOpts) -> Iterator[Provisioner]:
-    """Make what gets nodes ready, and follow hints if there are some. Raises Misconfigured."""
+    """Create the provisioner, and follow the nodes' topics if enabled. Raises Misconfigured."""
     settings = conf.provisioner
     tools = Tools(
         climate=_climate(conf),
@@ -207,37 +208,38 @@ def open_provisioner(conf: ConfigOpts) -> Iterator[Provisioner]:
     try:
         file = Path(settings.nodes_file)
         pause = 0.0 if conf.provisioning.power_off else _REMNANTS
-        made = Provisioner(tools, file, settings.workers, settings.claim_timeout, pause)
+        provisioner = Provisioner(tools, file, settings.workers, settings.claim_timeout, pause)
     except InvalidNodeConfig as error:
         raise Misconfigured(f"[provisioner] nodes_file: {error}") from None
     broker = conf.notifications.transport_url
     if not (broker and conf.provisioning.topics):
-        yield made
+        yield provisioner
         return
-    topics = [node_topic(name) for name in made.nodes]
-    with from_broker(conf, broker, topics, lambda *_: made.wake.set(), "climate-provisioner"):
-        yield made
+    topics = [node_topic(name) for name in provisioner.nodes]
+    wake = provisioner.wake
+    with from_broker(conf, broker, topics, lambda *_: wake.set(), "climate-provisioner"):
+        yield provisioner
 
 
 def _climate(conf: ConfigOpts) -> ClimateClient:
-    """Return the way to climate's API: with our user's tokens, or where nobody checks them."""
+    """Return a client of climate's API; it sends tokens if the API checks them."""
     url = conf.provisioner.url
     if conf.api.auth_strategy == "noauth":
         return ClimateClient(Session(auth=NoAuth()), url or http_server.url(conf.host, conf.port))
     session = openstack_session.make_session(conf)
     region = conf[config_registry.SERVICE_USER].region_name
-    found = url or session.get_endpoint(service_type="reservation", region_name=region)
-    if not found:
+    endpoint = url or session.get_endpoint(service_type="reservation", region_name=region)
+    if not endpoint:
         raise Misconfigured("[provisioner] url is not set, and the catalog has no reservation")
-    return ClimateClient(session, found.rstrip("/").removesuffix("/v1"))
+    return ClimateClient(session, endpoint.rstrip("/").removesuffix("/v1"))
 
 
 def settle() -> None:
-    """Have the garbage collector leave alone what was loaded: it will be needed to the end.
+    """Exclude all loaded objects from garbage collection, and collect less often.
 
-    A full collection over it stops all threads for some 100 ms, and a lease starts that late. What
-    work makes goes by itself when it is done, nearly all of it: to look at that again and again
-    while it lasts, as Python does by default, takes a fifth of a busy manager's time.
+    A full collection of them stops all threads for about 100 ms, which delays the start of leases.
+    Reference counting frees nearly all objects of a task. With Python's default thresholds,
+    collections take a fifth of a busy manager's time.
     """
     gc.collect()
     gc.freeze()
@@ -245,23 +247,26 @@ def settle() -> None:
 
 
 def stop_on_signal() -> threading.Event:
-    """Return an event that is set by SIGTERM and SIGINT, whichever thread gets them.
+    """Return an event that SIGTERM and SIGINT set, whichever thread receives them.
 
-    Handlers in Python run in the main thread, which sleeps on if the kernel chose another one: it
-    does so while the main thread wakes from a pause. What C writes, a thread of ours reads.
+    Python runs handlers in the main thread only. If the kernel delivers the signal to another
+    thread, the main thread continues to sleep. So Python's C handler writes to a socket, and a
+    thread reads from it.
     """
     stopping = threading.Event()
-    told, tell = socket.socketpair()
-    tell.settimeout(0)  # what C writes must not wait
-    signal.set_wakeup_fd(tell.fileno(), warn_on_full_buffer=False)
+    reader, writer = socket.socketpair()
+    writer.settimeout(0)  # a signal handler must not block
+    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    parts = (stopping, told, tell)
-    threading.Thread(target=_await_signals, args=parts, name="signals", daemon=True).start()
+    args = (stopping, reader, writer)
+    threading.Thread(target=_await_signals, args=args, name="signals", daemon=True).start()
     return stopping
 
 
-def _await_signals(stopping: threading.Event, told: socket.socket, _tell: socket.socket) -> None:
-    """Set the event at each signal; ``_tell`` is kept open for those that may still come."""
-    while told.recv(1):
+def _await_signals(
+    stopping: threading.Event, reader: socket.socket, _writer: socket.socket
+) -> None:
+    """Set the event at each signal; the reference to ``_writer`` keeps that socket open."""
+    while reader.recv(1):
         stopping.set()

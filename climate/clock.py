@@ -1,7 +1,7 @@
-"""The one source of time: everything that needs the present gets a Clock as an argument.
+"""Clocks: all code that needs the current time receives a ``Clock`` as an argument.
 
-All times in climate are aware UTC with microseconds. What is to take so and so long is measured on
-``elapsed``, which no correction of a wall clock changes.
+All times in climate are aware UTC with microseconds. Durations are differences of ``elapsed``,
+which ignores corrections of the wall clock.
 """
 
 import logging
@@ -15,13 +15,13 @@ LOG = logging.getLogger(__name__)
 
 
 class Clock(Protocol):
-    """Tells the present."""
+    """A source of the current time."""
 
     def now(self) -> datetime:
-        """Return the present, aware UTC. It may jump, either way."""
+        """Return the current time, aware UTC. It may jump in either direction."""
 
     def elapsed(self) -> float:
-        """Return the seconds since some moment. They pass evenly, whatever wall clocks do."""
+        """Return the seconds since a fixed moment. Corrections of the wall clock do not matter."""
 
 
 class SystemClock:
@@ -32,34 +32,34 @@ class SystemClock:
         return datetime.now(UTC)
 
     def elapsed(self) -> float:
-        """Return the seconds since the machine was started, those asleep included."""
+        """Return the seconds since the machine booted, including suspended time."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class SampledClock(SystemClock):
-    """Somebody else's time: asked for from time to time, and carried on by ``elapsed``.
+    """The time of a remote source, sampled regularly and extrapolated with ``elapsed``.
 
-    So processes on machines whose clocks differ, or are set, agree on the present, as well as one
-    answer takes to arrive. As long as nobody answers it runs on, or, if nobody ever did, is the
-    machine's.
+    Processes on machines with different clocks agree on the time, with an error of at most the
+    time of one answer. While the source does not answer, the clock continues from the last sample.
+    Before the first sample it is the machine's clock.
     """
 
-    # Seconds between two questions; within them crystals drift by no more than a millisecond.
+    # Seconds between two samples. Within them, a machine's clock drifts by a millisecond at most.
     INTERVAL = 10.0
-    # Seconds that an answer may take to be any good, if there is a better one.
+    # Seconds. A sample that took longer does not replace a better one.
     _SLOW = 0.25
 
-    def __init__(self, ask: Callable[[], datetime]) -> None:
-        """Take the time from ``ask``, which may be slow and may raise."""
-        self._ask = ask
+    def __init__(self, read: Callable[[], datetime]) -> None:
+        """Sample the time from ``read``, which may be slow and may raise."""
+        self._read = read
         self._ahead: timedelta | None = None
-        self._asked_at = float("-inf")
+        self._sampled_at = float("-inf")
 
     def now(self) -> datetime:
-        """Return the time as it was told last, plus what has passed since. Asks at first only."""
+        """Return the last sample plus the time since. Only the first call waits for a sample."""
         present = self.elapsed()
-        if present - self._asked_at >= self.INTERVAL:
-            self._asked_at = present
+        if present - self._sampled_at >= self.INTERVAL:
+            self._sampled_at = present
             if self._ahead is None:
                 self.sample()
             else:
@@ -69,23 +69,23 @@ class SampledClock(SystemClock):
         return _EPOCH + self._ahead + timedelta(seconds=self.elapsed())
 
     def sample(self) -> None:
-        """Ask now. Never raises."""
-        asked = self.elapsed()
+        """Take a sample now. Never raises."""
+        began = self.elapsed()
         try:
-            told = self._ask()
-        except Exception as error:  # noqa: BLE001 - what we know goes on
-            LOG.warning("nobody says what time it is, will ask again: %s", error)
+            remote = self._read()
+        except Exception as error:  # noqa: BLE001 - the clock continues from the last sample
+            LOG.warning("cannot read the time of the database, will retry: %s", error)
             return
-        took = self.elapsed() - asked
+        took = self.elapsed() - began
         if self._ahead is None or took < self._SLOW:
-            self._ahead = told - _EPOCH - timedelta(seconds=asked + took / 2)
+            self._ahead = remote - _EPOCH - timedelta(seconds=began + took / 2)
 
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class ManualClock:
-    """A clock that stands still until it is moved: for tests and simulations."""
+    """A clock for tests and simulations; it moves only when the test moves it."""
 
     def __init__(self, now: datetime) -> None:
         """Start at ``now`` (aware)."""
@@ -93,20 +93,20 @@ class ManualClock:
         self._elapsed = 0.0
 
     def now(self) -> datetime:
-        """Return the time it was last set to, aware UTC."""
+        """Return the time that the test set, aware UTC."""
         return self._now
 
     def elapsed(self) -> float:
-        """Return the seconds by which it was moved forward."""
+        """Return the sum of all seconds that have passed."""
         return self._elapsed
 
     def advance(self, seconds: float) -> None:
-        """Let so many seconds pass; if negative, move back, while none pass."""
+        """Let ``seconds`` pass. A negative value moves ``now`` back, and no time passes."""
         self._now += timedelta(seconds=seconds)
         self._elapsed += max(seconds, 0.0)
 
     def step(self, seconds: float) -> None:
-        """Correct the present by ``seconds``, either way, while none pass."""
+        """Correct ``now`` by ``seconds``, in either direction; no time passes."""
         self._now += timedelta(seconds=seconds)
 
     def set(self, now: datetime) -> None:

@@ -103,7 +103,7 @@ def test_a_slow_answer_does_not_replace_a_better_sample(
         server.clock.advance(1)
         return NOON + timedelta(days=1)
 
-    clock._ask = slow
+    clock._read = slow
     clock.sample()
     assert clock.now() == NOON + timedelta(seconds=1)
 

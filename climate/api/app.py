@@ -57,7 +57,7 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     app.url_map.merge_slashes = False
     app.before_request(_check_url)
     app.after_request(partial(_measure, runtime))
-    app.teardown_request(lambda _: log_context.forget())
+    app.teardown_request(lambda _: log_context.clear())
     api = Api(conf, runtime, _strategy(app, conf), Policy(conf), dispatcher)
     app.wsgi_app = _with_arrival_time(app.wsgi_app, runtime.clock)  # type: ignore[method-assign]
     for method, path, view, rule, *_ in (*OPEN, *ROUTES):
@@ -89,7 +89,7 @@ def _guarded(api: Api, rule: str, view: Callable[..., Answer]) -> Callable[..., 
         if request.path.startswith("/v1"):
             microversion.check(request.headers.get(microversion.HEADER))
         caller = api.identify(request)
-        log_context.identified(caller.user_id, caller.project_id, path.get("lease_id"))
+        log_context.set_requester(caller.user_id, caller.project_id, path.get("lease_id"))
         call = Call(api, caller, request.environ[_ASKED_AT])
         call.require(rule)
         return _response(*view(call, **path))

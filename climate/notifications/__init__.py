@@ -7,4 +7,4 @@ import warnings
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message=r"\s*.*eventlet")
-    import oslo_messaging  # noqa: F401 - imported here first, to be found by the modules below
+    import oslo_messaging  # noqa: F401 - the first import, without its warning

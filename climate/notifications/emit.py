@@ -1,4 +1,4 @@
-"""Where notifications go: a broker by oslo.messaging, or only the log."""
+"""Publication of notifications: to a broker with oslo.messaging, or only to the log."""
 
 import contextlib
 import logging
@@ -19,37 +19,38 @@ _HEARTBEAT = 10
 
 
 def node_topic(node: str) -> str:
-    """Return the topic of a node: what could mean something in a topic is escaped as ``_2e``."""
+    """Return the topic of a node; characters with a meaning in topics become, say, ``_2e``."""
     safe = (
-        one if one.isascii() and (one.isalnum() or one == "-") else _escaped(one) for one in node
+        char if char.isascii() and (char.isalnum() or char == "-") else _escaped(char)
+        for char in node
     )
     return f"climate.node.{''.join(safe)}"
 
 
-def _escaped(one: str) -> str:
-    return "".join(f"_{byte:02x}" for byte in one.encode())
+def _escaped(char: str) -> str:
+    return "".join(f"_{byte:02x}" for byte in char.encode())
 
 
 class BrokenTransport(RuntimeError):
-    """The URL of the broker cannot be used."""
+    """The URL of the broker is invalid or needs a missing driver."""
 
 
 def open_transport(conf: ConfigOpts, url: str) -> Any:  # noqa: ANN401 - oslo.messaging is untyped
-    """Return the way to the broker, not yet connected; raises BrokenTransport."""
+    """Return the transport to the broker, not connected yet; raises BrokenTransport."""
     try:
         transport = oslo_messaging.get_notification_transport(conf, url=url)
     except (oslo_messaging.MessagingException, ValueError) as error:
         raise BrokenTransport(f"[notifications] transport_url cannot be used: {error}") from error
-    with contextlib.suppress(cfg.NoSuchGroupError):  # only RabbitMQ's driver brings the option
+    with contextlib.suppress(cfg.NoSuchGroupError):  # only RabbitMQ's driver has it
         conf.set_default("heartbeat_timeout_threshold", _HEARTBEAT, "oslo_messaging_rabbit")
     return transport
 
 
 class LogEmitter:
-    """For a service without a broker: the outbox, readable over HTTP, is the publication."""
+    """For a service without a broker: clients read notifications over HTTP only."""
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
-        """Log one line."""
+        """Log the notification."""
         with log_context.about(notification.lease_id):
             LOG.info(
                 "%s lease=%s seq=%s starts_in=%s",
@@ -60,24 +61,24 @@ class LogEmitter:
             )
 
     def close(self) -> None:
-        """Do nothing: there is nothing to give up."""
+        """Do nothing: there is no connection."""
 
 
 class MessagingEmitter:
     """Publishes to ``<topic>.info`` and returns when the broker has confirmed."""
 
     def __init__(self, conf: ConfigOpts, transport_url: str) -> None:
-        """Connect lazily to ``transport_url``; topics and publisher come from ``conf``."""
+        """Prepare to connect to ``transport_url``; ``conf`` names topics and publisher."""
         self._transport = open_transport(conf, transport_url)
         self._topics: list[str] = conf.notifications.topics
         self._publisher_id: str = conf.notifications.publisher_id
-        self._tells_nodes: bool = conf.provisioning.topics
+        self._has_node_topics: bool = conf.provisioning.topics
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
         """Send one message, in the 2.0 envelope, without oslo.messaging's own Notifier.
 
-        The Notifier logs a failure and goes on, and gives each try a new message id; an outbox
-        must hear of the failure and keep the id. Raises MessageDeliveryFailure and the like.
+        The Notifier logs failures and uses a new message id for each attempt. The relay needs the
+        failure and a stable id. Raises MessageDeliveryFailure and other messaging exceptions.
         """
         message = {
             "message_id": notification.message_id,
@@ -95,17 +96,17 @@ class MessagingEmitter:
             )
 
     def _topics_of(self, notification: Notification, payload: Mapping[str, Any]) -> list[str]:
-        """Return where it goes: what is about a node, to that node's listeners if at all."""
+        """Return the topics; a notification about a node goes to that node's topic only."""
         if not notification.event_type.startswith("node."):
             return self._topics
-        return [node_topic(payload["node"])] if self._tells_nodes else []
+        return [node_topic(payload["node"])] if self._has_node_topics else []
 
     def close(self) -> None:
-        """Say goodbye to the broker."""
+        """Close the connections to the broker."""
         self._transport.cleanup()
 
 
 def for_config(conf: ConfigOpts) -> LogEmitter | MessagingEmitter:
-    """Return the emitter that ``[notifications] transport_url`` asks for."""
+    """Return the emitter for ``[notifications] transport_url``."""
     url = conf.notifications.transport_url
     return MessagingEmitter(conf, url) if url else LogEmitter()

@@ -1,7 +1,7 @@
-"""Following what climate publishes: the example a listener's author starts from.
+"""Listening to notifications, also as an example for authors of listeners.
 
-``from_broker`` subscribes with oslo.messaging; ``from_http`` reads ``GET /v2/notifications``
-from a cursor on, which needs no broker and misses nothing while it was away.
+``from_broker`` subscribes with oslo.messaging. ``from_http`` reads ``GET /v2/notifications`` after
+a cursor, which needs no broker and also returns the notifications sent while the listener was down.
 """
 
 import logging
@@ -24,16 +24,16 @@ Handler = Callable[[str, dict[str, Any]], None]
 _TIMEOUT = 60
 _WAIT = 20
 _LONGEST_PAUSE = 30.0
-# Asking again will not help, unlike with the statuses of a service that is (re)starting.
-_HOPELESS = frozenset(range(400, 500)) - {408, 429}
+# Statuses that a retry does not change. 408 and 429 are temporary.
+_PERMANENT = frozenset(range(400, 500)) - {408, 429}
 
 
 class Refused(RuntimeError):
-    """The service will not tell us, however often we ask."""
+    """The service rejects the request; a retry would not help."""
 
 
 class _Endpoint:
-    """What oslo.messaging calls for each message of priority INFO."""
+    """Endpoint for oslo.messaging, which calls ``info`` for each message of that priority."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
@@ -46,7 +46,7 @@ class _Endpoint:
         payload: dict[str, Any],
         _metadata: dict[str, Any],
     ) -> None:
-        """Handle a message; it is acknowledged after that, and comes again if we die before."""
+        """Handle a message; oslo.messaging acknowledges it after that, so it may come twice."""
         self._handler(event_type, payload)
 
 
@@ -58,11 +58,11 @@ def from_broker(
     handler: Handler,
     pool: str | None = None,
 ) -> Iterator[None]:
-    """Call ``handler`` in a thread for each notification, in order, until the block is left.
+    """Call ``handler`` in a thread for each notification, in order, until the block ends.
 
-    A ``pool`` is a queue that stays: listeners of one pool share its messages, and it keeps those
-    that come while none listens. Without one the listener has a queue to itself, which is
-    removed at the end. Waits for a broker that is away.
+    A ``pool`` is a permanent queue: the listeners of a pool share its messages, and it keeps
+    messages while no listener is connected. Without a pool the listener has a temporary queue of
+    its own. Waits while the broker does not answer.
     """
     transport = open_transport(conf, transport_url)
     queue = pool or f"climate-listen-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -73,7 +73,7 @@ def from_broker(
         executor="threading",
         pool=queue,
     )
-    listener.start(override_pool_size=1)  # more threads would mix up the order
+    listener.start(override_pool_size=1)  # more threads would change the order
     LOG.info("following %s by queue %s", ", ".join(topics), queue)
     try:
         yield
@@ -86,40 +86,41 @@ def from_broker(
 
 
 def _remove(transport: Any, queue: str) -> None:  # noqa: ANN401 - oslo.messaging is untyped
-    """Remove a queue that nobody will listen to again: it would grow for ever."""
+    """Remove the queue of a listener that has stopped; without a reader it would only grow."""
     try:
-        # oslo.messaging has no word for it, and no option to have it done by the broker.
+        # oslo.messaging has neither a public function nor an option for it.
         with (
             transport._driver._get_connection(retry=0) as connection,  # noqa: SLF001
             connection._connection_lock,  # noqa: SLF001
         ):
             connection.channel.queue_delete(queue)
-    except Exception as error:  # noqa: BLE001 - whatever it is, there is nothing we can do
+    except Exception as error:  # noqa: BLE001 - only the operator can repair it
         LOG.warning("queue %s stays at the broker, remove it there: %s", queue, error)
 
 
 def from_http(
     url: str, token: str, after: int | None = None, pause: float = 1.0
 ) -> Iterator[dict[str, Any]]:
-    """Yield notifications later than ``after`` (None: all that is kept), for ever.
+    """Yield notifications later than ``after`` (None: from the oldest stored one), forever.
 
-    ``url`` is the service's root. It is asked to wait until there is something to say, and asked
-    again, after longer and longer pauses, if it does not answer or has no room for us. Raises
-    Refused if it answers that it will not tell us, as when what comes next is not kept any more.
+    ``url`` is the service's root. Each request waits at the service for the next notification
+    (long polling). If the service does not answer or has too many followers, the function retries
+    with growing pauses. Raises Refused if the service rejects the request, for example because it
+    has removed the next notifications already.
     """
     session = requests.Session()
     session.headers["X-Auth-Token"] = token
-    away = pause
+    delay = pause
     while True:
-        found = _read(session, f"{url.rstrip('/')}/v2/notifications", after)
-        if found is None:
-            LOG.warning("asking again in %s s", away)
-            time.sleep(away)
-            away = min(away * 2, _LONGEST_PAUSE)
+        page = _read(session, f"{url.rstrip('/')}/v2/notifications", after)
+        if page is None:
+            LOG.warning("retrying in %s s", delay)
+            time.sleep(delay)
+            delay = min(delay * 2, _LONGEST_PAUSE)
             continue
-        away = pause
-        yield from found["notifications"]
-        after = found["after"]
+        delay = pause
+        yield from page["notifications"]
+        after = page["after"]
 
 
 def _read(session: requests.Session, url: str, after: int | None) -> dict[str, Any] | None:
@@ -127,12 +128,12 @@ def _read(session: requests.Session, url: str, after: int | None) -> dict[str, A
     params = {"wait": _WAIT} | ({} if after is None else {"after": after})
     try:
         response = session.get(url, params=params, timeout=_TIMEOUT)
-        if response.status_code in _HOPELESS:
+        if response.status_code in _PERMANENT:
             raise Refused(f"{url} answers {response.status_code}: {response.text}")
         response.raise_for_status()
         page = response.json()
         return {"notifications": list(page["notifications"]), "after": int(page["after"])}
-    except (ValueError, LookupError, TypeError) as error:  # no URL, or not our JSON
+    except (ValueError, LookupError, TypeError) as error:  # an invalid URL, or unexpected JSON
         raise Refused(f"{url} is no log of notifications: {error}") from error
     except requests.RequestException as error:
         LOG.warning("%s does not answer: %s", url, error)

@@ -1,8 +1,8 @@
-"""Sending a notification to a receiver over HTTP: a signed CloudEvent, to a checked address.
+"""Delivery of a notification to a webhook: a signed CloudEvent, sent to a checked address.
 
-The name is resolved here, each address is checked, and a connection is made to an address that
-passed: what the name means a moment later does not matter. Redirects are not followed, proxies
-are not asked, and nothing of an answer but its status is looked at.
+``WebhookPoster`` resolves the receiver's name, checks each address and connects to a checked
+address, so a later change of the name has no effect (DNS rebinding). It follows no redirects, uses
+no proxies, and reads only the status and Retry-After of an answer.
 """
 
 import base64
@@ -35,23 +35,23 @@ from climate.core.notifications.subscription import (
     where,
 )
 
-# Seconds after which an answer was slow.
+# Seconds; a delivery that takes longer counts as slow.
 _SLOW = 1.0
-# Of a notification that is too large, what is sent all the same.
-_ESSENCE = ("seq", "message_id", "lease_id", "project_id", "name", "status", "starts_in")
+# Keys of the payload that a shortened notification has.
+_ESSENTIAL = ("seq", "message_id", "lease_id", "project_id", "name", "status", "starts_in")
 
 
 class WebhookPoster:
-    """Sends deliveries. Safe to share between threads."""
+    """Posts deliveries. Thread-safe."""
 
     def __init__(self, rules: WebhookRules, source: str, cafile: str | None = None) -> None:
-        """Speak as ``source``; check receivers against ``cafile`` or what the machine trusts."""
+        """Set the CloudEvents ``source``, and the CA file for TLS (None: the system's)."""
         self._rules = rules
         self._source = source
         self._tls = ssl.create_default_context(cafile=cafile)
 
     def post(self, delivery: Delivery, payload: Mapping[str, Any]) -> Outcome:
-        """Send one; whatever goes wrong is an outcome."""
+        """Send a delivery and return its outcome; failures are outcomes, not exceptions."""
         body = event_body(delivery.notification, payload, self._source, self._rules.largest)
         headers = {
             "Content-Type": "application/cloudevents+json; charset=UTF-8",
@@ -62,7 +62,7 @@ class WebhookPoster:
         try:
             status, wish = self._send(delivery.subscription.url, body, headers)
         except (OSError, ValueError, http.client.HTTPException, InvalidInput) as error:
-            return Outcome(reason=self._why(error), slow=True)
+            return Outcome(reason=self._reason(error), slow=True)
         if status in range(200, 300):
             return Outcome(slow=time.monotonic() - began > _SLOW)
         text = f"HTTP {status}"
@@ -77,27 +77,27 @@ class WebhookPoster:
 
     def _send(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
         """Return the status and Retry-After; raises OSError, ValueError, HTTPException."""
-        check_url(url, self._rules)  # by the rules of now, not of when it was made
+        check_url(url, self._rules)  # the rules may have changed since the creation
         host, port = where(url)
         parts = urlsplit(url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         with self._connected(host, port, secure=parts.scheme == "https") as connected:
-            talk = http.client.HTTPConnection(host, port)
-            talk.sock = connected
-            named = {"Host": parts.netloc, "Connection": "close", **headers}
-            talk.request("POST", path, body, named)
-            answer = talk.getresponse()
+            connection = http.client.HTTPConnection(host, port)
+            connection.sock = connected
+            all_headers = {"Host": parts.netloc, "Connection": "close", **headers}
+            connection.request("POST", path, body, all_headers)
+            answer = connection.getresponse()
             return answer.status, answer.headers.get("Retry-After", "")
 
     @contextmanager
     def _connected(self, host: str, port: int, *, secure: bool) -> Iterator[socket.socket]:
-        """Connect to a checked address; whatever is done with it ends at the time-out."""
+        """Connect to a checked address; the connection breaks at the time-out."""
         deadline = time.monotonic() + self._rules.timeout
         with closing(self._connect(host, port, deadline)) as plain:
             connected = plain
             if secure:
                 connected = self._tls.wrap_socket(plain, server_hostname=host)
-            # A time-out of sockets begins anew with each byte.
+            # Each received byte restarts a socket's time-out, so a timer bounds the delivery.
             watch = threading.Timer(max(0.0, deadline - time.monotonic()), _cut, [connected])
             watch.daemon = True
             watch.start()
@@ -106,33 +106,33 @@ class WebhookPoster:
             finally:
                 watch.cancel()
                 connected.close()
-                # What was cut off may look like the end of an answer, or like anything.
+                # A broken connection may look like the end of an answer.
                 if time.monotonic() >= deadline:
                     raise TimeoutError
 
     def _connect(self, host: str, port: int, deadline: float) -> socket.socket:
-        """Return a connection to the first address that may be reached and answers."""
-        failure: OSError | InvalidInput = OSError("there is no such name")
+        """Return a connection to the first address that is allowed and answers."""
+        failure: OSError | InvalidInput = OSError("the name has no address")
         for family, kind, protocol, _, address in socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM
         ):
             try:
                 check_address(str(address[0]), self._rules)
-                made = socket.socket(family, kind, protocol)
+                connection = socket.socket(family, kind, protocol)
                 try:
-                    made.settimeout(max(0.01, deadline - time.monotonic()))
-                    made.connect(address)
+                    connection.settimeout(max(0.01, deadline - time.monotonic()))
+                    connection.connect(address)
                 except OSError:
-                    made.close()
+                    connection.close()
                     raise
             except (OSError, InvalidInput) as error:
                 failure = error
             else:
-                return made
+                return connection
         raise failure
 
-    def _why(self, error: Exception) -> str:
-        """Return what the owner of a subscription is told about a failure."""
+    def _reason(self, error: Exception) -> str:
+        """Return the reason of a failure, for the owner of the subscription."""
         if isinstance(error, InvalidInput):
             return error.message
         if isinstance(error, TimeoutError):
@@ -149,10 +149,10 @@ class WebhookPoster:
 def event_body(
     notification: Notification, payload: Mapping[str, Any], source: str, largest: int
 ) -> bytes:
-    """Return a CloudEvent 1.0 in structured mode; all of it is covered by the signature.
+    """Return a CloudEvent 1.0 in structured mode, so that the signature covers all of it.
 
-    ``sequence`` is that of the extension of this name, padded as it is compared as text. What
-    would be larger than ``largest`` bytes is ``shortened`` to what it is about.
+    ``sequence`` is the CloudEvents extension of that name. It is padded, because receivers compare
+    it as text. A body larger than ``largest`` bytes is ``shortened`` to the essential keys.
     """
     event = {
         "specversion": "1.0",
@@ -164,15 +164,15 @@ def event_body(
         "datacontenttype": "application/json",
         **({"subject": notification.lease_id} if notification.lease_id else {}),
     }
-    body = _packed({**event, "data": dict(payload)})
+    body = _encoded({**event, "data": dict(payload)})
     if len(body) <= largest:
         return body
-    essence = {name: payload[name] for name in _ESSENCE if name in payload}
-    return _packed({**event, "data": {**essence, "shortened": True}})
+    essential = {name: payload[name] for name in _ESSENTIAL if name in payload}
+    return _encoded({**event, "data": {**essential, "shortened": True}})
 
 
 def signature(delivery: Delivery, body: bytes) -> dict[str, str]:
-    """Return the headers by which a receiver knows us, as Standard Webhooks have them.
+    """Return the headers of Standard Webhooks, with which the receiver verifies the sender.
 
     https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
     """
@@ -187,7 +187,7 @@ def signature(delivery: Delivery, body: bytes) -> dict[str, str]:
 
 
 def for_config(conf: ConfigOpts, rules: WebhookRules) -> WebhookPoster:
-    """Return what sends webhooks; raises Misconfigured."""
+    """Return a poster with the operator's options; raises Misconfigured."""
     options = conf.notifications
     try:
         return WebhookPoster(rules, options.publisher_id, options.webhook_cafile)
@@ -195,11 +195,11 @@ def for_config(conf: ConfigOpts, rules: WebhookRules) -> WebhookPoster:
         raise Misconfigured(f"[notifications] webhook_cafile: {error}") from error
 
 
-def _packed(event: Mapping[str, Any]) -> bytes:
+def _encoded(event: Mapping[str, Any]) -> bytes:
     return json.dumps(event, separators=(",", ":")).encode()
 
 
 def _cut(connected: socket.socket) -> None:
-    """Break a connection that another thread may be waiting at."""
+    """Break a connection, even while another thread reads from it."""
     with suppress(OSError):
         socket.socket.shutdown(connected, socket.SHUT_RDWR)

@@ -1,1 +1,1 @@
-"""Metrics and the context of log lines."""
+"""Prometheus metrics and the context of log lines."""

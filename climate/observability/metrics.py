@@ -1,9 +1,9 @@
-"""All metrics, named in one place; whoever brings something about counts it there.
+"""Prometheus metrics of all programs, and the port that exports them.
 
-Label values come from bounded sets: kinds of events, resource types, classes of hosts, codes of
-refusals, templates of routes. What users call things is never one. A registry belongs to one
-``Metrics``, which belongs to one runtime. Times are in seconds. With PROMETHEUS_MULTIPROC_DIR set,
-the processes that share the directory are told as one (prometheus-client's multiprocess mode).
+Label values come from bounded sets: kinds of events, resource types, hardware classes, error codes,
+route templates. Names that users choose are never labels. Each runtime has one ``Metrics`` with its
+own registry. Times are seconds. With PROMETHEUS_MULTIPROC_DIR set, each process exports the
+combined metrics of all processes that share the directory (prometheus-client's multiprocess mode).
 """
 
 import os
@@ -30,12 +30,12 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from climate.config.registry import Misconfigured
 from climate.core.lease.schedule import OWN_KINDS, START
 
-# When a counter was made, for each series once more: nobody asks.
+# Without the time at which each counter was created, which would double the number of series.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
-# Each metric: its name, what it tells, its labels.
+# Each metric: its name, its help text, its labels.
 _REQUESTS = (
     "climate_http_request_duration_seconds",
     "Requests by method, template of the route, and status of the answer.",
@@ -85,7 +85,7 @@ _BROKEN = (
     "1 if the self-audit found the invariant of this number broken, else 0.",
     ["invariant"],
 )
-# From what nobody notices to what somebody should look at.
+# Seconds, from unnoticeable to a case for the operator.
 _LATENESS_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _EARLY_BUCKETS = (-3600, -1800, -600, -300, -60, 0, 60, 300, 600, 1800, 3600)
 _CALL_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
@@ -96,10 +96,10 @@ T = TypeVar("T")
 
 
 class Metrics:
-    """What is counted and measured in a process."""
+    """The counters and histograms of a process."""
 
     def __init__(self) -> None:
-        """Begin with nothing counted, in a registry of its own."""
+        """Create all metrics, in a new registry."""
         self.registry = CollectorRegistry()
         reg = self.registry
         self._requests = Histogram(*_REQUESTS, registry=reg)
@@ -112,49 +112,49 @@ class Metrics:
         self._early = Histogram(*_EARLY, registry=reg, buckets=_EARLY_BUCKETS)
         self._calls = Histogram(*_CALLS, registry=reg, buckets=_CALL_BUCKETS)
         self._broken = Gauge(*_BROKEN, registry=reg, multiprocess_mode="mostrecent")
-        # There are few, each asked for very often; to look one up takes longer than to count.
+        # Few label sets, used very often: looking up a series takes longer than counting.
         self._event = lru_cache(maxsize=None)(self._events.labels)
         self._late = lru_cache(maxsize=None)(self._lateness.labels)
         self._call = lru_cache(maxsize=None)(self._calls.labels)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Note a request that was answered; ``route`` is a template, never a path."""
-        known = method if method in _METHODS else "other"
-        self._requests.labels(known, route, str(status)).observe(seconds)
+        """Count an HTTP request; ``route`` is a template, never a path."""
+        label_value = method if method in _METHODS else "other"
+        self._requests.labels(label_value, route, str(status)).observe(seconds)
 
     def admission(self, request: str, outcome: str) -> None:
-        """Note what became of a lease asked for."""
+        """Count the outcome of a request to create or change a lease."""
         self._admissions.labels(request, outcome).inc()
 
     def conflict(self, reason: str) -> None:
-        """Note that a transaction runs again."""
+        """Count a transaction that runs again."""
         self._conflicts.labels(reason).inc()
 
     def event(self, kind: str, outcome: str) -> None:
-        """Note that an event was claimed, or what its outcome is."""
+        """Count an event that a manager claimed, or its outcome."""
         self._event(label(kind), outcome).inc()
 
     def tried(self, kind: str, late: timedelta) -> None:
-        """Note that an event is tried for the first time, so late."""
+        """Observe how late the first attempt of an event is."""
         self._late(label(kind)).observe(max(0.0, late.total_seconds()))
 
     def done(self, kind: str, late: timedelta) -> None:
-        """Note that an event is done; that of a start is when the lease is ready."""
+        """Count an event that is done; for a start, observe how late the lease is active."""
         self.event(kind, "done")
         if kind == START:
             self._readiness.observe(max(0.0, late.total_seconds()))
 
     def started(self, hardware: str, outcome: str) -> None:
-        """Note whether the hosts of a class were ready when their lease was to start."""
+        """Count a lease by whether its hosts of a hardware class were ready at its start."""
         self._starts.labels(hardware, outcome).inc()
 
     def host_ready(self, hardware: str, early: float) -> None:
-        """Note that a host is ready, so early (negative: late) for its lease."""
+        """Observe how early a host is ready for its lease; negative if it is late."""
         self._early.labels(hardware).observe(early)
 
     @contextmanager
     def call(self, resource_type: str, action: str, waiting: type[Exception]) -> Iterator[None]:
-        """Measure a call of a plugin, which may raise ``waiting`` if it is to be called again."""
+        """Measure a call of a plug-in; it raises ``waiting`` if the manager must call it again."""
         began, outcome = time.monotonic(), "failed"
         try:
             yield
@@ -167,20 +167,20 @@ class Metrics:
             calls.observe(time.monotonic() - began)
 
     def invariant(self, number: int, *, broken: bool) -> None:
-        """Say whether an invariant is broken."""
+        """Set whether an invariant is violated."""
         self._broken.labels(str(number)).set(broken)
 
     def exposition(self) -> bytes:
-        """Return all of it in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(_exposed(self.registry))
 
 
 class HasMetrics(Protocol):
-    """What the use cases are given."""
+    """A runtime with metrics."""
 
     @property
     def metrics(self) -> Metrics:
-        """Where they count."""
+        """The metrics of the process."""
 
 
 R = TypeVar("R", bound=HasMetrics)
@@ -189,7 +189,7 @@ R = TypeVar("R", bound=HasMetrics)
 def counted(
     request: str,
 ) -> Callable[[Callable[Concatenate[R, P], T]], Callable[Concatenate[R, P], T]]:
-    """Have a use case that admits leases count its outcomes under this name."""
+    """Return a decorator that counts the outcomes of a use case as those of ``request``."""
 
     def decorate(use_case: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
         @wraps(use_case)
@@ -211,12 +211,12 @@ def counted(
 
 
 def label(kind: str) -> str:
-    """Return what an event is called in metrics; users name kinds of their own as they like."""
+    """Return the label of a kind of event: ``user`` for all kinds that users define."""
     return kind if kind in OWN_KINDS else "user"
 
 
 def is_shared() -> bool:
-    """Tell whether several processes are told as one; each cannot tell its own state then."""
+    """Return whether several processes share their metrics; gauges of a process are off then."""
     return "PROMETHEUS_MULTIPROC_DIR" in os.environ
 
 
@@ -229,16 +229,16 @@ def _exposed(registry: CollectorRegistry) -> CollectorRegistry:
 
 
 class Exporter:
-    """Answers Prometheus on a port of its own, for a process that serves no API."""
+    """Serves the metrics on a port of its own, for a process that serves no API."""
 
     def __init__(self, metrics: Metrics, host: str, port: int | None) -> None:
-        """Prepare; without a ``port`` nobody is ever answered."""
+        """Prepare the server; without a ``port`` it never listens."""
         self._registry = _exposed(metrics.registry)
         self._address = (host, port)
         self._server: WSGIServer | None = None
 
     def start(self) -> None:
-        """Listen, in a thread; raises Misconfigured if that cannot be."""
+        """Listen, in a thread; raises Misconfigured if the port cannot be opened."""
         host, port = self._address
         if port is None:
             return
@@ -249,14 +249,14 @@ class Exporter:
             raise Misconfigured(f"no metrics on {where}: {error.strerror or error}") from error
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Close the port."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
             self._server = None
 
 
-def state(registry: CollectorRegistry, name: str, text: str, told: Callable[[], Any]) -> None:
-    """Have a gauge ask for its value when it is read."""
+def state(registry: CollectorRegistry, name: str, text: str, read: Callable[[], Any]) -> None:
+    """Add a gauge that calls ``read`` for its value at each export."""
     if not is_shared():
-        Gauge(name, text, registry=registry).set_function(told)
+        Gauge(name, text, registry=registry).set_function(read)

@@ -2,8 +2,8 @@
 
 The v1 API and notifications both use them, so the module belongs to core. Dates of the lease have
 microseconds and no zone, because clients parse exactly that format. Record timestamps have a space
-instead of the ``T``. The enforcement protocol uses ISO 8601 in UTC without
-a zone; each reservation lists the ``allocations`` that it has or would get.
+instead of the ``T``. The enforcement protocol uses ISO 8601 in UTC without a zone; each reservation
+lists the ``allocations`` that it has or would get.
 """
 
 from collections.abc import Mapping, Sequence

@@ -104,7 +104,7 @@ def create_lease(
     """
     now = runtime.clock.now()
     lease = _planned(runtime, owner, request, now, idempotent)
-    log_context.about_lease(lease.id)
+    log_context.set_lease(lease.id)
     gates = _gates(runtime, owner, lease, idempotent)
     stored = lease
     for gate in gates:
