@@ -1,4 +1,4 @@
-"""Run one benchmark, or all as they are: ``python -m benchmarks [NAME [OPTION ...]]``."""
+"""Run one benchmark, or all with their defaults: ``python -m benchmarks [NAME [OPTION ...]]``."""
 
 import sys
 

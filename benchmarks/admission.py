@@ -2,22 +2,22 @@
 
 Prints one JSON object a line for each calendar, number of clients and case:
 
-* ``spread``: one to three hosts in windows all over a calendar in which hosts are free 45 % of
-  the time, half of the requests with a property that a third of the hosts have.
+* ``spread``: one to three hosts in random windows of a calendar in which hosts are free 45 % of
+  the time. Half of the requests require a property that a third of the hosts have.
 * ``http``: the same over HTTP; ``ratio_to_bare`` compares it with a Flask and marshmallow POST
-  that commits one row, by the same server in the same run; ``memory_mib`` is what the API's
-  process holds after that.
+  that commits one row, on the same server in the same run. ``memory_mib`` is the memory of the
+  API's process at the end.
 * ``instance``: the same, but shares of the hosts.
-* ``hotspot``: all clients want one of the same (up to 1,000) hosts for the same window, until
-  none is ``free``.
-* ``full``: a host in a window in which none is free.
+* ``hotspot``: all clients request one of the same (up to 1,000) hosts for the same window, until
+  no host is ``free``.
+* ``full``: a host in a window in which no host is free.
 
-``raw`` is what the same number of clients commits in rows a second, before and after each case;
-only ``ratio_to_raw`` means anything beyond this machine and this moment. ``double`` counts what
-is booked twice, found in the rows by a window function. Clients are processes that call the use
-case itself; no manager runs.
+The same number of clients commits rows before and after each case; ``ratio_to_raw`` is relative to
+that rate, so that results of different machines are comparable. ``double`` counts double bookings,
+with a window function over the rows. Clients are processes that call the use case directly; no
+manager runs.
 
-All is done in a database of its own beside the one that URL names, which is dropped at the end.
+The benchmark creates a database beside the database of URL, and drops it at the end.
 """
 
 import argparse
@@ -39,13 +39,13 @@ from climate.db.engine.database import Database
 from climate.db.tables.leases import AllocationRow
 
 CASES = ("spread", "http", "instance", "hotspot", "full")
-# All handed out is part of the result, so this case gets more time than it should need.
+# The case ends when all hosts are booked; this limit is far above the time that it needs.
 _HOTSPOT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A loaded calendar, and how long to ask for leases in it."""
+    """A loaded calendar, and the seconds of each case."""
 
     database: Database
     book: Calendar
@@ -53,20 +53,20 @@ class Bench:
 
     @property
     def url(self) -> str:
-        """Return what clients connect to."""
+        """Return the URL of the database, with its password."""
         return self.database.engine.url.render_as_string(hide_password=False)
 
     def raw(self, clients: int) -> float:
-        """Return rows committed a second."""
+        """Return the rows that the clients commit per second."""
         limit = Limit(max(0.5, self.seconds / 5))
         return run(tasks.commit_rows, clients, limit, self.url).per_second
 
     def measure(self, case: str, clients: int, seed: int) -> dict[str, Any]:
         """Run one case and return its figures."""
         before, raw = latest(self.database), self.raw(clients)
-        told: dict[str, Any] = {}
+        http_figures: dict[str, Any] = {}
         if case == "http":
-            outcome, told = self._over_http(clients, seed)
+            outcome, http_figures = self._over_http(clients, seed)
         else:
             limit = self._limit(case, clients)
             outcome = run(tasks.ask, clients, limit, self.url, case, self.book, seed)
@@ -81,7 +81,7 @@ class Bench:
             "clients": clients,
             "per_second": round(outcome.per_second, 1),
             "ratio_to_raw": round(outcome.per_second / raw, 3),
-            **told,
+            **http_figures,
             "p50_ms": round(outcome.at(0.5), 2),
             "p99_ms": round(outcome.at(0.99), 2),
             "cpu_ms": round(outcome.cpu_ms, 2),
@@ -97,7 +97,7 @@ class Bench:
     def _limit(self, case: str, clients: int) -> Limit:
         if case == "hotspot":
             return Limit(_HOTSPOT_SECONDS)
-        # The calendar must look much the same in the end.
+        # Bounds the number of leases, so that the calendar hardly fills up.
         most = math.inf if case == "full" else max(50, self.book.bookings / 20 / clients)
         return Limit(self.seconds, most)
 
@@ -109,7 +109,7 @@ class Bench:
             servers.serving(servers.bare, self.url) as plain,
             servers.serving(servers.api, self.url) as real,
         ):
-            for server in (plain, real):  # the first requests find nothing prepared
+            for server in (plain, real):  # warm-up: caches and prepared statements
                 run(tasks.post, clients, Limit(1.0, 30), server.port, *arguments)
             bare.append(run(tasks.post, clients, limit, plain.port, *arguments).per_second)
             outcome = run(tasks.post, clients, limit, real.port, *arguments)
@@ -120,7 +120,7 @@ class Bench:
 
 
 def main() -> None:
-    """Measure what is asked for, and print it."""
+    """Run the cases of the command line, and print their figures."""
     given = _parser().parse_args()
     for hosts, bookings in zip(given.hosts, given.bookings, strict=True):
         with scratch(given.database, anywhere=given.anywhere) as database:
@@ -140,9 +140,9 @@ def _cases(bench: Bench, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def _clear(bench: Bench) -> None:
-    """Have the hosts that everybody wanted free again."""
-    mine = AllocationRow.start_at == bench.book.hot_window(0).start
-    bench.database.write(lambda session: session.execute(sa.delete(AllocationRow).where(mine)))
+    """Remove the bookings of the case hotspot."""
+    bookings = AllocationRow.start_at == bench.book.hot_window(0).start
+    bench.database.write(lambda session: session.execute(sa.delete(AllocationRow).where(bookings)))
 
 
 def _percent(part: int, whole: int) -> float:

@@ -1,7 +1,7 @@
 """The same hosts and bookings in climate's database and in Blazar's, as rows.
 
-On even days every second host is booked, on odd days the others, ten days each. So there is half
-of all hosts to be had at any time, for whatever does not last beyond midnight.
+Every host has ten bookings of one day: half of the hosts on even days, the others on odd days. So
+half of all hosts are free at any time, for leases that do not last beyond midnight.
 """
 
 import uuid
@@ -14,11 +14,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from climate.core.lease.model import HOST
 from climate.core.window import Window
 from climate.db.engine.database import Database
 from climate.db.tables.leases import Base
 
-HOST = "physical:host"
 PER_HOST = 10
 _PER_LEASE = 10
 _DAY = timedelta(days=1)
@@ -30,7 +30,7 @@ Rows = dict[str, list[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """One lease with its only reservation, on some hosts by number."""
+    """One lease with its only reservation; ``hosts`` are numbers."""
 
     id: str
     window: Window
@@ -38,29 +38,29 @@ class Booking:
 
     @property
     def between(self) -> tuple[datetime, datetime]:
-        """Return when it starts and ends."""
+        """Return the start and the end."""
         return self.window.start, self.window.end
 
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """``PER_HOST`` bookings of each of ``hosts``, from midnight ``first`` on."""
+    """``PER_HOST`` bookings of each host, from midnight ``first`` on."""
 
     hosts: int
     first: datetime
 
     @property
     def bookings(self) -> int:
-        """Return how many there are of all hosts."""
+        """Return the number of bookings of all hosts."""
         return PER_HOST * self.hosts
 
     @property
     def room(self) -> int:
-        """Return for how many requests for a slot there is a host."""
+        """Return how many requests for a slot can succeed."""
         return _SLOTS * (self.hosts // 2)
 
     def slot(self, number: int) -> Window:
-        """Return four hours in which half of the hosts have no booking; they come round again."""
+        """Return four hours in which half of the hosts are free; slots repeat after ``_SLOTS``."""
         start = self.first + number % _SLOTS * _SLOT
         return Window(start, start + _SLOT)
 
@@ -74,14 +74,14 @@ class Book:
 
 
 def book(hosts: int) -> Book:
-    """Return a book that begins at midnight, not the next one."""
+    """Return a book that begins at the midnight after the next."""
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return Book(hosts, today + 2 * _DAY)
 
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Which slots each of ``clients`` asks for: others than the next one, or all the same."""
+    """The slots that each client requests: different slots, or the same for all."""
 
     book: Book
     first: int
@@ -89,13 +89,13 @@ class Slots:
     same: bool = False
 
     def of(self, client: int) -> Iterator[Window]:
-        """Yield windows without end."""
+        """Return an endless iterator of the windows of a client."""
         begin = self.first if self.same else self.first + client
         return (self.book.slot(number) for number in count(begin, self.clients))
 
 
 def of_climate(book: Book) -> Rows:
-    """Return rows by table, for climate."""
+    """Return the rows of climate's tables."""
     now, leases = datetime.now(UTC), list(book.leases())
     names = list(enumerate(_names(book), 1))
     return {
@@ -132,7 +132,7 @@ def of_climate(book: Book) -> Rows:
 
 
 def of_blazar(book: Book) -> Rows:
-    """Return rows by table, for Blazar: what it would have made itself."""
+    """Return the rows of Blazar's tables, as Blazar itself writes them."""
     leases, ids = list(book.leases()), [_new_id() for _ in range(book.hosts)]
     return {
         "computehosts": _rows(
@@ -145,7 +145,7 @@ def of_blazar(book: Book) -> Rows:
         ),
         "leases": _rows(
             "id name user_id project_id start_date end_date status degraded trust_id",
-            # It does not let two leases have the same name.
+            # Names of leases are unique in Blazar.
             ((i.id, i.id, *_OWNED[1:], *i.between, "PENDING", False, "") for i in leases),
         ),
         "reservations": _rows(
@@ -189,10 +189,10 @@ def _new_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A service's database, seen from behind its back.
+    """Direct access to a service's database.
 
-    ``tables`` are those that a book is in, with those first that others refer to. ``held`` selects
-    host, begin and end of all that is booked.
+    ``tables`` are the tables of a book, referenced tables first. ``held`` selects host, begin and
+    end of all bookings.
     """
 
     engine: sa.Engine
@@ -208,34 +208,34 @@ class Store:
                 connection.execute(table.insert(), rows[table.name])
 
     def clear(self, *, hosts: bool) -> set[str]:
-        """Remove all leases, hosts too if asked to; return the ids of their reservations."""
+        """Remove all leases, and with ``hosts`` also the hosts; return the ids of reservations."""
         with self.engine.begin() as connection:
-            made = set(connection.scalars(sa.text("SELECT id FROM reservations")))
+            reservations = set(connection.scalars(sa.text("SELECT id FROM reservations")))
             for table in reversed(self.tables):
                 if hosts or table.name not in _HOSTS:
                     connection.execute(table.delete())
-        return made
+        return reservations
 
     def is_empty(self) -> bool:
-        """Tell whether there are neither hosts nor leases."""
+        """Return whether there are no hosts and no leases."""
         with self.engine.connect() as connection:
             return not any(connection.execute(table.select()).first() for table in self.tables)
 
     def count_double(self) -> int:
-        """Return how many bookings begin before the one before them on the same host is over."""
+        """Return how many bookings begin before the previous booking of the host ends."""
         query = f"""
             SELECT count(*) FROM (
                 SELECT begin, lag(until) OVER (PARTITION BY host ORDER BY begin, until) AS before_it
                 FROM ({self.held}) AS held
             ) AS found
             WHERE begin < before_it
-        """  # noqa: S608 - ours
+        """  # noqa: S608 - constant SQL
         with self.engine.connect() as connection:
             return int(connection.scalar(sa.text(query)) or 0)
 
 
 def climate_store(database: Database) -> Store:
-    """Return climate's."""
+    """Return climate's store."""
     names = of_climate(_NO_BOOK)
     tables = [table for table in Base.metadata.sorted_tables if table.name in names]
     held = "SELECT resource_id AS host, start_at AS begin, busy_until AS until FROM allocations"
@@ -244,8 +244,8 @@ def climate_store(database: Database) -> Store:
 
 @contextmanager
 def blazar_store(url: str) -> Iterator[Store]:
-    """Yield Blazar's, connected meanwhile."""
-    engine, found = sa.create_engine(url), sa.MetaData()
+    """Connect to Blazar's database during the block."""
+    engine, metadata = sa.create_engine(url), sa.MetaData()
     held = """
         SELECT compute_host_id AS host, start_date AS begin, end_date AS until
         FROM computehost_allocations AS a
@@ -253,8 +253,8 @@ def blazar_store(url: str) -> Iterator[Store]:
         JOIN leases AS l ON l.id = r.lease_id
     """
     try:
-        found.reflect(engine, only=list(of_blazar(_NO_BOOK)))
-        yield Store(engine, found.sorted_tables, of_blazar, held)
+        metadata.reflect(engine, only=list(of_blazar(_NO_BOOK)))
+        yield Store(engine, metadata.sorted_tables, of_blazar, held)
     finally:
         engine.dispose()
 

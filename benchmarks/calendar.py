@@ -1,7 +1,7 @@
-"""A calendar to book in: hosts, and bookings that leave them free 45 % of the time.
+"""A calendar for benchmarks: hosts, with bookings that leave them free 45 % of the time.
 
-Four hosts of five are booked as a whole, one after the other; of the fifth there are shares,
-three rows each, some at the same time. A third of all hosts have a property to ask for. Ten
+Four hosts of five have consecutive bookings of the whole host. Each fifth host has bookings of
+shares, with three rows each, which may overlap. A third of all hosts have the property ``gpu``. Ten
 bookings belong to a lease, which has one reservation and two events.
 """
 
@@ -16,14 +16,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from climate.core.lease.model import HOST
 from climate.core.window import Window
 from climate.db.engine.database import Database
 
-HOST = "physical:host"
-# What can be shared of each host, and what one unit takes.
+# The inventory of each host, and the amounts of one unit.
 INVENTORY = {"VCPU": 64, "MEMORY_MB": 262_144, "DISK_GB": 2_000}
 UNIT = {"VCPU": 4, "MEMORY_MB": 8_192, "DISK_GB": 40}
-# The hosts that everybody wants at once are this many at most.
+# The maximum number of hosts in the case hotspot.
 HOT = 1_000
 _PER_LEASE = 10
 _CHUNK = 5_000
@@ -42,32 +42,32 @@ class Calendar:
 
     @property
     def per_host(self) -> int:
-        """Return how many bookings a host has."""
+        """Return the number of bookings of a host."""
         return max(1, self.bookings // self.hosts)
 
     @property
     def hours(self) -> int:
-        """Return how long the calendar is; after it nothing is booked."""
+        """Return the length of the calendar; there are no bookings after it."""
         return 65 * self.per_host
 
     @property
     def hot(self) -> int:
-        """Return how many hosts have the property that everybody asks for."""
+        """Return how many hosts have the property ``hot``."""
         return min(HOT, self.hosts)
 
     def random_window(self, dice: random.Random) -> Window:
-        """Return half a day to two and a half, somewhere in the calendar."""
+        """Return a random window of half a day to two and a half days."""
         start = self.first + timedelta(minutes=dice.randrange(self.hours * 57))
         return Window(start, start + timedelta(minutes=dice.randrange(12 * 60, 60 * 60)))
 
     def hot_window(self, round_: int) -> Window:
-        """Return days on which nobody has anything, others for each round."""
+        """Return two days without bookings; each round has its own."""
         start = self.first + timedelta(hours=self.hours, days=300 + 10 * round_)
         return Window(start, start + timedelta(days=2))
 
     @property
     def full_window(self) -> Window:
-        """Return days on which everything is taken."""
+        """Return two days on which all hosts are booked."""
         start = self.first + timedelta(hours=self.hours, days=200)
         return Window(start, start + timedelta(days=2))
 
@@ -79,7 +79,7 @@ def calendar(hosts: int, bookings: int) -> Calendar:
 
 
 def load(database: Database, book: Calendar) -> None:
-    """Fill the empty database as fast as it goes, and have its planner look at the result."""
+    """Bulk-load the calendar into the empty database, and update the planner's statistics."""
     lease_ids = [str(uuid.uuid4()) for _ in range(-(-book.bookings // _PER_LEASE))]
     with database.engine.connect() as connection, connection.begin():
         for statement in _UNCHECKED.get(database.dialect, ()):
@@ -94,7 +94,7 @@ def load(database: Database, book: Calendar) -> None:
             connection.exec_driver_sql(statement)
 
 
-# References are right by construction.
+# Loading without checks: the generated references are correct.
 _UNCHECKED = {
     "postgresql": (
         "SET LOCAL session_replication_role = replica",
@@ -116,19 +116,19 @@ _ANALYZE = {
 
 @contextmanager
 def _indexed_later(connection: sa.Connection, table: str) -> Iterator[None]:
-    """Have PostgreSQL make the table's indexes, the guard's too, when it has its rows: faster."""
+    """Drop the table's indexes (PostgreSQL) and create them after the block, which is faster."""
     if connection.dialect.name != "postgresql":
         yield
         return
-    made = connection.execute(_INDEXES, {"table": table}).all()
-    for name, definition in made:
+    indexes = connection.execute(_INDEXES, {"table": table}).all()
+    for name, definition in indexes:
         connection.exec_driver_sql(
             f"ALTER TABLE {table} DROP CONSTRAINT {name}"
             if definition.startswith("ALTER")
             else f"DROP INDEX {name}"
         )
     yield
-    for _, definition in made:
+    for _, definition in indexes:
         connection.exec_driver_sql(definition)
 
 

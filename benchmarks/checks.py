@@ -1,4 +1,4 @@
-"""What the rows say of what was admitted: how much, and whether anything is booked twice."""
+"""Checks of the stored bookings: their number, and double bookings."""
 
 from datetime import datetime
 
@@ -8,8 +8,8 @@ from benchmarks.calendar import UNIT
 from climate.db.engine.database import Database
 from climate.db.tables.leases import AllocationRow
 
-# Looked for on all resources that got anything since: a whole booking that begins before the one
-# before it is over, a share that overlaps a whole booking, and more shares than there are.
+# Double bookings of all resources with new allocations: overlapping bookings of a whole resource, a
+# share that overlaps such a booking, and shares beyond the capacity.
 _WHOLES = sa.text("""
     SELECT count(*) FROM (
         SELECT start_at, lag(busy_until) OVER (PARTITION BY whole_id ORDER BY start_at) AS before_it
@@ -45,7 +45,7 @@ _SHARES = sa.text("""
 
 
 def latest(database: Database) -> int:
-    """Return the id of the last allocation there is."""
+    """Return the id of the last allocation."""
     with database.read() as session:
         return session.scalar(sa.text("SELECT coalesce(max(id), 0) FROM allocations")) or 0
 
@@ -66,7 +66,7 @@ def count_handed_out(database: Database, since: int, start: datetime | None = No
 
 
 def count_double(database: Database, since: int) -> int:
-    """Return how much of what was booked since allocation ``since`` is booked twice."""
+    """Return the number of double bookings on resources booked after allocation ``since``."""
     with database.read() as session:
         return sum(
             session.scalar(query, {"since": since}) or 0 for query in (_WHOLES, _MIXED, _SHARES)

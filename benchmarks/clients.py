@@ -1,4 +1,4 @@
-"""Client processes that all do the same thing at the same moment, and how long each took."""
+"""Client processes that run the same task at the same time, and the duration of each request."""
 
 import math
 import multiprocessing
@@ -16,7 +16,7 @@ _PATIENCE = 120.0
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of the requests of one client, or of all: seconds each, and counts."""
+    """The results of the requests of one client, or of all: their seconds, and counts."""
 
     seconds: list[float] = field(default_factory=list)
     elapsed: float = 0.0
@@ -29,12 +29,12 @@ class Outcome:
 
     @property
     def cpu_ms(self) -> float:
-        """Return the processor time of a client for a request: steadier on a busy machine."""
+        """Return a client's processor time per request, which varies less on a busy machine."""
         return self.cpu / len(self.seconds) * 1000
 
     @property
     def per_second(self) -> float:
-        """Return requests a second, of all clients together."""
+        """Return the requests per second of all clients together."""
         return len(self.seconds) / self.elapsed
 
     def at(self, share: float) -> float:
@@ -43,20 +43,20 @@ class Outcome:
         return ordered[math.ceil(len(ordered) * share) - 1] * 1000
 
 
-# Prepares in the client's process; then yields once, and once more after each request.
+# Prepares the client in its process, yields once, and then yields after each request.
 Task = Callable[..., Iterator[Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """When a client stops: after so many seconds, or requests."""
+    """The seconds or requests after which a client stops."""
 
     seconds: float
     requests: float = math.inf
 
 
 def run(task: Task, clients: int, limit: Limit, *arguments: Any) -> Outcome:
-    """Have each client run ``task(number, *arguments)`` until the limit; return all outcomes."""
+    """Run ``task(number, *arguments)`` in each client until the limit; return the outcome."""
     together = _FORKSERVER.Barrier(clients)
     pipes, processes = [], []
     for number in range(clients):

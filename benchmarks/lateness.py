@@ -3,22 +3,23 @@
 Prints one JSON object a line for each case, all in one run, one after the other:
 
 - ``idle``: one manager as shipped (timer, hints, poll as a net), leases spread over ``--seconds``;
-- ``burst``: three managers, so many starts due in the same second;
-- ``drain``: two managers, so many starts overdue; how long until all are finished;
-- ``floor``: the same rows by two processes that know nothing of leases: what is due is claimed in
-  one transaction, and stored as done, with a notification, in another;
-- ``kill``: the same with three, of which one is killed in the middle, and claims of two seconds;
-- ``behind``: as ``drain``, two minutes overdue, and each second a lease of another project starts;
-  how late are these?
-- ``poll``: as ``idle``, with a manager that does nothing but look every 10 s.
+- ``burst``: three managers, all starts due in the same second;
+- ``drain``: two managers, all starts overdue; how long until all are finished;
+- ``floor``: the same rows with two processes without climate's logic: they claim due events in one
+  transaction, and store them as done, with a notification, in another;
+- ``kill``: as ``drain`` with three managers and claims of two seconds; one manager is killed;
+- ``behind``: as ``drain``, two minutes overdue, while a lease of another project starts each
+  second; how late are those?
+- ``poll``: as ``idle``, with a manager that only polls every 10 s.
 
-Lateness is the moment the plugin's start is called, less the moment it was due; milliseconds. The
-plugin does nothing but note that; in ``kill`` it looks first whether it was done, as plugins do.
-``ratio_to_floor`` of a ``drain`` before it is how many events it did for each of the floor's.
-``twice`` is how many events were attempted more than once, ``effects_twice`` how many leases were
-handed over again though they had been.
+Lateness is the time from the due time to the call of the plug-in's start, in milliseconds. The
+plug-in only records it; in ``kill`` it checks first whether the lease was started, as plug-ins do.
+``ratio_to_floor`` of a ``drain`` is its events per event of the following ``floor``. ``twice`` is
+the number of events with more than one attempt, ``effects_twice`` the number of leases that were
+handed over twice.
 
-The database must be empty or none of ours: by default it is a temporary SQLite file.
+The database must have no tables of climate, or empty tables. By default it is a temporary SQLite
+file.
 """
 
 import argparse
@@ -53,15 +54,15 @@ from climate.manager.events.fair_share import LARGEST_BATCH
 from climate.manager.process.runtime import Runtime
 
 _POLL = 10.0
-# Seconds that managers get to be at work before the first lease is due.
+# Seconds between the start of the managers and the first due time.
 _WARM = 3.0
-# Seconds that it takes at most to store a lease.
+# Seconds to store a lease, at most.
 _WRITTEN = 0.001
-# Seconds between two looks at how far they are: to count costs the database something, too.
+# Seconds between two progress queries, which also load the database.
 _PAUSE = 0.5
-# What a backlog is overdue.
+# How long a backlog is overdue.
 _DOWN = timedelta(minutes=2)
-# Seconds that nothing may take longer than.
+# Seconds; the longest wait.
 _PATIENCE = 1800.0
 _SPAWN = get_context("spawn")
 _OPEN = (EventRow.kind == START, EventRow.status.in_([one.value for one in OPEN_EVENT]))
@@ -100,7 +101,7 @@ def main() -> None:
 
 
 class Bench:
-    """A database, and managers that work on it as processes of their own."""
+    """A database, and the processes of its managers."""
 
     def __init__(self, runtime: Runtime, url: str, folder: Path) -> None:
         self.runtime = runtime
@@ -111,20 +112,20 @@ class Bench:
     @classmethod
     @contextmanager
     def at(cls, url: str, folder: Path) -> Iterator["Bench"]:
-        """Make the schema, and remove all events and managers at the end."""
-        made = cls(stopwatch.make_runtime(url, folder), url, folder)
-        schema.upgrade(made.runtime.database)
+        """Create the schema; at the end, remove all events and end the managers."""
+        bench = cls(stopwatch.make_runtime(url, folder), url, folder)
+        schema.upgrade(bench.runtime.database)
         try:
-            yield made
+            yield bench
         finally:
-            for manager in made.managers:
+            for manager in bench.managers:
                 manager.kill()
                 manager.join()
-            stopwatch.forget(made.runtime)
-            made.runtime.close()
+            stopwatch.forget(bench.runtime)
+            bench.runtime.close()
 
     def start(self, count: int, manage: Callable[..., None], **options: Any) -> None:
-        """Have so many managers at work."""
+        """Start ``count`` managers, and wait until they are ready."""
         for _ in range(count):
             manager = _SPAWN.Process(
                 target=manage, args=(self._url, self.folder, options), daemon=True
@@ -141,12 +142,12 @@ class Bench:
             time.sleep(_PAUSE)
 
     def left(self) -> int:
-        """Return how many starts are not finished."""
+        """Return the number of unfinished starts."""
         with self.runtime.database.read() as session:
             return session.scalar(sa.select(sa.func.count()).where(*_OPEN)) or 0
 
     def is_done(self) -> bool:
-        """Tell whether none is left: asked often, it must not cost what counting costs."""
+        """Return whether all starts are finished; cheaper than ``left``, as it runs often."""
         with self.runtime.database.read() as session:
             return session.scalar(sa.select(EventRow.id).where(*_OPEN).limit(1)) is None
 
@@ -158,7 +159,7 @@ class Bench:
 
 
 def _as_shipped(url: str, folder: Path, options: dict[str, Any]) -> None:
-    """Be a manager until we are killed."""
+    """Run a manager until this process is killed."""
     runtime = stopwatch.make_runtime(url, folder, **options)
     bootstrap.settle()
     stopwatch.make_manager(runtime).start()
@@ -168,7 +169,7 @@ def _as_shipped(url: str, folder: Path, options: dict[str, Any]) -> None:
 
 
 def _by_polling(url: str, folder: Path, _options: dict[str, Any]) -> None:
-    """Look every 10 s, and do nothing else, until we are killed."""
+    """Poll every 10 s, until this process is killed."""
     runtime = stopwatch.make_runtime(url, folder)
     dispatcher = Dispatcher(runtime, owner_name())
     _say_ready(folder)
@@ -178,7 +179,7 @@ def _by_polling(url: str, folder: Path, _options: dict[str, Any]) -> None:
 
 
 def _barely(url: str, folder: Path, _options: dict[str, Any]) -> None:
-    """Do the least that such a queue takes, until we are killed."""
+    """Process events with the least work that a queue needs, until this process is killed."""
     database = stopwatch.make_runtime(url, folder).database
     _say_ready(folder)
     while True:
@@ -230,7 +231,7 @@ def _spread(
 
 def _burst(bench: Bench, count: int) -> dict[str, Any]:
     bench.start(3, _as_shipped)
-    # As many as there may be, and a second for them to be written.
+    # Late enough that all leases are stored before they are due.
     due = bench.runtime.clock.now() + timedelta(seconds=_WARM + count * _WRITTEN)
     stopwatch.add_leases(bench.runtime, [due] * count)
     bench.until(bench.is_done)
@@ -245,7 +246,7 @@ def _drain(
     *,
     kill: bool = False,
 ) -> dict[str, Any]:
-    # Not so late that each lease is told that it was: for them to be written takes a while.
+    # Due when all leases are stored, so that no lease gets a notification about late events.
     due = bench.runtime.clock.now() + timedelta(seconds=count * _WRITTEN)
     stopwatch.add_leases(bench.runtime, [due] * count)
     bench.until(lambda: bench.runtime.clock.now() > due)

@@ -1,12 +1,12 @@
 """A month of the whole service, in minutes: ``python -m benchmarks.month [--leases N] [--seed N]``.
 
-The API, the manager and the relay of ``climate-standalone``, with their own code and an SQLite
-database, at a simulated cloud that fails now and then; but on a clock that goes from one thing that
-is due to the next, and in one thread, so that nothing is left to chance: whoever gives the same
-seed gets the same outcome. Users ask, over HTTP, for hosts for some hours, prolong and cancel.
+Runs the API, the manager and the relay of ``climate-standalone`` with an SQLite database and a
+simulated cloud that fails at times. A virtual clock jumps from one due time to the next, and all
+code runs in one thread. So the same seed always has the same outcome. Users create leases of
+hosts over HTTP, prolong them and cancel them.
 
-Prints one JSON object. ``outcome`` is a hash of all that happened, in order, with its virtual time:
-every answer, every notification, every effect on the cloud. ``--log FILE`` keeps what is hashed.
+Prints one JSON object. ``outcome`` is a hash of all answers, notifications and effects on the
+cloud, in order and with their virtual times. ``--log FILE`` writes the hashed text to a file.
 """
 
 import argparse
@@ -44,15 +44,15 @@ BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 MONTH = timedelta(days=30)
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
-# A manager looks after claims, the cloud and the invariants far more often, to the same effect.
+# A real manager renews claims, synchronises and audits far more often, with the same result.
 _UPKEEP = 24 * HOUR
 _FORMAT = "%Y-%m-%d %H:%M"
-# So many hosts are there for each thousand leases a month, that few are refused.
+# Hosts for each thousand leases a month; with that many, few leases are rejected.
 _HOSTS_PER_THOUSAND = 50
 
 
 class Wish(NamedTuple):
-    """What a user does at a moment; ``number`` is the lease's, ``kind`` create, prolong, cancel."""
+    """A user's request: to create, prolong or cancel (``kind``) the lease ``number``."""
 
     at: datetime
     order: int
@@ -64,35 +64,35 @@ class Wish(NamedTuple):
 
 
 def wishes(count: int, rng: random.Random) -> list[Wish]:
-    """Return what users will do in a month, in order."""
+    """Return the requests of a month, in order."""
     order = itertools.count()
-    found = []
+    requests = []
     for number in range(count):
         at = BEGIN + MINUTE * rng.randrange(int(MONTH / MINUTE) - 4320)
         soon = at + MINUTE * rng.choice([0, 5, 60, 600, 1440])
-        # As people do: now, or from some half hour on.
+        # Like real users: now, or from a full or half hour.
         start = soon if soon == at else soon + (BEGIN - soon) % (HOUR / 2)
         end = start + MINUTE * rng.choice([30, 60, 240, 480, 1440, 2880])
-        asked = Wish(at, next(order), "create", number, start, end, rng.choice([1, 1, 1, 2, 4]))
-        found.append(asked)
+        request = Wish(at, next(order), "create", number, start, end, rng.choice([1, 1, 1, 2, 4]))
+        requests.append(request)
         kind = rng.choice(["prolong", "cancel", *[""] * 8])
         if kind:
             later = at + (end - at) * rng.random()
-            found.append(asked._replace(at=later, order=next(order), kind=kind))
-    return sorted(found)
+            requests.append(request._replace(at=later, order=next(order), kind=kind))
+    return sorted(requests)
 
 
 class Journal:
-    """All that happened, in order: written to a file if there is one, and hashed."""
+    """The log of all effects, in order: hashed, and written to a file if one is given."""
 
     def __init__(self, file: TextIO | None) -> None:
-        """Begin with nothing."""
+        """Start an empty log."""
         self.counts: Counter[str] = Counter()
         self._hash = hashlib.sha256()
         self._file = file
 
     def note(self, at: datetime, what: str, **details: Any) -> None:
-        """Write down what happened at a moment of the virtual clock."""
+        """Add an entry with the time of the virtual clock."""
         self.counts[what] += 1
         line = json.dumps([at.isoformat(), what, details], sort_keys=True) + "\n"
         self._hash.update(line.encode())
@@ -100,15 +100,15 @@ class Journal:
             self._file.write(line)
 
     def digest(self) -> str:
-        """Return the hash of it."""
+        """Return the hash of all entries."""
         return self._hash.hexdigest()
 
 
 class Month:
-    """The service on its virtual clock, and what happens there."""
+    """The service on its virtual clock."""
 
     def __init__(self, conf: ConfigOpts, seed: int, journal: Journal) -> None:
-        """Make the parts as ``climate-standalone`` does, without starting a thread."""
+        """Create the parts of ``climate-standalone``, without threads."""
         self.clock = ManualClock(BEGIN)
         self.runtime = bootstrap.make_runtime(conf, self.clock)
         self.runtime.rng.seed(seed)
@@ -122,13 +122,13 @@ class Month:
         self._done = 0
 
     def register(self, hosts: int) -> None:
-        """Make hosts reservable."""
+        """Register hosts."""
         for number in range(1, hosts + 1):
             answer = self._http.post("/v1/os-hosts", json={"name": f"sim-{number}"})
             assert answer.status_code == 201, answer.text
 
     def live(self, wished: list[Wish]) -> None:
-        """Go from one thing that is due to the next, until nothing will ever be."""
+        """Advance the clock from one due time to the next, until no event remains."""
         upkeep = BEGIN
         while True:
             moments = [one for one in (self._next_event(),) if one is not None]
@@ -150,7 +150,7 @@ class Month:
             return event_queue.next_run(session, self.clock.now())
 
     def _keep(self, at: datetime) -> None:
-        """Do what managers do from time to time."""
+        """Run the periodic tasks of a manager."""
         self.clock.set(at)
         self._dispatcher.upkeep.renew()
         self._relay.flush()
@@ -158,16 +158,16 @@ class Month:
         check_once(self.runtime)
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
-        """Be the world that the relay tells."""
+        """Log a notification of the relay."""
         told, lease = notification.event_type, self._numbers.get(notification.lease_id or "")
         status = payload.get("status")
         self._journal.note(notification.created_at, told, lease=lease, status=status)
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: there is no connection."""
 
     def _manage(self) -> None:
-        """Run what is due, and note what that did to the cloud."""
+        """Run all due events, and log their effects on the cloud."""
         self._dispatcher.run_due()
         now = self.clock.now()
         for effect in self._effects():
@@ -182,7 +182,7 @@ class Month:
         return new
 
     def _ask(self, wish: Wish) -> None:
-        """Have a user do something, over HTTP."""
+        """Send a user's request over HTTP."""
         token = {"X-Auth-Token": f"user-{wish.number % 50}:project-{wish.number % 10}"}
         if wish.kind == "create":
             answer = self._http.post("/v1/leases", json=_body(wish), headers=token)
@@ -218,7 +218,7 @@ def _body(wish: Wish) -> dict[str, Any]:
 
 @contextmanager
 def ids_by(rng: random.Random) -> Iterator[None]:
-    """Have new ids be the same each time: events due at one instant run in the order of theirs."""
+    """Make ids reproducible: events due at the same instant run in the order of their ids."""
     real = ids.new_id
     ids.new_id = lambda: str(uuid.UUID(int=rng.getrandbits(128), version=4))
     try:
@@ -228,7 +228,7 @@ def ids_by(rng: random.Random) -> Iterator[None]:
 
 
 def configuration(folder: str, hosts: int, seed: int) -> ConfigOpts:
-    """Return what ``climate-standalone`` would go by, but for a cloud that fails at times."""
+    """Return the configuration of ``climate-standalone``, with a cloud that fails at times."""
     conf = config_registry.new()
     config_registry.load(conf, "benchmarks.month", [])
     logging.getLogger("climate").setLevel(logging.CRITICAL)
@@ -246,12 +246,12 @@ def configuration(folder: str, hosts: int, seed: int) -> ConfigOpts:
 
 
 def run(count: int, seed: int, file: TextIO | None = None) -> dict[str, Any]:
-    """Live through a month with so many leases; return what came of it."""
+    """Simulate a month with ``leases`` leases; return its figures."""
     began, rng = time.monotonic(), random.Random(seed)
     hosts = max(4, count * _HOSTS_PER_THOUSAND // 1000)
     journal = Journal(file)
-    # In memory, where there is such a file system: a month has 100,000 commits.
-    shared = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - only a place
+    # On a file system in memory if possible: a month has 100,000 commits.
+    shared = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - only the parent of a temporary folder
     with tempfile.TemporaryDirectory(dir=shared) as folder, ids_by(rng):
         month = Month(configuration(folder, hosts, seed), seed, journal)
         month.register(hosts)
@@ -271,7 +271,7 @@ def run(count: int, seed: int, file: TextIO | None = None) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Live through a month and print what came of it."""
+    """Simulate a month and print its figures."""
     parser = argparse.ArgumentParser("benchmarks.month", description=__doc__)
     parser.add_argument("--leases", type=int, default=10_000, help="that are asked for")
     parser.add_argument("--seed", type=int, default=1, help="of all that is left to chance")

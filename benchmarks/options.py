@@ -1,16 +1,16 @@
-"""Options that have several values, separated by commas."""
+"""Parsers of options with several values, separated by commas."""
 
 import argparse
 from collections.abc import Callable, Collection
 
 
 def numbers(text: str) -> list[int]:
-    """Return whole numbers."""
+    """Parse whole numbers."""
     return [int(part) for part in text.split(",")]
 
 
 def some_of(known: Collection[str]) -> Callable[[str], list[str]]:
-    """Return what reads names that are ``known``."""
+    """Return a parser of names, which rejects a name that is not ``known``."""
 
     def names(text: str) -> list[str]:
         found = text.split(",")

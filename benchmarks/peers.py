@@ -1,4 +1,4 @@
-"""climate and Blazar side by side on the testbed's cloud: started, filled, asked, and swept."""
+"""climate and Blazar on the testbed's cloud: start them, load them, send requests, clean up."""
 
 import http.client
 import json
@@ -14,9 +14,10 @@ from typing import Any
 import sqlalchemy as sa
 from openstack.connection import Connection
 
-from benchmarks.bookings import HOST, Slots, Store, blazar_store, climate_store
+from benchmarks.bookings import Slots, Store, blazar_store, climate_store
 from benchmarks.clients import Outcome
 from benchmarks.scratch import scratch
+from climate.core.lease.model import HOST
 from climate.core.window import Window
 from tests.openstack import settings as options
 from tests.openstack import traces
@@ -26,16 +27,17 @@ from tests.support.process import free_port, running, write_config
 
 _TIMEOUT = 120.0
 _PAUSE = 0.1
-_ISOLATION = "tenancy"  # its free pool is not Blazar's
-# Longer than any run: both services look for lost hosts, and ours are not in the cloud.
+_ISOLATION = "tenancy"  # its pool of free hosts differs from Blazar's
+# Seconds, longer than any run: both services would mark the benchmark's hosts as failed, because
+# the cloud does not have them.
 _NEVER = 86_400
-# In which the manager looks once nevertheless.
+# Seconds until the manager has made its first check.
 _FIRST_LOOK = 5.0
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A service at work: where it listens, its database, a real host that it has, and who asks."""
+    """A running service: its URL, its database, its real host, and the account of requests."""
 
     name: str
     port: int
@@ -46,11 +48,11 @@ class Peer:
 
     @property
     def cloud(self) -> Connection:
-        """The cloud as its administrator sees it."""
+        """The connection of the cloud's administrator."""
         return self.administrator.cloud
 
     def ask(self, method: str, path: str, body: object = None, *, by: Account) -> Any:  # noqa: ANN401
-        """Send a request and return the JSON of its answer, None if there is none of it.
+        """Send a request and return the JSON of its answer, None if it has no body.
 
         Raises AssertionError with the answer if it is a refusal.
         """
@@ -60,7 +62,7 @@ class Peer:
         return json.loads(text) if text else None
 
     def clear(self, *, hosts: bool = True) -> None:
-        """Remove all leases, hosts too unless told otherwise, and the leases' aggregates."""
+        """Remove all leases, their aggregates and, by default, the hosts."""
         made = self.store.clear(hosts=hosts)
         for found in self.cloud.compute.aggregates():
             if found.name in made:
@@ -70,7 +72,7 @@ class Peer:
 
     @contextmanager
     def registered(self) -> Iterator[None]:
-        """Have the real host reservable meanwhile."""
+        """Make the real host reservable during the block."""
         body = {"name": self.host}
         host = self.ask("POST", "/v1/os-hosts", body, by=self.administrator)["host"]
         try:
@@ -80,7 +82,7 @@ class Peer:
             self.ask("DELETE", f"/v1/os-hosts/{host['id']}", by=self.administrator)
 
     def lateness(self, window: Window, name: str) -> float:
-        """Make a lease, wait until it is active, and end it; return how many seconds that was late.
+        """Create a lease, wait until it is active, and end it; return the lateness in seconds.
 
         Raises AssertionError if that takes longer than a minute.
         """
@@ -96,7 +98,7 @@ class Peer:
 
 
 def lease_body(name: str, window: Window) -> dict[str, Any]:
-    """Return a request for one host, whichever it is, in Blazar's v1 API."""
+    """Return a request for one host, in Blazar's v1 API."""
     start, end = (moment.strftime("%Y-%m-%d %H:%M") for moment in (window.start, window.end))
     wanted = {"min": 1, "max": 1, "hypervisor_properties": "", "resource_properties": ""}
     reservation = {"resource_type": HOST, "before_end": "default", **wanted}
@@ -110,7 +112,7 @@ def lease_body(name: str, window: Window) -> dict[str, Any]:
 
 
 def create(number: int, port: int, token: str, slots: Slots) -> Iterator[Outcome]:
-    """Create leases over one connection, as a client of ``benchmarks.clients``."""
+    """Create leases over one connection; a task for ``benchmarks.clients``."""
     connection, outcome = _connect(port), Outcome()
     yield outcome
     for position, window in enumerate(slots.of(number)):
@@ -137,7 +139,7 @@ def _send(
 
 
 def database_url() -> str:
-    """Return where Blazar's database is; raises SystemExit if there is no Blazar."""
+    """Return the URL of Blazar's database; raises SystemExit if the testbed has no Blazar."""
     mariadb = servers.find_mariadb()
     if not (mariadb and layout.WITH_BLAZAR and daemons.answers(layout.PORTS["blazar-api"])):
         raise SystemExit("there is no Blazar: export OPENSTACK_BLAZAR=1 and make openstack-up")
@@ -148,7 +150,7 @@ def database_url() -> str:
 def both(
     url: str, administrator: Account, project: Project, hosts: Mapping[str, str]
 ) -> Iterator[list[Peer]]:
-    """Run climate beside the testbed's Blazar; ``hosts`` has a real host for each by name.
+    """Run climate beside the testbed's Blazar; ``hosts`` names a real host for each service.
 
     ``url`` is of Blazar's database. Raises SystemExit if that has anything in it.
     """
@@ -171,7 +173,7 @@ def both(
 
 @contextmanager
 def _climate(administrator: Account, url: sa.URL) -> Iterator[int]:
-    """Run an API and a manager as they are deployed; yield the API's port."""
+    """Run an API process and a manager process; yield the API's port."""
     port = free_port()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as programs:
         given = {
@@ -194,7 +196,7 @@ def _climate(administrator: Account, url: sa.URL) -> Iterator[int]:
 
 @contextmanager
 def _swept(administrator: Account, hosts: set[str]) -> Iterator[None]:
-    """Have the cloud afterwards as before, as far as ``hosts`` and trusts are concerned."""
+    """Restore ``hosts`` and trusts of the cloud at the end of the block."""
     cloud = administrator.cloud
     pools, trusts = traces.aggregate_names(cloud), _trusts(cloud)
     try:
@@ -206,7 +208,7 @@ def _swept(administrator: Account, hosts: set[str]) -> Iterator[None]:
 
 
 def _trusts(cloud: Connection) -> set[str]:
-    """Return the trusts that the administrator has given: Blazar takes one for each request."""
+    """Return the administrator's trusts; Blazar creates one for each request."""
     user_id = cloud.session.get_user_id()
     answer = cloud.identity.get("/OS-TRUST/trusts", params={"trustor_user_id": user_id}).json()
     return {trust["id"] for trust in answer["trusts"]}

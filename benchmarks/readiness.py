@@ -1,14 +1,14 @@
 """How many leases find their hosts ready? ``python -m benchmarks.readiness [--hosts N]``.
 
-Simulates hosts of mixed classes whose boots take heavy-tailed times, some of which get slower for
-good half-way, and leases of one to four hosts over ``--days``. Prints one JSON object a line:
-``fixed_10`` and ``fixed_60`` ask for power so many minutes before each start, ``learned`` as
-``climate.core.provisioning.lead_time`` says, and ``equal_fixed`` is the shortest fixed lead that
-has as many leases ready as ``learned``. All see the same leases and the same boots.
+Simulates hosts of several classes with heavy-tailed boot times, and leases of one to four hosts
+over ``--days``. Half-way, some hosts become slower permanently. Prints one JSON object a line:
+``fixed_10`` and ``fixed_60`` boot hosts 10 and 60 minutes before each start, ``learned`` uses
+``climate.core.provisioning.lead_time``, and ``equal_fixed`` is the shortest fixed lead with as many
+ready leases as ``learned``. All cases have the same leases and the same boots.
 
 ``ready_share`` is the share of leases all of whose hosts were ready at the start,
-``idle_on_minutes`` how long hosts were ready before it, summed up per lease,
-``idle_on_ratio_to_equal_fixed`` that in relation to ``equal_fixed``.
+``idle_on_minutes`` the time that hosts were ready before it, in total per lease, and
+``idle_on_ratio_to_equal_fixed`` its ratio to that of ``equal_fixed``.
 """
 
 import argparse
@@ -28,10 +28,10 @@ _SPREAD_OF_HOSTS, _SLOWER_SHARE, _SLOWER_BY = 0.15, 0.05, 1.6
 
 @dataclass(frozen=True)
 class Model:
-    """A hardware class: its share of hosts, and how long a boot takes.
+    """A hardware class: its share of hosts, and its boot times.
 
-    Usually so many seconds, with a spread; and so many times longer when, as happens to a share of
-    boots, something has to be tried again.
+    A boot takes ``usual`` seconds with a spread. The share ``retries`` of boots takes
+    ``retry_factor`` times longer, because a step is retried.
     """
 
     name: str
@@ -52,7 +52,7 @@ MODELS = (
 
 @dataclass(frozen=True)
 class Boot:
-    """A host made ready for a lease; it takes so many seconds."""
+    """The boot of a host for a lease, and its seconds."""
 
     host: str
     seconds: float
@@ -64,7 +64,7 @@ Lead = Callable[[str, int, float], float]
 
 @dataclass(frozen=True)
 class Score:
-    """What a way to choose leads comes to."""
+    """The result of a strategy for lead times."""
 
     ready_share: float
     idle_on_minutes: float
@@ -83,43 +83,46 @@ def main() -> None:
     leases = _leases(classes, given.days, rng)
     learned = _learned(leases, classes, given.share)
     equal, seconds = _equal_fixed(leases, learned.ready_share)
-    _tell("fixed_10", _fixed(leases, 600.0), equal, minutes=10)
-    _tell("fixed_60", _fixed(leases, 3600.0), equal, minutes=60)
-    _tell("equal_fixed", equal, equal, minutes=round(seconds / 60, 1))
-    _tell("learned", learned, equal, leases=len(leases), hosts=given.hosts, days=given.days)
+    _print("fixed_10", _fixed(leases, 600.0), equal, minutes=10)
+    _print("fixed_60", _fixed(leases, 3600.0), equal, minutes=60)
+    _print("equal_fixed", equal, equal, minutes=round(seconds / 60, 1))
+    _print("learned", learned, equal, leases=len(leases), hosts=given.hosts, days=given.days)
 
 
-def _tell(case: str, score: Score, equal: Score, **more: Any) -> None:
-    told = {
+def _print(case: str, score: Score, equal: Score, **more: Any) -> None:
+    figures = {
         "case": case,
         "ready_share": round(score.ready_share, 4),
         "idle_on_minutes": round(score.idle_on_minutes, 2),
         "idle_on_ratio_to_equal_fixed": round(score.idle_on_minutes / equal.idle_on_minutes, 3),
     }
-    print(json.dumps({**told, **more}))
+    print(json.dumps({**figures, **more}))
 
 
 def _hosts(count: int, rng: random.Random) -> Mapping[str, Model]:
-    models = rng.choices(MODELS, [one.share for one in MODELS], k=count)
+    models = rng.choices(MODELS, [model.share for model in MODELS], k=count)
     return {f"{model.name}-{number:05}": model for number, model in enumerate(models)}
 
 
 def _leases(classes: Mapping[str, Model], days: int, rng: random.Random) -> Leases:
-    """Return leases in the order of their starts, with how long each of their boots takes."""
+    """Return leases with their boots, in the order of their starts."""
     pace = {host: rng.lognormvariate(0.0, _SPREAD_OF_HOSTS) for host in classes}
     slower = {host for host in classes if rng.random() < _SLOWER_SHARE}
     names = list(classes)
-    made = []
+    leases = []
     for _ in range(round(len(names) * days * _LEASES_PER_DAY / 2)):
         start = rng.uniform(0.0, days * _DAY)
         drifted = _SLOWER_BY if start > days * _DAY / 2 else 1.0
         chosen = rng.sample(names, rng.choice((1, 1, 2, 4)))
         boots = [
-            Boot(one, _seconds(classes[one], rng) * pace[one] * (drifted if one in slower else 1.0))
-            for one in chosen
+            Boot(
+                host,
+                _seconds(classes[host], rng) * pace[host] * (drifted if host in slower else 1.0),
+            )
+            for host in chosen
         ]
-        made.append((start, boots))
-    return sorted(made, key=lambda lease: lease[0])
+        leases.append((start, boots))
+    return sorted(leases, key=lambda lease: lease[0])
 
 
 def _seconds(model: Model, rng: random.Random) -> float:
@@ -132,7 +135,7 @@ def _score(leases: Leases, lead: Lead) -> Score:
     for start, boots in leases:
         early = [lead(boot.host, len(boots), start) - boot.seconds for boot in boots]
         ready += min(early) >= 0
-        idle += sum(max(one, 0.0) for one in early)
+        idle += sum(max(seconds, 0.0) for seconds in early)
     return Score(ready / len(leases), idle / len(leases) / 60)
 
 
@@ -148,7 +151,7 @@ def _equal_fixed(leases: Leases, share: float) -> tuple[Score, float]:
 
 
 class _Learner:
-    """Knows of the past what a service would know: how long boots took, once they are over."""
+    """The knowledge of a service: the durations of the boots that are over."""
 
     def __init__(self, classes: Mapping[str, Model], share: float, policy: Policy) -> None:
         self._classes = {host: model.name for host, model in classes.items()}
@@ -158,7 +161,7 @@ class _Learner:
         self._profiled_on = -1
 
     def lead(self, host: str, hosts: int, start: float) -> float:
-        """Return the seconds for a host of a lease; classes are looked at once a day."""
+        """Return the lead time for a host of a lease; class profiles are updated once a day."""
         if self._profiled_on != start // _DAY:
             self._profiled_on = int(start // _DAY)
             self._profiles = lead_time.profiles(self._times, self._classes, self._policy)
@@ -167,7 +170,7 @@ class _Learner:
         return lead_time.lead(self._times[host], like, quantile, self._policy).seconds
 
     def note(self, boots: Sequence[Boot]) -> None:
-        """Remember how long it took."""
+        """Add the durations of boots."""
         for boot in boots:
             self._times[boot.host].append(boot.seconds)
 

@@ -1,4 +1,4 @@
-"""A database of the benchmark's own, on a server or in a file, which is gone afterwards."""
+"""A temporary database for a benchmark, on a server or in a file."""
 
 import tempfile
 import uuid
@@ -15,10 +15,10 @@ from climate.db.engine.database import Database
 
 @contextmanager
 def scratch(url: str | None, *, anywhere: bool = False) -> Iterator[Database]:
-    """Make a database with our schema beside the one that ``url`` names, and drop it at the end.
+    """Create a database with climate's schema beside the database ``url``; drop it at the end.
 
-    None is an SQLite file in the folder for temporary files. What ``url`` names is not touched.
-    Raises SystemExit for a server elsewhere, which others may depend on, unless ``anywhere``.
+    None is a temporary SQLite file. The database ``url`` itself does not change. Raises SystemExit
+    for a server that is not on the loopback, unless ``anywhere``.
     """
     given = sa.make_url(url or "sqlite://")
     if given.get_backend_name() == "sqlite":

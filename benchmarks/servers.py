@@ -1,4 +1,4 @@
-"""The API as it is served, and next to it the least that could be called one."""
+"""climate's API on its HTTP server, and a minimal API for comparison."""
 
 import logging
 import multiprocessing
@@ -31,13 +31,13 @@ class _Lease(Schema):
 
 
 def bare(url: str) -> Flask:
-    """Return an application that checks a body, commits one row and answers with it."""
+    """Return an application that validates a body, commits one row and returns it."""
     app = Flask("bare", static_folder=None)
     engine = Database(url).engine.execution_options(isolation_level="AUTOCOMMIT")
     schema = _Lease()
 
     @app.post("/v1/leases")
-    def create() -> Any:  # noqa: ANN401 - what Flask takes
+    def create() -> Any:  # noqa: ANN401 - any type that Flask accepts
         data: Any = schema.load(request.get_json())
         row = {"id": str(uuid4()), "name": data["name"], "made_at": datetime.now(UTC).isoformat()}
         with engine.connect() as connection:
@@ -48,21 +48,21 @@ def bare(url: str) -> Flask:
 
 
 def api(url: str) -> Flask:
-    """Return the real thing."""
+    """Return climate's application."""
     conf = make_conf(url)
     return bootstrap.make_api(conf, bootstrap.make_checked_runtime(conf))
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A process that serves at ``port`` of this machine."""
+    """A server process on ``port`` of the loopback."""
 
     port: int
     pid: int
 
     @property
     def memory_mib(self) -> float | None:
-        """Return what the process holds in memory now, where Linux tells it."""
+        """Return the memory of the process, on Linux."""
         status = Path(f"/proc/{self.pid}/status")
         if not status.exists():
             return None
@@ -71,8 +71,8 @@ class Server:
 
 
 @contextmanager
-def serving(make: Any, url: str) -> Iterator[Server]:  # noqa: ANN401 - one of the above
-    """Serve in a process of its own."""
+def serving(make: Any, url: str) -> Iterator[Server]:  # noqa: ANN401 - ``bare`` or ``api``
+    """Run an application on a server in a new process."""
     ours, theirs = _SPAWN.Pipe()
     process = _SPAWN.Process(target=_serve, args=(theirs, make, url), daemon=True)
     process.start()
@@ -84,7 +84,8 @@ def serving(make: Any, url: str) -> Iterator[Server]:  # noqa: ANN401 - one of t
 
 
 def _serve(pipe: Any, make: Any, url: str) -> None:  # noqa: ANN401
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # a queue is what is wanted
+    # The benchmark fills waitress's queue on purpose, so its warnings are noise.
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     server: Any = waitress.create_server(make(url), host="127.0.0.1", port=0, threads=8)
     bootstrap.settle()
     pipe.send(server.effective_port)

@@ -1,4 +1,4 @@
-"""A resource type that needs nothing and notes when each lease was started, and leases of it."""
+"""A plug-in without resources that records the start time of each lease, and leases of it."""
 
 import logging
 import os
@@ -31,9 +31,9 @@ _CHUNK = 500
 
 
 class Stopwatch(ResourcePlugin):
-    """Its cloud is a folder: a line for each start in a file of ours.
+    """Writes a line for each start to a file of this process in ``folder``.
 
-    If it ``looks`` before it acts, as plugins do, there is a file for each lease, too.
+    With ``looks`` it creates a file per lease, and so detects that a lease was started before.
     """
 
     resource_type: ClassVar[str] = "benchmark:stopwatch"
@@ -41,13 +41,13 @@ class Stopwatch(ResourcePlugin):
     native_properties: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, folder: Path, *, looks: bool) -> None:
-        """Start with no times."""
+        """Open the file of this process."""
         self.runtime: Runtime | None = None
         self._folder, self._looks = folder, looks
         self._told = os.open(folder / f"{os.getpid()}.late", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:  # noqa: ARG002
-        """Nothing is needed."""
+        """Return a requirement of no resources."""
         return Requirement(self.resource_type, 0, 0, Everything())
 
     def start(
@@ -56,7 +56,7 @@ class Stopwatch(ResourcePlugin):
         reservation: Reservation,  # noqa: ARG002
         resources: Sequence[Granted],  # noqa: ARG002
     ) -> Mapping[str, Any]:
-        """Note how late it is, in seconds, unless it looks and sees that this was done."""
+        """Record the lateness in seconds, unless it detects that the lease was started before."""
         assert self.runtime is not None
         late = (self.runtime.clock.now() - lease.window.start).total_seconds()
         if not (self._looks and self._is_done(lease)):
@@ -76,18 +76,18 @@ class Stopwatch(ResourcePlugin):
     def find(
         self, *, name: str | None = None, external_number: str | None = None
     ) -> DiscoveredResource:
-        """There is nothing to find."""
+        """Raise, as there are no resources."""
         raise NotImplementedError
 
     def inventory(self) -> Iterable[DiscoveredResource]:
-        """There is nothing."""
+        """Return no resources."""
         return ()
 
 
 def make_runtime(
     url: str, folder: Path, claim_timeout: float = 30.0, *, looks: bool = False
 ) -> Runtime:
-    """Return the collaborators of managers that have nothing but stopwatches."""
+    """Return the runtime of a manager with only this plug-in."""
     conf = config_registry.new()
     config_registry.load(conf, "benchmarks.lateness", [])
     logging.getLogger("climate").setLevel(logging.ERROR)
@@ -100,7 +100,7 @@ def make_runtime(
 
 
 def make_manager(runtime: Runtime) -> bootstrap.Manager:
-    """Return a manager as shipped, which only logs notifications."""
+    """Return a manager with the default options, which only logs notifications."""
     conf = config_registry.new()
     config_registry.load(conf, "benchmarks.lateness", [])
     logging.getLogger("climate").setLevel(logging.ERROR)
@@ -108,10 +108,10 @@ def make_manager(runtime: Runtime) -> bootstrap.Manager:
 
 
 def add_leases(runtime: Runtime, starts: Sequence[datetime]) -> None:
-    """Have leases be there, and the database know how many they are."""
+    """Store leases, and update the statistics of the database."""
     for at in range(0, len(starts), _CHUNK):
         ask(runtime, starts[at : at + _CHUNK])
-    if runtime.database.dialect == "postgresql":  # which does so by itself, within a minute
+    if runtime.database.dialect == "postgresql":  # autovacuum would do so only within a minute
         with runtime.database.engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT").execute(sa.text("ANALYZE"))
     runtime.wakeup.hint()
@@ -120,7 +120,7 @@ def add_leases(runtime: Runtime, starts: Sequence[datetime]) -> None:
 def ask(
     runtime: Runtime, starts: Sequence[datetime], project_id: str = "project"
 ) -> Collection[str]:
-    """Store leases that last for a day, without admission: nothing is needed; return their ids."""
+    """Store leases of one day without admission, as they need no resources; return their ids."""
     made = [_lease(start, project_id) for start in starts]
     tables = [
         (rows[0][0], [values for _, found in rows for values in found])
@@ -160,19 +160,19 @@ def _lease(start: datetime, project_id: str) -> Lease:
 
 
 def late(folder: Path) -> dict[str, float]:
-    """Return how late each lease was started, in seconds, by id."""
+    """Return the lateness of each lease's start in seconds, by id."""
     return {id_: float(seconds) for id_, seconds in map(str.split, _lines(folder))}
 
 
 def effects_twice(folder: Path) -> int:
-    """Return how many leases were handed over again though they had been."""
+    """Return how many leases were handed over more than once."""
     return sum(
         1 for count in Counter(line.split()[0] for line in _lines(folder)).values() if count > 1
     )
 
 
 def forget(runtime: Runtime) -> None:
-    """Remove all that the benchmark stored."""
+    """Remove all rows that the benchmark stored."""
     with runtime.database.engine.begin() as connection:
         for table in (LeaseRow, OutboxRow):
             connection.execute(sa.delete(table))

@@ -1,4 +1,4 @@
-"""What a client does again and again: commit a row, ask for a lease, post a request."""
+"""The tasks of clients: commit rows, create leases directly, create leases over HTTP."""
 
 import http.client
 import json
@@ -13,11 +13,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from benchmarks.calendar import HOST, UNIT, Calendar
+from benchmarks.calendar import UNIT, Calendar
 from benchmarks.clients import Outcome
 from climate import bootstrap
 from climate.config import registry as config_registry
 from climate.core.errors import Contention, NotEnoughResources
+from climate.core.lease.model import HOST
 from climate.core.window import Window
 from climate.db.engine.database import Database
 from climate.manager.admission.requirements import ReservationRequest
@@ -48,12 +49,12 @@ def make_conf(url: str) -> Any:  # noqa: ANN401 - oslo.config is untyped
 
 
 def make_runtime(url: str) -> Runtime:
-    """Return what an API process has."""
+    """Return the runtime of an API process."""
     return bootstrap.make_runtime(make_conf(url))
 
 
 def commit_rows(_number: int, url: str) -> Iterator[Outcome]:
-    """Commit one durable row at a time: the floor of anything that is written."""
+    """Commit one durable row at a time, the minimum of any write."""
     database = Database(url)
     insert = ROWS.insert()
     made_at = datetime.now(UTC).isoformat()
@@ -70,14 +71,14 @@ def _row(name: str, made_at: str) -> dict[str, str]:
     return {"id": str(uuid.uuid4()), "name": name, "made_at": made_at}
 
 
-# Requests that a client makes before any is measured.
+# Unmeasured requests of each client at its start.
 _WARM = {"spread": 20, "instance": 20, "hotspot": 5, "full": 5}
 
 Wish = tuple[Window, str, dict[str, Any]]
 
 
 def wishes(case: str, book: Calendar, seed: int) -> Iterator[Wish]:
-    """Yield windows, types and params of what a client of the case asks for."""
+    """Yield the window, resource type and params of each request of a client."""
     dice = random.Random(seed)
     while True:
         if case == "hotspot":
@@ -110,11 +111,11 @@ def _instances(amount: int, wanted: str) -> dict[str, Any]:
 
 
 def ask(number: int, url: str, case: str, book: Calendar, seed: int) -> Iterator[Outcome]:
-    """Ask for leases through the use case itself."""
+    """Create leases with the use case itself."""
     runtime = make_runtime(url)
-    # Nobody has the hosts that all will want before all begin.
+    # The warm-up must not book the hosts of the case hotspot.
     warm = wishes("spread" if case == "hotspot" else case, book, -1 - number)
-    for wish in islice(warm, _WARM[case]):  # what is built, planned and cached once
+    for wish in islice(warm, _WARM[case]):  # warm-up: caches and query plans
         _ask(runtime, wish, Outcome())
     outcome, count = Outcome(), _attempts(runtime.database)
     yield outcome
@@ -144,7 +145,7 @@ def _ask(runtime: Runtime, wish: Wish, outcome: Outcome) -> None:
 
 
 def _attempts(database: Database) -> Callable[[], int]:
-    """Have attempts counted from now on; return what tells how many there were."""
+    """Count the attempts of transactions from now on; return a function with their number."""
     write, attempts = database.write, []
 
     def counted(work: Callable[[Session], Any]) -> Any:  # noqa: ANN401
@@ -154,7 +155,7 @@ def _attempts(database: Database) -> Callable[[], int]:
 
         return write(attempt)
 
-    database.write = counted  # type: ignore[method-assign]  # in this process alone
+    database.write = counted  # type: ignore[method-assign]  # only in this process
     return lambda: len(attempts)
 
 
@@ -165,13 +166,18 @@ def post(number: int, port: int, path: str, book: Calendar, seed: int) -> Iterat
     yield outcome
     for window, _, params in wishes("http", book, seed * 1_000 + number):
         start, end = (moment.strftime("%Y-%m-%d %H:%M") for moment in (window.start, window.end))
-        asked = {"resource_type": HOST, **params}
-        body = {"name": "lease", "start_date": start, "end_date": end, "reservations": [asked]}
+        reservation = {"resource_type": HOST, **params}
+        body = {
+            "name": "lease",
+            "start_date": start,
+            "end_date": end,
+            "reservations": [reservation],
+        }
         headers = {"Content-Type": "application/json", "X-Auth-Token": "user:project"}
         connection.request("POST", path, json.dumps(body), headers)
         answer = connection.getresponse()
-        told = answer.read()
-        assert answer.status in {201, 409}, told
+        content = answer.read()
+        assert answer.status in {201, 409}, content
         outcome.admitted += answer.status == 201
         outcome.refused += answer.status == 409
         yield outcome

@@ -2,23 +2,23 @@
 
 Needs the testbed with Blazar, and its variables: ``OPENSTACK_BLAZAR=1 make openstack-up``, then
 ``OPENSTACK_BLAZAR=1 python -m benchmarks.versus_blazar``, with the same OPENSTACK_DIR and
-OPENSTACK_PORT_OFFSET if any. All is on the loopback, and nothing else may use that Blazar: its
-tables must be empty, and are so again at the end. climate is one API process and one manager on
-a database of its own on the server that Blazar's is on, with the same Keystone, Nova and
-memcached. Both get the same requests, by the API that both speak (v1), one after the other.
+OPENSTACK_PORT_OFFSET if any. All servers are on the loopback. No other client may use that Blazar:
+its tables must be empty, and the benchmark empties them at the end. climate is one API process and
+one manager with its own database on Blazar's database server, and with the same Keystone, Nova and
+memcached. Both services get the same requests of API v1, one service after the other.
 
-Prints one JSON object a line, with figures for both and ratios, climate's by Blazar's:
+Prints one JSON object a line, with the figures of both services and the ratios of climate's to
+Blazar's:
 
 ``create``  Leases of one host, by one client and by ``--clients``, where each host has ten
-            bookings and half of all hosts are free. Hosts and bookings are rows that are inserted
-            behind the services' backs, as no cloud of this size has a thousand hypervisors.
-            Creating one includes in Blazar a trust, the choice of a host twice, and an aggregate
-            in Nova; climate makes that when the lease starts. ``double`` counts what was booked
-            twice.
-``race``    ``--racers`` clients want the only host, a real one, in the same window at the same
-            moment, ``--rounds`` times. One lease can be granted.
-``late``    The time from the start of a lease until it is active, so that its host, a real one,
-            has been handed over: ``--starts`` times, both services at the same minutes.
+            bookings and half of all hosts are free. The benchmark inserts hosts and bookings as
+            rows, as the testbed has no thousand hypervisors. For each lease, Blazar creates a
+            trust, chooses a host twice, and creates an aggregate in Nova; climate creates that at
+            the start of the lease. ``double`` counts double bookings.
+``race``    ``--racers`` clients request the only (real) host for the same window at the same
+            time, ``--rounds`` times. One request can succeed.
+``late``    The time from the start of a lease until it is active and has its (real) host:
+            ``--starts`` times, both services at the same minutes.
 """
 
 import argparse
@@ -40,9 +40,9 @@ from tests.openstack.accounts import Account, passing_project
 from tests.openstack.testbed import settings
 
 CASES = ("create", "race", "late")
-# Requests by each client that are not measured: what is opened, built and cached once.
+# Unmeasured requests of each client at its start, which fill caches.
 _WARM = 2
-# Leases for the case late are made this long before they start, and for so long, in minutes.
+# From the creation of a lease of the case late to its start, and its length.
 _AHEAD = timedelta(seconds=20)
 _LENGTH = timedelta(minutes=30)
 
@@ -50,7 +50,7 @@ Figures = dict[str, Any]
 
 
 def create_case(peers: Sequence[Peer], hosts: int, given: argparse.Namespace) -> Iterator[Figures]:
-    """Measure creating leases in one book, by one client and by several."""
+    """Measure the creation of leases in one book, by one client and by several."""
     book, asked = bookings.book(hosts), 0
     try:
         for peer in peers:
@@ -90,7 +90,7 @@ def _created(peer: Peer, slots: Slots, limit: Limit) -> Figures:
 
 
 def race_case(peers: Sequence[Peer], given: argparse.Namespace) -> Figures:
-    """Count who gets the only host, of all that ask for it at once."""
+    """Count the requests that succeed when all clients request the only host at once."""
     book = bookings.book(1)
     found = {}
     for peer in peers:
@@ -109,7 +109,7 @@ def _raced(peer: Peer, slots: Slots, seconds: float) -> Outcome:
 
 
 def late_case(peers: Sequence[Peer], given: argparse.Namespace) -> Figures:
-    """Measure how late leases start."""
+    """Measure the lateness of starts."""
     late: dict[str, list[float]] = {peer.name: [] for peer in peers}
     for number in range(given.starts):
         start = (datetime.now(UTC) + _AHEAD).replace(second=0, microsecond=0)
@@ -136,7 +136,7 @@ def _ratios(found: dict[str, Figures], *names: str) -> Figures:
 
 
 def main() -> None:
-    """Measure what is asked for, and print it."""
+    """Run the cases of the command line, and print their figures."""
     given = _parser().parse_args()
     if any(_requests(given) > Book(hosts, datetime.now(UTC)).room for hosts in given.hosts):
         raise SystemExit("so many leases have no room on so few hosts: fewer --creates")

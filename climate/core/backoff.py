@@ -4,10 +4,10 @@ import random
 
 # Seconds: the longest of the growing pauses, and the mean of those that follow them.
 _LONGEST = 60.0
-# Attempts after that vary by this share, so that a cloud that was away does not get the retries of
-# many leases in the same second, every minute.
+# Jitter of the later pauses. Without it, the retries of many leases would reach a recovering cloud
+# in the same second of every minute.
 _JITTER = 0.1
-# 2 ** 16 s is far beyond the longest pause. Attempts are not limited, powers of two should be.
+# Bounds the power of two, as the number of attempts has no bound.
 _LARGEST_EXPONENT = 16
 
 

@@ -1,4 +1,4 @@
-"""The invariants of ARCHITECTURE.md as pure rules on stored rows; each describes a violation.
+"""The invariants of ARCHITECTURE.md as pure rules on stored rows; each returns its violations.
 
 The self-audit, the operator's audit command and the tests share them.
 """
@@ -26,7 +26,7 @@ class Due:
 
 
 def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> Iterator[str]:
-    """Describe where a resource is booked whole and again, or shared beyond ``capacity``.
+    """Describe where a resource is booked twice as a whole, or shared beyond ``capacity``.
 
     A sweep over time. At the same instant, ends come before starts.
     """

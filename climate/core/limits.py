@@ -1,12 +1,12 @@
-"""What an owner may have, and whether a change of a lease goes too far: pure rules.
+"""Limits of projects and users, and whether a change of a lease exceeds them. Pure.
 
-One rule for all of them: what a change does not make worse is never refused, so that a lease can
-be shortened or given back however low a limit was set meanwhile.
+A change is rejected only if it increases the use of a limit that it exceeds. So a lease can be
+shortened or deleted, however low the operator has set a limit since.
 
-Hosts and vcpus are counted as a peak, the most at one instant. Host-hours are counted in every
-window of the period's length, wherever it begins. The hours in a window are a piecewise linear
-function of where it begins, so their maximum is where the window's edge meets an edge of some
-use: these places are looked at, and no others.
+Hosts and vcpus count by their peak, the maximum at one instant. Host-hours count in every window
+of the period's length, wherever it begins. The hours in a window are a piecewise linear function
+of its begin. So the maximum is where an edge of the window meets an edge of a use; only those
+windows are examined.
 """
 
 from bisect import bisect_right
@@ -26,7 +26,7 @@ _HOUR = timedelta(hours=1) // _TICK
 
 
 class Scope(StrEnum):
-    """Whose use is counted; locks are taken in the order of these names."""
+    """Whose use counts. Managers lock the owners in the order of these names."""
 
     PROJECT = "project"
     USER = "user"
@@ -34,12 +34,12 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a project or a user may have; None is as much as there is.
+    """The limits of a project or a user; None is unlimited.
 
     ``leases`` that are not over, ``hosts`` and ``vcpus`` at any one time, ``host_hours`` in any
-    window of the period; in seconds: the ``duration`` of a lease, how far ahead one may end
-    (``horizon``), how long before its end a running one may be prolonged (``extension_window``)
-    and by how much at once (``extension``).
+    window of the period. In seconds: the ``duration`` of a lease, how far ahead a lease may end
+    (``horizon``), how long before its end an active lease may be prolonged
+    (``extension_window``), and by how much at once (``extension``).
     """
 
     leases: int | None = None
@@ -53,28 +53,28 @@ class Limits:
 
     @classmethod
     def of(cls, values: Mapping[str, int]) -> "Limits":
-        """Return the limits that ``values`` name; negative ones are none."""
-        known = {name: value for name, value in values.items() if name in NAMES}
-        return cls(**{name: None if value < 0 else value for name, value in known.items()})
+        """Return the limits in ``values``; a negative value is unlimited."""
+        limits = {name: value for name, value in values.items() if name in NAMES}
+        return cls(**{name: None if value < 0 else value for name, value in limits.items()})
 
     def overridden(self, values: Mapping[str, int]) -> "Limits":
-        """Return these limits, with those in ``values`` instead of what they are here."""
-        own = asdict(Limits.of(values))
-        return replace(self, **{name: own[name] for name in values if name in own})
+        """Return these limits, where the limits in ``values`` take precedence."""
+        overrides = asdict(Limits.of(values))
+        return replace(self, **{name: overrides[name] for name in values if name in overrides})
 
     @property
     def is_none(self) -> bool:
-        """Tell whether nothing is limited."""
+        """Whether there are no limits."""
         return self == Limits()
 
     @property
     def counts(self) -> bool:
-        """Tell whether anything must be counted, dates alone need not be."""
+        """Whether a check must read other leases; limits on dates do not need that."""
         return self.leases is not None or self.counts_use
 
     @property
     def counts_use(self) -> bool:
-        """Tell whether the resources of leases must be counted."""
+        """Whether a check must read the resources of other leases."""
         return not (self.hosts is None and self.vcpus is None and self.host_hours is None)
 
 
@@ -84,7 +84,7 @@ _UNITS = {"leases": "leases", "hosts": "hosts", "vcpus": "vcpus", "host_hours": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The operator's defaults, who is exempt from all limits, and the rolling period."""
+    """The operator's defaults, the exemptions from all limits, and the rolling period."""
 
     enabled: bool = False
     defaults: Mapping[Scope, Limits]
@@ -94,7 +94,7 @@ class Rules:
     exempt_roles: frozenset[str] = frozenset()
 
     def apply_to(self, project_id: str, user_id: str, roles: Iterable[str]) -> bool:
-        """Tell whether limits hold for what this user asks for this project."""
+        """Return whether limits apply to a request of this user in this project."""
         return (
             self.enabled
             and project_id not in self.exempt_projects
@@ -108,7 +108,7 @@ NO_RULES = Rules(defaults={scope: Limits() for scope in Scope})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """So many hosts, with so many vcpus, from ``start`` to ``end``."""
+    """The use of ``hosts`` with ``vcpus`` in total, from ``start`` to ``end``."""
 
     start: datetime
     end: datetime
@@ -118,18 +118,18 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excess:
-    """A limit that would be exceeded: what is allowed, what is used without, what is asked."""
+    """A limit that a request would exceed; ``used`` does not include what is ``requested``."""
 
     limit: str
     allowed: int
     used: float
-    asked: float
+    requested: float
 
 
 def excess_of_dates(
     limits: Limits, before: Window | None, after: Window, now: datetime, *, started: bool
 ) -> Excess | None:
-    """Return what is wrong with new dates; ``before`` is None for a new lease."""
+    """Return the limit that new dates exceed; ``before`` is None for a new lease."""
     length = after.end - after.start
     ahead = after.end - now
     more = after.end - before.end if before else timedelta(0)
@@ -152,15 +152,16 @@ def _above(span: timedelta, seconds: int | None) -> bool:
     return seconds is not None and span.total_seconds() > seconds
 
 
-def _excess(limit: str, allowed: int | None, asked: timedelta) -> Excess:
-    return Excess(limit=limit, allowed=allowed or 0, used=0, asked=asked.total_seconds())
+def _excess(limit: str, allowed: int | None, requested: timedelta) -> Excess:
+    seconds = requested.total_seconds()
+    return Excess(limit=limit, allowed=allowed or 0, used=0, requested=seconds)
 
 
 def excess_of_leases(limits: Limits, others: int) -> Excess | None:
-    """Return what is wrong with one more lease beside ``others``."""
+    """Return the limit that one more lease exceeds; the owner has ``others`` already."""
     if limits.leases is None or others < limits.leases:
         return None
-    return Excess(limit="leases", allowed=limits.leases, used=others, asked=1)
+    return Excess(limit="leases", allowed=limits.leases, used=others, requested=1)
 
 
 def excess_of_use(
@@ -170,68 +171,74 @@ def excess_of_use(
     before: Sequence[Use],
     after: Sequence[Use],
 ) -> Excess | None:
-    """Return what is wrong if a lease uses ``after`` instead of ``before``, beside ``others``."""
+    """Return the limit that a lease exceeds which changes its use from ``before`` to ``after``.
+
+    ``others`` are the uses of the owner's other leases.
+    """
     for name in ("hosts", "vcpus"):
         allowed = getattr(limits, name)
         if allowed is not None:
             total, own = peak(others, before, after, name)
             if total > allowed:
-                return Excess(limit=name, allowed=allowed, used=total - own, asked=own)
+                return Excess(limit=name, allowed=allowed, used=total - own, requested=own)
     if limits.host_hours is not None:
         total, own = host_hours(others, before, after, period)
         if total > limits.host_hours:
-            allowed = limits.host_hours
-            return Excess(limit="host_hours", allowed=allowed, used=total - own, asked=own)
+            used, allowed = total - own, limits.host_hours
+            return Excess(limit="host_hours", allowed=allowed, used=used, requested=own)
     return None
 
 
 def peak(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], amount: str
 ) -> tuple[float, float]:
-    """Return the most in use where the change adds something, and the lease's own part of it."""
-    all_, mine = _course([*others, *after], amount), _course(after, amount)
-    found = [
-        (all_.at(start), mine.at(start)) for start, _ in _growth(others, before, after, amount)
+    """Return the peak over the time in which the change adds use, and the lease's part of it."""
+    total, own = _course([*others, *after], amount), _course(after, amount)
+    levels = [
+        (total.at(start), own.at(start)) for start, _ in _growth(others, before, after, amount)
     ]
-    return max(found, default=(0, 0))
+    return max(levels, default=(0, 0))
 
 
 def host_hours(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], period: timedelta
 ) -> tuple[float, float]:
-    """Return the most host-hours in any window in which the change adds some, and the own part."""
+    """Return the maximum of host-hours over the windows in which the change adds use.
+
+    The second value is the lease's part of them.
+    """
     length = period // _TICK
     growth = _growth([], before, after, "hosts")
-    all_, mine = _course([*others, *after], "hosts"), _course(after, "hosts")
-    edges = {edge - shift for edge in all_.edges for shift in (0, length)}
+    total, own = _course([*others, *after], "hosts"), _course(after, "hosts")
+    edges = {edge - shift for edge in total.edges for shift in (0, length)}
     edges |= {at for start, end in growth for at in (start - length, end)}
-    found = [
-        (all_.total(at, at + length) / _HOUR, mine.total(at, at + length) / _HOUR)
+    hours = [
+        (total.sum(at, at + length) / _HOUR, own.sum(at, at + length) / _HOUR)
         for at in edges
         if any(start - length <= at <= end for start, end in growth)
     ]
-    return max(found, default=(0, 0))
+    return max(hours, default=(0, 0))
 
 
 def most_hours(uses: Sequence[Use], now: datetime, period: timedelta) -> float:
-    """Return the most host-hours in any window that is not over."""
+    """Return the maximum of host-hours over the windows that end after ``now``."""
     course, length = _course(uses, "hosts"), period // _TICK
     first = (now - _DAWN) // _TICK - length
     edges = {edge - shift for edge in course.edges for shift in (0, length)} | {first}
-    return max(course.total(at, at + length) / _HOUR for at in edges if at >= first)
+    return max(course.sum(at, at + length) / _HOUR for at in edges if at >= first)
 
 
 def _growth(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], amount: str
 ) -> list[tuple[int, int]]:
-    """Return the spans in which a lease has more ``after`` than ``before``, cut at all edges."""
+    """Return the spans in which ``after`` exceeds ``before``, split at all edges."""
     old, new = _course(before, amount), _course(after, amount)
     edges = sorted({*old.edges, *new.edges, *_course(others, amount).edges})
     return [(start, end) for start, end in pairwise(edges) if new.at(start) > old.at(start)]
 
 
 class _Course:
-    """An amount over time, constant between edges: at an instant, and added up over a span."""
+    """An amount over time, constant between edges."""
 
     def __init__(self, steps: Mapping[int, float]) -> None:
         self.edges = sorted(steps)
@@ -241,12 +248,12 @@ class _Course:
         self._sums = list(accumulate(areas, initial=0))
 
     def at(self, when: int) -> float:
-        """Return the amount from ``when`` on, up to the next edge."""
+        """Return the amount at ``when``."""
         index = bisect_right(self.edges, when)
         return self._levels[index - 1] if index else 0
 
-    def total(self, start: int, end: int) -> float:
-        """Return the amount times ticks from ``start`` to ``end``."""
+    def sum(self, start: int, end: int) -> float:
+        """Return the integral from ``start`` to ``end``: amount times ticks."""
         return self._until(end) - self._until(start)
 
     def _until(self, when: int) -> float:
@@ -266,10 +273,10 @@ def _course(uses: Iterable[Use], amount: str) -> _Course:
     return _Course(steps)
 
 
-def refusal(scope: Scope, owner_id: str, period: timedelta, excess: Excess) -> LimitExceeded:
-    """Return what to say about an excess."""
+def limit_exceeded(scope: Scope, owner_id: str, period: timedelta, excess: Excess) -> LimitExceeded:
+    """Return the error for an excess."""
     unit = _UNITS.get(excess.limit, "seconds")
-    allowed, used, asked = excess.allowed, round(excess.used, 2), round(excess.asked, 2)
+    allowed, used, asked = excess.allowed, round(excess.used, 2), round(excess.requested, 2)
     hours = f"in {period.total_seconds() / 3600:g} hours"
     when = {"leases": "at once", "host_hours": hours}.get(excess.limit, "at any one time")
     sentences = {

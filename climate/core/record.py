@@ -1,6 +1,6 @@
-"""Records of which there are very many: frozen for whoever checks the types.
+"""Dataclasses for records that climate creates in large numbers: frozen for type checkers only.
 
-At run time they are not: to make a frozen dataclass takes four times as long.
+At run time they are not frozen, because creating a frozen dataclass takes four times as long.
 """
 
 import dataclasses
@@ -12,6 +12,6 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as record
 else:
 
-    def record(*, frozen: bool, **options: Any) -> Any:  # noqa: ANN401 - never looked at
-        """Make a class a dataclass that has a hash if it is ``frozen``."""
+    def record(*, frozen: bool, **options: Any) -> Any:  # noqa: ANN401 - type checkers do not see it
+        """Return a decorator that makes a class a dataclass, with a hash if it is ``frozen``."""
         return dataclasses.dataclass(unsafe_hash=frozen, **options)

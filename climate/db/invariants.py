@@ -22,7 +22,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from climate.core.invariants import Due, Verdict, booked_twice, wrong_events
 from climate.core.lease.blazar_wire import date
 from climate.core.lease.lifecycle import LeaseStatus, ReservationStatus
-from climate.core.lease.model import LEAVING, Inventory
+from climate.core.lease.model import HOST, LEAVING, Inventory
 from climate.core.lease.schedule import PATIENCE
 from climate.core.matching.calendar import Booking
 from climate.core.window import Window
@@ -45,7 +45,6 @@ _Lease = Any  # a row of _leases
 Taken = tuple[datetime, datetime]
 Look = Callable[[Session, str, datetime], tuple[list[str], str | None]]
 
-HOST = "physical:host"
 
 _RESOURCES = 100
 _SOME = 500

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.lease.model import Lease
+from climate.core.lease.model import HOST, Lease
 from climate.core.limits import Scope, Use
 from climate.core.matching.packing import Units
 from climate.core.matching.requirement import Requirement
@@ -26,7 +26,6 @@ from climate.db.tables.leases import (
     ResourceRow,
 )
 
-_HOST = "physical:host"
 _VCPUS = "vcpus"
 _VCPU_CLASS = "VCPU"
 _OVER = [LeaseStatus.TERMINATED.value, LeaseStatus.DELETING.value]
@@ -154,7 +153,7 @@ def use_of(
     session: Session, taken: Iterable[tuple[Requirement, Units]], start: datetime, end: datetime
 ) -> Use:
     """Return the use that a booking of these units, by requirement and resource, would have."""
-    host_units = [(needs, units) for needs, units in taken if needs.resource_type == _HOST]
+    host_units = [(needs, units) for needs, units in taken if needs.resource_type == HOST]
     whole = [id_ for needs, units in host_units if needs.is_whole for id_ in units]
     shares = sum(
         needs.amounts.get(_VCPU_CLASS, 0) * sum(units.values()) for needs, units in host_units
@@ -197,7 +196,7 @@ def _uses() -> sa.Select[str, str, str, datetime, datetime, int, float]:
         .join(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
         .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
         .outerjoin(ResourceProperty, vcpus_property)
-        .where(ResourceRow.type == _HOST)
+        .where(ResourceRow.type == HOST)
         .group_by(*lease_columns, LeaseRow.end_at, LeaseRow.status, LeaseRow.updated_at)
     )
 

@@ -103,7 +103,7 @@ class TestExcessOfUse:
 
     def test_reports_used_and_requested_amounts(self) -> None:
         result = excess_of_use(Limits(hosts=4), HOUR, [use(0, 2, 3)], [], [use(1, 3, 2)])
-        assert result == Excess(limit="hosts", allowed=4, used=3, asked=2)
+        assert result == Excess(limit="hosts", allowed=4, used=3, requested=2)
 
     def test_accepts_use_up_to_the_limit(self) -> None:
         allowed = Limits(hosts=5, vcpus=50, host_hours=10)
@@ -182,8 +182,8 @@ class TestRules:
 
 
 def test_the_error_has_a_message_and_machine_readable_details() -> None:
-    excess = Excess(limit="hosts", allowed=4, used=3, asked=2)
-    error = limits.refusal(Scope.PROJECT, "lab", HOUR, excess)
+    excess = Excess(limit="hosts", allowed=4, used=3, requested=2)
+    error = limits.limit_exceeded(Scope.PROJECT, "lab", HOUR, excess)
     assert "4 hosts at any one time are allowed, 3 are taken, this asks for 2" in error.message
     assert (error.code, error.status) == ("limit_exceeded", 403)
     assert error.details == {
@@ -199,5 +199,7 @@ def test_the_error_has_a_message_and_machine_readable_details() -> None:
 
 @each_case("limit", limits.NAMES)
 def test_every_limit_has_an_error_message(limit: str) -> None:
-    error = limits.refusal(Scope.USER, "eve", HOUR, Excess(limit=limit, allowed=1, used=2, asked=3))
+    error = limits.limit_exceeded(
+        Scope.USER, "eve", HOUR, Excess(limit=limit, allowed=1, used=2, requested=3)
+    )
     assert error.message.startswith(f"Limit {limit} of user eve: ")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from climate.core.lease.model import HOST
 from climate.db.engine.database import Database
 from climate.db.tables.leases import (
     AllocationRow,
@@ -22,7 +23,6 @@ from climate.db.tables.leases import (
 from tests.conftest import MakeStory
 from tests.support.service import Story, host_reservation
 
-HOST = "physical:host"
 # Bookings are every other hour from here on; the hours in between are free.
 FIRST_MINUTE = 24 * 60
 FIRST = dt.timedelta(minutes=FIRST_MINUTE)

@@ -1,4 +1,4 @@
-"""The guard against double booking, from outside: remove it, and search for overlaps."""
+"""The schema's guard against double booking: remove it, and search for overlaps."""
 
 from collections import defaultdict
 from datetime import datetime

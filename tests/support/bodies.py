@@ -55,7 +55,7 @@ def change_of(lease: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
 
 
 def put(story: Story, lease: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """Change a lease by v1, check that it is then shown like the answer, and return it."""
+    """Change a lease by v1, check that a GET returns the same lease, and return it."""
     answer = story.ok("PUT", f"/v1/leases/{lease['id']}", fields)
     assert answer == {"lease": story.lease(lease["id"])}
     return dict(answer["lease"])
@@ -85,6 +85,6 @@ def pool_of(story: Story, lease: dict[str, Any]) -> list[str]:
 
 
 def effect_names(story: Story, *names: str) -> list[str]:
-    """Return the names of what was done in the cloud, in order; all or only these."""
+    """Return the names of the effects on the cloud, in order; all or only these."""
     done = [effect["effect"] for effect in story.cloud.effects()]
     return [name for name in done if not names or name in names]

@@ -1,4 +1,4 @@
-"""The broker as tests see it: a way to it that can be cut, a service that publishes, a listener."""
+"""The broker in tests: a proxy that can cut its connections, a publishing service, a listener."""
 
 import contextlib
 import datetime as dt
@@ -32,13 +32,13 @@ _AMQP = servers.RABBITMQ.replace("rabbit://", "amqp://")
 
 
 def proxy() -> Proxy:
-    """Return a way to the broker that can be cut."""
+    """Return a proxy to the broker."""
     url = make_url(servers.RABBITMQ)
     return Proxy(url.host or "127.0.0.1", url.port or 5672)
 
 
 def through(port: int, **options: object) -> str:
-    """Return the broker's URL by way of a port of the loopback, with options of the driver."""
+    """Return the broker's URL through a port of the loopback, with options of the driver."""
     url = make_url(servers.RABBITMQ).set(host="127.0.0.1", port=port)
     text = url.render_as_string(hide_password=False)
     return "?".join([text, *(f"{name}={value}" for name, value in options.items())])
@@ -46,18 +46,18 @@ def through(port: int, **options: object) -> str:
 
 @contextmanager
 def channel() -> Iterator[Any]:
-    """Open a channel to the broker, past all that climate and oslo.messaging do."""
+    """Open a channel to the broker, without climate and oslo.messaging."""
     with kombu.Connection(_AMQP) as connection, connection.channel() as opened:
         yield opened
 
 
 def depth(topic: str) -> int:
-    """Return how many messages nobody took from a topic yet."""
+    """Return the number of messages in the queue of a topic."""
     return _count(f"{topic}.info") or 0
 
 
 def has_queue(name: str) -> bool:
-    """Tell whether there is such a queue."""
+    """Return whether the queue exists."""
     return _count(name) is not None
 
 
@@ -70,24 +70,24 @@ def _count(queue: str) -> int | None:
 
 
 def remove_queue(name: str) -> None:
-    """Remove a queue; fine if there is none."""
+    """Remove a queue if it exists."""
     with channel() as opened:
         opened.queue_delete(name)
 
 
 def take(topic: str) -> list[dict[str, Any]]:
-    """Return (and remove) the messages that nobody took from a topic: envelope and content."""
-    found: list[dict[str, Any]] = []
+    """Remove all messages from the queue of a topic; return envelope and content of each."""
+    messages: list[dict[str, Any]] = []
     with channel() as opened, contextlib.suppress(*opened.connection.channel_errors):
         while message := opened.basic_get(f"{topic}.info", no_ack=True):
             envelope = json.loads(message.body)
-            found.append({**envelope, **json.loads(envelope["oslo.message"])})
-    return found
+            messages.append({**envelope, **json.loads(envelope["oslo.message"])})
+    return messages
 
 
 @dataclass
 class Heard:
-    """What a listener was told, in order of arrival."""
+    """The messages that a listener received, in order of arrival."""
 
     messages: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
@@ -96,15 +96,16 @@ class Heard:
 
     @property
     def payloads(self) -> list[dict[str, Any]]:
-        """The payloads, each message once: those that came again have the id of the first."""
-        return list({one["message_id"]: one for _, one in reversed(self.messages)}.values())[::-1]
+        """The payloads without repetitions, which have the id of the first message."""
+        by_id = {payload["message_id"]: payload for _, payload in reversed(self.messages)}
+        return list(by_id.values())[::-1]
 
     @property
     def seqs(self) -> list[int]:
-        return [one["seq"] for one in self.payloads]
+        return [payload["seq"] for payload in self.payloads]
 
     def types(self, lease_id: str) -> list[str]:
-        return [name for name, one in self.messages if one["lease_id"] == lease_id]
+        return [name for name, payload in self.messages if payload["lease_id"] == lease_id]
 
     def wait_for(self, count: int) -> None:
         """Wait until ``count`` different messages arrived."""
@@ -112,7 +113,7 @@ class Heard:
 
 
 def notification(number: int) -> Notification:
-    """Return a notification about nothing in particular."""
+    """Return a notification with arbitrary content."""
     return Notification(
         seq=number,
         message_id=f"id-{number}",
@@ -154,7 +155,7 @@ def configure(database_url: str, topic: str, transport_url: str, **options: obje
 
 @contextmanager
 def prepared(conf: ConfigOpts) -> Iterator[Runtime]:
-    """Open what use cases need, with one host registered."""
+    """Open a runtime with one registered host."""
     with bootstrap.open_runtime(conf) as runtime:
         if not resources.find_all(runtime, "physical:host"):
             resources.register(runtime, "physical:host", "sim-1")
@@ -163,7 +164,7 @@ def prepared(conf: ConfigOpts) -> Iterator[Runtime]:
 
 @contextmanager
 def publishing(conf: ConfigOpts) -> Iterator[Runtime]:
-    """Run a whole manager; leaving the block stops it, and fails if it does not stop."""
+    """Run a whole manager; at the end of the block, stop it, and fail if it does not stop."""
     with prepared(conf) as runtime:
         manager = bootstrap.make_manager(conf, runtime)
         manager.start()
@@ -177,7 +178,7 @@ def publishing(conf: ConfigOpts) -> Iterator[Runtime]:
 
 @contextmanager
 def listening(conf: ConfigOpts, topic: str) -> Iterator[Heard]:
-    """Listen to a topic by the example that climate gives."""
+    """Listen to a topic with climate's own listener."""
     heard = Heard()
     with listen.from_broker(conf, servers.RABBITMQ, [topic], heard.note):
         yield heard
@@ -197,7 +198,7 @@ def reserve(
     before_end: float | None = None,
     leads: tuple[float, ...] = (),
 ) -> Lease:
-    """Make a lease of one host; times are seconds, ``leads`` those before its start."""
+    """Create a lease of one host; times are seconds, ``leads`` are before its start."""
     begin = runtime.clock.now() + dt.timedelta(seconds=start)
     end = begin + dt.timedelta(seconds=length)
     params = {

@@ -1,4 +1,4 @@
-"""What clients do: dates as they write and read them, and the ``openstack`` command.
+"""Clients in tests: dates in the format of requests, and the ``openstack`` command.
 
 To start that command takes a second. As a program, this module reads the arguments of one command
 a line, as a JSON list, runs the command's own main function with them, and answers with one JSON
@@ -25,7 +25,7 @@ WIRE_FORMAT = "%Y-%m-%dT%H:%M:%S.%f"
 
 
 def at(noon: dt.datetime, minutes: int = 0) -> str:
-    """Return the date that is ``minutes`` after noon as requests have it."""
+    """Return the date ``minutes`` after noon in the format of requests."""
     return (noon + dt.timedelta(minutes=minutes)).strftime(FORMAT)
 
 
@@ -44,7 +44,7 @@ def window(lease: Mapping[str, Any], noon: dt.datetime) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Answer:
-    """How a command ended."""
+    """The result of a command."""
 
     code: int
     output: str
@@ -72,7 +72,7 @@ class OpenStack:
         self._popen.communicate(timeout=30)
 
     def run(self, *arguments: str) -> Answer:
-        """Run a command, right or wrong."""
+        """Run a command that may fail."""
         assert self._popen.stdin is not None
         assert self._popen.stdout is not None
         self._popen.stdin.write(json.dumps([*self.options, *arguments]) + "\n")
@@ -80,18 +80,18 @@ class OpenStack:
         return Answer(**json.loads(self._popen.stdout.readline()))
 
     def do(self, *arguments: str) -> str:
-        """Run a command that must succeed, and return what it says."""
+        """Run a command that must succeed, and return its output."""
         answer = self.run("reservation", *arguments)
         assert answer.code == 0, answer.errors
         return answer.output
 
     def read(self, *arguments: str) -> Any:
-        """Run a command that must succeed and shows something, and return what it shows."""
+        """Run a command that must succeed, and return the JSON of its output."""
         text = self.do(*arguments, "-f", "json")
         return json.loads(text[re.search(r"[\[{]", text).start() :])  # after "Created a new ...:"
 
     def refused(self, *arguments: str) -> str:
-        """Run a command that must fail, and return its complaint."""
+        """Run a command that must fail, and return its error message."""
         answer = self.run("reservation", *arguments)
         assert answer.code != 0, answer.output
         return answer.errors

@@ -1,13 +1,10 @@
-"""A fake broker that can fail, and notifications that are about nothing in particular."""
+"""A fake emitter that can fail, and the notifications that the API lists."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy.orm import Session
-
 from climate.core.notifications.message import Notification
-from climate.db.notifications import outbox
 from tests.support.service import Story
 
 Action = Callable[[Notification], None]
@@ -15,7 +12,7 @@ Action = Callable[[Notification], None]
 
 @dataclass
 class FakeEmitter:
-    """An emitter that remembers; ``before`` may raise, or do what happens meanwhile."""
+    """An emitter that keeps what it published; it calls ``before`` first, which may raise."""
 
     before: Action = lambda _: None
     heard: list[tuple[Notification, Mapping[str, Any]]] = field(default_factory=list)
@@ -34,44 +31,22 @@ class FakeEmitter:
 
 
 class Broken(RuntimeError):
-    """What an emitter raises whose broker is away."""
+    """The error of an emitter whose broker does not answer."""
 
 
 def broken_at(*seqs: int) -> Action:
-    """Return what fails once at each of ``seqs``."""
-    left = set(seqs)
+    """Return a function that raises once for each of ``seqs``."""
+    remaining = set(seqs)
 
     def fail(notification: Notification) -> None:
-        if notification.seq in left:
-            left.remove(notification.seq)
+        if notification.seq in remaining:
+            remaining.remove(notification.seq)
             raise Broken
 
     return fail
 
 
-def write(story: Story, lease_id: str, *event_types: str, project_id: str = "admin") -> None:
-    """Write notifications, each in a transaction of its own."""
-    for event_type in event_types:
-        payload = {"lease_id": lease_id, "project_id": project_id}
-        story.runtime.database.write(
-            lambda session, event_type=event_type, payload=payload: outbox.write(
-                session, event_type, payload, story.clock.now()
-            )
-        )
-
-
-def write_many(story: Story, count: int) -> None:
-    """Write notifications about one lease, in one transaction."""
-
-    def work(session: Session) -> None:
-        for number in range(count):
-            payload = {"lease_id": "lease", "project_id": "admin"}
-            outbox.write(session, f"event {number}", payload, story.clock.now())
-
-    story.runtime.database.write(work)
-
-
 def log(story: Story, after: int = 0, **query: Any) -> list[dict[str, Any]]:
-    """Return what ``GET /v2/notifications`` says, without publishing anything first."""
+    """Return the notifications of ``GET /v2/notifications``, without publishing any before."""
     text = "&".join(f"{name}={value}" for name, value in {"after": after, **query}.items())
     return list(story.ok("GET", f"/v2/notifications?{text}")["notifications"])

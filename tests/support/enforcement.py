@@ -1,4 +1,4 @@
-"""An operator's enforcement service on the loopback, which answers as a test says."""
+"""A fake enforcement service on the loopback, with the answers that a test sets."""
 
 import json
 import threading
@@ -11,9 +11,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Answer:
-    """What to answer, after ``wait`` (if given) was called.
+    """An answer; the service calls ``wait`` first, if given.
 
-    With ``drip`` the body never ends, a byte now and then, before that is set.
+    With ``drip`` the service sends single bytes until the test sets that event.
     """
 
     status: int = 204
@@ -24,7 +24,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that came."""
+    """A request that the service received."""
 
     path: str
     headers: dict[str, str]
@@ -32,12 +32,12 @@ class Asked:
 
 
 def no(message: str) -> Answer:
-    """Return a refusal."""
+    """Return an answer that rejects the lease."""
     return Answer(403, json.dumps({"message": message}).encode())
 
 
 class EnforcementService:
-    """Keeps what it was asked, and answers with ``answers`` in turn, then with yes."""
+    """Keeps its requests; answers with ``answers`` in turn, and then accepts every lease."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -46,11 +46,11 @@ class EnforcementService:
         self.is_asked = threading.Event()
 
     def asked_at(self, path: str) -> list[dict[str, Any]]:
-        """Return the bodies that were sent to a path."""
-        return [one.body for one in self.asked if one.path == path]
+        """Return the bodies of the requests to a path."""
+        return [request.body for request in self.asked if request.path == path]
 
     def handle(self, asked: Asked) -> Answer:
-        """Note a request, and return the answer to it."""
+        """Keep a request, and return its answer."""
         answer = self.answers.pop(0) if self.answers else Answer()
         self.asked.append(asked)
         self.is_asked.set()
@@ -61,7 +61,7 @@ class EnforcementService:
 
 @contextmanager
 def serving() -> Iterator[EnforcementService]:
-    """Run such a service on a free port."""
+    """Run the service on a free port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -74,11 +74,11 @@ def serving() -> Iterator[EnforcementService]:
                 self.wfile.write(answer.body)
                 while answer.drip is not None and not answer.drip.wait(0.05):
                     self.wfile.write(b"x")
-            except OSError:  # whoever asked is gone
+            except OSError:  # the client has closed the connection
                 self.close_connection = True
 
         def log_message(self, *_: Any) -> None:
-            """Keep quiet."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     service = EnforcementService(f"http://127.0.0.1:{server.server_port}")

@@ -1,4 +1,4 @@
-"""Trusts without a Keystone, and hosts of which climate acts as the user: to see who does what."""
+"""A fake Keystone with trusts, and a host plug-in that acts as the lease's user."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -17,7 +17,7 @@ from tests.support.service import Story
 
 @dataclass
 class Keystone:
-    """Keeps trusts, and fails as it is told to: by the name of what is asked."""
+    """Keeps trusts; ``failing`` has the exception that a method raises, by the method's name."""
 
     kept: dict[str, Requester] = field(default_factory=dict)
     failing: dict[str, Exception] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Keystone:
 
 
 class Acting(HostPlugin):
-    """Hosts for which something is made as their user, and before anybody sees the lease."""
+    """A host plug-in that acts as the user, and prepares a reservation before the lease exists."""
 
     needs_preparation = True
 
@@ -82,7 +82,7 @@ class Acting(HostPlugin):
 
 
 def trusting(story: Story) -> tuple[Story, Keystone, Acting]:
-    """Return the same service with such a Keystone and such hosts."""
+    """Return the same service with the fake Keystone and plug-in."""
     keystone, acting = Keystone(), Acting(story.conf)
     plugins = {**story.runtime.plugins, acting.resource_type: acting}
     runtime = replace(story.runtime, plugins=plugins, trusts=cast("Trusts", keystone))

@@ -1,4 +1,4 @@
-"""What is true of the rows (and of the simulated cloud) whenever nobody is writing."""
+"""Invariants of the rows and of the simulated cloud between transactions."""
 
 import itertools
 from collections import Counter, defaultdict
@@ -36,7 +36,7 @@ ALWAYS_STARTED = {"PENDING", "STARTING", "ACTIVE"}
 
 
 class View:
-    """Rows arranged by what they belong to."""
+    """Rows by the lease or reservation that they belong to."""
 
     def __init__(self, rows: Rows) -> None:
         self.leases = {row["id"]: row for row in rows["leases"]}
@@ -54,7 +54,7 @@ class View:
         return [row for row in self.reservations.values() if row["lease_id"] == lease["id"]]
 
     def hosts_of(self, reservation: Row) -> set[str]:
-        """The names of the hosts that are booked for a reservation."""
+        """The names of the hosts that a reservation has booked."""
         return {self.hosts[row["resource_id"]] for row in self.held[reservation["id"]]}
 
     def of_kind(self, lease: Row, kind: str) -> list[Row]:
@@ -62,7 +62,7 @@ class View:
 
 
 def check(rows: Rows, pools: Pools, now: datetime, cleaning: timedelta) -> None:
-    """Check all of them."""
+    """Check all invariants."""
     view = View(rows)
     check_nothing_is_booked_twice(view)
     check_pools_belong_to_reservations(view, pools)
@@ -78,14 +78,14 @@ def check_nothing_is_booked_twice(view: View) -> None:
     for row in view.allocations:
         assert row["start_at"] < row["busy_until"], row
         by_host[row["resource_id"]].append(row)
-    for found in by_host.values():
-        found.sort(key=lambda row: row["start_at"])
-        for one, other in itertools.pairwise(found):
-            assert one["busy_until"] <= other["start_at"], (one, other)
+    for bookings in by_host.values():
+        bookings.sort(key=lambda row: row["start_at"])
+        for earlier, later in itertools.pairwise(bookings):
+            assert earlier["busy_until"] <= later["start_at"], (earlier, later)
 
 
 def check_pools_belong_to_reservations(view: View, pools: Pools) -> None:
-    """A host is in one pool at most, and only where it is booked; nothing is left behind."""
+    """A host is in one pool at most, and only in that of a reservation that has booked it."""
     in_pools = Counter(host for hosts in pools.values() for host in hosts)
     assert all(count == 1 for count in in_pools.values()), pools
     for pool, hosts in pools.items():
@@ -97,7 +97,7 @@ def check_pools_belong_to_reservations(view: View, pools: Pools) -> None:
 
 
 def check_events(view: View, lease: Row) -> None:
-    """An unfinished lease has one open end, and a start as far as it has got."""
+    """An unfinished lease has one open end, and a start event that matches its status."""
     ends, starts = view.of_kind(lease, END), view.of_kind(lease, START)
     seen = (lease, view.events[lease["id"]])
     assert len(ends) == 1, seen
@@ -108,7 +108,7 @@ def check_events(view: View, lease: Row) -> None:
         assert ends[0]["due_at"] == lease["end_at"], seen
         assert {start["due_at"] for start in starts} <= {lease["start_at"]}, seen
     if lease["status"] == "TERMINATED":
-        acts = [one for one in view.events[lease["id"]] if one["kind"] in ACTIONS]
+        acts = [event for event in view.events[lease["id"]] if event["kind"] in ACTIONS]
         assert not any(event["status"] in OPEN for event in acts), seen
     for event in view.events[lease["id"]]:
         claimed = event["owner"] is not None and event["claimed_until"] is not None
@@ -116,7 +116,7 @@ def check_events(view: View, lease: Row) -> None:
 
 
 def check_reservations(view: View, lease: Row, now: datetime, cleaning: timedelta) -> None:
-    """An unfinished lease holds what it asked for, for as long as it lasts and for cleaning."""
+    """An unfinished lease holds the hosts it requested, for its window and the cleaning time."""
     for reservation in view.reservations_of(lease):
         held = view.held[reservation["id"]]
         seen = (now, lease, reservation, held)
@@ -127,12 +127,12 @@ def check_reservations(view: View, lease: Row, now: datetime, cleaning: timedelt
             assert row["start_at"] >= lease["start_at"], seen
             assert row["busy_until"] == lease["end_at"] + cleaning, seen
         if lease["status"] != "TERMINATED" and lease["end_at"] > now:
-            asked = reservation["params"]
-            assert asked["min"] <= len(held) <= asked["max"], seen
+            params = reservation["params"]
+            assert params["min"] <= len(held) <= params["max"], seen
 
 
 def check_active_hosts_are_in_their_pool(view: View, lease: Row, pools: Pools) -> None:
-    """All of them, unless an update that will add the rest is open, or was given up."""
+    """All hosts are in the pool, unless an update that adds hosts is open or failed for good."""
     growing = any(event["status"] in OPEN for event in view.of_kind(lease, "update_lease"))
     for reservation in view.reservations_of(lease):
         missing = view.hosts_of(reservation) - pools.get(reservation["id"], set())

@@ -1,4 +1,4 @@
-"""A Keystone that knows the tokens it is told, listening on the loopback.
+"""A fake Keystone on the loopback, with the tokens that a test issues.
 
 It stands in where a real one could not be made to fail, or to say what a test needs.
 """
@@ -15,13 +15,13 @@ from werkzeug.serving import BaseWSGIServer, make_server
 from tests.support.process import free_port
 
 _EXPIRY = {"issued_at": "2026-01-01T00:00:00.000000Z", "expires_at": "2999-01-01T00:00:00.000000Z"}
-# As the usual web servers have it.
+# Like common web servers.
 _LONGEST_HEADER = 8100
 SERVICE_TOKEN = "the-token-of-the-service"
 
 
 class Keystone:
-    """Tokens by their text, and where the services are."""
+    """Tokens by their text, and the catalog of services."""
 
     def __init__(self) -> None:
         self.port = free_port()
@@ -49,7 +49,7 @@ class Keystone:
 
     @property
     def options(self) -> dict[str, object]:
-        """How a user of ours logs in here."""
+        """The options with which climate's service user authenticates."""
         return {
             "auth_type": "password",
             "auth_url": self.url,

@@ -37,7 +37,7 @@ def publish(
 
 
 def publish_old_and_new(story: Story, old: int, new: int) -> None:
-    """Publish notifications, of which the retention then removes the first ``old``."""
+    """Publish notifications; the retention then removes the first ``old`` of them."""
     write_many(story, old)
     story.relay.flush()
     story.clock.advance(91 * 86400)

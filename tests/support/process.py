@@ -1,4 +1,4 @@
-"""The programs as processes of their own: started, waited for, talked to, and stopped."""
+"""The programs as processes: start them, wait for them, send them requests, stop them."""
 
 import ctypes
 import datetime as dt
@@ -22,12 +22,12 @@ from tests.support.service import FORMAT, host_reservation
 from tests.support.will import Will
 
 BIN = Path(sys.executable).parent
-# Far beyond what anything here needs: the machine may be busy.
+# Seconds; far more than needed, as the machine may be busy.
 DEADLINE = 60.0
 _PAUSE = 0.02
 _TIMEOUT = 30.0
 
-# A process that has imported all, and forks: most of a start would be imports.
+# A process that has imported all modules and forks, as imports are most of a start.
 FORKSERVER = multiprocessing.get_context("forkserver")
 FORKSERVER.set_forkserver_preload(["__main__", __name__, "tests.race.crowd"])
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def eventually(condition: Callable[[], T], what: str, within: float = DEADLINE) -> T:
-    """Return the first true value of ``condition``; fail, saying ``what``, if there is none."""
+    """Return the first true value of ``condition``; fail with ``what`` after the time-out."""
     deadline = time.monotonic() + within
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not within {within} s: {what}"
@@ -47,7 +47,7 @@ _ports: set[int] = set()
 
 
 def free_port() -> int:
-    """Return a port of the loopback, TCP and UDP, that nobody listens on or was told of before."""
+    """Return a free port of the loopback, TCP and UDP, that no earlier call has returned."""
     while True:
         with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
             tcp.bind(("127.0.0.1", 0))
@@ -60,7 +60,7 @@ def free_port() -> int:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return an environment without settings of whoever runs the tests, far from UTC."""
+    """Return an environment without the caller's settings, in a time zone far from UTC."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -86,7 +86,7 @@ def date(minutes: float) -> str:
 
 
 def effects(journal: Path) -> Counter[str]:
-    """Return how often each thing was done to a simulated cloud for leases."""
+    """Return how often each effect on the simulated cloud occurred."""
     text = journal.read_text() if journal.exists() else ""
     found = Counter(json.loads(line)["effect"] for line in text.splitlines())
     del found["enroll"]
@@ -94,7 +94,7 @@ def effects(journal: Path) -> Counter[str]:
 
 
 def _nothing() -> None:
-    """Be prepared as a command of ours is."""
+    """Prepare this process as climate's commands do."""
 
 
 def _become(
@@ -104,7 +104,7 @@ def _become(
     streams: list[Path],
     prepare: Callable[[], None],
 ) -> None:
-    """Be one of our commands, as its script in ``BIN`` would; ``prepare`` is called before."""
+    """Run a command in this process like its script in ``BIN``; call ``prepare`` before."""
     os.chdir(home)
     given = environment(home)
     os.environ.clear()
@@ -114,7 +114,7 @@ def _become(
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(file, number)
         os.close(file)
-    # Whoever runs the tests in the background has us ignore it.
+    # A shell that runs the tests in the background makes them ignore SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stdout = os.fdopen(1, "w", buffering=1)
     sys.stderr = os.fdopen(2, "w", buffering=1)
@@ -125,7 +125,7 @@ def _become(
 
 
 class Program:
-    """One of our commands at work; what it says goes to files in ``home``."""
+    """A running command; its output goes to files in ``home``."""
 
     def __init__(
         self, home: Path, name: str, *arguments: str, prepare: Callable[[], None] = _nothing
@@ -141,22 +141,22 @@ class Program:
             daemon=True,
         )
         self._process.start()
-        # A daemon ends with us if we end well; the process that forks it waits for it if we do not.
+        # multiprocessing ends daemons only if this process exits normally; else the will does.
         self._will = Will('kill -s KILL "$1"', str(self.pid))
 
     @property
     def output(self) -> str:
-        """What it wrote to standard output so far."""
+        """Its standard output so far."""
         return self._out.read_text()
 
     @property
     def errors(self) -> str:
-        """What it wrote to standard error so far, its log included."""
+        """Its standard error so far, including its log."""
         return self._err.read_text()
 
     @property
     def last_words(self) -> str:
-        """The last line that it wrote to standard error."""
+        """The last line of its standard error."""
         return self.errors.splitlines()[-1]
 
     @property
@@ -180,7 +180,7 @@ class Program:
         return self
 
     def tell_another_thread(self) -> None:
-        """Have SIGTERM go to a thread that is not the main one, as the kernel may choose."""
+        """Send SIGTERM to a thread that is not the main thread, as the kernel may do."""
         threads = [int(task.name) for task in Path(f"/proc/{self.pid}/task").iterdir()]
         other = next(id_ for id_ in threads if id_ != self.pid)
         assert ctypes.CDLL(None).tgkill(self.pid, other, signal.SIGTERM) == 0
@@ -190,7 +190,7 @@ class Program:
             os.kill(self.pid, number)
 
     def freeze(self) -> None:
-        """Stop all its threads where they are, until SIGCONT."""
+        """Stop all its threads until SIGCONT."""
         self.signal(signal.SIGSTOP)
         tasks = Path(f"/proc/{self.pid}/task")
         eventually(
@@ -199,7 +199,7 @@ class Program:
         )
 
     def wait(self, within: float = DEADLINE) -> int:
-        """Return its exit code."""
+        """Wait for its end, and return its exit code."""
         self._process.join(within)
         code = self._process.exitcode
         assert code is not None, f"{self.name} did not end within {within} s"
@@ -207,19 +207,19 @@ class Program:
         return code
 
     def stop(self, within: float = DEADLINE) -> int:
-        """Ask it to stop, and return its exit code."""
+        """Send SIGTERM, and return its exit code."""
         self.signal()
         return self.wait(within)
 
     def kill(self) -> None:
-        """Leave it no choice; fine if it is gone."""
+        """Send SIGKILL, unless it has ended."""
         self._process.kill()
         self._process.join()
         self._will.revoke()
 
 
 class Service:
-    """An API that listens somewhere on the loopback."""
+    """An API on a port of the loopback."""
 
     def __init__(self, port: int, token: str | None = None) -> None:
         self.port = port
@@ -239,7 +239,7 @@ class Service:
         return response.json() if response.content else None
 
     def is_up(self) -> bool:
-        """Tell whether it answers at all."""
+        """Return whether it answers."""
         try:
             return self.call("GET", "/healthz").status_code == 200
         except requests.ConnectionError:
@@ -260,12 +260,12 @@ class Service:
 
     def told(self, lease_id: str) -> list[str]:
         """Return the types of the notifications about a lease, in order."""
-        found = self.ok("GET", "/v2/notifications?limit=1000")["notifications"]
-        return [one["event_type"] for one in found if one["lease_id"] == lease_id]
+        log = self.ok("GET", "/v2/notifications?limit=1000")["notifications"]
+        return [item["event_type"] for item in log if item["lease_id"] == lease_id]
 
 
 def reserve(service: Service, start: str = "now", hosts: int = 1) -> str:
-    """Make a lease that ends in two hours, and return its id."""
+    """Create a lease that ends in two hours, and return its id."""
     body = {
         "name": "lease",
         "start_date": start,
@@ -279,7 +279,7 @@ def reserve(service: Service, start: str = "now", hosts: int = 1) -> str:
 def running(
     home: Path, name: str, *arguments: str, prepare: Callable[[], None] = _nothing
 ) -> Iterator[Program]:
-    """Run one of our commands; if the test did not stop it, it must stop well when asked."""
+    """Run a command; unless the test has stopped it, it must exit with 0 after SIGTERM."""
     program = Program(home, name, *arguments, prepare=prepare)
     try:
         yield program

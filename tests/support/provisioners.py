@@ -1,4 +1,4 @@
-"""What the planner, the inventory and a provisioner do, step by step."""
+"""Single steps of the planner, of the inventory synchronisation and of a provisioner."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def plan(story: Story) -> int:
 
 
 def synchronise_inventory(story: Story) -> None:
-    """Let the inventory be read twice, so that a failed host is seen and replaced."""
+    """Synchronise the inventory twice, so that it detects and replaces a failed host."""
     lost = inventory.synchronise(story.runtime)
     inventory.synchronise(story.runtime, lost)
 
@@ -43,10 +43,10 @@ def rejected_report(
 
 
 def readiness(story: Story, lease_id: str) -> dict[str, Any]:
-    """Return how ready the hosts of a lease are."""
+    """Return the readiness of the hosts of a lease."""
     return dict(story.ok("GET", f"/v2/leases/{lease_id}/readiness"))
 
 
 def host_readiness(story: Story, resource_id: str) -> dict[str, Any]:
-    """Return how ready a host is."""
+    """Return the readiness of a host."""
     return dict(story.ok("GET", f"/v2/resources/{resource_id}/readiness"))

@@ -1,4 +1,4 @@
-"""A way to a server that can be cut and mended: what a restart of it looks like to its clients."""
+"""A TCP proxy that can drop its connections, like a restart of the server behind it."""
 
 import contextlib
 import socket
@@ -11,7 +11,7 @@ _ALWAYS.set()
 
 
 class Proxy:
-    """Passes connections to a port of the loopback on to a server."""
+    """Forwards connections from a port of the loopback to a server."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
@@ -30,7 +30,7 @@ class Proxy:
         self.cut()
 
     def cut(self) -> None:
-        """Drop all connections, and refuse new ones."""
+        """Drop all connections, and refuse new connections."""
         _close(self._listener)
         with self._lock:
             dropped, self._sockets = self._sockets, set()
@@ -39,11 +39,11 @@ class Proxy:
         self._answering.set()
 
     def hush(self) -> None:
-        """Keep back what the server says: it is there, and takes what is sent, and is silent."""
+        """Withhold the server's answers: the server accepts requests and remains silent."""
         self._answering.clear()
 
     def mend(self) -> None:
-        """Take connections again, if they were cut, and let the server speak again."""
+        """Accept connections again, and forward the server's answers again."""
         self._answering.set()
         if self._listener.fileno() < 0:
             self._listener = socket.create_server(("127.0.0.1", self.port))
@@ -58,7 +58,7 @@ class Proxy:
                 client, _ = listener.accept()
                 try:
                     server = socket.create_connection(self._target)
-                except OSError:  # nobody is there now, which is what the client sees
+                except OSError:  # the server does not listen: the client sees a closed connection
                     _close(client)
                     continue
                 with self._lock:
@@ -77,7 +77,7 @@ def _pump(source: socket.socket, sink: socket.socket, may: threading.Event) -> N
 
 
 def _close(one: socket.socket) -> None:
-    """Close a socket that another thread may be waiting at."""
+    """Close a socket, even while another thread reads from it."""
     with contextlib.suppress(OSError):
         one.shutdown(socket.SHUT_RDWR)
     one.close()

@@ -1,4 +1,4 @@
-"""A receiver of webhooks on the loopback, which answers as a test says, and keeps what it got."""
+"""A receiver of webhooks on the loopback: it keeps requests and sends a test's answers."""
 
 import base64
 import contextlib
@@ -20,9 +20,9 @@ SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
 
 @dataclass(frozen=True)
 class Answer:
-    """What to answer; ``hang`` waits before it, ``drip`` sends headers for ever until it is set.
+    """An answer; without a status the receiver closes the connection.
 
-    Without a status the connection is closed.
+    The receiver waits for ``hang`` before it answers, and sends headers until ``drip`` is set.
     """
 
     status: int | None = 204
@@ -33,7 +33,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Got:
-    """A request that came."""
+    """A request that the receiver got."""
 
     path: str
     headers: dict[str, str]
@@ -45,7 +45,7 @@ class Got:
 
     @property
     def is_signed(self) -> bool:
-        """Whether the signature is right, as a receiver of Standard Webhooks checks it."""
+        """Whether the signature is valid by Standard Webhooks."""
         signed = f"{self.headers['webhook-id']}.{self.headers['webhook-timestamp']}.".encode()
         digest = hmac.new(KEY, signed + self.body, hashlib.sha256).digest()
         given = self.headers["webhook-signature"]
@@ -63,11 +63,11 @@ class Receiver:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        return [one.event for one in self.got]
+        return [request.event for request in self.got]
 
     @property
     def seqs(self) -> list[int]:
-        return [int(one["sequence"]) for one in self.events]
+        return [int(event["sequence"]) for event in self.events]
 
     def handle(self, got: Got) -> Answer:
         self.got.append(got)
@@ -75,7 +75,7 @@ class Receiver:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Has the receiver of the server decide."""
+    """Passes each request to the server's receiver."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -84,16 +84,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         if answer.hang is not None:
             answer.hang.wait(30)
-        with contextlib.suppress(OSError):  # whoever sent it is gone
+        with contextlib.suppress(OSError):  # the sender has closed the connection
             self._drip(answer.drip) if answer.drip else self._answer(answer)
 
     def do_GET(self) -> None:
-        """Note who follows a redirect."""
+        """Keep the request of a client that follows a redirect."""
         self.receiver.handle(Got(self.path, {}, b"{}"))
 
     @property
     def receiver(self) -> Receiver:
-        return self.server.receiver  # type: ignore[attr-defined]  # receiving puts it there
+        return self.server.receiver  # type: ignore[attr-defined]  # ``receiving`` sets it
 
     def _drip(self, until: threading.Event) -> None:
         self.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
@@ -109,12 +109,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
-        """Keep quiet."""
+        """Log nothing."""
 
 
 @contextmanager
 def receiving(certificate: Path | None = None, key: Path | None = None) -> Iterator[Receiver]:
-    """Run a receiver on a free port, by https if it has a certificate."""
+    """Run a receiver on a free port, with https if it has a certificate."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
     scheme = "http"

@@ -1,4 +1,4 @@
-"""All rows of a database, to compare and to put back."""
+"""All rows of a database, to compare and to restore."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def _stored(table: sa.Table) -> sa.Select[Any]:
 
 
 def put_back(database: Database, rows: Rows) -> None:
-    """Make these rows all there are."""
+    """Replace all rows of the database by these."""
 
     def work(session: Session) -> None:
         for table in reversed(Base.metadata.sorted_tables):

@@ -1,4 +1,4 @@
-"""Where the servers are that tests talk to, and which of them must be there."""
+"""Addresses of the servers that tests use, and which servers are required."""
 
 import os
 import uuid
@@ -28,11 +28,11 @@ _ADMIN_URLS = {"postgresql": POSTGRESQL, "mariadb": MARIADB}
 CHOSEN = os.environ.get("CLIMATE_TEST_DATABASES", ",".join(BACKENDS)).split(",")
 _REQUIRED = os.environ.get("CLIMATE_TEST_REQUIRE", "").split(",")
 # Tables in an order in which rows can be removed.
-# The relay has one row for ever, all others are emptied, those that refer to others first.
+# The relay's table keeps its only row. All others are emptied, referencing tables first.
 _TABLES = [table for table in reversed(Base.metadata.sorted_tables) if table.name != "relay"]
 _FILLED = " UNION ALL ".join(
-    f"(SELECT '{one.name}' FROM {one.name} LIMIT 1)"  # noqa: S608 - names of our own tables
-    for one in _TABLES
+    f"(SELECT '{table.name}' FROM {table.name} LIMIT 1)"  # noqa: S608 - names of our own tables
+    for table in _TABLES
 )
 _made: dict[str, sa.Engine] = {}
 
@@ -62,7 +62,7 @@ def absent(server: str, reason: str) -> NoReturn:
 
 
 def migrate(url: str) -> None:
-    """Bring the database at ``url`` to the present schema."""
+    """Upgrade the database at ``url`` to the current schema."""
     database = Database(url)
     schema.upgrade(database)
     database.dispose()
@@ -96,7 +96,7 @@ def create(backend: str) -> str:
     engine = sa.create_engine(_ADMIN_URLS[backend], isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.exec_driver_sql(f"CREATE DATABASE {name}")
-        if backend == "postgresql":  # no test crashes this server
+        if backend == "postgresql":  # no test stops this server
             connection.exec_driver_sql(f"ALTER DATABASE {name} SET synchronous_commit = off")
     engine.dispose()
     _names.append((backend, name))
@@ -104,7 +104,7 @@ def create(backend: str) -> str:
 
 
 def drop_all() -> None:
-    """Remove the databases that this run made."""
+    """Drop the databases that this run created."""
     for engine in _made.values():
         engine.dispose()
     for backend, name in _names:
@@ -130,7 +130,7 @@ def _why_absent(server: str) -> str | None:
             engine = sa.create_engine(_ADMIN_URLS[server])
             engine.connect().close()
             engine.dispose()
-    except Exception as error:  # noqa: BLE001 - whatever it is, the server is of no use
+    except Exception as error:  # noqa: BLE001 - any failure makes the server useless
         return f"{type(error).__name__}: {str(error).splitlines()[0]}"
     return None
 

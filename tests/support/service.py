@@ -1,4 +1,4 @@
-"""A whole service without threads: HTTP by Flask's client, time by hand."""
+"""A whole service without threads: HTTP with Flask's client, and a manual clock."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +12,7 @@ from werkzeug.test import TestResponse
 
 from climate import bootstrap
 from climate.clock import ManualClock
+from climate.core.lease.model import HOST
 from climate.manager.events.dispatcher import Dispatcher
 from climate.manager.notifications.relay import Relay
 from climate.manager.process.runtime import Runtime
@@ -27,7 +28,7 @@ compilations.share_compiled_sql()
 
 @dataclass
 class Story:
-    """A service at work on ``clock``; ``run`` does what is due, ``at`` first moves the clock."""
+    """A service on ``clock``; ``run`` runs all due events, ``at`` moves the clock first."""
 
     conf: ConfigOpts
     runtime: Runtime
@@ -44,7 +45,7 @@ class Story:
     @property
     def cloud(self) -> SimulatedCloud:
         """The simulated cloud behind the host plugin."""
-        return self.runtime.plugins["physical:host"].cloud  # type: ignore[attr-defined]
+        return self.runtime.plugins[HOST].cloud  # type: ignore[attr-defined]
 
     def call(
         self,
@@ -68,7 +69,7 @@ class Story:
     def refused(
         self, status: int, method: str, path: str, body: Any = None, *, token: str | None = None
     ) -> str:
-        """Send a request that must be refused with ``status``; return the message."""
+        """Send a request that must fail with ``status``; return the message."""
         response = self.call(method, path, body, token=token)
         text = response.get_data(as_text=True)
         assert response.status_code == status, f"{response.status_code} {text}"
@@ -84,7 +85,7 @@ class Story:
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Send a request to v2 that must be refused with ``status``; return the problem."""
+        """Send a request to v2 that must fail with ``status``; return the problem."""
         response = self.call(method, path, body, token=token, headers=headers)
         return problem(response, status)
 
@@ -123,11 +124,11 @@ class Story:
         }
 
     def reserve(self, start: float = 60, end: float = 120, **fields: Any) -> dict[str, Any]:
-        """Make such a lease and return it."""
+        """Create a lease and return it."""
         return self.ok("POST", "/v1/leases", self.lease_body(start, end, **fields))["lease"]
 
     def lease(self, lease_id: str) -> dict[str, Any]:
-        """Return the lease as the API shows it now."""
+        """Return the lease from the API."""
         return self.ok("GET", f"/v1/leases/{lease_id}")["lease"]
 
     def hosts_of(self, lease_id: str) -> list[str]:
@@ -140,12 +141,12 @@ class Story:
         return self.dispatcher.run_due()
 
     def at(self, minutes: float) -> int:
-        """Move the clock by ``minutes`` and run what is due then."""
+        """Move the clock by ``minutes`` and run all events that are due then."""
         self.clock.advance(minutes * 60)
         return self.run()
 
     def until(self, moment: datetime, step: float = 60) -> None:
-        """Move the clock to ``moment`` in steps of ``step`` seconds, running what is due."""
+        """Move the clock to ``moment`` in steps of ``step`` seconds; run due events at each."""
         while self.clock.now() < moment:
             left = (moment - self.clock.now()).total_seconds()
             self.clock.advance(min(step, left))
@@ -154,12 +155,12 @@ class Story:
     def published(self, lease_id: str | None = None) -> list[dict[str, Any]]:
         """Publish the outbox and return all notifications (of one lease)."""
         self.relay.flush()
-        found = self.ok("GET", "/v2/notifications?limit=1000")["notifications"]
-        return [one for one in found if lease_id in {None, one["lease_id"]}]
+        log = self.ok("GET", "/v2/notifications?limit=1000")["notifications"]
+        return [item for item in log if lease_id in {None, item["lease_id"]}]
 
     def told(self, lease_id: str) -> list[str]:
         """Return the types of the notifications about a lease, in order."""
-        return [one["event_type"] for one in self.published(lease_id)]
+        return [item["event_type"] for item in self.published(lease_id)]
 
     def close(self) -> None:
         """Close connections."""
@@ -182,7 +183,7 @@ def problem(response: TestResponse, status: int) -> dict[str, Any]:
 def hosts(minimum: Any = 1, maximum: Any = 1, **params: Any) -> dict[str, Any]:
     """Return a request to v2 for whole hosts."""
     return {
-        "resource_type": "physical:host",
+        "resource_type": HOST,
         "params": {"min": minimum, "max": maximum, **params},
     }
 
@@ -190,7 +191,7 @@ def hosts(minimum: Any = 1, maximum: Any = 1, **params: Any) -> dict[str, Any]:
 def host_reservation(minimum: Any = 1, maximum: Any = 1, **fields: Any) -> dict[str, Any]:
     """Return a request for whole hosts."""
     return {
-        "resource_type": "physical:host",
+        "resource_type": HOST,
         "min": minimum,
         "max": maximum,
         "hypervisor_properties": "",

@@ -1,19 +1,20 @@
-"""What is left to be done when whoever runs the tests was killed, and cannot do it any more."""
+"""Cleanup that also runs if the process that runs the tests is killed."""
 
 import subprocess
 
 
 class Will:
-    """A shell script that runs once this process is gone, unless it is revoked before."""
+    """A shell script that runs once this process has ended, unless the process revokes it."""
 
     def __init__(self, script: str, *arguments: str) -> None:
-        # Nobody writes to its input, and no child of ours has a copy of our end: it closes with us.
+        # This process never writes to the pipe, and its children do not inherit it. So the script
+        # reads the end of file when this process ends.
         command = ["/bin/sh", "-c", f"read -r nothing; {script}", "will", *arguments]
         self._executor = subprocess.Popen(
             command, stdin=subprocess.PIPE, cwd="/", start_new_session=True
         )
 
     def revoke(self) -> None:
-        """Have nothing done; fine if it was revoked before."""
+        """Cancel the script; revoking it again has no effect."""
         self._executor.kill()
         self._executor.communicate()

@@ -6,10 +6,9 @@ from climate.api.call import Call
 from climate.api.v1.schemas import Capabilities, PropertyUpdate, number
 from climate.core.errors import InvalidInput, MissingParameter
 from climate.core.lease import blazar_wire
-from climate.core.lease.model import Allocation, Resource
+from climate.core.lease.model import HOST, Allocation, Resource
 from climate.manager.resources import hosts
 from climate.manager.resources import registry as resources
-from climate.manager.resources.hosts import HOST
 
 _NUMBERS = ("vcpus", "memory_mb", "local_gb", "hypervisor_version")
 # Keys of the host object that are neither properties from the cloud nor extra capabilities.

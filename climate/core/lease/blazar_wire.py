@@ -1,9 +1,9 @@
 """Blazar's forms of a lease: the v1 API, notifications, and the enforcement service's protocol.
 
-The v1 API answers with them and notifications carry them, so they live below both. Dates of the
-lease carry microseconds and no zone, because clients parse them with exactly that format. Record
-timestamps have a space instead of the ``T``. The enforcement protocol uses ISO 8601 in UTC without
-a zone; each reservation lists the ``allocations`` that it has or would get.
+The v1 API and notifications both use them, so the module belongs to core. Dates of the lease have
+microseconds and no zone, because clients parse exactly that format. Record timestamps have a space
+instead of the ``T``. The enforcement protocol uses ISO 8601 in UTC without a zone; each reservation
+lists the ``allocations`` that it has or would get.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ from typing import Any
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.model import NOT_SHOWN, NOT_TOLD, Event, Lease, Reservation, Resource
 
-# What belongs together was made, and is due, at few different moments.
-_remembered = lru_cache(maxsize=1024)
+# A list of leases contains few different times, and formatting one is slow.
+_cached = lru_cache(maxsize=1024)
 
 
-@_remembered
+@_cached
 def date(moment: datetime) -> str:
-    """Return a date as clients parse it; ``%Y`` alone would not pad years below 1000."""
+    """Format a date as clients parse it; ``strftime`` would not pad years below 1000."""
     return moment.replace(tzinfo=None).isoformat(timespec="microseconds")
 
 
-@_remembered
+@_cached
 def stamp(moment: datetime | None) -> str | None:
-    """Return when a record was made or changed."""
+    """Format the time at which a record was created or changed."""
     return (
         None
         if moment is None
@@ -36,7 +36,7 @@ def stamp(moment: datetime | None) -> str | None:
 
 
 def lease_body(lease: Lease) -> dict[str, Any]:
-    """Return a lease as v1 shows it; whether it has a trust is nobody's business, hence null."""
+    """Return the body of a lease; ``trust_id`` is always null, as trusts are internal."""
     return {
         "id": lease.id,
         "name": lease.name,
@@ -55,10 +55,10 @@ def lease_body(lease: Lease) -> dict[str, Any]:
 
 
 def reservation_body(reservation: Reservation) -> dict[str, Any]:
-    """Return a reservation; what is special to its type stands beside the common keys."""
+    """Return the body of a reservation: common keys and the keys of its resource type."""
     return {
         **reservation.shown_params,
-        **{name: told for name, told in reservation.details.items() if name not in NOT_SHOWN},
+        **{key: value for key, value in reservation.details.items() if key not in NOT_SHOWN},
         "id": reservation.id,
         "lease_id": reservation.lease_id,
         "resource_id": reservation.id,
@@ -72,7 +72,7 @@ def reservation_body(reservation: Reservation) -> dict[str, Any]:
 
 
 def event_body(event: Event) -> dict[str, Any]:
-    """Return an event."""
+    """Return the body of an event."""
     return {
         "id": event.id,
         "lease_id": event.lease_id,
@@ -85,7 +85,7 @@ def event_body(event: Event) -> dict[str, Any]:
 
 
 def _shown(lease: Lease, event: Event) -> Event:
-    """Return the event as v1 has it: one that failed for good shows that while it waits."""
+    """Return the event as v1 shows it: ERROR while a failed lease waits for the next retry."""
     waits = event.status is EventStatus.UNDONE and event.last_error is not None
     if waits and lease.status is LeaseStatus.ERROR:
         return replace(event, status=EventStatus.ERROR)
@@ -93,7 +93,7 @@ def _shown(lease: Lease, event: Event) -> Event:
 
 
 def floatingip_body(resource: Resource) -> dict[str, Any]:
-    """Return an address that can be reserved."""
+    """Return the body of a floating IP that can be reserved."""
     return {
         "id": str(resource.id),
         "floating_network_id": resource.properties["network_id"],
@@ -106,7 +106,7 @@ def floatingip_body(resource: Resource) -> dict[str, Any]:
 
 
 def payload(lease: Lease, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return what a notification says about a lease: its body, with ``id`` as ``lease_id``."""
+    """Return the payload of a notification: the lease's body, with ``id`` as ``lease_id``."""
     body = lease_body(lease)
     for reservation in body["reservations"]:
         for name in NOT_TOLD & reservation.keys():
@@ -125,10 +125,12 @@ def enforcement_body(lease: Lease, resources: Mapping[str, Sequence[Resource]]) 
         "end_date": lease.window.end.replace(tzinfo=None).isoformat(),
         "reservations": [
             {
-                **{k: one for k, one in reservation.shown_params.items() if k not in NOT_TOLD},
+                **{k: v for k, v in reservation.shown_params.items() if k not in NOT_TOLD},
                 "id": reservation.id,
                 "resource_type": reservation.resource_type,
-                "allocations": [_allocation(one) for one in resources.get(reservation.id, ())],
+                "allocations": [
+                    _allocation(resource) for resource in resources.get(reservation.id, ())
+                ],
             }
             for reservation in lease.reservations
         ],
@@ -138,7 +140,10 @@ def enforcement_body(lease: Lease, resources: Mapping[str, Sequence[Resource]]) 
 def _allocation(resource: Resource) -> dict[str, Any]:
     if resource.type == "virtual:floatingip":
         return floatingip_body(resource)
-    told = {name: resource.properties[name] for name in resource.native}
-    extra = {name: resource.properties[name] for name in resource.properties.keys() - told.keys()}
-    name = resource.external_id
-    return {**told, "id": str(resource.id), "hypervisor_hostname": name, "extra": extra}
+    properties = resource.properties
+    return {
+        **{name: properties[name] for name in resource.native},
+        "id": str(resource.id),
+        "hypervisor_hostname": resource.external_id,
+        "extra": {name: properties[name] for name in properties.keys() - resource.native},
+    }

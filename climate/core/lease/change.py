@@ -1,4 +1,4 @@
-"""Rules of a change of a lease: what it means for the window and the notices. Pure.
+"""Rules for changes of a lease: its new window, notices and start condition. Pure.
 
 A lease that has started keeps its start. An end at or before the present means "end now".
 """
@@ -15,7 +15,7 @@ from climate.core.window import Window, minute_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """New dates for a lease; None keeps the present one.
+    """New dates for a lease; None keeps the present date.
 
     ``asked_at`` is when the request arrived (None: now): dates are judged at arrival.
     """
@@ -27,9 +27,9 @@ class Change:
 
 
 def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False) -> None:
-    """Raise LeaseBusy, Conflict or InvalidDate if the lease cannot be changed (in that way).
+    """Raise LeaseBusy, Conflict or InvalidDate unless the lease can be changed now.
 
-    ``wants_more`` says that its reservations are to change.
+    ``wants_more``: the request also changes reservations.
     """
     if lease.status not in STABLE_LEASE:
         raise LeaseBusy(
@@ -54,7 +54,7 @@ def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False)
 
 
 def has_started(lease: Lease, now: datetime) -> bool:
-    """Return whether the start has passed, be it done or just due."""
+    """Return whether the start time has passed; the start itself may still be in progress."""
     return lease.status is not LeaseStatus.PENDING or lease.window.start <= now
 
 
@@ -66,18 +66,19 @@ def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
     start = change.start or lease.window.start
     end = change.end or lease.window.end
     started, minute = has_started(lease, now), minute_of(asked_at)
-    has_come = asked_at < lease.window.start <= now  # the start, since this was asked for
+    # The start time passed between the arrival of the request and now.
+    has_come = asked_at < lease.window.start <= now
     if has_come and minute <= start < lease.window.start:
         start = lease.window.start
     if started and start != lease.window.start:
         raise InvalidDate("Cannot modify the start date of a lease that has started")
     if not started and start < minute:
         raise InvalidDate("Start date must be later than current date")
-    # Of a lease that runs an end in the present minute is "now", even if it began later in that.
+    # For an active lease, an end in the current minute means "now", even if it is before the start.
     if end < minute or (end < start and (has_come or not started)):
         raise InvalidDate("End date must be later than current and start date")
     if started:
-        # "Now" is at the latest when it was to end anyway: the next may begin right then.
+        # "Now" is never after the present end, as the next lease may start at that instant.
         return Window(start, max(end, min(now, lease.window.end)))
     if end <= max(start, now):
         raise InvalidDate("End date must be later than current and start date")
@@ -85,7 +86,7 @@ def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
 
 
 def changed_notices(lease: Lease, change: Change, window: Window) -> tuple[Notice, ...]:
-    """Return the lease's notices after ``change``: only an explicit before-end changes them."""
+    """Return the lease's notices after ``change``; only an explicit before-end changes them."""
     if change.before_end is None:
         return lease.notices
     others = tuple(notice for notice in lease.notices if notice.kind != BEFORE_END)
@@ -93,7 +94,7 @@ def changed_notices(lease: Lease, change: Change, window: Window) -> tuple[Notic
 
 
 def changed_start(lease: Lease, when: StartWhen | None) -> Start:
-    """Return the lease's start with what it waits for changed; raises Conflict."""
+    """Return the lease's start with the start condition ``when``; raises Conflict."""
     if when is None or when is lease.start.when:
         return lease.start
     if lease.status is not LeaseStatus.PENDING:
@@ -102,13 +103,13 @@ def changed_start(lease: Lease, when: StartWhen | None) -> Start:
 
 
 def check_resource_type(present: str, wanted: str | None) -> None:
-    """Raise Conflict if a reservation would change its type."""
+    """Raise Conflict if the request changes the type of a reservation."""
     if wanted is not None and wanted != present:
         raise Conflict(f"Cannot change the resource type of a reservation from {present}")
 
 
 def moved(lease: Lease, window: Window, notices: tuple[Notice, ...], now: datetime) -> Lease:
-    """Return the lease with new dates; with another start its hosts must be prepared again."""
+    """Return the lease with new dates; a new start means that hosts must be prepared again."""
     start = lease.start
     if window.start != lease.window.start:
         start = replace(start, ready_at=None)

@@ -1,14 +1,14 @@
-"""Which late events still run, for example after down time: a pure function of the lease.
+"""Which late events still run, for example after downtime. Pure.
 
 | Event | If it is late |
 |---|---|
 | ``end_lease`` | always runs: resources must be reclaimed |
 | ``start_lease``, ``update_lease`` | run unless the lease is over |
 | ``before_end_lease`` | runs if the lease is active or starts now: images are still wanted |
-| ``before_start_lease`` | is sent if the start is ahead; of several only the last |
+| ``before_start_lease`` | is sent if the lease has not started; of several only the last |
 | a user's event | is sent |
 
-Late events run in the order of their due times; a lease never has two under way.
+Late events run in the order of their due times; a lease never runs two events at once.
 """
 
 from collections.abc import Mapping
@@ -20,8 +20,8 @@ from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus
 from climate.core.lease.model import Event, Lease
 from climate.core.lease.schedule import BEFORE_END, BEFORE_START, RELEASE, START, TELL_END, UPDATE
 
-# Internal events, which no user waits for.
-_UPKEEP = frozenset({RELEASE, TELL_END})
+# Internal events, which users do not see.
+_INTERNAL = frozenset({RELEASE, TELL_END})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +30,26 @@ class Late:
 
     event: Event
     seconds: float
-    is_done: bool
+    runs: bool
 
-    def told(self) -> Mapping[str, Any]:
-        """Return its form in notifications."""
+    def body(self) -> Mapping[str, Any]:
+        """Return the body of the late event in a notification."""
         return {
             "event_type": self.event.kind,
             "due": self.event.due_at.replace(tzinfo=None).isoformat(),
             "late_seconds": self.seconds,
-            "outcome": "done" if self.is_done else "skipped",
+            "outcome": "done" if self.runs else "skipped",
         }
 
 
 def late_events(lease: Lease, now: datetime, after: timedelta) -> tuple[Late, ...]:
     """Return the untried events of a lease that are more than ``after`` late, in order."""
     return tuple(
-        Late(event, (now - lease.due(event, now)).total_seconds(), _is_worth_it(lease, event, now))
+        Late(event, (now - lease.due(event, now)).total_seconds(), _still_runs(lease, event, now))
         for event in lease.events
         if event.status in OPEN_EVENT
         and event.is_untried
-        and event.kind not in _UPKEEP
+        and event.kind not in _INTERNAL
         and now - lease.due(event, now) > after
     )
 
@@ -64,7 +64,7 @@ def is_overtaken(lease: Lease, heads_up: Event, now: datetime) -> bool:
     )
 
 
-def _is_worth_it(lease: Lease, event: Event, now: datetime) -> bool:
+def _still_runs(lease: Lease, event: Event, now: datetime) -> bool:
     over = now >= lease.window.end
     if event.kind == BEFORE_START:
         ahead = lease.status is LeaseStatus.PENDING and now < lease.window.start

@@ -1,8 +1,8 @@
-"""The nouns of climate as frozen records: lease, reservation, resource, allocation, event.
+"""Records of a lease, its reservations, resources, allocations and events. All are immutable.
 
-The database returns them, decisions depend on them, and plug-ins get them.
-Times are aware UTC; ids of leases, reservations and events are UUID text, a resource's id is a
-number that clients see as text.
+The database returns them, decisions depend on them, and plug-ins receive them. Times are aware
+UTC. Ids of leases, reservations and events are UUIDs as text. A resource's id is a number, which
+clients receive as text.
 """
 
 import math
@@ -16,6 +16,9 @@ from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationSt
 from climate.core.lease.schedule import BEFORE_END, END, START, Notice, Planned
 from climate.core.record import record
 from climate.core.window import Window
+
+# The resource type of compute hosts.
+HOST = "physical:host"
 
 
 class StartWhen(StrEnum):
@@ -39,34 +42,37 @@ class Start:
     started_at: datetime | None = None
 
 
-# The key of a reservation's details under which are the ids of the resources handed over.
+# Key of a reservation's details: the ids of the resources that were handed over.
 HANDED_OVER = "handed_over"
-# The key under which is how much of each of them, where not all: amounts by class, by id as text.
+# Key of a reservation's details: the amounts by resource class of each shared resource, by its id
+# as text. Resources that were handed over whole are not in it.
 SHARES = "handed_over_shares"
+# Details that no answer and no notification contains.
 NOT_SHOWN = frozenset({HANDED_OVER, SHARES})
-# Parameters that only answers with the lease itself show, and no notification: they may be secret.
+# Parameters that answers contain, but notifications do not: they may be secret.
 NOT_TOLD = frozenset({"server"})
-# The key that says that the reservation is no more part of its lease, but not taken back yet.
+# Key of a reservation's details: the lease no longer has the reservation, but the manager has not
+# reclaimed its resources yet.
 LEAVING = "leaving"
-# The parameters of a part of a stack: the stack's reservation, and which part it is.
+# Parameters of a stack member: the id of the stack's reservation, and the name of the member.
 STACK, PART = "stack", "part"
-# Parameters that may be secret and large: they are stored for the plug-in, and never shown.
+# Parameters that the plug-in needs and no answer contains: they may be secret and large.
 HIDDEN = frozenset({"template", "files", "parameters", "environment"})
 
 
 def shown_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a reservation's parameters without secrets; as with Nova, user data is one."""
+    """Return a reservation's parameters without secrets and, as Nova does, without user data."""
     shown = {name: value for name, value in params.items() if name not in HIDDEN}
     if isinstance(server := params.get("server"), Mapping):
-        shown["server"] = {key: one for key, one in server.items() if key != "user_data"}
+        shown["server"] = {key: value for key, value in server.items() if key != "user_data"}
     return shown
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What a resource has of a class, as Placement counts it; one taker gets ``max_unit`` at most.
+    """A resource's inventory of one resource class, with the fields that Placement has.
 
-    Without a ``max_unit`` one may have all of it.
+    A single unit of a reservation can take ``max_unit`` at most; None is no limit.
     """
 
     total: int
@@ -76,16 +82,16 @@ class Inventory:
 
     @property
     def capacity(self) -> int:
-        """How much of it can be taken."""
+        """The amount that reservations can take."""
         return math.floor((self.total - self.reserved) * self.allocation_ratio)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A thing that can be reserved, as the database knows it.
+    """A resource that can be reserved, as the database has it.
 
-    ``external_id`` is its identity in the cloud, ``properties`` is all that expressions can ask
-    about; those named in ``native`` came from the cloud, the others from an operator.
+    ``external_id`` is its identity in the cloud. Expressions can compare its ``properties``. The
+    properties named in ``native`` come from the cloud, the others from an operator.
     """
 
     id: int
@@ -100,20 +106,20 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted(Resource):
-    """A resource as a reservation has it: ``amounts`` of its classes, or (none) all of it."""
+    """A resource of a reservation: ``amounts`` by resource class; without amounts, all of it."""
 
     amounts: Mapping[str, int]
 
     @classmethod
     def of(cls, resource: Resource, amounts: Mapping[str, int]) -> Self:
-        """Return the resource, granted as far as that."""
-        known = {one.name: getattr(resource, one.name) for one in fields(Resource)}
-        return cls(**known, amounts=amounts)
+        """Return the resource with the ``amounts`` of a reservation."""
+        values = {entry.name: getattr(resource, entry.name) for entry in fields(Resource)}
+        return cls(**values, amounts=amounts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """A resource taken by a reservation for a window; ``busy_until`` includes cleaning time."""
+    """A resource that a reservation holds for a window; ``busy_until`` includes cleaning time."""
 
     resource_id: int
     reservation_id: str
@@ -124,7 +130,7 @@ class Allocation:
 
 @record(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something due at a moment of a lease's life; the manager that runs it is its owner.
+    """An event of a lease; ``owner`` is the manager process that has claimed it.
 
     A moved event counts as new: ``created_at`` is when it was moved.
     """
@@ -142,7 +148,7 @@ class Event:
 
     @classmethod
     def planned(cls, planned: Planned, lease_id: str, id_: str, now: datetime) -> Self:
-        """Return a new event of a lease, to be stored under this id."""
+        """Return a new event of a lease, with the id ``id_``."""
         return cls(
             id=id_,
             lease_id=lease_id,
@@ -166,7 +172,7 @@ class Event:
 
     @property
     def promised_at(self) -> datetime:
-        """Since when it can run: a lease that starts now has events that were due before."""
+        """Since when it can run; not before its creation, even if its due time is earlier."""
         return max(self.due_at, self.created_at)
 
 
@@ -191,17 +197,17 @@ class Reservation:
 
     @property
     def stays(self) -> bool:
-        """Whether it is neither over nor leaving its lease."""
+        """Whether its lease still has it: it is neither over nor marked as ``LEAVING``."""
         return self.status is not ReservationStatus.DELETED and LEAVING not in self.details
 
     @property
     def stack_id(self) -> str | None:
-        """The stack's reservation that this one is a part of: it changes and goes with it."""
+        """The id of the stack's reservation if this one is a member of a stack."""
         return self.params.get(STACK)
 
     @property
     def shown_params(self) -> Mapping[str, Any]:
-        """The parameters without those that are never shown."""
+        """The parameters that answers may contain."""
         return shown_params(self.params)
 
 
@@ -209,10 +215,10 @@ class Reservation:
 class Lease:
     """A window of time, an owner, and reservations.
 
-    By ``trust_id``, which is never shown, managers act as its user in the cloud where a plug-in
-    needs that; ``trust_lost`` says why that would fail at present. ``caught_up_at`` is when a
-    manager last found events of the lease late. ``version`` grows with each change except the
-    progress of events.
+    Plug-ins can act as the lease's user with the trust ``trust_id``, which no answer contains.
+    ``trust_lost`` is the reason why the trust does not work now. ``caught_up_at`` is when a manager
+    last found events of the lease late. ``version`` grows with each change except the progress of
+    events.
     """
 
     id: str
@@ -235,7 +241,7 @@ class Lease:
 
     @property
     def ails(self) -> bool:
-        """Whether some of its resources fail, or its trust is lost."""
+        """Whether any of its resources fails, or its trust is lost."""
         return self.degraded or self.trust_lost is not None
 
     @property
@@ -272,7 +278,7 @@ class Lease:
         return due if self.caught_up_at is None else max(due, self.caught_up_at)
 
 
-# The properties that name the hardware class of a host, and the longest name.
+# The properties that name the hardware class of a host, and the length of the longest name.
 _CLASS = ("hardware", "hypervisor_type")
 _LONGEST = 255
 

@@ -9,14 +9,13 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.lease.model import LEAVING
+from climate.core.lease.model import HOST, LEAVING
 from climate.core.page import Page, Part, TaskFilter
 from climate.core.provisioning.preparation import OPEN, Preparation, PreparationState
 from climate.db.provisioning.tasks import TaskTable
 from climate.db.tables.leases import AllocationRow, LeaseRow, ReservationRow, ResourceRow
 from climate.db.tables.provisioning import PreparationRow, ReadinessRow, is_shut_down
 
-HOST = "physical:host"
 BEGUN = [LeaseStatus.STARTING.value, LeaseStatus.ACTIVE.value, LeaseStatus.ERROR.value]
 _GOING_ON = [LeaseStatus.PENDING.value, *BEGUN]
 _OPEN = [state.value for state in OPEN]

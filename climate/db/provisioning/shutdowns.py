@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from climate.core.lease.model import HOST
 from climate.core.provisioning.shutdown import Shutdown, ShutdownState
-from climate.db.provisioning.preparations import BEGUN, HOST, bookings
+from climate.db.provisioning.preparations import BEGUN, bookings
 from climate.db.provisioning.tasks import TaskTable
 from climate.db.tables.leases import AllocationRow, LeaseRow, ResourceRow
 from climate.db.tables.provisioning import PreparationRow, ReadinessRow, ShutdownRow, is_shut_down

@@ -117,7 +117,7 @@ class Guard:
 
     def _check(self, party: Party, excess: Excess | None) -> None:
         if excess is not None:
-            raise rules.refusal(party.scope, party.owner_id, self.period, excess)
+            raise rules.limit_exceeded(party.scope, party.owner_id, self.period, excess)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

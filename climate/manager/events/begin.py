@@ -241,7 +241,7 @@ def _notify_if_late(
         payloads = (
             (
                 "lease.catch_up",
-                blazar_wire.payload(lease, {"late": [item.told() for item in overdue]}),
+                blazar_wire.payload(lease, {"late": [item.body() for item in overdue]}),
             )
             for lease, overdue in late.values()
             if lease.status in _NOT_OVER

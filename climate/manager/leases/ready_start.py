@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import NotProvisioned
 from climate.core.lease import blazar_wire
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.lease.model import Lease, Resource, StartWhen
+from climate.core.lease.model import HOST, Lease, Resource, StartWhen
 from climate.core.lease.schedule import START
 from climate.core.matching import query
 from climate.core.provisioning import readiness
@@ -26,7 +26,6 @@ from climate.db.events import queue as event_queue
 from climate.db.leases import leases
 from climate.db.notifications import outbox
 from climate.db.provisioning import preparations
-from climate.db.provisioning.preparations import HOST
 from climate.db.resources import resources
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.requirements import requirements_of

@@ -8,11 +8,10 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from climate.core.lease import blazar_wire
-from climate.core.lease.model import Granted, Lease, node
+from climate.core.lease.model import HOST, Granted, Lease, node
 from climate.core.lease.schedule import END, START
 from climate.core.settings import Provisioning
 from climate.db.notifications import outbox
-from climate.db.provisioning.preparations import HOST
 from climate.db.resources import allocations, resources
 from climate.db.resources.allocations import Named
 

@@ -13,7 +13,7 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from climate.core.errors import ClimateError
-from climate.core.lease.model import Resource, hardware, node
+from climate.core.lease.model import HOST, Resource, hardware, node
 from climate.core.matching import query
 from climate.core.provisioning import energy as pure
 from climate.core.provisioning import shutdown
@@ -23,7 +23,6 @@ from climate.core.provisioning.shutdown import Shutdown, ShutdownState
 from climate.core.settings import Provisioning
 from climate.db.engine import ids
 from climate.db.provisioning import shutdowns
-from climate.db.provisioning.preparations import HOST
 from climate.db.resources import allocations, resources
 from climate.manager.process.runtime import Runtime
 from climate.manager.provisioning.lead_times import LeadTimes

@@ -7,14 +7,13 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
-from climate.core.lease.model import Lease, Resource, hardware
+from climate.core.lease.model import HOST, Lease, Resource, hardware
 from climate.core.matching import query
 from climate.core.provisioning import readiness as pure
 from climate.core.provisioning.lead_time import Lead
 from climate.core.provisioning.preparation import PreparationState
 from climate.core.provisioning.readiness import HostKnown, Period, Seen, Share, Shown
 from climate.db.provisioning import preparations, readiness
-from climate.db.provisioning.preparations import HOST
 from climate.db.resources import resources
 from climate.manager.leases import ready_start as starting
 from climate.manager.notifications.lease_messages import notify_nodes

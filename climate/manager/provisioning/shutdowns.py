@@ -12,11 +12,11 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from climate.core.errors import Conflict, ShutdownOver
+from climate.core.lease.model import HOST
 from climate.core.provisioning import shutdown
 from climate.core.provisioning.shutdown import Shutdown, ShutdownState
 from climate.core.provisioning.task import Report
 from climate.db.provisioning import shutdowns
-from climate.db.provisioning.preparations import HOST
 from climate.db.resources import resources
 from climate.manager.process.runtime import Runtime, reading
 from climate.manager.provisioning import planner

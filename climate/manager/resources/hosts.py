@@ -5,13 +5,11 @@ from collections.abc import Mapping
 from sqlalchemy.orm import Session
 
 from climate.core.errors import Conflict, InvalidInput
-from climate.core.lease.model import Allocation, Resource
+from climate.core.lease.model import HOST, Allocation, Resource
 from climate.core.matching import query as expressions
 from climate.db.resources import allocations, resources
 from climate.db.resources.resources import Property
 from climate.manager.process.runtime import Runtime
-
-HOST = "physical:host"
 
 
 def set_properties(runtime: Runtime, host_id: int, extra: Mapping[str, str]) -> Resource:

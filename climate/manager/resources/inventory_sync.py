@@ -19,11 +19,10 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from climate.core.errors import ClimateError, NotFound
-from climate.core.lease.model import Inventory, Resource
+from climate.core.lease.model import HOST, Inventory, Resource
 from climate.core.lease.schedule import PATIENCE
 from climate.core.provisioning.readiness import Seen
 from climate.db.events import queue as event_queue
-from climate.db.provisioning.preparations import HOST
 from climate.db.resources import capacity, resources
 from climate.manager.leases import healing
 from climate.manager.leases.trusts import TrustWatch

@@ -13,7 +13,7 @@ from marshmallow import ValidationError, fields, post_load, validate, validates_
 from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import Conflict, NotFound
-from climate.core.lease.model import Lease, Reservation, Resource
+from climate.core.lease.model import HOST, Lease, Reservation, Resource
 from climate.core.matching.extra_specs import RESOURCES, read
 from climate.core.matching.query import And, Compare, Everything, Operand, Query, both
 from climate.core.matching.requirement import Requirement
@@ -30,7 +30,6 @@ from climate.plugins.fields import Expression, WholeNumber
 from climate.plugins.hosts.audit import AuditedCloud, find_drifts
 from climate.plugins.loader import load_cloud
 
-HOST = "physical:host"
 # Limits one request: climate locks, stores and reports each host separately.
 MAX_HOSTS = 10_000
 BEFORE_END = ("", "default", "snapshot")
@@ -153,7 +152,7 @@ class HostPlugin(ResourcePlugin):
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
         """Load the host cloud that ``conf`` names. Raises BrokenPlugin."""
         settings = conf[HOST]
-        self.cloud: HostCloud = load_cloud("physical:host", conf, turn=turn)
+        self.cloud: HostCloud = load_cloud(HOST, conf, turn=turn)
         self.native_properties = self.properties | self.cloud.properties
         self._before_end: str = settings.before_end
 

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from climate.core.lease.model import HOST
 from climate.core.matching.query import Everything
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
@@ -18,7 +19,6 @@ from tests.conftest import NOON
 from tests.support.backends import on_postgresql, on_servers, on_sqlite
 from tests.support.process import eventually
 
-HOST = "physical:host"
 HOSTS = Requirement(HOST, 1, 1, Everything())
 HOUR = dt.timedelta(hours=1)
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy.orm import Session
 
-from climate.core.lease.model import Inventory
+from climate.core.lease.model import HOST, Inventory
 from climate.core.matching.query import Everything
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
@@ -18,7 +18,6 @@ from climate.db.tables.leases import AllocationRow, ResourceRow
 from tests.conftest import NOON
 from tests.support.backends import on_sqlite
 
-HOST = "physical:host"
 HOUR = dt.timedelta(hours=1)
 CLASSES = ("VCPU", "MEMORY_MB")
 Share = tuple[int, str, int, int, int]

@@ -5,7 +5,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.db.notifications import outbox
-from tests.support.emitters import Broken, log, write, write_many
+from tests.support.emitters import Broken, log
+from tests.support.outbox_rows import write, write_many
 from tests.support.service import Story, host_reservation
 
 

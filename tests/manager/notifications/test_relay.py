@@ -14,7 +14,8 @@ from climate.core.notifications.message import Notification
 from climate.db.tables.notifications import OutboxRow, RelayRow
 from climate.manager.notifications.relay import Relay
 from tests.conftest import MakeStory
-from tests.support.emitters import Broken, FakeEmitter, broken_at, log, write, write_many
+from tests.support.emitters import Broken, FakeEmitter, broken_at, log
+from tests.support.outbox_rows import write, write_many
 from tests.support.process import eventually
 from tests.support.service import Story
 

@@ -27,7 +27,8 @@ from climate.notifications import webhooks
 from climate.notifications.emit import LogEmitter
 from tests.conftest import MakeStory
 from tests.support import broker
-from tests.support.emitters import log, write, write_many
+from tests.support.emitters import log
+from tests.support.outbox_rows import write, write_many
 from tests.support.process import eventually
 from tests.support.receiver import SECRET, Answer, Receiver, receiving
 from tests.support.service import Story

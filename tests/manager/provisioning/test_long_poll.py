@@ -8,8 +8,8 @@ import pytest
 
 from climate.manager.provisioning.planner import PREPARE
 from tests.conftest import MakeStory
-from tests.support.preparations import look, report, wanted
 from tests.support.process import eventually
+from tests.support.provisioners import plan, preparations, report
 from tests.support.service import Story
 
 Ask = Callable[[str], "Future[list[dict[str, Any]]]"]
@@ -31,7 +31,7 @@ def ask(everywhere: Story) -> Iterator[Ask]:
     with ThreadPoolExecutor(1) as elsewhere:
 
         def begin(wait: str) -> "Future[list[dict[str, Any]]]":
-            asked = elsewhere.submit(wanted, everywhere, f"claimable=true&wait={wait}")
+            asked = elsewhere.submit(preparations, everywhere, f"claimable=true&wait={wait}")
             eventually(lambda: everywhere.runtime.latest._followers == 1, "it waits")
             return asked
 
@@ -41,9 +41,9 @@ def ask(everywhere: Story) -> Iterator[Ask]:
 def prepared(story: Story) -> dict[str, Any]:
     """Return a preparation that was just asked for."""
     story.ok("POST", "/v2/leases", story.asking(20, 60))
-    look(story)
+    plan(story)
     story.relay.flush()
-    return wanted(story)[-1]
+    return preparations(story)[-1]
 
 
 def test_a_waiting_provisioner_gets_a_new_preparation(everywhere: Story, ask: Ask) -> None:
@@ -82,13 +82,13 @@ def test_a_waiting_provisioner_gets_an_expired_preparation(everywhere: Story, as
 
 
 def test_a_wait_without_a_result_ends_in_an_empty_answer(everywhere: Story) -> None:
-    assert wanted(everywhere, "claimable=true&wait=1") == []
+    assert preparations(everywhere, "claimable=true&wait=1") == []
 
 
 def test_a_preparation_that_exists_is_returned_without_waiting(make_story: MakeStory) -> None:
     story = make_story(provisioning__enabled=True, notifications__followers=0)
     story.register(1)
-    refusal = story.problem(503, "GET", "/v2/preparations?wait=1")
-    assert refusal["code"] == "too_many_followers"
+    rejection = story.problem(503, "GET", "/v2/preparations?wait=1")
+    assert rejection["code"] == "too_many_followers"
     made = prepared(story)
-    assert [one["id"] for one in wanted(story, "claimable=true&wait=60")] == [made["id"]]
+    assert [one["id"] for one in preparations(story, "claimable=true&wait=60")] == [made["id"]]
