@@ -181,7 +181,7 @@ def test_postgresql_reports_a_host_that_changed_during_the_search(
     conditions = fitting._free
     monkeypatch.setattr(fitting, "_free", lambda wanted: [pause, *conditions(wanted)])
     statement = fitting.available_locked.__wrapped__(fitting.shape(HOSTS), 12)
-    monkeypatch.setattr(fitting, "some_locked", lambda *_: statement)
+    monkeypatch.setattr(fitting, "available_locked", lambda *_: statement)
     results: list[allocations.Grabbed] = []
 
     def search() -> None:
