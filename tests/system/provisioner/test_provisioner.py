@@ -219,7 +219,7 @@ def test_a_machine_with_a_wrong_password_is_replaced_in_time(tmp_path: Path) -> 
             eventually(lambda: at.preparations("node=good&state=ready"), "the good one is ready")
             assert at.until_ready(made)["state"] == "ready"
             aside = at.service.ok("GET", "/v2/resources/1/readiness")["set_aside"]
-            assert "refused" in aside
+            assert "rejects" in aside
     assert "n0t-the-secret" not in said(tmp_path)
 
 
