@@ -26,7 +26,7 @@ from climate.manager.events.dispatcher import Dispatcher
 from climate.plugins.networking.simulated import NETWORK
 
 ROOT = Path(climate.__file__).parent
-LEFT_OUT = ("observability/metrics.py", "clock.py", "observability/log_context.py", "__init__.py")
+LEFT_OUT = ("metrics.py", "clock.py", "log_context.py", "__init__.py")
 GOALS = {"create": 32, "change": 38, "start host": 26, "start floating IP": 27}
 
 HOST = {"resource_type": "physical:host", "params": {"min": 1, "max": 1}}

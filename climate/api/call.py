@@ -75,14 +75,14 @@ class Call:
         """Return whether the rule allows it, by default for the caller's own project."""
         return self.api.policy.allows(self.caller, rule, project_id or self.caller.project_id)
 
-    def visible(self, get: Callable[[Runtime, str], T], id_: str, rule: str, absent: NotFound) -> T:
-        """Return the item from ``get``; raises ``absent`` also if the rule forbids to see it."""
+    def visible(self, get: Callable[[Runtime, str], T], id_: str, rule: str, absent: str) -> T:
+        """Return the item from ``get``; raises NotFound(``absent``) also if the rule hides it."""
         try:
             item = get(self.runtime, id_)
         except NotFound:
-            raise absent from None
+            raise NotFound(absent) from None
         if not self.may(rule, item.project_id):
-            raise absent
+            raise NotFound(absent)
         return item
 
     def query(self, name: str) -> str | None:

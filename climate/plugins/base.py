@@ -7,16 +7,18 @@ records the result. Therefore each method checks the cloud before it changes any
 """
 
 import abc
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
 
-from marshmallow import EXCLUDE, Schema
+from marshmallow import EXCLUDE, Schema, fields
 
-from climate.core.errors import Conflict
+from climate.core.errors import Conflict, InvalidQuery
 from climate.core.lease.model import Granted, Inventory, Lease, Reservation, Resource
+from climate.core.matching.extra_specs import read
 from climate.core.matching.requirement import Requirement
 
 # ``with turn("name"):`` holds an advisory lock, exclusive among all threads of all processes.
@@ -296,3 +298,32 @@ def run_all(*steps: Callable[[], None]) -> None:
     failures.sort(key=lambda error: isinstance(error, NotYet))
     if failures:
         raise failures[0]
+
+
+#: Values of ``on_start`` and ``on_end``.
+CREATE, NOTHING = "create", "nothing"
+DELETE, KEEP = "delete", "keep"
+
+
+class WholeNumber(fields.Integer):
+    """An integer, as a number or as text: command lines send ``"1"``. Rejects ``1.5``."""
+
+    def _validated(self, value: Any) -> int:  # noqa: ANN401 - marshmallow's signature
+        if isinstance(value, bool | float):
+            raise self.make_error("invalid", input=value)
+        if isinstance(value, str) and not value.strip().isdecimal():
+            raise self.make_error("invalid", input=value)
+        return super()._validated(value)
+
+
+class Expression(fields.Field[str]):
+    """A property expression or extra specs, as text or JSON; stored as text."""
+
+    def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> str:  # noqa: ANN401
+        try:
+            read(value)
+        except InvalidQuery as error:
+            raise InvalidQuery(f"{error.message} (in {self.name})") from None
+        if value is None:
+            return ""
+        return value if isinstance(value, str) else json.dumps(value)

@@ -44,7 +44,7 @@ LAYERS: Mapping[str, tuple[frozenset[str], ...]] = {
     ),
     "climate.plugins": (
         frozenset({"base", "fencing"}),
-        frozenset({"fields", "filters", "loader", "simulated_journal"}),
+        frozenset({"filters", "loader", "simulated_journal"}),
         frozenset({"openstack"}),
         frozenset({"hosts"}),
         frozenset({"instances", "networking"}),

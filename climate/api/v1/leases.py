@@ -14,7 +14,6 @@ from climate.api.v1.schemas import (
     RESERVATION_ID,
     RESERVATION_TYPE,
 )
-from climate.core.errors import NotFound
 from climate.core.lease import blazar_wire
 from climate.core.lease.change import Change
 from climate.core.lease.model import Lease
@@ -90,7 +89,7 @@ def plugins(call: Call) -> tuple[Any, int]:
 
 def _visible(call: Call, lease_id: str) -> Lease:
     """Return the lease; raises NotFound also if the caller may not see it."""
-    absent = NotFound(f"Object with {{'lease_id': '{lease_id}'}} not found")
+    absent = f"Object with {{'lease_id': '{lease_id}'}} not found"
     return call.visible(get_lease, lease_id, "leases:get", absent)
 
 

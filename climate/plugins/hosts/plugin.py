@@ -21,12 +21,13 @@ from climate.plugins.base import (
     DiscoveredResource,
     Drift,
     ExpectedState,
+    Expression,
     RequestSchema,
     ResourcePlugin,
     Turn,
+    WholeNumber,
     run_all,
 )
-from climate.plugins.fields import Expression, WholeNumber
 from climate.plugins.hosts.audit import AuditedCloud, find_drifts
 from climate.plugins.loader import load_cloud
 

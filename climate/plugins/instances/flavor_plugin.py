@@ -14,8 +14,7 @@ from marshmallow import fields, post_load, validate
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.matching.extra_specs import read
 from climate.core.matching.requirement import Requirement
-from climate.plugins.base import Requester, RequestSchema
-from climate.plugins.fields import WholeNumber
+from climate.plugins.base import Requester, RequestSchema, WholeNumber
 from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.instances.cloud import Flavor, Size
 from climate.plugins.instances.plugin import MAX_INSTANCES, Affinity, InstancePlugin

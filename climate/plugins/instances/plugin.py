@@ -17,17 +17,19 @@ from climate.core.lease.model import Granted, Lease, Reservation
 from climate.core.matching.extra_specs import read
 from climate.core.matching.requirement import Layout, Requirement
 from climate.plugins.base import (
+    CREATE,
     DiscoveredResource,
     Drift,
     ExpectedState,
+    Expression,
     HeldReservation,
     Requester,
     RequestSchema,
     ResourcePlugin,
     Turn,
+    WholeNumber,
     run_all,
 )
-from climate.plugins.fields import CREATE, Expression, WholeNumber
 from climate.plugins.hosts.plugin import HostPlugin
 from climate.plugins.instances.audit import find_drifts
 from climate.plugins.instances.cloud import Boot, InstanceCloud, Size

@@ -18,8 +18,7 @@ from marshmallow import (
     validates_schema,
 )
 
-from climate.plugins.base import RequestSchema
-from climate.plugins.fields import CREATE, DELETE, NOTHING
+from climate.plugins.base import CREATE, DELETE, NOTHING, RequestSchema
 
 SNAPSHOT = "snapshot"
 # Limits one start: each server is a request to Nova. Users can boot more themselves, or with Heat.

@@ -15,6 +15,10 @@ from marshmallow import fields, post_load, validate
 
 from climate.core.lease.model import Lease, Reservation, Resource
 from climate.plugins.base import (
+    CREATE,
+    DELETE,
+    KEEP,
+    NOTHING,
     Drift,
     ExpectedState,
     HeldReservation,
@@ -22,7 +26,6 @@ from climate.plugins.base import (
     ResourcePlugin,
     run_all,
 )
-from climate.plugins.fields import CREATE, DELETE, KEEP, NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,8 @@ from climate.plugins.base import (
     DiscoveredResource,
     RequestSchema,
     Turn,
+    WholeNumber,
 )
-from climate.plugins.fields import WholeNumber
 from climate.plugins.loader import load_cloud
 from climate.plugins.networking.addressing import Subnet
 from climate.plugins.networking.base import EndpointCloud, EndpointPlugin, EndpointSchema

@@ -11,8 +11,7 @@ from typing import Any
 
 from climate.core.errors import InvalidInput
 from climate.core.lease.model import PART, Reservation
-from climate.plugins.base import Member
-from climate.plugins.fields import DELETE, KEEP, NOTHING
+from climate.plugins.base import DELETE, KEEP, NOTHING, Member
 from climate.plugins.stacks import template
 from climate.plugins.stacks.contents import Contents, Flavors, Volumes
 from climate.plugins.stacks.template import Source

@@ -21,6 +21,8 @@ from climate.core.lease.model import Granted, Lease, Reservation
 from climate.core.matching.query import Everything
 from climate.core.matching.requirement import Requirement
 from climate.plugins.base import (
+    CREATE,
+    KEEP,
     DiscoveredResource,
     Drift,
     ExpectedState,
@@ -31,7 +33,6 @@ from climate.plugins.base import (
     ResourcePlugin,
     Turn,
 )
-from climate.plugins.fields import CREATE, KEEP
 from climate.plugins.loader import load_cloud
 from climate.plugins.stacks import members as stack_members
 from climate.plugins.stacks import template

@@ -5,8 +5,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, post_load, validate, validates_schema
 
-from climate.plugins.base import RequestSchema
-from climate.plugins.fields import CREATE, DELETE, KEEP, NOTHING
+from climate.plugins.base import CREATE, DELETE, KEEP, NOTHING, RequestSchema
 from climate.plugins.stacks.template import InvalidTemplate, Source, parse, parse_environment
 
 SUSPEND = "suspend"

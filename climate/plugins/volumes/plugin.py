@@ -19,15 +19,20 @@ from climate.core.matching import expression
 from climate.core.matching.query import Compare, Operand, both
 from climate.core.matching.requirement import Requirement
 from climate.plugins.base import (
+    CREATE,
+    DELETE,
+    KEEP,
+    NOTHING,
     DiscoveredResource,
     Drift,
     ExpectedState,
+    Expression,
     Requester,
     RequestSchema,
     ResourcePlugin,
     Turn,
+    WholeNumber,
 )
-from climate.plugins.fields import CREATE, DELETE, KEEP, NOTHING, Expression, WholeNumber
 from climate.plugins.loader import load_cloud
 from climate.plugins.volumes import lifecycle
 from climate.plugins.volumes.audit import find_drifts

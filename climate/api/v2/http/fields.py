@@ -115,3 +115,8 @@ class Count(fields.Integer):
 def flag(**kwargs: Any) -> fields.Boolean:
     """Return a boolean field of a query string."""
     return fields.Boolean(truthy={"true", "True", "1"}, falsy={"false", "False", "0"}, **kwargs)
+
+
+def nullable_params(schema: Schema) -> set[str]:
+    """Return the required parameters that may be null. v2 makes them optional: null by default."""
+    return {name for name, field in schema.fields.items() if field.required and field.allow_none}

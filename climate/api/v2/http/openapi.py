@@ -11,6 +11,7 @@ from marshmallow import RAISE, Schema
 
 from climate.api.route import Route
 from climate.api.v2.http import schemas
+from climate.api.v2.http.fields import nullable_params
 from climate.core.errors import ClimateError
 
 _DESCRIPTION = (
@@ -64,7 +65,7 @@ def document(
 def _add_params(spec: APISpec, resource_type: str, schema: type[Schema]) -> dict[str, str]:
     """Add the schema of a resource type's parameters, and return a reference to it."""
     name = "params." + re.sub(r"[^\w.-]", "-", resource_type, flags=re.ASCII)
-    optional = schemas.nullable_params(schema())
+    optional = nullable_params(schema())
     spec.components.schema(name, schema=schema(unknown=RAISE, partial=optional))
     return {"$ref": f"#/components/schemas/{name}"}
 

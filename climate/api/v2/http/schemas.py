@@ -10,11 +10,6 @@ def described(text: str) -> dict[str, str]:
     return {"description": text}
 
 
-def nullable_params(schema: Schema) -> set[str]:
-    """Return the required parameters that may be null. v2 makes them optional: null by default."""
-    return {name for name, field in schema.fields.items() if field.required and field.allow_none}
-
-
 def next_page() -> fields.String:
     """Return the field for the link to the next page."""
     return fields.String(

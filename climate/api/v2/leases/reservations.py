@@ -8,8 +8,7 @@ from marshmallow import Schema
 
 from climate.api.call import Call
 from climate.api.v2.http import validation
-from climate.api.v2.http.fields import NOW
-from climate.api.v2.http.schemas import nullable_params
+from climate.api.v2.http.fields import NOW, nullable_params
 from climate.api.v2.http.validation import Place
 from climate.api.v2.leases.schemas import params as params_schema
 from climate.core.errors import UnsupportedResourceType

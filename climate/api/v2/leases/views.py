@@ -13,7 +13,7 @@ from climate.api.v2.http import paging, validation
 from climate.api.v2.http.fields import ASAP, NOW
 from climate.api.v2.leases import reservations, schemas
 from climate.api.v2.leases.reservations import moment
-from climate.core.errors import Contention, InvalidInput, NotFound, PreconditionFailed
+from climate.core.errors import Contention, InvalidInput, PreconditionFailed
 from climate.core.lease.change import Change
 from climate.core.lease.idempotency import AlreadyProcessed, IdempotencyKey
 from climate.core.lease.model import Lease
@@ -105,7 +105,7 @@ def delete(call: Call, lease_id: str) -> Answer:
 
 def visible(call: Call, lease_id: str) -> Lease:
     """Return the lease; raises NotFound also if the caller may not see it."""
-    absent = NotFound(f"There is no lease {lease_id}")
+    absent = f"There is no lease {lease_id}"
     return call.visible(get_lease, lease_id, "leases:get", absent)
 
 

@@ -8,7 +8,7 @@ from flask import request
 from climate.api.call import Answer, Call
 from climate.api.v2.http import paging, validation
 from climate.api.v2.notifications import schemas
-from climate.core.errors import InvalidInput, NotFound
+from climate.core.errors import InvalidInput
 from climate.core.notifications.subscription import Subscription, check_url
 from climate.core.page import SUBSCRIPTION_SORTS
 from climate.manager.notifications import subscriptions
@@ -95,7 +95,7 @@ def redeliver(call: Call, subscription_id: str) -> Answer:
 
 def _visible(call: Call, subscription_id: str) -> Subscription:
     """Return the subscription; raises NotFound also if the caller may not see it."""
-    absent = NotFound(f"There is no subscription {subscription_id}")
+    absent = f"There is no subscription {subscription_id}"
     return call.visible(subscriptions.get, subscription_id, "subscriptions:get", absent)
 
 
