@@ -45,7 +45,7 @@ from climate import bootstrap
 from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
 from climate.core.lease.schedule import START
 from climate.db.engine import schema
-from climate.db.engine.array_in import any_of
+from climate.db.engine.types import any_of
 from climate.db.events.ordering import IN_PROGRESS, due
 from climate.db.notifications import outbox
 from climate.db.tables.leases import EVENTS, LEASES, RESERVATIONS, EventRow

@@ -26,8 +26,7 @@ from climate.core.lease.model import HOST, LEAVING, Inventory
 from climate.core.lease.schedule import PATIENCE
 from climate.core.matching.calendar import Booking
 from climate.core.window import Window
-from climate.db.engine.array_in import any_of
-from climate.db.engine.types import MARIADB
+from climate.db.engine.types import MARIADB, any_of
 from climate.db.events.ordering import IN_PROGRESS, blocked, due
 from climate.db.resources import capacity
 from climate.db.tables.leases import (

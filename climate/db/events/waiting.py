@@ -14,8 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from climate.core.lease.schedule import ACTIONS, RELEASE
-from climate.db.engine.array_in import any_of, chunks
-from climate.db.engine.types import code_points
+from climate.db.engine.types import any_of, chunks, code_points
 from climate.db.events.ordering import BEGINNING, UNDONE, due
 from climate.db.tables.leases import EVENTS, LEASES, RESERVATIONS
 

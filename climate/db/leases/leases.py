@@ -14,7 +14,7 @@ from climate.core.errors import NotFound
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Event, Lease, Reservation, Start
 from climate.core.lease.schedule import rank
-from climate.db.engine.array_in import any_of
+from climate.db.engine.types import any_of
 from climate.db.leases.records import COLUMNS, complete
 from climate.db.tables.bulk import Rows, insert
 from climate.db.tables.bulk import update as update_rows

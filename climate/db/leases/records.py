@@ -13,7 +13,7 @@ from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationSt
 from climate.core.lease.model import Event, Lease, Reservation, Start, StartWhen
 from climate.core.lease.schedule import Anchor, Notice
 from climate.core.window import Window
-from climate.db.engine.array_in import any_of, chunks
+from climate.db.engine.types import any_of, chunks
 from climate.db.tables.leases import EVENTS, LEASES, RESERVATIONS, columns
 
 # By value: a call of the enumeration takes several times as long.

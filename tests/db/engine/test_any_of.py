@@ -7,8 +7,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import Session
 
-from climate.db.engine.array_in import any_of
 from climate.db.engine.database import Database
+from climate.db.engine.types import any_of
 from climate.db.notifications.outbox import write
 from climate.db.tables.notifications import OutboxRow
 from tests.conftest import NOON
