@@ -1,13 +1,13 @@
 """Queries of the self-audit: examine the invariants in bounded slices, and keep their progress.
 
-A query starts where the previous one ended. It returns the violations that it found and its own
-end, or None at the end of a round. All statements of one query must see the same state:
+A query examines one slice. It starts at the stored position, and returns the violations and the
+next position (None: the round is complete). All statements of one query must see the same state:
 ``Database.snapshot``. Overdue work counts as a violation only after a while, because a manager may
 be about to do it.
 
-The manager that moves ``next_at`` forward owns the next examination until that time. Its result is
-stored only if no other manager became the owner meanwhile. So one manager examines at a time, and
-each change is reported once.
+A manager takes its turn by setting ``next_at`` to a later time. Until then no other manager
+examines this invariant. A result is stored only if the turn is still the manager's own. So one
+manager examines at a time, and each change is reported once.
 """
 
 from collections import defaultdict

@@ -52,7 +52,7 @@ class UseOf:
     use: Use
 
     def is_of(self, party: Party) -> bool:
-        """Return whether the use counts for ``party``."""
+        """Return whether ``party`` is the project or the user of this use."""
         owner = self.project_id if party.scope is Scope.PROJECT else self.user_id
         return owner == party.owner_id
 
@@ -145,7 +145,7 @@ def uses(
 
 
 def uses_of(session: Session, lease_id: str) -> list[Use]:
-    """Return the use of a lease (one statement)."""
+    """Return the use of hosts by a lease, one entry per start of its bookings; one statement."""
     return [row.use for row in _use_of(session, _uses().where(LeaseRow.id == lease_id))]
 
 

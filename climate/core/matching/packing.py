@@ -217,7 +217,11 @@ def first(units: Units, count: int) -> Units:
 
 
 def laid_out(units: Units, layout: Layout) -> Units:
-    """Return the units that satisfy the layout."""
+    """Return the units that the layout permits.
+
+    APART permits one unit per resource, TOGETHER the units of the resource with the most of them,
+    ANYWHERE all.
+    """
     if layout is Layout.APART:
         return dict.fromkeys(units, 1)
     if layout is Layout.TOGETHER and units:

@@ -15,7 +15,7 @@ def is_storable(text: str) -> bool:
 
 
 def check_storable(value: object) -> None:
-    """Raise ValueError for decoded JSON that contains a text which cannot be stored."""
+    """Raise ValueError for decoded JSON that contains a text that ``is_storable`` rejects."""
     rest = [value]
     while rest:
         value = rest.pop()

@@ -1,1 +1,5 @@
-"""Statements on events: the queue of due work, its order and its claims."""
+"""Statements on events.
+
+``queue`` claims, requeues and finishes events, ``waiting`` reads those that are due, ``ordering``
+says which event must wait for which.
+"""

@@ -89,7 +89,7 @@ def write_all(
 
 
 def rows(notifications: Iterable[tuple[str, Mapping[str, Any]]], now: datetime) -> Rows:
-    """Return what ``write_all`` would store."""
+    """Return the table and rows of these notifications, to insert them with other tables."""
     return OutboxRow, [_row(event_type, payload, now) for event_type, payload in notifications]
 
 

@@ -191,7 +191,7 @@ def want(session: Session, wanted: Sequence[Shutdown]) -> None:
 
 
 def end(session: Session, task: Shutdown, now: datetime) -> bool:
-    """End a shutdown if its progress has not changed; return whether it ended."""
+    """End a shutdown unless it is over or its stored progress differs; return whether it ended."""
     ended = session.execute(
         sa.update(ShutdownRow)
         .where(

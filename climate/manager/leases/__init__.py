@@ -4,5 +4,5 @@
 ``event_plan`` compute the reservations and events of a changed lease. ``holds`` reserve capacity
 while an external service decides. ``trusts`` let managers act as the user. ``finalizers`` outlive
 a lease. ``ready_start`` delays a start until the hosts are ready. ``healing`` replaces failed
-resources.
+resources. ``idempotency`` replays a repeated request; its statements are in ``db/leases``.
 """

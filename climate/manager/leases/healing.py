@@ -64,7 +64,7 @@ def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
 
 
 def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Session) -> None:
-    """Replace the failed resources of a lease where others are free, and update its flags."""
+    """Replace failed resources of a lease by free ones; update ``degraded`` and its other flags."""
     now = runtime.clock.now()
     try:
         lease = leases.get(session, lease_id, lock=True)

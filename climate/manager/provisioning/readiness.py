@@ -38,7 +38,10 @@ class HostReadiness:
 
 @dataclass(frozen=True, slots=True)
 class HostStatus:
-    """The hosts in quarantine, and the hosts that may be off because no lease uses them now."""
+    """Ids of the hosts in quarantine, and of other hosts for which being off is no failure.
+
+    climate prepares the latter on demand, and no lease uses them now.
+    """
 
     quarantined: Collection[int] = field(default_factory=frozenset)
     may_be_off: Collection[int] = field(default_factory=frozenset)

@@ -157,7 +157,10 @@ class Cinder:
                 return records
 
     def act(self, path: str, action: str, allowed: int | None = None, **values: Any) -> None:
-        """Run an action on the object at ``path``; status 404 and ``allowed`` are no errors."""
+        """Run an action on the object at ``path``.
+
+        Raises BackendUnavailable for error statuses, except 404 and the status ``allowed``.
+        """
         self.send("POST", f"{path}/action", {action: values}, allowed=(_GONE, allowed or _GONE))
 
     def send(

@@ -1,7 +1,7 @@
-"""A version of leases: a manager compares it to detect concurrent changes.
+"""Adds a version to leases, by which a manager detects concurrent changes.
 
-Removes the index of unpublished notifications: since 0018 a number replaces it. ``published_at``
-stays for processes of 0018, which read it.
+Drops the index on ``published_at``: since 0018 ``relay.published_seq`` says what is published. The
+column stays for processes of 0018, which read it.
 """
 
 import sqlalchemy as sa
