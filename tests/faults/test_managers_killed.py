@@ -100,6 +100,6 @@ def test_a_manager_that_wakes_up_too_late_changes_nothing(world: World) -> None:
     assert world.effects("add_host") != HOSTS
     world.until(lease, "ACTIVE")
     asleep.signal(signal.SIGCONT)
-    asleep.says("nothing was done")
+    asleep.says("nothing was changed")
     assert world.effects("add_host") == HOSTS
     assert world.told(lease, START) == 1

@@ -119,7 +119,7 @@ def test_a_token_that_is_itself_delegated_gets_a_clear_refusal(
     token = _by_trust(lab) if by == "a trust" else _by_application_credential(lab)
     answer = Service(climate.port, token).call("POST", "/v1/leases", body)
     assert answer.status_code == 403
-    assert f"got by {by}" in answer.json()["error_message"]
+    assert f"with a token from {by}" in answer.json()["error_message"]
     assert climate.query("SELECT id FROM leases") == []
     body["reservations"] = [instances()]
     assert Service(climate.port, token).call("POST", "/v1/leases", body).status_code == 201
@@ -180,7 +180,7 @@ def test_a_trust_that_died_is_found_before_the_start_and_when_it_works_again(
     eventually(lambda: shown(climate, lab, lease["id"])["trust_lost"], "the trust is lost")
     found = shown(climate, lab, lease["id"])
     assert (found["status"], found["degraded"]) == ("PENDING", True)
-    assert "a role was taken" in found["trust_lost"]
+    assert "the user lost a role" in found["trust_lost"]
     identity.assign_project_role_to_user(*role)
     eventually(lambda: not shown(climate, lab, lease["id"])["degraded"], "the trust works again")
     assert told(climate, lease["id"]) == ["lease.trust_lost", "lease.trust_restored"]

@@ -93,7 +93,7 @@ def test_the_owner_gets_in_and_others_do_not(
 
 def test_a_service_is_had_as_a_whole_or_node_by_node(nova: NovaCloud, pool: str) -> None:
     nova.enroll(HOST)
-    with pytest.raises(Conflict, match=f"{HOST} can alone"):
+    with pytest.raises(Conflict, match=f"its nodes {HOST} are registered"):
         nova.enroll(SERVICE)
     assert SERVICE not in nova.free_hosts()
     nova.withdraw(HOST)
@@ -111,7 +111,7 @@ def test_a_node_in_use_cannot_be_closed(
 ) -> None:
     server = guests.boot(administrator, "in the way", availability_zone=f"nova:{SERVICE}:{NODE}")
     try:
-        with pytest.raises(Conflict, match="something is on it"):
+        with pytest.raises(Conflict, match="because it is in use"):
             nova.enroll(HOST)
         assert HOST not in nova.free_hosts()
     finally:
