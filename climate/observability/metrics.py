@@ -189,20 +189,24 @@ R = TypeVar("R", bound=HasMetrics)
 def counted(
     request: str,
 ) -> Callable[[Callable[Concatenate[R, P], T]], Callable[Concatenate[R, P], T]]:
-    """Decorate a use case that admits leases: count its outcomes under this name."""
+    """Decorate a use case that admits leases: count its outcomes under this name.
+
+    An error whose ``code`` is None is not counted: the caller tries again.
+    """
 
     def decorate(use_case: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
         @wraps(use_case)
         def run(runtime: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            outcome = "error"
+            outcome: str | None = "error"
             try:
                 result = use_case(runtime, *args, **kwargs)
                 outcome = "admitted"
             except Exception as error:
-                outcome = str(getattr(error, "code", outcome))
+                outcome = getattr(error, "code", outcome)
                 raise
             finally:
-                runtime.metrics.admission(request, outcome)
+                if outcome is not None:
+                    runtime.metrics.admission(request, outcome)
             return result
 
         return run

@@ -69,6 +69,17 @@ def test_admissions_are_counted_by_their_error_code(watched: Story) -> None:
     assert found["climate_admissions_total", ("invalid_date", "update")] == 1
 
 
+def test_a_stale_tag_is_counted_once_and_a_repeated_comparison_is_not(watched: Story) -> None:
+    created = watched.call("POST", "/v2/leases", watched.asking())
+    path, tag = created.headers["Location"], created.headers["ETag"]
+    for name, status in (("first", 200), ("second", 412)):
+        answer = watched.call("PATCH", path, {"name": name}, headers={"If-Match": tag})
+        assert answer.status_code == status
+    found = told(watched.runtime)
+    assert found["climate_admissions_total", ("admitted", "update")] == 1
+    assert found["climate_admissions_total", ("precondition_failed", "update")] == 1
+
+
 def test_a_lost_race_is_counted(watched: Story) -> None:
     attempts: list[int] = []
 

@@ -13,7 +13,8 @@ find_leases = reading(pages.find_leases)
 class LeaseChanged(Exception):
     """The stored lease, ``present``, differs from the lease that the client has read."""
 
-    code = "precondition_failed"
+    #: Not counted among the outcomes of requests: the caller compares again.
+    code = None
 
     def __init__(self, present: Lease) -> None:
         """Keep the stored lease."""

@@ -86,11 +86,14 @@ def update(call: Call, lease_id: str) -> Answer:
         removed=tuple(data["remove_reservations"]),
         start_when=data.get("start_when"),
     )
-    return _shown(
-        _if_match(
+    try:
+        changed = _if_match(
             lease, lambda seen: update_lease(call.runtime, lease_id, change, call.owner, seen)
         )
-    )
+    except PreconditionFailed as error:  # raised outside the use case, which counts all others
+        call.runtime.metrics.admission("update", error.code)
+        raise
+    return _shown(changed)
 
 
 def delete(call: Call, lease_id: str) -> Answer:
