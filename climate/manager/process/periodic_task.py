@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 
 from climate.db.engine.database import is_unavailable
@@ -17,7 +16,7 @@ _MANY, _LONG_PAUSE = 100, 0.1
 
 
 class PeriodicTask:
-    """Runs ``steps`` every ``interval`` seconds and at each wake-up until it is stopped.
+    """Runs ``steps`` at each wake-up, and ``interval`` seconds after their last run.
 
     A step that returns a number returns how many items it handled. A step that fails is logged,
     does not keep the next step from running, and runs again the next time.
@@ -34,7 +33,7 @@ class PeriodicTask:
         """Prepare; nothing runs before ``start``. ``pause``: least seconds between two runs."""
         self._name = name
         self._steps = steps
-        self._interval = interval
+        self._interval = min(interval, threading.TIMEOUT_MAX)
         self._pause = pause
         self._runs_at_start = runs_at_start
         self._wake = threading.Event()
@@ -69,11 +68,11 @@ class PeriodicTask:
 
     def _loop(self) -> None:
         pause = 0.0
-        due = time.monotonic() + self._interval
         while not self._stopping.wait(pause):
-            self._wake.wait(max(0.0, due - time.monotonic()))
+            # From the end of the last run: steps that are slow, or count a pause from their own
+            # failure, must not run back to back or come a moment too early.
+            self._wake.wait(self._interval)
             self._wake.clear()
-            due = time.monotonic() + self._interval
             handled = 0
             for step in self._steps:
                 if not self._stopping.is_set():
