@@ -191,7 +191,7 @@ def counted(
 ) -> Callable[[Callable[Concatenate[R, P], T]], Callable[Concatenate[R, P], T]]:
     """Decorate a use case that admits leases: count its outcomes under this name.
 
-    An error whose ``code`` is None is not counted: the caller tries again.
+    An error with ``is_retried`` is not counted: the caller tries again.
     """
 
     def decorate(use_case: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
@@ -202,7 +202,8 @@ def counted(
                 result = use_case(runtime, *args, **kwargs)
                 outcome = "admitted"
             except Exception as error:
-                outcome = getattr(error, "code", outcome)
+                is_retried = getattr(error, "is_retried", False)
+                outcome = None if is_retried else str(getattr(error, "code", outcome))
                 raise
             finally:
                 if outcome is not None:

@@ -28,6 +28,18 @@ _CLOUDS = {
     "virtual:volume": ("volume", "virtual:volume"),
 }
 _MEMBERS = ("resource_type", "schema", "native_properties")
+# Optional methods that had other names before. A plug-in that still has one would lose it silently.
+_RENAMED = {
+    "arranges": "needs_preparation",
+    "arrange": "prepare",
+    "abandon": "discard",
+    "replans": "looks_up_changes",
+    "children": "members",
+    "foretold": "preview_details",
+    "look": "refresh",
+    "rest": "disable_service",
+    "rouse": "enable_service",
+}
 
 
 class BrokenPlugin(RuntimeError):
@@ -81,6 +93,9 @@ def _checked(name: str, plugin: Any) -> ResourcePlugin:  # noqa: ANN401
     missing = [member for member in _MEMBERS if not hasattr(plugin, member)]
     if missing:
         raise BrokenPlugin(f"plugin {name!r} does not say its {', '.join(missing)}")
+    for old, new in _RENAMED.items():
+        if hasattr(plugin, old):
+            raise BrokenPlugin(f"plugin {name!r} defines {old}, which is now {new}")
     return plugin
 
 

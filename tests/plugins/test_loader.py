@@ -57,6 +57,14 @@ NAMELESS = f"""{UNFINISHED}
 """
 
 
+OUTDATED = f"""{GOOD}
+    def arrange(self, reservation, requester):
+        pass
+
+Plugin = OtherPlugin
+"""
+
+
 class TestPlugins:
     def test_are_loaded_by_name_and_keyed_by_type(self, conf: ConfigOpts, install: Install) -> None:
         install("sound", GOOD, "other = sound:OtherPlugin")
@@ -91,6 +99,7 @@ class TestPlugins:
             ("def Plugin(conf): return 'text'", "is no ResourcePlugin: 'text'"),
             (UNFINISHED, "abstract"),
             (NAMELESS, "does not say its resource_type, schema"),
+            (OUTDATED, "defines arrange, which is now prepare"),
         ]
         for number, (source, _) in enumerate(broken):
             install(f"broken{number}", source, f"b{number} = broken{number}:Plugin")

@@ -13,8 +13,8 @@ find_leases = reading(pages.find_leases)
 class LeaseChanged(Exception):
     """The stored lease, ``present``, differs from the lease that the client has read."""
 
-    #: Not counted among the outcomes of requests: the caller compares again.
-    code = None
+    #: The caller compares again, so it is not an outcome of the request.
+    is_retried = True
 
     def __init__(self, present: Lease) -> None:
         """Keep the stored lease."""
