@@ -232,7 +232,7 @@ def test_only_types_that_nobody_else_can_use_can_be_reserved(
     finally:
         storage.delete_type(public)
     storage.add_type_access(base.id, lab.id)
-    assert f"projects {lab.id} can use it" in refused(base.name)
+    assert f"projects {lab.id} have access to it" in refused(base.name)
     storage.remove_type_access(base.id, lab.id)
     unknown = admin.call("POST", "/v2/resources", {**wanted, "name": base.name, "properties": {}})
     assert "is unknown to Cinder" in unknown.json()["detail"]
