@@ -115,6 +115,8 @@ def test_names_an_unusable_database_without_its_password(
     program: Program, configured: Callable[..., Path], rejection: Rejection, tmp_path: Path
 ) -> None:
     port = free_port()
+    # Standalone opens its port before the database: it must not meet another service there.
+    commands = {main.db_manage: ["upgrade"], main.standalone: ["--port", free_port()]}
     for url, reason in [
         ("nonsense", "Could not parse"),
         ("nosuchdb://127.0.0.1/climate", "nosuchdb"),
@@ -127,7 +129,7 @@ def test_names_an_unusable_database_without_its_password(
         (f"sqlite:///{tmp_path}", "unable to open database file"),
         ("sqlite://", "memory"),
     ]:
-        command = ["upgrade"] if program is main.db_manage else []
+        command = commands.get(program, [])
         conf = configured(database__connection=url)
         message = rejection(program, *command, "--config-file", conf)
         assert message.startswith("climate-")
