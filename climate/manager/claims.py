@@ -1,12 +1,13 @@
 """Claims: a manager's exclusive, expiring right to run an event.
 
-A claim is an owner and an attempt number in the event's row. Every outcome is conditional on both,
-so a manager that lost its claim stores nothing. A fencing token stops its changes of the cloud
-shortly before another manager can reclaim the event.
+A claim is an owner (a manager's name) and an attempt number in the event's row. A manager stores
+an outcome only if the row still has both, so a manager that lost its claim stores nothing. The
+claim's fencing token expires shortly before another manager can reclaim the event. From then on,
+the first manager cannot change the cloud.
 
-Reclaiming compares no wall clocks. The owner counts the time-out on its monotonic clock, from
-before its claim or renewal. Other managers count the same time-out from after they read that
-renewal. So the owner always stops first.
+Reclaiming compares no wall clocks. The owner measures the time-out on its monotonic clock, and
+begins before it writes the claim or renewal. Each other manager measures the same time-out, and
+begins after it has read that claim or renewal. So the owner always stops first.
 """
 
 import logging
@@ -35,10 +36,11 @@ LOG = logging.getLogger(__name__)
 
 @record(frozen=True, slots=True)
 class Work:
-    """The lease of an action event, and the resources of each reservation to act on.
+    """A claimed event, its lease, and the resources of each reservation to act on.
 
-    ``begun`` is the lease as stored when the work began. It is None if other statements of that
-    transaction also changed the lease.
+    ``resources`` is by reservation id. ``lease`` is the lease before the work began, ``begun`` the
+    lease that was stored when it began. ``begun`` is None if the same transaction changed the
+    lease's events, too, or if the event is a release.
     """
 
     event: Event
@@ -52,7 +54,7 @@ class Work:
         return [r for r in self.lease.reservations if r.id in self.resources]
 
     def is_leaving(self, reservation_id: str) -> bool:
-        """Whether to reclaim a reservation because it was removed from its lease."""
+        """Whether the event reclaims this reservation because a user removed it from its lease."""
         if self.event.kind not in {START, UPDATE, END}:
             return False
         for reservation in self.lease.reservations:
@@ -63,7 +65,7 @@ class Work:
 
 @record(frozen=True, slots=True)
 class Call:
-    """A plug-in call for one reservation; ``since`` is a reading of ``clock.elapsed``."""
+    """A running plug-in call for one reservation; it began when ``clock.elapsed`` was ``since``."""
 
     work: Work
     reservation_id: str
@@ -72,11 +74,11 @@ class Call:
 
 @record(frozen=True, slots=True)
 class Claim:
-    """An event that this manager runs as long as the event's row has its owner and attempt.
+    """A manager's claim on an event. It is valid while the event's row has this owner and attempt.
 
-    Finalizers have no lease id, as they outlive their lease. ``types`` are the resource types of
-    the lease's reservations. ``fencing_token`` limits the changes of the cloud. ``calls`` contains
-    the running plug-in call.
+    Finalizers have no lease id, as they outlive their lease. ``types`` are the resource types that
+    the event acts on (none: it calls no plug-in). While ``fencing_token`` is valid, plug-ins may
+    change the cloud for this claim. ``calls`` contains the running plug-in call, if any.
     """
 
     event_id: str
@@ -89,12 +91,16 @@ class Claim:
     calls: list[Call] = field(default_factory=list, compare=False)
 
     def call_since_before(self, moment: float) -> Call | None:
-        """Return the running call if it began before ``moment`` of ``clock.elapsed``."""
+        """Return the running call if it began before ``moment``, a reading of ``clock.elapsed``."""
         return next((call for call in list(self.calls) if call.since < moment), None)
 
     @contextmanager
     def calling(self, work: Work, reservation: Reservation, since: float) -> Iterator[None]:
-        """Run a plug-in call, fenced by the token and visible to the watchdog; raises Fenced."""
+        """Return a context for one plug-in call. Raises Fenced if the token has expired.
+
+        In the context, the fencing token guards all changes of the cloud. ``calls`` contains the
+        call, so that ``WorkerPool.watch`` finds a call that takes too long.
+        """
         self.fencing_token.check()
         self.calls.append(Call(work, reservation.id, since))
         try:
@@ -120,7 +126,7 @@ class Task(NamedTuple):
 
 
 def lease_of(session: Session, claim: Claim) -> Lease | None:
-    """Lock and return the lease of a claim; None if the claim is lost."""
+    """Lock and return the lease of a claim; None if the claim is lost or the lease is deleted."""
     seen, _ = lock_leases(session, [claim], wait=True)
     return seen[0].lease if seen else None
 
@@ -128,10 +134,11 @@ def lease_of(session: Session, claim: Claim) -> Lease | None:
 def lock_leases(
     session: Session, claims: Sequence[Claim], *, wait: bool
 ) -> tuple[list[Seen], list[Claim]]:
-    """Lock the leases of claims. Return the claims still held, and those without a locked lease.
+    """Lock the leases of claims. Return (claims that are still held, claims without locked lease).
 
     A lease stays unlocked if it is deleted, or if ``wait`` is false and another transaction has the
-    lock. A claim may be lost a moment later, so storing the outcome checks owner and attempt again.
+    lock. The result omits lost claims. A claim may be lost a moment later, so the statement that
+    stores the outcome checks owner and attempt again.
     """
     ids = {claim.lease_id for claim in claims if claim.lease_id is not None}
     locked = leases.find_some(session, ids, lock=True, patient=wait)
@@ -149,10 +156,11 @@ def lock_leases(
 
 
 def relock_leases(session: Session, tasks: Sequence[Task]) -> tuple[list[Seen], list[Claim]]:
-    """Lock the leases again after the work, as ``lock_leases`` does; read only changed leases.
+    """Lock the leases again after the work. Return the same as ``lock_leases``.
 
-    The claim of an unchanged lease may be lost unnoticed. Then storing the outcome raises LostRace,
-    and the retried transaction reads all leases.
+    It reads only leases that have changed since the work began. For an unchanged lease, it does not
+    notice that a claim is lost. Then ``close_all`` raises LostRace, and the next attempt of the
+    transaction reads all leases.
     """
     wait = len(tasks) == 1
     if is_retried(session):
@@ -179,7 +187,7 @@ def _claimed_event(lease: Lease, claim: Claim) -> Event | None:
 def close_all(
     session: Session, claims: Sequence[Claim], now: datetime, status: EventStatus
 ) -> None:
-    """Store the same outcome for many claims; raises LostRace if any of them is lost."""
+    """Store the same outcome for claims of one manager; raises LostRace if any of them is lost."""
     if claims:
         attempts = [(claim.event_id, claim.attempt) for claim in claims]
         event_queue.finish_all(session, claims[0].owner, attempts, now, status.value)
@@ -192,28 +200,34 @@ def close(
     status: EventStatus,
     **outcome: Any,
 ) -> bool:
-    """Store a claim's outcome; False if the claim is lost."""
+    """Store a claim's outcome; return False, and store nothing, if the claim is lost.
+
+    ``outcome`` has other columns of the event to set (``last_error``, ``run_at``).
+    """
     return event_queue.finish(
         session, claim.event_id, claim.owner, claim.attempt, now, status=status.value, **outcome
     )
 
 
 def requeue(session: Session, claim: Claim, **again: datetime) -> None:
-    """Release a claim without counting the attempt, optionally with a later ``run_at``."""
+    """Release a claim without counting the attempt. Do nothing if the claim is lost.
+
+    ``again`` has columns of the event to set (``run_at``, ``updated_at``).
+    """
     event_queue.requeue(session, claim.event_id, claim.owner, claim.attempt, **again)
 
 
 def remove(session: Session, claim: Claim) -> None:
-    """Delete a claimed event that needs no record, unless the claim is lost."""
+    """Delete a finished event that needs no record. Do nothing if its claim is lost."""
     if event_queue.is_mine(session, claim.event_id, claim.owner, claim.attempt):
         event_queue.remove(session, [claim.event_id])
 
 
 class ClaimKeeper:
-    """Renews the claims of one manager, and reclaims those whose owner stopped renewing."""
+    """Renews the claims of one manager, and reclaims claims that other managers do not renew."""
 
     def __init__(self, store: Store, owner: str, timeout: timedelta) -> None:
-        """Use ``timeout`` as the lifetime of a claim after each renewal."""
+        """Renew the claims of ``owner``. A claim expires ``timeout`` after its last renewal."""
         self._store = store
         self._owner = owner
         self._timeout = timeout
@@ -224,7 +238,10 @@ class ClaimKeeper:
         return self._store.clock.elapsed() + self._timeout.total_seconds()
 
     def renew(self, claims: Mapping[str, Claim]) -> None:
-        """Renew claims by event id. A lost claim is not renewed, so its fencing token expires."""
+        """Renew claims, which are given by event id, and extend their fencing tokens.
+
+        A lost claim is not renewed, so its fencing token expires.
+        """
         if not claims:
             return
         expires = self.expires()
@@ -237,7 +254,11 @@ class ClaimKeeper:
                 claim.fencing_token.extend(expires)
 
     def reclaim(self, own: Collection[str]) -> int:
-        """Requeue events whose claims expired, except ``own``; return how many."""
+        """Requeue events whose claims expired; return how many. The attempts stay counted.
+
+        A claim expires if this manager has seen no renewal of it for the time-out. ``own`` are the
+        ids of the events that this manager runs; it does not reclaim these.
+        """
         with self._store.database.read() as session:
             claimed = event_queue.claimed(session)
         now = self._store.clock.elapsed()

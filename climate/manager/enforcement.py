@@ -1,9 +1,10 @@
 """Client of the operator's enforcement service, which implements Blazar's HTTP protocol.
 
-climate sends a POST request before it creates (``check-create``) or changes (``check-update``) a
-lease, and after its end (``on-end``). HTTP 204 allows the lease; 403 denies it, with a reason in
-``message``. After any other result, ``fail_open`` decides whether to allow the lease. During a call
-no transaction is open.
+climate sends a POST request before it creates a lease (``check-create``), before it changes a
+lease (``check-update``), and after a lease ends (``on-end``). The answer HTTP 204 allows the lease.
+HTTP 403 denies it, with a reason in the key ``message`` of the JSON body. Any other answer, or
+none, allows the lease if ``[enforcement] fail_open`` is set, and rejects it otherwise. During a
+call, no transaction is open.
 """
 
 import json
@@ -28,14 +29,14 @@ _ADDRESSES = (
 )
 _LONGEST_ANSWER = 8 * 1024
 _LONGEST_REASON = 1000
-# Pause (s) before the next report to an unavailable service, and the limit of parallel reports: a
-# worker that waits for the service cannot start leases.
+# Pause (s) before the next report to an unavailable service, and the number of parallel reports.
+# Both are limited because a worker that waits for the service cannot start leases.
 _PAUSE = 10.0
 _PARALLEL_REPORTS = 2
 
 
 class Busy(EnforcementUnavailable):
-    """Enough other reports wait for the service, or it was unavailable a moment ago."""
+    """The report was not sent: two others are being sent, or the service was just unavailable."""
 
 
 class Enforcer:
@@ -71,21 +72,26 @@ class Enforcer:
 
     @property
     def reports_ends(self) -> bool:
-        """Whether the service wants reports of the ends of leases."""
+        """Whether climate reports the ends of leases to the service."""
         return bool(self._urls["on_end"])
 
     def check_create(self, lease: Mapping[str, Any]) -> None:
-        """Return if the lease is allowed; raises EnforcementDenied, EnforcementUnavailable."""
+        """Return None if the lease is allowed.
+
+        Raises EnforcementDenied; raises EnforcementUnavailable unless ``fail_open`` is set.
+        """
         self._check("check_create", {"lease": lease})
 
     def check_update(self, current: Mapping[str, Any], lease: Mapping[str, Any]) -> None:
-        """Return if the change is allowed; raises EnforcementDenied, EnforcementUnavailable."""
+        """Return None if ``current`` may become ``lease``. Raises the same as ``check_create``."""
         self._check("check_update", {"current_lease": current, "lease": lease})
 
     def on_end(self, lease: Mapping[str, Any]) -> None:
-        """Report the end of a lease; raises EnforcementUnavailable, Busy if the caller should wait.
+        """Report the end of a lease.
 
-        A denial counts as delivered, as an end cannot be prevented.
+        Raises Busy if nothing was sent and the caller should retry soon. Raises
+        EnforcementUnavailable if the service gave no valid answer. A denial counts as a delivered
+        report, as the lease has ended already.
         """
         if time.monotonic() < self._unavailable_until or not self._reporters.acquire(
             blocking=False
@@ -166,7 +172,10 @@ def _reason(text: bytes) -> str:
 
 
 def for_config(conf: ConfigOpts) -> Enforcer | None:
-    """Return the client; None if no address is configured. Raises Misconfigured."""
+    """Return the client; None if no address of the service is configured.
+
+    Raises Misconfigured if ``hold_timeout`` is too short for a call.
+    """
     options = conf.enforcement
     if not any(options[name] for name in _ADDRESSES):
         return None

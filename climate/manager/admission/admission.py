@@ -1,13 +1,19 @@
 """Admission: choose and lock the resources of a lease, in the transaction that stores it.
 
-One statement per requirement finds candidates, from a random position, so that parallel requests
-rarely collide. For shares, one more statement reads the free units. A pure function chooses. One
-statement locks the chosen resources, and others check that no commit since has booked them. On
-PostgreSQL, one statement finds and locks whole resources. A constraint of the schema guards the
-result. The number of statements depends on neither hosts nor allocations.
+1. One statement per requirement finds candidates. It searches from a random position, so that
+   parallel requests rarely choose the same resources.
+2. For shares, one more statement reads the free units.
+3. A pure function chooses among the candidates.
+4. One statement locks the chosen resources.
+5. Other statements check that no transaction committed since step 1 has booked them.
 
-A rejection counts only committed allocations. Resources that another transaction has locked stay
-candidates; losing them raises LostRace, and the transaction runs again.
+On PostgreSQL, steps 1 and 4 are one statement in the simplest case: one requirement, for whole
+resources, without filters or weighers of the operator. A constraint of the schema also prevents
+double bookings. The number of statements depends on neither the number of hosts nor the number of
+allocations.
+
+A lease is rejected only because of committed allocations. If it lacks resources because another
+transaction has locked some, LostRace is raised, and its transaction runs again.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -42,9 +48,10 @@ def admit(
 ) -> tuple[Units, ...]:
     """Choose and lock resources for all demands over the ``occupied`` window, or for none.
 
-    ``locked`` are resources that this transaction has locked before. If there are any, it waits for
-    no other lock, which would break the lock order. Stores nothing. Returns the new units of each
-    demand by resource id, without kept units. Raises InsufficientResources.
+    Returns, for each demand, the number of new units by resource id, without its kept units. Stores
+    nothing. ``locked`` are ids of resources that this transaction has locked already. If there are
+    any, it waits for no other lock, as that would break the lock order. Raises
+    InsufficientResources, LostRace.
     """
     # A transaction that waits for locks acquires all of them at once, in their order.
     locking = not (locked or is_patient(session))
@@ -61,7 +68,7 @@ def admit(
 def dry_run(
     session: Session, demands: Sequence[Demand], occupied: Window, preference: Preference
 ) -> tuple[Units, ...] | None:
-    """Return what ``admit`` would choose now, None if it would fail. Locks nothing."""
+    """Return what ``admit`` would return now; None if it would fail. Locks nothing."""
     candidates: CandidateSet | None = find_candidates(session, demands, occupied, preference)
     while candidates is not None:
         if (chosen := select(candidates)) is not None:
@@ -72,9 +79,10 @@ def dry_run(
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """Resources that the reservation must keep because they are handed over.
+    """The resources that a started reservation must keep.
 
-    ``demands_over`` returns the demands that keep them over another window, None if impossible.
+    ``ids`` are the ids of these resources. ``demands_over`` returns the demands of the lease over
+    another window; None if the lease cannot keep its resources over that window.
     """
 
     ids: Collection[int]
@@ -82,7 +90,10 @@ class InUse:
 
 
 class InsufficientResources(NotEnoughResources):
-    """Too few resources for ``demands[index]``, or (index None) for all demands together."""
+    """Too few resources for ``demands[index]``, or (index None) for all demands together.
+
+    ``in_use`` is set if a started reservation cannot keep its resources.
+    """
 
     def __init__(
         self,
@@ -92,7 +103,11 @@ class InsufficientResources(NotEnoughResources):
         details: Mapping[str, int],
         in_use: InUse | None = None,
     ) -> None:
-        """Store the demands for the explanation of the rejection."""
+        """Store the demands, from which ``refusal`` explains the rejection.
+
+        ``details`` has the numbers of required units (``asked``), of ``matching`` resources and of
+        ``free`` units. It is empty if ``index`` is None.
+        """
         missing = details["asked"] - details["free"] if details else None
         number = None if index is None else _number(demands, index)
         super().__init__(message, {"reservation": number, **details, "missing": missing})
@@ -175,7 +190,7 @@ def _insufficient(session: Session, candidates: CandidateSet) -> InsufficientRes
 def rows(
     demands: Sequence[Demand], chosen: Sequence[Units], occupied: Window
 ) -> list[dict[str, object]]:
-    """Return the rows of the allocations for the chosen units of each demand."""
+    """Return rows of the allocations table for the chosen units of each demand."""
     return [
         row
         for demand, units_by_id in zip(demands, chosen, strict=True)
@@ -187,7 +202,10 @@ def rows(
 def allocation_rows(
     demand: Demand, resource_id: int, units: int, occupied: Window
 ) -> list[dict[str, object]]:
-    """Return the row of a whole resource, or the row of each resource class of shares."""
+    """Return the rows of the allocations table for ``units`` of one resource.
+
+    A whole resource has one row; shares have one row per resource class.
+    """
     row = {
         "resource_id": resource_id,
         "reservation_id": demand.reservation_id,

@@ -1,8 +1,8 @@
 """Availability: the free capacity over a span, and windows that admission would accept now.
 
-The search locks and reserves nothing, so another request may book an offered window first. If a
-type has very many resources, the search examines a sample to limit its cost. Admission would accept
-each offer, but an earlier window may exist.
+The search for windows locks and reserves nothing, so another request may book an offered window
+first. If a type has very many resources, the search examines only a sample of them. Then admission
+would still accept each offered window, but an earlier window may exist.
 """
 
 import math
@@ -36,7 +36,8 @@ from climate.manager.process.runtime import Runtime
 MAX_SPAN = timedelta(days=366)
 # The number of resources of a type that a search for windows examines.
 SAMPLE = 2_000
-# Start times to try in each part of the span, divided by the number of requirements.
+# The number of start times to try in each part of the span: this, divided by the number of
+# requirements.
 _TRIES = 200
 # Most searches succeed early, so later weeks are examined only if the first ones have no window.
 _CHUNKS = (timedelta(days=7), timedelta(days=28))
@@ -44,7 +45,11 @@ _CHUNKS = (timedelta(days=7), timedelta(days=28))
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A window that admission would accept now; it may start as late as ``latest_start``."""
+    """A window that admission would accept now.
+
+    By the calendar, a window of the same length is also free if it starts later, up to
+    ``latest_start``.
+    """
 
     window: Window
     latest_start: datetime
@@ -52,7 +57,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class WindowSearch:
-    """A search for a window of ``length`` in which all requirements fit at once."""
+    """The parameters of a search: a window of ``length``, in the span ``within``.
+
+    In the window, all requirements must fit at once.
+    """
 
     requirements: Sequence[Requirement]
     length: timedelta
@@ -60,11 +68,11 @@ class WindowSearch:
 
 
 def free_over(runtime: Runtime, request: ReservationRequest, span: Window) -> list[Step]:
-    """Return how many units of the request are free at each instant of ``span``.
+    """Return how many units of the request are free over time, in consecutive steps of ``span``.
 
-    The unit is a host, an instance, and so on. A lease over several instants may not fit, as other
-    resources may be free at each; use ``search`` for windows. Raises InvalidDate, InvalidQuery,
-    UnsupportedResourceType.
+    The unit is a host, an instance, and so on. If two steps have a free unit each, these may be on
+    different resources, so a lease over both steps may not fit. Call ``search`` to find windows
+    that fit. Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
     _check(span)
     parts = requirements_of(runtime, request)
@@ -92,8 +100,9 @@ def search(
     within: Window,
     limit: int,
 ) -> list[Offer]:
-    """Return up to ``limit`` windows of ``length`` in which all requests fit, earliest first.
+    """Return up to ``limit`` windows of ``length`` in which all requests fit at once.
 
+    The windows lie in ``within``; the earliest is first.
     Raises InvalidDate, InvalidQuery, UnsupportedResourceType.
     """
     _check(within)
@@ -109,7 +118,10 @@ def search(
 def offers(
     runtime: Runtime, session: Session, query: WindowSearch, sample: int = SAMPLE
 ) -> Iterator[Offer]:
-    """Yield windows that admission would accept now for the search, earliest first."""
+    """Yield the windows that the search ``query`` finds and admission would accept now.
+
+    The earliest is first. ``sample`` is the number of resources to examine per requirement.
+    """
     begin = _ceil(max(query.within.start, runtime.clock.now()))
     preference = runtime.preference()
     ids = [
@@ -137,9 +149,9 @@ def offers(
 def matching(
     session: Session, requirement: Requirement, preference: Preference, limit: int | None = None
 ) -> Sequence[int]:
-    """Return up to ``limit`` resources that match and that would pass the filters when free.
+    """Return the ids of resources that match and pass the operator's filters, free or not.
 
-    Admission would choose no other resource.
+    Admission chooses only among these. At most ``limit`` resources are examined (None: all).
     """
     ids = allocations.matching(session, requirement, limit=limit, rotation=preference.rotation)
     if not preference.selection.filters:
@@ -167,8 +179,8 @@ def _starts(
 ) -> list[Starts]:
     """Return the starts in ``part`` at which each requirement would fit on its own.
 
-    For several requirements, the result is single moments: the start of each such range, and the
-    ends of allocations in it, as capacity becomes free only then.
+    For several requirements, the result has single moments: the start of each range in which each
+    would fit, and the ends of allocations in that range, because capacity becomes free only then.
     """
     span = Window(part[0], later(part[1], occupied))
     timelines = [

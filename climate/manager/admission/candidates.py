@@ -1,7 +1,8 @@
 """Candidates: the resources that could serve a lease, and the choice among them.
 
-The first statement fetches a handful of candidates. If these do not suffice, further statements
-fetch more in two steps, as many shared resources may be full. The choice (``select``) is pure.
+The first statement of a demand fetches a handful of candidates. If these do not suffice, further
+statements fetch more, and finally all, because many of the shared resources may be full. The choice
+(``select``) is pure.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -27,10 +28,11 @@ _STEPS = tuple(3 * 2**power for power in range(14))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """A reservation's requirement, and the units that it may keep, by resource (all locked).
+    """A reservation's requirement, and the units that it may keep.
 
-    The allocations of kept units are released already. Resources ``beside`` stay allocated to the
-    reservation: units that must be apart cannot be on them.
+    ``kept`` has the number of units by resource id. These resources are locked, and the allocations
+    of the kept units are deleted already. ``beside`` are ids of other resources that stay allocated
+    to the reservation. Units with the layout APART cannot be on these.
     """
 
     reservation_id: str
@@ -40,12 +42,12 @@ class Demand:
 
     @property
     def minimum(self) -> int:
-        """The minimum number of additional units."""
+        """The minimum number of units in addition to the kept ones."""
         return max(0, self.requirement.minimum - sum(self.kept.values()))
 
     @property
     def maximum(self) -> int:
-        """The maximum number of additional units."""
+        """The maximum number of units in addition to the kept ones."""
         return max(0, self.requirement.maximum - sum(self.kept.values()))
 
 
@@ -53,9 +55,11 @@ class Demand:
 class CandidateSet:
     """The candidates of each demand over the ``occupied`` window, and their free amounts.
 
-    ``limits`` are the numbers of candidates to fetch next, None for all. With ``locking``, a fetch
-    also locks the first candidates: ``locked``. ``unchanged`` are the locked ones that no other
-    transaction changed between the search and the lock.
+    ``ids`` has the ids of each demand's candidates, the preferred ones first. ``free`` has the free
+    amounts by resource id and resource class. ``limits`` has the number of candidates per demand
+    for each further fetch (None: all candidates). With ``locking``, a fetch may also lock the first
+    candidates: ``locked``. ``unchanged`` are those of them that no other transaction changed
+    between the search and the lock.
     """
 
     demands: Sequence[Demand]
@@ -77,7 +81,10 @@ def find_candidates(
     *,
     locking: bool = False,
 ) -> CandidateSet:
-    """Return the first candidates; ``locking`` also locks them if the choice is certain."""
+    """Return the first candidates of each demand.
+
+    ``locking`` also locks them (on PostgreSQL) if it is certain that ``select`` will choose them.
+    """
     selection = preference.selection
     keeps = any(demand.kept for demand in demands)
     is_selective = bool(_classes(demands) or selection.filters or selection.weighers)
@@ -102,7 +109,7 @@ def find_candidates(
 
 
 def fetch_more(session: Session, candidates: CandidateSet) -> CandidateSet | None:
-    """Return a larger set of candidates; None if there are no more."""
+    """Return a larger set of candidates, fetched again; None if there are no more."""
     return _fetch(session, candidates) if candidates.limits else None
 
 
@@ -173,18 +180,25 @@ def _ranked(
 
 
 def select(candidates: CandidateSet, lost: Collection[int] = ()) -> tuple[Units, ...] | None:
-    """Choose from the candidates, without ``lost`` ones; None if they do not suffice."""
+    """Choose units for all demands from the candidates; None if these do not suffice.
+
+    Returns, for each demand, the number of units by resource id. ``lost`` are ids of candidates
+    that must not be chosen.
+    """
     demands = [_packed(candidates, index, lost) for index in range(len(candidates.demands))]
     return packing.choose(demands, candidates.free)
 
 
 def most_units(candidates: CandidateSet, index: int) -> int:
-    """Return how many units demand ``index`` could get if it were the only demand."""
+    """Return how many units demand ``index`` could get alone, even above its maximum."""
     return packing.most(_packed(candidates, index, ()), candidates.free)
 
 
 def is_still_free(session: Session, candidates: CandidateSet, demand: Demand, units: Units) -> bool:
-    """Return whether the chosen units of a demand are still free."""
+    """Return whether each resource chosen for a demand is still a candidate for it.
+
+    For shares, also call ``leaves_enough``.
+    """
     if units.keys() <= candidates.unchanged:
         return True
     free = allocations.still_free(session, demand.requirement, candidates.occupied, units)
@@ -192,7 +206,7 @@ def is_still_free(session: Session, candidates: CandidateSet, demand: Demand, un
 
 
 def leaves_enough(session: Session, candidates: CandidateSet, chosen: Sequence[Units]) -> bool:
-    """Return whether the chosen units of shared resources are still free."""
+    """Return whether the free amounts of shared resources suffice for all chosen units together."""
     shared = {
         id_
         for demand, units in zip(candidates.demands, chosen, strict=True)

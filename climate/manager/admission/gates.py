@@ -1,7 +1,7 @@
-"""Gates: the hooks of an optional feature in the creation or the change of a lease.
+"""Gates: the hooks by which an optional feature takes part in creating or changing a lease.
 
-A use case builds the list of gates for the features that the request uses, and calls each hook of
-each gate. A request without optional features has no gates.
+``create`` and ``update`` build a list of gates, one for each optional feature that applies to the
+request. They call each hook of each gate. A request without optional features has no gates.
 """
 
 from collections.abc import Iterable
@@ -17,11 +17,12 @@ from climate.core.matching.requirement import Requirement
 class Gate:
     """Base class of all gates; its hooks do nothing.
 
-    The transaction may run more than once, so ``before`` must overwrite the state of earlier runs.
+    The transaction may run more than once. So ``before`` must overwrite all state that the gate has
+    stored in an earlier run.
     """
 
     def stored(self, lease: Lease) -> Lease:
-        """Return the new lease in the form that the first transaction stores."""
+        """Return a new lease as the first transaction should store it. Called before that."""
         return lease
 
     def before(
@@ -42,9 +43,12 @@ class Gate:
         _taken: Iterable[tuple[Requirement, Units]],
         _now: datetime,
     ) -> bool:
-        """Return whether the gate would admit the lease with these units (dry run)."""
+        """Return whether the gate would admit this lease, an alternative to a rejected lease.
+
+        ``_taken`` has the lease's requirements, each with its number of units by resource id.
+        """
         return True
 
     def settle(self, lease: Lease) -> Lease:
-        """Run after the commit of a new lease; return the resulting lease."""
+        """Run after the commit of a new lease, with no transaction open; return the final lease."""
         return lease

@@ -1,9 +1,11 @@
 """Limits of projects and users, checked in the transaction of the admission.
 
-Before it counts, the transaction locks a row of each limited party: first the project's, then the
-user's. It locks resources only after that. So of two parallel requests of a project, the second
-counts the use of the first. A party without limits is neither locked nor counted. If limits are
-disabled, there is no gate. For an exempt requester, the gate executes no statement.
+A *party* is a project or a user. Its *use* is the resources that its leases have booked. If the
+limits of a party concern its use or its number of leases, the transaction locks the party's row
+before it counts: first the project's, then the user's. It locks resources only after that. So, of
+two parallel requests of a project, the second counts the use of the first. The rows of other
+parties are not locked. If limits are disabled, there is no gate. For an exempt requester, the gate
+executes no statement.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -34,16 +36,20 @@ class Owned(Protocol):
 
     @property
     def project_id(self) -> str:
-        """Return the project."""
+        """The id of the project."""
 
     @property
     def user_id(self) -> str:
-        """Return the user."""
+        """The id of the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The use of a party: leases, the future peaks of hosts and vcpus, the peak of host-hours."""
+    """The use of a party.
+
+    ``leases`` are those that are not over. ``hosts`` and ``vcpus`` are the maxima at any instant
+    from now on. ``host_hours`` is the maximum in any window of the configured period's length.
+    """
 
     leases: int
     hosts: int
@@ -53,7 +59,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The limits of a party, its overrides of the defaults, and its use."""
+    """The effective limits of a party, its overrides of the configured limits, and its use."""
 
     scope: Scope
     owner_id: str
@@ -64,13 +70,19 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """The limits that apply to one request. Locks prevent changes of the counted use."""
+    """The limits that apply to one request; none for an exempt requester.
+
+    The transaction has locked the parties whose use it counts, so this use cannot change.
+    """
 
     period: timedelta = timedelta(0)
     limits: Mapping[Party, Limits] = field(default_factory=dict)
 
     def check_dates(self, lease: Lease | None, window: Window, now: datetime) -> None:
-        """Raise LimitExceeded if a limit forbids the window (``lease`` None: a new lease)."""
+        """Raise LimitExceeded if a limit on dates forbids ``window``.
+
+        ``lease`` is the lease before the change; None for a new lease.
+        """
         before = lease.window if lease else None
         started = lease is not None and has_started(lease, now)
         for party, limits in self.limits.items():
@@ -78,14 +90,14 @@ class Guard:
             self._check(party, excess)
 
     def check_count(self, session: Session, lease: Lease, now: datetime) -> None:
-        """Raise LimitExceeded if a new lease exceeds the limit of leases."""
+        """Raise LimitExceeded if a new lease exceeds the limit on the number of leases."""
         for party, limits in self.limits.items():
             if limits.leases is not None:
                 others = rows.count_leases(session, party, now, besides=lease.id)
                 self._check(party, rules.excess_of_leases(limits, others))
 
     def uses_of(self, session: Session, lease: Lease) -> list[Use]:
-        """Return the use of a lease before a change, if a limit counts it."""
+        """Return the stored use of a lease; empty if no limit counts use."""
         return rows.uses_of(session, lease.id) if self._counted else []
 
     def check_use(
@@ -95,9 +107,10 @@ class Guard:
         before: Sequence[Use],
         after: Sequence[Use] | None = None,
     ) -> None:
-        """Raise LimitExceeded if the new use ``after`` (None: the stored one) exceeds a limit.
+        """Raise LimitExceeded if the lease's new use exceeds a limit.
 
-        A change that does not increase an excess of ``before`` is allowed.
+        ``before`` is the use before the change, ``after`` the new use (None: the stored use). A
+        change is allowed if ``before`` already exceeds the limit and the excess does not grow.
         """
         if not self._counted:
             return
@@ -122,7 +135,10 @@ class Guard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitHeadroom:
-    """The headroom of a new lease, or of a lease that changes from ``before`` and ``used``."""
+    """Tells whether limits allow a lease. ``limit`` has the limits of the request.
+
+    ``before`` is the lease before a change (None: a new lease), and ``used`` its use.
+    """
 
     limit: Guard
     before: Lease | None = None
@@ -135,7 +151,10 @@ class LimitHeadroom:
         taken: Iterable[tuple[Requirement, Units]],
         now: datetime,
     ) -> bool:
-        """Return whether the limits allow the dates and units of a lease that is not stored."""
+        """Return whether the limits allow a lease that is not stored.
+
+        ``taken`` has its requirements, each with its number of units by resource id.
+        """
         if not self.limit.limits:
             return True
         start = max(lease.window.start, now)
@@ -162,14 +181,14 @@ class LimitGate(Gate):
     def before(
         self, session: Session, lease: Lease, now: datetime, present: Lease | None = None
     ) -> None:
-        """Lock the limits and check the dates."""
+        """Lock the rows of the project and user, check the dates, and keep the present use."""
         limit = guard(session, self._rules, lease, self._roles)
         limit.check_dates(present, lease.window, now)
         used = [] if present is None else limit.uses_of(session, present)
         self._headroom = LimitHeadroom(limit=limit, before=present, used=used)
 
     def after(self, session: Session, lease: Lease, now: datetime) -> None:
-        """Check the use of the project and the user, which includes the stored lease."""
+        """Check the number of leases and the use, both with the lease as it is stored now."""
         headroom = self._headroom
         if headroom.before is None:
             headroom.limit.check_count(session, lease, now)
@@ -182,12 +201,15 @@ class LimitGate(Gate):
         taken: Iterable[tuple[Requirement, Units]],
         now: datetime,
     ) -> bool:
-        """Return whether the limits allow the lease."""
+        """Return whether the limits allow the lease, an alternative that is not stored."""
         return self._headroom.allows(session, lease, taken, now)
 
 
 def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str]) -> Guard:
-    """Lock and return the limits of a lease that a requester with ``roles`` creates or changes."""
+    """Return the limits that apply if a requester with ``roles`` creates or changes ``lease``.
+
+    Locks the rows of the parties whose use must be counted.
+    """
     if not settings.apply_to(lease.project_id, lease.user_id, roles):
         return Guard()
     parties = _parties(lease)
@@ -232,7 +254,7 @@ def show_party(runtime: Runtime, party: Party) -> Account:
 
 
 def show_all(runtime: Runtime) -> list[Account]:
-    """Return the limits and the use of all parties with overrides."""
+    """Return the limits and the use of each party that overrides a configured limit."""
     with runtime.database.read() as session:
         overrides = rows.all_overrides(session)
         return _accounts(runtime, session, overrides, list(overrides))
@@ -270,7 +292,10 @@ def _usage(runtime: Runtime, session: Session, party: Party) -> Usage:
 
 
 def set_own(runtime: Runtime, party: Party, values: Mapping[str, int]) -> None:
-    """Override limits of a party (-1: unlimited). Raises InvalidInput."""
+    """Override the limits in ``values`` (by name; -1: unlimited) for a party. Raises InvalidInput.
+
+    The other limits of the party do not change.
+    """
     _check_names(values)
     for name, value in values.items():
         if not -1 <= value <= _MAX_LIMIT:
@@ -279,7 +304,10 @@ def set_own(runtime: Runtime, party: Party, values: Mapping[str, int]) -> None:
 
 
 def unset_own(runtime: Runtime, party: Party, names: Collection[str] = ()) -> None:
-    """Reset the named limits of a party (default: all) to the defaults. Raises InvalidInput."""
+    """Reset limits of a party to the configured limits. Raises InvalidInput.
+
+    ``names`` are the limits to reset (empty: all).
+    """
     _check_names(names)
     removed = set(names or NAMES)
     _change(

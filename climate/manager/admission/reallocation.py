@@ -1,7 +1,7 @@
-"""Reallocation: the resources that a changed lease keeps, gains and loses.
+"""Reallocation: decide and store which resources a changed lease keeps, gains and loses.
 
-The transaction of the change first releases the lease's allocations, so that they do not count
-against it. It then stores those that the lease keeps or gains, or rolls back.
+The transaction of the change locks the lease's resources and deletes its allocations, so that they
+do not count as booked. It then stores the allocations that the lease keeps or gains, or rolls back.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -44,10 +44,12 @@ def reallocate(
     window: Window,
     now: datetime,
 ) -> bool:
-    """Store the allocations of the changed lease; return whether it gains any, or other shares.
+    """Store the allocations of the changed lease; return whether there is something to hand over.
 
-    A pending lease keeps the resources that still fit and replaces the others. A started lease
-    keeps all its resources. Raises InsufficientResources.
+    That is so if the lease gains units, or if the size of a reservation's units changes. A pending
+    lease keeps the resources that still fit, and replaces the others. A started lease keeps all its
+    resources. If the lease ends now, its allocations are only shortened. Raises
+    InsufficientResources, LostRace.
     """
     live = [reservation for reservation in reservations if reservation.stays]
     if not live:

@@ -1,9 +1,9 @@
 """Refusal: the reasons for the rejection of a lease, and alternatives that would be admitted.
 
-The explanation examines a sample of the matching resources, to limit its cost. For a new lease it
-runs after the transaction. For a change it runs within the transaction, which has released the
-lease's own allocations. It names the blocking leases of the requester's project. Of other projects'
-leases it shows the times only.
+To limit the cost, the explanation examines only a sample of the matching resources. For a new
+lease, it is computed after the transaction. For a change, it is computed within the transaction,
+which has deleted the lease's own allocations. It names the blocking leases of the lease's project.
+Of other projects' leases it shows only the times.
 """
 
 from collections.abc import Collection, Sequence
@@ -40,14 +40,18 @@ _ALTERNATIVES = 3
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A variant of the rejected lease that would be admitted now, and how it differs."""
+    """A variant of the rejected lease that would be admitted now.
+
+    ``differs`` is "later", "shorter", "fewer" (units) or "other" (properties). ``units`` is the
+    minimum number of units of the reservation that lacked resources.
+    """
 
     differs: str
     window: Window
     units: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return the alternative as the API shows it."""
+        """Return the alternative as the API shows it, with times as strings in UTC."""
         return {
             "differs": self.differs,
             "start": _utc(self.window.start),
@@ -56,7 +60,7 @@ class Alternative:
         }
 
     def sentence(self) -> str:
-        """Return the alternative as part of a sentence."""
+        """Return the alternative as a phrase for the error message."""
         window = f"from {_minute(self.window.start)} to {_minute(self.window.end)}"
         return {
             "later": f"later, {window}",
@@ -74,10 +78,11 @@ def explain(
     gates: Collection[Gate],
     present: Lease | None = None,
 ) -> NotEnoughResources:
-    """Return the error with its reasons: numbers, blocking leases, alternatives.
+    """Return the error for the API, with numbers, blocking leases and alternatives.
 
-    ``lease`` is the requested lease, ``present`` the stored one (None for a new lease). The
-    ``session`` does not see the lease's own allocations. The ``gates`` must allow an alternative.
+    ``lease`` is the requested lease, ``present`` the stored one (None for a new lease). In the
+    transaction of ``session``, the lease has no allocations. The error offers only alternatives
+    that all ``gates`` allow.
     """
     inquiry = _Inquiry(runtime, session, shortage, lease, gates, present)
     project_id = lease.project_id

@@ -1,4 +1,4 @@
-"""Requirements: convert requests for reservations into demands that admission can serve."""
+"""Requirements: convert requests for reservations into reservations and their requirements."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from climate.plugins.base import Member, Requester
 class ReservationRequest:
     """A request for one reservation; the plug-in's schema has validated ``params``.
 
-    ``children`` are the parts of a stack. Each part becomes an own reservation.
+    ``children`` are requests for the parts of a stack. Each part becomes a separate reservation.
     """
 
     resource_type: str
@@ -43,16 +43,15 @@ class Requested(Protocol):
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """The parameters of the request."""
+        """The parameters of the request, validated by the plug-in's schema."""
 
 
 def look_up(
     runtime: Runtime, resource_type: str, params: Mapping[str, Any], requester: Requester
 ) -> ReservationRequest:
-    """Return the request, completed by the plug-in's look-ups in the cloud.
+    """Return a request with data from the plug-in's look-ups in the cloud, and with its children.
 
-    The caller has no open transaction. Raises UnsupportedResourceType, InvalidInput,
-    BackendUnavailable.
+    No transaction is open. Raises UnsupportedResourceType, InvalidInput, BackendUnavailable.
     """
     plugin = runtime.plugin(resource_type)
     complete = plugin.look_up(params, requester)
@@ -76,7 +75,7 @@ def new_reservations(
     new_id: Callable[[], str],
     now: datetime,
 ) -> tuple[Reservation, ...]:
-    """Return a reservation for each request, followed by those of all children."""
+    """Return a new reservation for each request, followed by one for each of their children."""
     reservations = [
         new_reservation(runtime, lease_id, request, new_id(), now) for request in requests
     ]
@@ -89,14 +88,14 @@ def new_reservations(
 
 
 def part_of(stack: Reservation, child: ReservationRequest) -> ReservationRequest:
-    """Return the request for a child, marked as a part of the stack's reservation."""
+    """Return the request ``child`` with the id of its stack's reservation in its parameters."""
     return replace(child, params={**child.params, STACK: stack.id})
 
 
 def new_reservation(
     runtime: Runtime, lease_id: str, request: ReservationRequest, id_: str, now: datetime
 ) -> Reservation:
-    """Return a reservation for the request; raises UnsupportedResourceType."""
+    """Return a new, PENDING reservation for the request; raises UnsupportedResourceType."""
     return Reservation(
         id=id_,
         lease_id=lease_id,
@@ -110,12 +109,15 @@ def new_reservation(
 
 
 def requirements_of(runtime: Runtime, reservation: Requested) -> tuple[Requirement, ...]:
-    """Return the requirements of a reservation; raises UnsupportedResourceType."""
+    """Return the requirements of a reservation: several if it needs resources of different queries.
+
+    Raises UnsupportedResourceType.
+    """
     return runtime.plugin(reservation.resource_type).requirement(reservation.params).parts
 
 
 def needs_of(runtime: Runtime, requests: Iterable[ReservationRequest]) -> list[Requirement]:
-    """Return the requirements of the requests and their children, without empty ones."""
+    """Return the requirements of the requests and their children; omit those for no units."""
     all_requests = chain.from_iterable((request, *request.children) for request in requests)
     parts = chain.from_iterable(requirements_of(runtime, request) for request in all_requests)
     return [part for part in parts if part.maximum]
@@ -127,7 +129,7 @@ def any_prepares(runtime: Runtime, reservations: Iterable[Requested]) -> bool:
 
 
 def any_acts_as_user(runtime: Runtime, reservations: Iterable[Requested]) -> bool:
-    """Return whether any of these reservations needs a trust to act as the lease's user."""
+    """Return whether a plug-in must act as the lease's user (with a trust) for any of these."""
     return any(runtime.plugin(r.resource_type).acts_as_user(r.params) for r in reservations)
 
 
@@ -155,5 +157,5 @@ def check_properties(
 
 
 def occupied_window(window: Window, now: datetime, settings: Settings) -> Window:
-    """Return the occupied window: the future part of the window, plus the cleaning time."""
+    """Return the time that a lease occupies: its window from ``now`` on, plus the cleaning time."""
     return Window(max(window.start, now), window.end).busy(settings.cleaning_time)

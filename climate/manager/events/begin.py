@@ -1,7 +1,8 @@
 """Begin events: lock the leases of claimed events, decide on each event, and store the decision.
 
 A lease may have changed since its event was planned, and even since the event was claimed. So each
-lease is locked and read again. Events that only notify are finished here, in this one transaction.
+lease is locked and read again. All this is one transaction. It also finishes events that only
+notify, such as reminders.
 """
 
 from collections import defaultdict
@@ -46,7 +47,12 @@ _LOCKED_PAUSE = timedelta(milliseconds=50)
 
 
 class Decision(Enum):
-    """The decision on a claimed event."""
+    """The decision on a claimed event.
+
+    EXECUTE: run the action, which calls plug-ins. NOTIFY: send a notification. RELEASE: release a
+    held lease. DEFER: requeue, as another action of the lease is claimed. TOO_LATE: a start that
+    cannot run any more has failed. SKIP: an action that is not needed any more counts as done.
+    """
 
     EXECUTE = auto()
     NOTIFY = auto()
@@ -57,7 +63,11 @@ class Decision(Enum):
 
 
 def begin(runtime: Runtime, session: Session, claims: Sequence[Claim]) -> list[Task]:
-    """Decide on each event; return those to execute, and finish those that need no plug-in."""
+    """Decide on each claimed event; return the tasks that need plug-in calls.
+
+    All other events are finished or requeued in this transaction; if a claim is lost, nothing is
+    stored for it.
+    """
     now = runtime.clock.now()
     seen, unlocked = lock_leases(session, claims, wait=len(claims) == 1)
     seen = [
@@ -137,7 +147,7 @@ def _while_executing(lease: Lease, event: Event, now: datetime) -> Lease:
 
 
 def decide(lease: Lease, event: Event, now: datetime) -> Decision:
-    """Return the decision on a claimed event. Pure."""
+    """Return the decision on a claimed event of this lease. Pure."""
     if event.kind == RELEASE:
         return Decision.RELEASE
     if event.kind not in ACTIONS:
@@ -215,7 +225,7 @@ def _news(lease: Lease, event: Event, now: datetime) -> Iterable[News]:
 
 
 def events_with_done(events: Iterable[Event], event: Event, now: datetime) -> tuple[Event, ...]:
-    """Return ``events`` with ``event`` DONE."""
+    """Return ``events`` in their order, but with ``event`` set to DONE."""
     done = replace(event, status=EventStatus.DONE, owner=None, updated_at=now)
     return tuple([done if other.id == event.id else other for other in events])
 

@@ -1,12 +1,17 @@
-"""Dispatcher: claims due events and has a bounded number of workers run them.
+"""Dispatcher: claims due events, and runs them in a limited number of worker threads.
 
-It queries for due events when the alarm of the next due time rings, when a hint says that an event
-was written, when a worker is done (which may unblock other events), and at each poll interval in
-case a hint was lost. Several managers may do so on one database; claims keep them apart.
+It queries the database for due events:
 
-``QueueView`` holds what waits, ``FairShare`` chooses for the free workers, ``Dispatcher`` claims,
-``WorkerPool`` runs the claims in threads and abandons calls that take too long, ``Upkeep`` renews
-claims and removes old rows.
+- at the due time of the next event (a timer);
+- when a process has written an event and sent a hint;
+- when a worker has finished, as this may unblock other events;
+- after each poll interval, in case a hint was lost.
+
+Several managers may use one database. As each event is claimed, only one manager runs it.
+
+``QueueView`` contains the due events. ``FairShare`` chooses events for the free workers.
+``Dispatcher`` claims them. ``WorkerPool`` runs the claims in threads, and abandons calls that take
+too long. ``Upkeep`` renews and reclaims claims, and removes old rows.
 """
 
 import logging
@@ -39,14 +44,14 @@ from climate.plugins.fencing import FencingToken
 LOG = logging.getLogger(__name__)
 # Seconds between removals of old rows. Each removes small batches, so it runs often.
 _TIDY_INTERVAL = 10.0
-# Renewals per ``claim_timeout``: one may fail or be late, and the claim still holds.
+# Renewals per ``claim_timeout``. If one fails or is late, the claim is still valid.
 _RENEWALS = 3
-# If a call takes longer (seconds), other threads take over the other events of its worker.
+# If a plug-in call takes longer (seconds), another thread requeues the worker's other events.
 _SLOW_CALL = 1.0
 
 
 def owner_name() -> str:
-    """Return a name for this manager that is never used again."""
+    """Return a unique name for this manager process: host name, process id and a random part."""
     return f"{socket.gethostname()[:32]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
@@ -59,10 +64,10 @@ def _report(text: str, error: Exception) -> None:
 
 
 class Dispatcher:
-    """Claims due events and hands them to workers until it is stopped."""
+    """Claims due events and starts workers for them, until it is stopped."""
 
     def __init__(self, runtime: Runtime, owner: str) -> None:
-        """Prepare; nothing runs before ``start``."""
+        """Prepare to claim events as ``owner``. No thread runs before ``start``."""
         self.last_tick: float | None = None
         self._runtime = runtime
         self._owner = owner
@@ -78,7 +83,7 @@ class Dispatcher:
         self.upkeep = Upkeep(runtime, self._keeper, self.pool, self._task.wake)
 
     def start(self) -> None:
-        """Start claiming and running events, in threads."""
+        """Start the threads that claim events, run them and renew claims; return at once."""
         settings = self._runtime.settings
         self._runtime.wakeup.subscribe(self._task.wake)
         renewal = settings.claim_timeout.total_seconds() / _RENEWALS
@@ -89,7 +94,10 @@ class Dispatcher:
         self._task.start()
 
     def stop(self) -> None:
-        """Stop claiming, wait ``shutdown_timeout`` for workers, and release remaining claims."""
+        """Stop claiming, wait ``shutdown_timeout`` for workers, and release remaining claims.
+
+        Other managers can then claim the released events.
+        """
         self._task.stop()
         self.pool.stop()
         self._timer.stop()
@@ -101,9 +109,10 @@ class Dispatcher:
             )
 
     def run_due(self) -> int:
-        """Run all events that are due now in this thread; return how many ran.
+        """Run all due events in this thread; return how many were claimed.
 
-        For tests and simulations: the same claims and the same code without timer and threads.
+        It is for tests and simulations. It claims and runs events as ``start`` does, but without
+        timer and threads.
         """
         count = 0
         while batches := self._claim():
@@ -186,12 +195,14 @@ class Dispatcher:
 class WorkerPool:
     """Runs batches in threads, and limits the effect of slow plug-in calls.
 
-    If a call takes over a second, the pool moves the other events of its worker to another thread.
-    If it takes longer than ``call_timeout``, the pool abandons it: the attempt has failed.
+    If a call takes longer than a second, another thread takes the worker's other events: it
+    requeues those that have not called a plug-in, and stores the results of those that have. If a
+    call takes longer than ``call_timeout``, the pool abandons it: the attempt counts as failed,
+    although the call may still run.
     """
 
     def __init__(self, runtime: Runtime, sizes: BatchSizeEstimator) -> None:
-        """Begin without workers; a thread is made for each batch."""
+        """Begin without workers. ``sizes`` records how long the calls take."""
         self._runtime = runtime
         self._sizes = sizes
         self._running: list[Batch] = []
@@ -200,29 +211,32 @@ class WorkerPool:
 
     @property
     def running(self) -> list[Batch]:
-        """The batches of all workers."""
+        """The batches that workers run now, without ``abandoned`` ones."""
         with self._changed:
             return list(self._running)
 
     @property
     def abandoned(self) -> list[Batch]:
-        """The batches whose call was abandoned and has not returned yet."""
+        """The batches that have an abandoned call, which has not returned yet."""
         with self._changed:
             return list(self._abandoned)
 
     @property
     def claims(self) -> list[Claim]:
-        """The claims of all workers."""
+        """The claims of all running batches that are not finished yet."""
         return [claim for batch in self.running for claim in batch.claims]
 
     def start(self, batch: Batch) -> None:
-        """Run a batch in a new thread; a daemon, so that a hung call cannot block our exit."""
+        """Run a batch in a new thread.
+
+        It is a daemon thread, so that a hung call does not prevent the exit of this process.
+        """
         with self._changed:
             self._running.append(batch)
         threading.Thread(target=self._work, args=(batch,), name="event", daemon=True).start()
 
     def run(self, batch: Batch) -> None:
-        """Run a batch in this thread."""
+        """Run a batch in this thread, and return when its outcomes are stored."""
         claim = batch.claims[0]
         if claim.lease_id is None:
             with log_context.about(None, claim.event_id):
@@ -231,7 +245,10 @@ class WorkerPool:
             runner.run(self._runtime, batch, self._sizes)
 
     def stop(self) -> None:
-        """Wait up to ``shutdown_timeout`` for workers, then revoke their fencing tokens."""
+        """Wait up to ``shutdown_timeout`` for workers; then fence those that still run.
+
+        A revoked fencing token prevents further changes of the cloud.
+        """
         patience = self._runtime.settings.shutdown_timeout
         for thread in self._relieve(self._runtime.clock.elapsed()):
             thread.join(patience)
@@ -242,7 +259,7 @@ class WorkerPool:
                     claim.fencing_token.revoke()
 
     def watch(self) -> None:
-        """Relieve workers whose call is slow, and abandon calls that exceed ``call_timeout``."""
+        """Check all running calls once, and treat slow ones as the class describes."""
         now = self._runtime.clock.elapsed()
         self._relieve(now - _SLOW_CALL)
         self._abandon(now - self._runtime.settings.call_timeout)
@@ -300,26 +317,30 @@ class WorkerPool:
 
 
 class Upkeep:
-    """Periodic upkeep of a manager: renew its claims, reclaim expired ones, remove old rows."""
+    """Periodic tasks of a manager: renew its claims, reclaim expired claims, remove old rows."""
 
     def __init__(
         self, runtime: Runtime, keeper: ClaimKeeper, pool: WorkerPool, wake: Callable[[], None]
     ) -> None:
-        """Renew the claims of ``pool``; ``wake`` is called when events were reclaimed."""
+        """Renew the claims of ``pool``. After reclaiming events, call ``wake``."""
         self._runtime = runtime
         self._keeper = keeper
         self._pool = pool
         self._wake = wake
 
     def renew(self) -> None:
-        """Renew our claims; reclaim those whose owner stopped renewing."""
+        """Renew the claims of this manager; reclaim those that other managers do not renew."""
         claims = {claim.event_id: claim for claim in self._pool.claims}
         self._keeper.renew(claims)
         if self._keeper.reclaim(claims):
             self._wake()
 
     def tidy(self) -> None:
-        """Remove rows that are not needed any more."""
+        """Remove rows that are not needed any more.
+
+        These are allocations after their cleaning time, old idempotency keys, old notifications,
+        and past use that no limit counts any more.
+        """
         now = self._runtime.clock.now()
         write = self._runtime.database.write
         write(lambda session: allocations.forget_cleaned(session, now))
@@ -330,14 +351,14 @@ class Upkeep:
             write(lambda session: forget_past_use(session, now - rules.period))
 
     def try_to_renew(self) -> None:
-        """Renew and reclaim; a failure is logged."""
+        """Call ``renew``; log an error instead of raising it."""
         try:
             self.renew()
         except Exception as error:  # noqa: BLE001 - the next renewal may succeed
             _report("claims were not renewed, will try again", error)
 
     def try_to_tidy(self) -> None:
-        """Remove old rows; a failure is logged."""
+        """Call ``tidy``; log an error instead of raising it."""
         try:
             self.tidy()
         except Exception as error:  # noqa: BLE001 - the next removal may succeed

@@ -1,12 +1,15 @@
 """Fair share: choose events for the workers, and the size of batches. No input or output.
 
-No project and no hung call can take all workers:
+These rules prevent one project, or hung calls, from occupying all workers:
 
-- Each resource type, and events that only notify, have reserved workers.
-- A project never has all workers.
-- Projects, and within them resource types, take turns; those with fewest running go first.
-- Quick events are taken in batches of all projects by at most two workers per combination of types.
-- Abandoned calls that still run count against their resource type, so their number is bounded.
+- If there are more workers than resource types, some workers are reserved for each resource type,
+  and some for events without a resource type (reminders, users' events, finalizers).
+- A project never occupies all workers, unless there is only one worker.
+- The project that occupies the fewest workers is served first. Among equals, it is the turn of the
+  project and resource types that were served least recently.
+- If calls on a combination of resource types are quick, a worker runs a batch of such events, from
+  all projects. At most two workers run batches of the same combination.
+- A resource type with as many abandoned calls that still run as there are workers starts no events.
 """
 
 import threading
@@ -18,7 +21,7 @@ from climate.db.events.waiting import Group, PendingEvent
 from climate.manager.claims import Call, Claim, Task
 from climate.manager.events.plugin_calls import Outcome
 
-# Stands for the resource type of events without one: reminders, users' own events, finalizers.
+# Stands for the resource type of events that have none: reminders, users' events, finalizers.
 _NO_TYPE = frozenset({""})
 # Workers that run batches of one combination of types. One stores results while the other calls;
 # more only contend for the same locks and the same processor.
@@ -34,25 +37,26 @@ _DECAY = 0.8
 
 
 class BatchSizeEstimator:
-    """Estimates how long a call takes for each combination of resource types, in seconds.
+    """Estimates, for each combination of resource types, how many events one batch may have.
 
-    To store the results of a hundred events takes hardly longer than to store one. But an event
-    that waits behind a slow call is late, so only types with quick calls are batched.
+    It records the seconds per plug-in call. Storing the results of a hundred events takes hardly
+    longer than storing one result, so large batches are efficient. But an event that waits behind a
+    slow call is late. So only events whose calls are quick are batched.
     """
 
     def __init__(self) -> None:
-        """Begin without estimates: an unknown type may be slow."""
+        """Begin without estimates. Batches have one event until the first call is recorded."""
         self._seconds: dict[frozenset[str], float] = {}
         self._lock = threading.Lock()
 
     def note(self, types: frozenset[str], seconds: float, count: int = 1) -> None:
-        """Record that ``count`` calls on these resource types took ``seconds``."""
+        """Record that ``count`` calls on these resource types took ``seconds`` in total."""
         with self._lock:
             before = self._seconds.get(types, 0.0)
             self._seconds[types] = max(seconds / count, before * _DECAY**count)
 
     def max_batch(self, types: frozenset[str]) -> int:
-        """Return how many events on these resource types a worker may take; at least one."""
+        """Return the maximum number of events on these resource types in one batch; at least 1."""
         if not types:  # no plug-in is called
             return LARGEST_BATCH
         seconds = self._seconds.get(types)
@@ -62,21 +66,22 @@ class BatchSizeEstimator:
 
 
 class Result(NamedTuple):
-    """What the plug-ins returned for a task; not stored yet."""
+    """A task, and what plug-ins returned for it. The outcome is not stored yet."""
 
     task: Task
     outcome: Outcome
 
 
 class Batch:
-    """The claims and the progress of one worker. Safe to use from other threads.
+    """The claims and the progress of one worker. Thread-safe.
 
-    All claims are on the same resource types. If a call is slow after all, other threads take over
-    the claims that the worker has not called plug-ins for yet, and the results not stored yet.
+    All claims are on the same resource types. If a plug-in call is unexpectedly slow,
+    ``relieve`` removes all other tasks, so that another thread requeues them or stores their
+    results.
     """
 
     def __init__(self, claims: Sequence[Claim]) -> None:
-        """Begin with at least one claim."""
+        """Begin with ``claims``, of which there is at least one, and without tasks or results."""
         self.types = claims[0].types
         self._claims = {claim.event_id: claim for claim in claims}
         self._tasks: deque[Task] = deque()
@@ -85,58 +90,64 @@ class Batch:
 
     @property
     def claims(self) -> list[Claim]:
-        """The claims that this worker has to finish."""
+        """The claims that this worker must still finish."""
         with self._lock:
             return list(self._claims.values())
 
     @property
     def projects(self) -> set[str | None]:
-        """The projects of the claims that this worker has to finish."""
+        """The project ids of the claims that this worker must still finish."""
         return {claim.project_id for claim in self.claims}
 
     def begin(self, tasks: Sequence[Task]) -> None:
-        """Set the tasks that need plug-in calls; all other claims are finished."""
+        """Set the tasks that need plug-in calls; forget all other claims, which are decided."""
         with self._lock:
             self._claims = {task.claim.event_id: task.claim for task in tasks}
             self._tasks = deque(tasks)
 
     def next(self) -> Task | None:
-        """Return the next task to call plug-ins for."""
+        """Remove and return the next task for which to call plug-ins; None if there is none."""
         with self._lock:
             return self._tasks.popleft() if self._tasks else None
 
     def add(self, result: Result) -> None:
-        """Add a result to store later."""
+        """Add a result, which the worker stores later."""
         with self._lock:
             self._results.append(result)
 
     def take_results(self) -> list[Result]:
-        """Return the results to store now; they are not returned again."""
+        """Remove and return all results, so that the caller stores them."""
         with self._lock:
             results, self._results = self._results, []
             return results
 
     def relieve(self) -> tuple[list[Task], list[Result]]:
-        """Take from the worker all tasks without a plug-in call, and all unstored results."""
+        """Remove and return (tasks that called no plug-in yet, results that are not stored yet).
+
+        The worker forgets their claims, so the caller must finish them.
+        """
         tasks, results = self.take_tasks(), self.take_results()
         with self._lock:
             self._forget([result.task.claim for result in results])
         return tasks, results
 
     def take_tasks(self) -> list[Task]:
-        """Take from the worker the tasks without a plug-in call."""
+        """Remove and return the tasks that called no plug-in yet, and forget their claims."""
         with self._lock:
             tasks, self._tasks = list(self._tasks), deque()
             self._forget([task.claim for task in tasks])
             return tasks
 
     def discard(self, claim: Claim) -> None:
-        """Take a claim from the worker; the result of its call is ignored."""
+        """Forget a claim, whose call the pool has abandoned."""
         with self._lock:
             self._forget([claim])
 
     def call_since_before(self, moment: float) -> tuple[Claim, Call] | None:
-        """Return the current call if it began before ``moment`` (of ``clock.elapsed``)."""
+        """Return the running call and its claim if it began before ``moment``; None otherwise.
+
+        ``moment`` is a reading of ``clock.elapsed``.
+        """
         for claim in self.claims:
             if call := claim.call_since_before(moment):
                 return claim, call
@@ -151,7 +162,7 @@ class FairShare:
     """Chooses events for the free workers of one manager."""
 
     def __init__(self, workers: int, types: Collection[str], sizes: BatchSizeEstimator) -> None:
-        """Share ``workers`` among resource types and events that only notify."""
+        """Share ``workers`` among the resource ``types`` and events without a resource type."""
         self._workers = workers
         self._sizes = sizes
         self._types = _NO_TYPE | set(types)
@@ -167,7 +178,10 @@ class FairShare:
         running: Collection[Batch],
         abandoned: Collection[Batch],
     ) -> list[list[PendingEvent]]:
-        """Return the events that may run now beside ``running``, one list per worker, in order."""
+        """Return the events to start now: one list per free worker, the most urgent first.
+
+        ``running`` are the batches of busy workers. ``abandoned`` are those with an abandoned call.
+        """
         usage = _Usage(running, abandoned)
         queues = list(self._queues(pending, usage))
         chosen: list[list[PendingEvent]] = []

@@ -1,10 +1,14 @@
 """Outcomes of actions: compute the lease after a success (pure), and store failures.
 
 A failed action is retried after growing pauses. When the first attempt and ``event_max_retries``
-retries have failed, the lease shows the failure and one notification reports it. An update or
-before-end is abandoned then. A start or end is retried about once a minute, with the lease in
-ERROR: the start until it succeeds or the lease ends, the end for ever. The event's row stores it:
-``status``, ``run_at``, ``attempt``, ``last_error``.
+retries have failed, one notification reports the failure, and then:
+
+- A start or end: the lease has the status ERROR. The action is retried about once a minute: a start
+  until it succeeds or the lease ends, an end until it succeeds.
+- An update: the lease is degraded, and the event is not retried.
+- A before-end: the event is not retried.
+
+The event's row stores the progress: ``status``, ``run_at``, ``attempt``, ``last_error``.
 """
 
 import logging
@@ -41,7 +45,11 @@ _LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """The plug-ins' details of each reservation, and the reasons why stacks were abandoned."""
+    """The result of an action that succeeded.
+
+    ``details`` has the plug-ins' details by reservation id. ``abandoned`` has, by reservation id,
+    the reason why a stack could not be ended and remains in the cloud.
+    """
 
     details: Mapping[str, Mapping[str, Any]]
     abandoned: Mapping[str, str]
@@ -50,7 +58,10 @@ class Success:
 def after(
     work: Work, lease: Lease, events: tuple[Event, ...], success: Success, now: datetime
 ) -> Lease:
-    """Return a lease after the work, with its remaining ``events``. DELETING stays DELETING."""
+    """Return the lease after an action succeeded, with ``events`` as its events.
+
+    If the lease is DELETING, it keeps this status.
+    """
     kind, status, degraded = work.event.kind, lease.status, lease.degraded
     reservations = tuple(
         _reservation(work, reservation, success, now) for reservation in lease.reservations
@@ -126,7 +137,11 @@ def _status_after(work: Work, reservation: Reservation) -> ReservationStatus:
 def fail(
     runtime: Runtime, session: Session, claim: Claim, work: Work, failed: Mapping[str, str]
 ) -> None:
-    """Store the failed reservations with their errors, and the time of the next attempt."""
+    """Store a failed attempt: its errors, and the time of the next attempt, if any.
+
+    ``failed`` has the errors by reservation id. If all retries have failed, the lease shows the
+    failure, and a notification is written. Stores nothing if the claim is lost.
+    """
     now = runtime.clock.now()
     lease = lease_of(session, claim)
     if lease is None:
@@ -153,7 +168,7 @@ def fail(
 def discard(runtime: Runtime, claim: Claim, call: Call) -> None:
     """Store that an attempt failed because its plug-in call exceeded ``call_timeout``.
 
-    The call may still run. It cannot change the cloud: its fencing token was revoked before.
+    The call may still run. It cannot change the cloud, as the caller has revoked its fencing token.
     """
     seconds = runtime.settings.call_timeout
     failed = {call.reservation_id: f"given up, as it was not done within {seconds:.0f} s"}

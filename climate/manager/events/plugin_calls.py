@@ -1,9 +1,10 @@
-"""Plug-in calls of an event: their methods, their order and their results.
+"""Plug-in calls of an event: which methods are called, in which order, and their results.
 
-Stack members exist before their stack and are removed after it. So the start of a stack waits for
-the starts of its members, and their ends wait for its end. After ``stack_patience`` they wait no
-longer: the members end, the stack's end is tried once more, and then the stack is left to the
-operator.
+The members of a stack (the reservations of its parts) must exist before the stack, and are removed
+after it. So the start of a stack waits for the starts of its members. The ends of the members wait
+for the end of the stack, but not longer than ``stack_patience``. After that, the members end first,
+and the end of the stack is tried once more. If that fails, climate abandons the stack: an operator
+must remove it.
 """
 
 import logging
@@ -24,7 +25,11 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the plug-ins returned, by reservation: details for users, errors, reasons to wait."""
+    """The results of the plug-in calls, each by reservation id.
+
+    ``details`` are the details to store, ``failed`` are errors, and ``waiting`` are the reasons why
+    a reservation is not done yet although nothing failed.
+    """
 
     details: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -32,7 +37,10 @@ class Outcome:
 
 
 def call_all(runtime: Runtime, claim: Claim, work: Work) -> Outcome:
-    """Call the plug-in of one reservation after the other while the fencing token permits it."""
+    """Call the plug-in for one reservation after the other, and return all results.
+
+    It stops when the claim's fencing token has expired. No transaction is open.
+    """
     outcome, patience = Outcome(), runtime.settings.stack_patience
     now = runtime.clock.now()
     for reservation in ordered(work, now, patience):
@@ -87,7 +95,7 @@ def _call_method(
 
 
 def ordered(work: Work, now: datetime, patience: timedelta) -> list[Reservation]:
-    """Return the reservations in the order in which plug-ins are called."""
+    """Return the event's reservations in the order in which plug-ins must be called for them."""
     if len(work.reservations) == 1:
         return work.reservations
     late = _is_end_late(work, now, patience)
@@ -110,7 +118,10 @@ def blocked_by(
     now: datetime,
     patience: timedelta,
 ) -> str | None:
-    """Return a text that names the ``undone`` reservations that this one waits for, if any."""
+    """Return why the reservation must wait: a text that names others; None if it need not wait.
+
+    ``undone`` are the ids of reservations that failed or wait.
+    """
     if not _ends(work, reservation):
         members = [member for member in work.reservations if member.stack_id == reservation.id]
         missing = [m.id for m in members if m.id in undone and not _ends(work, m)]
@@ -120,7 +131,7 @@ def blocked_by(
 
 
 def with_details(work: Work, details: Mapping[str, Mapping[str, Any]]) -> Lease:
-    """Return the lease with details that plug-ins returned for its reservations just now."""
+    """Return the lease with ``details``, which plug-ins returned for its reservations, by id."""
     if not details:
         return work.lease
     return replace(
@@ -135,7 +146,10 @@ def with_details(work: Work, details: Mapping[str, Mapping[str, Any]]) -> Lease:
 def abandoned(
     work: Work, undone: Collection[str], now: datetime, patience: timedelta
 ) -> Collection[str]:
-    """Return the stacks whose end is abandoned: ``undone``, if late and only stacks remain."""
+    """Return the ids of the stacks whose end is abandoned.
+
+    These are all ``undone`` reservations, if the end is late and if all of them are stacks.
+    """
     if undone and _is_end_late(work, now, patience) and set(undone) <= _stacks(work):
         return set(undone)
     return ()

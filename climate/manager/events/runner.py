@@ -1,13 +1,13 @@
 """Run claimed events to their outcomes.
 
 1. Claim events (``dispatcher``, transaction 1).
-2. Begin them: read their leases under lock and decide (``begin``, transaction 2). An event that
+2. Lock and read their leases, and decide on each event (``begin``, transaction 2). An event that
    only notifies is finished here.
 3. Call plug-ins, with no transaction open (``plugin_calls``).
-4. Store the outcome: the new state of the lease and its notifications, fenced on owner and attempt
-   (transaction 3). A failure is stored for a retry (``outcomes``).
+4. Store the outcome: the new state of the lease and its notifications, or a failure and the time of
+   the retry (``outcomes``, transaction 3). If the claim is lost, nothing is stored.
 
-Each transaction handles many events if their calls are quick.
+If plug-in calls are quick, each transaction processes many events.
 """
 
 import logging
@@ -42,8 +42,8 @@ LOG = logging.getLogger(__name__)
 
 # Pause before a plug-in that was not done yet (NotYet) is called again.
 _NOT_YET_PAUSE = timedelta(seconds=1)
-# A batch that has called plug-ins for this long (seconds) releases its other events, as a new event
-# waits for its worker. Such a batch was expected to take a tenth of a second.
+# A batch that has called plug-ins for this long (seconds) requeues its other events, as new events
+# may wait for its worker. A batch is expected to take a tenth of a second.
 _LONGEST_BATCH = 1.0
 
 T = TypeVar("T")
@@ -51,7 +51,11 @@ R = TypeVar("R")
 
 
 def run(runtime: Runtime, batch: Batch, sizes: BatchSizeEstimator) -> None:
-    """Run a batch of claimed events to their outcomes, one plug-in call after the other."""
+    """Run a batch of claimed events: begin them, call plug-ins one by one, store the outcomes.
+
+    Tasks are requeued if the calls before them have taken too long. ``sizes`` records how long the
+    calls took.
+    """
     batch.begin(_together(runtime, batch.claims, begin))
     began, calls, took = runtime.clock.elapsed(), 0, 0.0
     while took < _LONGEST_BATCH and (task := batch.next()) is not None:
@@ -78,7 +82,7 @@ def _call(runtime: Runtime, batch: Batch, task: Task) -> None:
 
 
 def settle(runtime: Runtime, results: Sequence[Result]) -> None:
-    """Store results: all successes together, then each other result alone."""
+    """Store results: all successes in one transaction, then each other result in its own."""
     classified = [(result, classify(runtime, result)) for result in results]
     succeeded = [
         Succeeded(*result.task, outcome)
@@ -105,7 +109,7 @@ def release(runtime: Runtime, tasks: Sequence[Task]) -> None:
 
 
 def classify(runtime: Runtime, result: Result) -> Success | Callable[[Session], None]:
-    """Return a success, or else the transaction that stores the retry or failure."""
+    """Return a Success, or else a function that stores the retry or failure in a transaction."""
     (claim, work), outcome = result
     if not (outcome.waiting or outcome.failed or claim.fencing_token.blocked_a_change):
         return Success(outcome.details, {})
@@ -156,7 +160,7 @@ def _together(
 
 
 class Succeeded(NamedTuple):
-    """A claim whose plug-in calls succeeded."""
+    """A claim whose plug-in calls succeeded, its work, and the result to store."""
 
     claim: Claim
     work: Work
@@ -166,9 +170,10 @@ class Succeeded(NamedTuple):
 def commit_success(
     runtime: Runtime, session: Session, succeeded: Sequence[Succeeded]
 ) -> list[Succeeded]:
-    """Store successes; return those whose lease another transaction has locked.
+    """Store successes; return those that it did not store because their lease was not locked.
 
-    A single success waits for the lock and is always stored.
+    Another transaction may have locked the lease. The caller then passes each of these alone: a
+    single success waits for the lock. Nothing is stored for a lost claim or a deleted lease.
     """
     now, by_event = runtime.clock.now(), {item.claim.event_id: item for item in succeeded}
     seen, unlocked = relock_leases(session, [Task(item.claim, item.work) for item in succeeded])
@@ -193,10 +198,10 @@ def commit_success(
 
 
 class Completed:
-    """An action that succeeded, with its lease before and after."""
+    """An action that succeeded, its lease before and after, and what to store with the lease."""
 
     def __init__(self, seen: Seen, work: Work, success: Success, now: datetime) -> None:
-        """Compute the lease after the action, and the events and notification to store with it."""
+        """Compute the lease after the action, the events to remove, and the notification."""
         self.kind, self.work, self.before = work.event.kind, work, seen.lease
         self.late = now - work.lease.due(work.event, now)
         self.needless = _needless(seen.lease, now) if self.kind == END else []

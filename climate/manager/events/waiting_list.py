@@ -1,8 +1,8 @@
-"""Queue view: the events that wait for a worker, as the last query saw them.
+"""Queue view: the due events that wait for a worker, as of the last query.
 
-The query is slow if very many events are due (PostgreSQL: 1.3 s for 100,000). So one result serves
-many claims. Until the next full query, only newly due events are queried and added. So a project
-with many events does not hide the few events of another project.
+The full query is slow if very many events are due (PostgreSQL: 1.3 s for 100,000). So its result is
+reused for many claims. Until the next full query, quick queries add the events that became due
+since. So the many events of one project do not delay new events of another project.
 """
 
 import random
@@ -17,8 +17,8 @@ from climate.manager.process.runtime import Store
 # Events per query. Beyond that, the database has to order all of them by turns, which takes 1 to
 # 1.6 s for 100,000 (docs/performance.md). Only a backlog of many hours is longer.
 PAGE = 100_000
-# From this length on, each manager begins at a different place. Managers that begin at the same
-# place try to claim the same events, and only one of them succeeds.
+# From this length on, each manager begins at a random position in the list. Managers that begin at
+# the same position try to claim the same events, and only one of them succeeds.
 _CROWD = 10_000
 # A query that took longer than this (seconds) is reused. A shorter query runs again.
 _SLOW_QUERY = 0.02
@@ -35,15 +35,15 @@ _WRITTEN_LATE = timedelta(minutes=1)
 # probably claiming the same events. One such batch is normal: a few events are always blocked.
 _FAILED_CLAIMS = 2
 # Other managers are the cause only if they claimed more than a tenth of this view. Otherwise the
-# events are blocked, and a different starting place would not help.
+# events are blocked, and another position in the list would not help.
 _UNCLAIMED = 0.9
 
 
 class QueueView:
-    """Pending events in the order of their turns, by project and resource types."""
+    """The pending events of each project and combination of resource types, in order."""
 
     def __init__(self, store: Store, rng: random.Random) -> None:
-        """Begin empty, so that the first use queries the database."""
+        """Begin empty; the first call of ``refresh`` queries the database."""
         self._store, self._rng = store, rng
         self._pending: dict[Group, dict[str, PendingEvent]] = {}
         self._known: dict[str, PendingEvent] = {}
@@ -53,16 +53,19 @@ class QueueView:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the last result may be reused: it was slow to get, and is not used up."""
+        """Whether to reuse the last full query: it was slow and recent, and events remain."""
         return bool(self._pending) and self._store.clock.elapsed() < self._fresh_until
 
     @property
     def pending(self) -> Mapping[Group, Collection[PendingEvent]]:
-        """The events that were seen and not removed."""
+        """The events found by queries and not removed since, by project and resource types."""
         return {group: events.values() for group, events in self._pending.items()}
 
     def refresh(self, skip: int) -> bool:
-        """Query again, without the first ``skip`` events; return whether there may be more."""
+        """Replace all events by a full query that skips the first ``skip`` due events.
+
+        Return whether there may be more events after those found.
+        """
         began, now = self._store.clock.elapsed(), self._store.clock.now()
         with self._store.database.read() as session:
             events = waiting.pending(session, now, PAGE, skip, self._known)
@@ -74,7 +77,8 @@ class QueueView:
     def add_newly_due(self) -> None:
         """Add events that became due since the last query, and those written after their due time.
 
-        For the latter the last minute is queried again; less often if that query is slow.
+        To find the latter, it also queries the minute before the last query. If that is slow, it
+        does so less often.
         """
         began, now = self._store.clock.elapsed(), self._store.clock.now()
         is_whole_minute = began >= self._requery_minute_at
@@ -88,7 +92,10 @@ class QueueView:
             self._requery_minute_at = self._reusable_until(began)
 
     def remove(self, events: Collection[PendingEvent]) -> None:
-        """Leave events out until the next query: they were claimed, or have to wait."""
+        """Remove events from this view until the next full query.
+
+        A manager has claimed them, or they are blocked by other events.
+        """
         for event in events:
             del self._pending[event.group][event.event_id]
         for group in {event.group for event in events}:
@@ -96,18 +103,20 @@ class QueueView:
                 del self._pending[group]
 
     def note_claims(self, tried: int, claimed: Collection[str]) -> None:
-        """Note how many events were tried, and the ids of those that were claimed.
+        """Record how many events this manager tried to claim, and the ids of those it claimed.
 
-        A claimed event that is released counts as newly due.
+        If a claimed event is requeued, ``add_newly_due`` finds it again.
         """
         self._failed_claims = self._failed_claims + 1 if len(claimed) < tried / 2 else 0
         for id_ in claimed:
             self._known.pop(id_, None)
 
     def avoid_others(self) -> None:
-        """If claims keep failing because of other managers, drop their events and move elsewhere.
+        """If claims keep failing because other managers are faster, continue at another position.
 
-        If claims fail because events are blocked, this is not checked again before the next query.
+        It removes the events that other managers have claimed, and rotates the others by a random
+        number. If claims fail because events are blocked, it does nothing, and does not check this
+        again before the next full query.
         """
         if not self._may_check or self._failed_claims < _FAILED_CLAIMS:
             return

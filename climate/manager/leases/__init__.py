@@ -1,8 +1,10 @@
 """Leases: the use cases of the API, and what managers do for a lease during its life.
 
 ``create``, ``read``, ``update`` and ``delete`` serve requests. ``reservation_changes`` and
-``event_plan`` compute the reservations and events of a changed lease. ``holds`` reserve capacity
-while an external service decides. ``trusts`` let managers act as the user. ``finalizers`` outlive
-a lease. ``ready_start`` delays a start until the hosts are ready. ``healing`` replaces failed
-resources. ``idempotency`` replays a repeated request; its statements are in ``db/leases``.
+``event_plan`` store the reservations and events of a changed lease. ``holds`` reserves capacity
+for a new lease while a service decides about it or the cloud is prepared for it. ``trusts`` creates
+and revokes the Keystone trusts by which managers act as a lease's user. ``finalizers`` runs tasks
+that outlive a lease. ``ready_start`` delays a start until the hosts are ready. ``healing`` replaces
+failed resources. ``idempotency`` answers a repeated request with the first answer; its statements
+are in ``db/leases``.
 """

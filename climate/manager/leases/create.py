@@ -1,8 +1,9 @@
 """Create a lease: plan it, admit it and store it.
 
 One transaction writes the lease, its reservations, allocations and events, and the notification.
-If it fails, nothing is stored. Optional features (idempotency keys, limits, starts that wait for
-hosts, holds) are gates.
+If it fails, nothing is stored. A held lease (``holds``) is the exception: a second transaction
+writes its events and the notification. Each optional feature is a gate: idempotency keys, limits,
+starts that wait for hosts, holds.
 """
 
 from collections.abc import Sequence
@@ -53,7 +54,7 @@ from climate.observability import log_context
 from climate.observability.metrics import counted
 from climate.plugins.base import Requester
 
-# Another request may book an offered window first. Then the next window is searched.
+# Searches for a window: if another request books the window first, climate searches again.
 _ATTEMPTS = 5
 
 
@@ -68,7 +69,7 @@ class Owner:
 
     @property
     def requester(self) -> Requester:
-        """Return the requester in the form that plug-ins use."""
+        """The requester, without the roles, in the form that plug-ins expect."""
         return Requester(self.project_id, self.user_id, self.token)
 
 
@@ -76,9 +77,10 @@ class Owner:
 class LeaseRequest:
     """A request for a lease. ``before_end`` None means the configured default.
 
-    ``user_events`` are (kind, moment) pairs; reminders among them replace the configured ones.
-    ``asked_at`` is when the request arrived (None: now). The start date is checked against
-    it, as look-ups may be slow.
+    ``user_events`` are (kind, moment) pairs. If they contain reminders of a kind, these replace the
+    configured reminders of that kind. ``asked_at`` is when the request arrived (None: now). The
+    start date must not be earlier than the minute of ``asked_at``; the present time may be later,
+    as look-ups in the cloud may be slow.
     """
 
     name: str
@@ -98,7 +100,7 @@ def create_lease(
     request: LeaseRequest,
     idempotent: IdempotentRequest | None = None,
 ) -> Lease:
-    """Admit a lease and return it. With ``idempotent``, admit at most one lease per key.
+    """Admit and store a lease, and return it. With ``idempotent``, admit at most one per key.
 
     Raises InvalidDate, InvalidQuery, UnsupportedResourceType, NotProvisioned, NotEnoughResources,
     LimitExceeded, Contention, and the errors of ``idempotency.replay`` and ``holds.settle``.
@@ -185,7 +187,7 @@ def _admit(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> N
 
 
 def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) -> Lease:
-    """Return the requested lease before its admission. Pure except for its new ids.
+    """Return the requested lease, which is not admitted or stored yet. Pure except for new ids.
 
     Raises InvalidDate, UnsupportedResourceType.
     """
@@ -249,9 +251,10 @@ def create_earliest(
     length: timedelta,
     idempotent: IdempotentRequest | None = None,
 ) -> Lease:
-    """Admit a lease for ``length`` that starts as early as possible and ends by ``request.end``.
+    """Admit a lease of this ``length`` in the earliest free window, and return it.
 
-    Raises the same errors as ``create_lease``.
+    The window lies between ``request.start`` and ``request.end``. Raises the same errors as
+    ``create_lease``.
     """
     if not request.reservations:
         start = request.start

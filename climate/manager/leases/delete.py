@@ -1,4 +1,4 @@
-"""Delete a lease; a manager first ends a lease that has started."""
+"""Delete a lease. If plug-ins may have changed the cloud for it, a manager ends it first."""
 
 import time
 from dataclasses import replace
@@ -25,9 +25,10 @@ from climate.manager.process.runtime import Runtime
 def delete_lease(
     runtime: Runtime, lease_id: str, wait: float = 0.0, expected: Lease | None = None
 ) -> bool:
-    """Delete a lease and return whether its record is deleted.
+    """Delete a lease; return True if its rows are deleted, False if a manager deletes them later.
 
-    A lease that has started becomes DELETING, and a manager ends and deletes it. This call waits up
+    A lease is deleted immediately if it has ended, or if no plug-in has acted on the cloud for it.
+    Any other lease becomes DELETING: a manager ends it and deletes its rows, and this call waits up
     to ``wait`` seconds for that. Raises NotFound. Raises LeaseChanged if the stored lease differs
     from ``expected``.
     """
@@ -50,7 +51,11 @@ def delete_lease(
 
 
 def remove(session: Session, lease: Lease, now: datetime, settings: Settings) -> None:
-    """Delete the lease's rows and notify. Used resources stay occupied for their cleaning time."""
+    """Delete the rows of a locked lease, and notify.
+
+    If the lease has begun, its resources stay occupied until the cleaning time from ``now`` on has
+    passed.
+    """
     ids = [reservation.id for reservation in lease.reservations]
     if ids and lease.has_begun:
         if settings.limits.enabled:

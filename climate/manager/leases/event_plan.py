@@ -1,4 +1,4 @@
-"""Event plan: the events of a lease after its dates have changed."""
+"""Event plan: store the events of a lease whose dates have changed."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -16,7 +16,10 @@ from climate.db.notifications import outbox
 
 
 def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> None:
-    """Move, remove and add events, so that the open ones match the new dates and notices."""
+    """Move, remove and add events, so that the open events match the new dates and notices.
+
+    ``before`` and ``after`` are the lease before and after the change.
+    """
     planned = plan(after.window, after.notices, now)
     for event in planned:
         if event.kind in {START, END, BEFORE_END}:
@@ -38,7 +41,10 @@ def reschedule(session: Session, before: Lease, after: Lease, now: datetime) -> 
 
 
 def add_update_event(session: Session, lease: Lease, now: datetime) -> None:
-    """Add an ``update_lease`` event, due at once; a manager then hands over new resources."""
+    """Add an ``update_lease`` event that is due now.
+
+    A manager that runs it hands over the lease's new resources, and reclaims removed reservations.
+    """
     _insert(session, lease, [Planned(UPDATE, now)], now)
 
 

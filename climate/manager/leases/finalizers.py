@@ -1,8 +1,8 @@
 """Finalizers: tasks that outlive a lease (revoke its trust, report its end).
 
-A finalizer is an event without a lease, so it also runs if the lease is deleted. The transaction
-that ends the lease stores it. Managers run it like any other event, after the end. They retry the
-report to the enforcement service for a day, with growing pauses.
+A finalizer is an event without a lease, so it also runs after the lease is deleted. The transaction
+that stores the end of the lease also stores its finalizers. Managers then claim and run them like
+any other event. They retry the report to the enforcement service for a day, with growing pauses.
 """
 
 import logging
@@ -44,7 +44,7 @@ def schedule_finalizers(runtime: Runtime, session: Session, lease: Lease, now: d
 
 
 def run(runtime: Runtime, claim: Claim) -> None:
-    """Run the finalizer of a claimed event without a lease."""
+    """Run a claimed finalizer, which has no lease. No transaction is open."""
     with runtime.database.read() as session:
         finalizer = event_queue.get_finalizer(session, claim.event_id)
     if finalizer is None:

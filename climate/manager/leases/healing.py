@@ -1,13 +1,15 @@
 """Healing: replace failed resources of leases by free ones.
 
-Each lease is one transaction. A working resource replaces each failed one; without a replacement
-the lease keeps the failed one. A pending lease replaces all resources that are not reservable now.
-A running lease has users' data on its resources, so it replaces only lost ones; an
-``update_lease`` event, due at once, hands over the replacements.
+Each lease is healed in its own transaction. If no free resource can replace a failed one, the lease
+keeps the failed one. For a pending lease, all resources that are not reservable now count as
+failed. A running lease has users' data on its resources, so only resources that have stopped
+running ("lost") count as failed. If a reservation of a running lease has the flag
+``missing_resources``, its resources that are not reservable count as failed, too. An
+``update_lease`` event, which is due now, hands over the replacements of a running lease.
 
-The flags are Blazar's, but healing clears two of them. ``missing_resources``: a resource fails and
-has no replacement. ``degraded``: the same, or a handover is incomplete. ``resources_changed``
-stays set.
+The flags have Blazar's names. A reservation has ``missing_resources`` while a resource of it has
+failed and has no replacement. A lease is ``degraded`` while that is so, or while a resource is not
+handed over or reclaimed yet. Unlike Blazar, healing clears both. ``resources_changed`` stays set.
 """
 
 import logging
@@ -45,10 +47,11 @@ _HEALABLE = frozenset({LeaseStatus.PENDING, LeaseStatus.ACTIVE})
 
 
 def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
-    """Heal the leases with failed resources that run now or start within the healing interval.
+    """Heal all leases that have failed resources, or are degraded.
 
-    ``lost`` are the ids of resources that have stopped running. An error of one lease does not
-    prevent the healing of the others.
+    These are leases that run now, or start within ``healing_interval`` (None: at any time).
+    ``lost`` are the ids of resources that have stopped running. If one lease cannot be healed, this
+    is logged, and the others are healed.
     """
     now, ahead = runtime.clock.now(), runtime.settings.healing_interval
     with runtime.database.read() as session:
@@ -64,7 +67,7 @@ def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
 
 
 def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Session) -> None:
-    """Replace failed resources of a lease by free ones; update ``degraded`` and its other flags."""
+    """Replace failed resources of a lease by free ones, and store its flags (see the module)."""
     now = runtime.clock.now()
     try:
         lease = leases.get(session, lease_id, lock=True)

@@ -1,11 +1,15 @@
-"""Holds: leases that occupy capacity while a service decides about them or the cloud changes.
+"""Holds: new leases occupy capacity while a service decides about them or the cloud is prepared.
 
-The first transaction admits the lease and stores it as CREATING. No API shows it, no manager starts
-it, and its only event is its release. Then, with no transaction open, the process calls the
-enforcement service, creates a trust, and lets plug-ins prepare with the requester's token. Another
-transaction confirms the lease with its events, or releases it. If the process dies in between, a
-manager releases the lease when the event is due. After a failure, only managers discard the
-preparations, because they retry.
+1. A transaction admits the lease and stores it as CREATING: the lease is *held*. No API shows it,
+   and no manager starts it. Its only event is a ``RELEASE`` event, due after ``hold_timeout``.
+2. With no transaction open, the process that serves the request calls the enforcement service,
+   creates a trust, and calls the plug-ins' ``prepare`` with the requester's token.
+3. Another transaction *confirms* the lease (stores it as PENDING, with its other events), or
+   *releases* it (frees its resources and deletes it).
+
+If the process dies before step 3, a manager runs the ``RELEASE`` event. If a preparation fails, a
+manager discards the preparations, because managers retry. If a manager released the lease first,
+the process also discards them, once.
 """
 
 import logging
@@ -48,18 +52,21 @@ LOG = logging.getLogger(__name__)
 
 
 class HoldGate(Gate):
-    """Stores a new lease as held, and confirms or releases it after the commit."""
+    """Stores a new lease as held. After the commit, confirms or releases it."""
 
     def __init__(
         self, runtime: Runtime, requester: Requester, idempotent: IdempotentRequest | None
     ) -> None:
-        """Prepare as this requester; the confirmation stores the answer of ``idempotent``."""
+        """Prepare the lease with the token of ``requester``.
+
+        The transaction that confirms the lease stores the answer to the ``idempotent`` request.
+        """
         self._runtime = runtime
         self._requester = requester
         self._idempotent = idempotent
 
     def stored(self, lease: Lease) -> Lease:
-        """Return the lease as CREATING, with the release as its only event."""
+        """Return the lease as CREATING, with a ``RELEASE`` event as its only event."""
         due_at = lease.created_at + self._runtime.settings.hold_timeout
         release = Event.planned(Planned(RELEASE, due_at), lease.id, ids.new_id(), lease.created_at)
         return replace(lease, status=LeaseStatus.CREATING, events=(release,))
@@ -224,13 +231,16 @@ def _lock_held(session: Session, lease_id: str) -> Lease | None:
 
 
 def begin_release(session: Session, lease: Lease, event: Event) -> Work:
-    """Free the resources of a locked lease; return the work of its release."""
+    """Begin a claimed ``RELEASE`` event: free the lease's resources; return the event's work."""
     _release_allocations(session, lease)
     return Work(event, lease, {})
 
 
 def expire(runtime: Runtime, claim: Claim, lease: Lease) -> None:
-    """Discard the preparations of a lease and delete it, or retry later. No transaction is open."""
+    """Finish a claimed ``RELEASE`` event: discard the preparations and delete the lease.
+
+    If a plug-in fails, store a later retry. No transaction is open.
+    """
     now = runtime.clock.now()
     try:
         _discard(runtime, lease)

@@ -1,8 +1,8 @@
 """Idempotency keys: a repeated request to create a lease returns the first answer.
 
-A replay returns the first answer byte for byte, even if the lease has changed since. So one
-transaction stores the lease and the answer, which a crash after the commit cannot lose. The answer
-is rendered from the planned lease before that transaction begins.
+A repeated request receives the first answer byte for byte, even if the lease has changed since. So
+the transaction that stores (or confirms) the lease also stores the answer: a crash after the commit
+cannot lose it. The answer is rendered from the planned lease before that transaction begins.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,17 +29,20 @@ class IdempotentRequest:
 
 
 class IdempotencyGate(Gate):
-    """Stores the key and the answer with the lease; rejects a request that was processed before."""
+    """Stores the key and the answer with the lease. Rejects a request whose key is stored already.
+
+    For a held lease it stores only the key; the confirmation stores the answer.
+    """
 
     def __init__(self, request: IdempotentRequest, lease: Lease) -> None:
-        """Render the answer. No transaction is open."""
+        """Render the answer to the request from the planned ``lease``. No transaction is open."""
         self._key = request.key
         self._answer = request.render(lease)
 
     def before(
         self, session: Session, lease: Lease, now: datetime, _present: Lease | None = None
     ) -> None:
-        """Claim the key; raises AlreadyProcessed, RequestUnderWay, IdempotencyKeyReused."""
+        """Store the key; raises AlreadyProcessed, RequestUnderWay, IdempotencyKeyReused."""
         if lease.status is LeaseStatus.CREATING:  # the confirmation stores the answer
             idempotency.claim_undecided(session, self._key, lease.id, now)
         else:
@@ -47,9 +50,10 @@ class IdempotencyGate(Gate):
 
 
 def replay(runtime: Runtime, key: IdempotencyKey) -> None:
-    """Return if the request is new; raise AlreadyProcessed with the first answer otherwise.
+    """Raise AlreadyProcessed, with the first answer, if a request with this key succeeded before.
 
-    Also raises RequestUnderWay and IdempotencyKeyReused.
+    Raises RequestUnderWay if such a request is not decided yet. Raises IdempotencyKeyReused if the
+    key belongs to a different request. Returns None if the request is new.
     """
     with runtime.database.read() as session:
         idempotency.check(session, key)

@@ -1,4 +1,4 @@
-"""Read leases, and compare a stored lease with the version that a client has read."""
+"""Read leases, and compare a stored lease with the lease that a client has read."""
 
 from climate.core.errors import NotFound
 from climate.core.lease.lifecycle import LeaseStatus
@@ -11,31 +11,32 @@ find_leases = reading(pages.find_leases)
 
 
 class LeaseChanged(Exception):
-    """The stored lease, ``present``, differs from the lease that the client has read."""
+    """The stored lease, ``present``, differs from the expected lease."""
 
-    #: The caller compares again, so it is not an outcome of the request.
+    #: The API compares ``present`` with the client's version and may retry. So this error is not
+    #: the outcome of the request, and the metrics do not count it.
     is_retried = True
 
     def __init__(self, present: Lease) -> None:
-        """Keep the stored lease."""
+        """Keep the stored lease as ``present``."""
         super().__init__(f"lease {present.id} has changed")
         self.present = present
 
 
 def get_lease(runtime: Runtime, lease_id: str) -> Lease:
-    """Return a lease; raises NotFound."""
+    """Return a lease; raises NotFound, also for a held lease (CREATING)."""
     with runtime.database.read() as session:
         return visible(leases.get(session, lease_id))
 
 
 def find_all_leases(runtime: Runtime, project_id: str | None) -> list[Lease]:
-    """Return the leases of a project (None: of all projects)."""
+    """Return the leases of a project (None: of all projects), without held ones (CREATING)."""
     with runtime.database.read() as session:
         return leases.find_all(session, project_id)
 
 
 def visible(lease: Lease) -> Lease:
-    """Return the lease; raises NotFound for a held lease (CREATING)."""
+    """Return the same lease; raises NotFound if it is held (CREATING)."""
     if lease.status is LeaseStatus.CREATING:
         raise NotFound(f"Object with {{'lease_id': '{lease.id}'}} not found")
     return lease
@@ -44,10 +45,10 @@ def visible(lease: Lease) -> Lease:
 def check_expected(lease: Lease, expected: Lease | None) -> None:
     """Raise LeaseChanged if the locked lease differs from ``expected`` (None: any lease).
 
-    This compares the whole record, not ``Lease.version``. Answers also show the progress of events,
-    which does not increment the version: managers would otherwise read each lease of a batch again.
-    Releases before schema 0019 do not increment it at all. The lock reads the record anyway, so the
-    comparison costs no statement.
+    It compares all fields, because ``Lease.version`` is not sufficient. The API shows the progress
+    of events, but that progress does not increment the version. (If it did, managers would have to
+    read each lease of a batch again.) Releases before schema 0019 do not increment it at all. The
+    statement that locks the lease also reads it, so the comparison executes no statement.
     """
     if expected is not None and lease != expected:
         raise LeaseChanged(lease)

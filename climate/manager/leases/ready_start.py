@@ -1,9 +1,10 @@
 """Ready starts: delay a start until the hosts of the lease are ready, and notify subscribers.
 
-A lease with ``start_when`` ready starts at its start date, or later when its last host is ready.
-The transaction that stores the last report makes the start due. It locks the lease, and so does the
-transaction that delays the start, so no report is missed. A periodic check finds everything else
-that ends the delay, such as a replacement of the host.
+A lease with ``start_when`` ready starts at its start date, or later, when its last host is ready.
+Provisioners report that hosts are ready. The transaction that stores the last report makes the
+start due. It locks the lease, and so does the transaction that delays the start, so no report is
+missed. A delayed start is also checked every minute, because the delay may end without a report:
+for example, if healing replaces the host.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,23 +41,26 @@ class ReadyStartGate(Gate):
     """Rejects ``start_when`` ready for a lease without hosts that a provisioner prepares."""
 
     def __init__(self, runtime: Runtime) -> None:
-        """Use the settings and the plug-ins of this runtime."""
+        """Check leases against the settings and the plug-ins of ``runtime``."""
         self._runtime = runtime
 
     def before(
         self, _session: Session, lease: Lease, _now: datetime, present: Lease | None = None
     ) -> None:
-        """Check a new lease before any lock is acquired."""
+        """Check a new lease, before the transaction acquires any lock. Ignore a changed lease."""
         if present is None:
             check_possible(self._runtime, lease)
 
     def after(self, _session: Session, lease: Lease, _now: datetime) -> None:
-        """Check the reservations of a new or changed lease."""
+        """Check the lease as it is stored now, whether new or changed."""
         check_possible(self._runtime, lease)
 
 
 def check_possible(runtime: Runtime, lease: Lease) -> None:
-    """Raise NotProvisioned if a lease waits for hosts, but has none to be provisioned."""
+    """Raise NotProvisioned if a lease has ``start_when`` ready, but no provisioner prepares hosts.
+
+    Also raises it if no reservation of the lease requires hosts.
+    """
     if lease.start.when is not StartWhen.READY:
         return
     if runtime.settings.provisioning is None:
@@ -74,7 +78,11 @@ def check_possible(runtime: Runtime, lease: Lease) -> None:
 
 
 def unless_waiting(runtime: Runtime, session: Session, seen: Seen, now: datetime) -> Seen | None:
-    """Return the claim, or requeue it and return None if its start waits for hosts."""
+    """Return the claim; or, if it is a start that waits for hosts, requeue it and return None.
+
+    The first time, it also stores the delay and notifies. If the start was delayed and the hosts
+    are ready now, it stores that, and the returned claim has the changed lease.
+    """
     claim, lease, event = seen
     # A claimed event is due, even if the clock was set back since.
     if event.kind != START or not is_waiting(lease, max(now, lease.window.start)):
@@ -93,7 +101,7 @@ def unless_waiting(runtime: Runtime, session: Session, seen: Seen, now: datetime
 
 
 def is_waiting(lease: Lease, now: datetime) -> bool:
-    """Return whether the start of a lease is due now and may wait for its hosts."""
+    """Return whether ``now`` is in a lease's window, and the lease may still wait for its hosts."""
     may_wait = lease.start.when is StartWhen.READY and lease.status is LeaseStatus.PENDING
     return may_wait and lease.window.start <= now < lease.window.end
 
@@ -111,21 +119,21 @@ def unready(runtime: Runtime, session: Session, lease_id: str) -> list[Resource]
 
 
 def note_ready(runtime: Runtime, session: Session, lease_id: str, now: datetime) -> None:
-    """Make the start of a locked lease due if all its hosts are ready now."""
+    """If all hosts of a locked lease are ready, store that, and make a delayed start due now."""
     if not unready(runtime, session, lease_id):
         leases.set_ready(session, lease_id, now)
         event_queue.run_now(session, lease_id, [START], now)
 
 
 def note_start(runtime: Runtime, session: Session, lease: Lease) -> None:
-    """Count how many hosts of a started lease were ready in time."""
+    """Count, for the metrics, which hosts of a started lease were ready in time."""
     if runtime.settings.provisioning is not None:
         ongoing = preparations.going_on(session, lease_id=lease.id)
         _count(runtime, session, readiness.outcomes(ongoing, lease.window.start))
 
 
 def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
-    """Notify and count if a lease ends without a start because its hosts were not ready."""
+    """If a lease ends and its start was delayed until then, notify and count that for metrics."""
     if lease.status is not LeaseStatus.PENDING or lease.start.delayed_at is None:
         return
     _notify(session, "lease.not_started", lease, unready(runtime, session, lease.id), now)

@@ -1,12 +1,13 @@
 """Reservation changes: new parameters, added reservations and removed reservations of a lease.
 
-For a running lease, an ``update_lease`` event hands over the gains and reclaims the losses. A
-removed reservation of a running lease is marked as leaving. It keeps its resources until a manager
-has reclaimed them, and then becomes DELETED.
+A removed reservation of a lease that has begun is marked as leaving (``LEAVING``). It keeps its
+resources until a manager runs an ``update_lease`` event, which reclaims them. Then it becomes
+DELETED. The same event hands over the resources that other reservations gained.
 
-The parts of a stack are reservations of the same lease. They are added, changed and removed with
-the stack's reservation. Before the transaction, the plug-in looks up the parts with the requester's
-token. The transaction fails if the reservation has changed since the look-up.
+Each part of a stack is a reservation of the same lease. A change of the stack's reservation also
+adds, changes or removes its parts. Before the transaction, the plug-in looks up the stack's parts
+in the cloud with the requester's token. The transaction fails if the reservation has changed since
+the look-up.
 """
 
 import uuid
@@ -45,7 +46,7 @@ _AMOUNTS = ("amount", "size")
 class ReservationChange:
     """New parameters for one reservation of the lease; all other parameters stay.
 
-    ``planned`` is the complete request if the plug-in looked it up in the cloud.
+    ``planned`` is the result of the plug-in's look-up in the cloud; None if there was none.
     """
 
     id: str
@@ -65,7 +66,11 @@ class ReservationChanges:
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
-    """The look-up for a change: the present parameters, and the complete request after it."""
+    """The result of a look-up for a change of a reservation.
+
+    ``before`` are the parameters that were stored then. ``request`` is the complete reservation
+    after the change, with the parts of a stack as its children.
+    """
 
     before: Mapping[str, Any]
     request: ReservationRequest
@@ -74,8 +79,9 @@ class LookedUp:
 def complete(
     runtime: Runtime, lease: Lease, changes: Sequence[ReservationChange], requester: Requester
 ) -> tuple[ReservationChange, ...]:
-    """Return the changes, completed by the look-ups of plug-ins in the cloud.
+    """Return the changes, with ``planned`` set where the plug-in requires a look-up in the cloud.
 
+    No transaction is open.
     Raises InvalidInput, Conflict, Forbidden, BackendUnavailable; ValidationError.
     """
     present = {r.id: r for r in lease.reservations if r.stays}
@@ -109,7 +115,10 @@ def _looked_up(
 def requested(
     runtime: Runtime, lease: Lease, changes: Sequence[ReservationChange]
 ) -> Iterator[ReservationRequest]:
-    """Yield the changed reservations as requests, without those that have invalid parameters."""
+    """Yield each changed reservation as a request with its old and new parameters.
+
+    Omit unknown reservations, and those whose new parameters are invalid.
+    """
     present = {r.id: r for r in lease.reservations if r.stays}
     for change in changes:
         if before := present.get(change.id):
@@ -126,10 +135,10 @@ def change_reservations(
     changes: ReservationChanges,
     now: datetime,
 ) -> tuple[tuple[Reservation, ...], bool]:
-    """Store the changes of reservations, in the transaction that locks the lease.
+    """Store the changes of a locked lease's reservations.
 
-    Returns the resulting reservations, and whether any reservation is leaving. Raises InvalidInput,
-    Conflict, LeaseBusy.
+    Returns the lease's reservations without the removed ones, and whether a manager must reclaim
+    any removed reservation. Raises InvalidInput, Conflict, LeaseBusy; ValidationError.
     """
     changed = _apply_changes(runtime, lease, changes.changed)
     changed, new, superfluous = _adapt_parts(runtime, lease, changed, changes.changed, now)
@@ -174,7 +183,7 @@ def _new_params(
 
 
 def check_no_part(reservation: Reservation) -> None:
-    """Raise Conflict for a part of a stack."""
+    """Raise Conflict if the reservation is a part of a stack, which changes only with its stack."""
     if reservation.stack_id is not None:
         raise Conflict(
             f"Reservation {reservation.id} is for the {reservation.params[PART]} in a stack:"

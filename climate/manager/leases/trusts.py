@@ -1,12 +1,14 @@
-"""Trusts: a manager acts in the cloud as the user of a lease by the lease's Keystone trust.
+"""Trusts: with a Keystone trust, a manager acts in the cloud as the user of a lease.
 
-A request creates the trust with the requester's token, before it confirms the lease or the change.
-Managers revoke a trust that no lease needs, and retry until that succeeds. The revocation is a
-finalizer: an event without a lease.
+A request that creates or changes a lease creates the trust with the requester's token, before it
+confirms the lease or stores the change. Managers revoke a trust that no lease needs any more, and
+retry until that succeeds. The revocation is a finalizer: an event without a lease.
 
-Keystone does not report that a user is disabled or loses a role. So managers request a token with
-the trust of each lease that runs or starts soon. A lease whose trust is lost is degraded, until the
-trust works again or the owner's next change replaces it. Each of these changes is notified once.
+Keystone does not notify climate that a user is disabled or loses a role. So a manager periodically
+requests a token with the trust of each lease that runs or starts soon. If Keystone refuses, the
+trust is *lost*. The API shows the lease as degraded until the trust works again, or until the
+user's next change of the lease replaces the trust. climate sends one notification when a trust is
+lost, and one when it works again or is replaced.
 """
 
 import logging
@@ -60,7 +62,10 @@ def _trusts(runtime: Runtime) -> Trusts:
 
 
 def make_for(runtime: Runtime, requester: Requester, lease: Lease) -> str:
-    """Create a trust for a lease and return its id; raises Forbidden if another user owns it."""
+    """Create a trust for a lease and return the trust's id.
+
+    Raises Forbidden if the lease belongs to another user or project, and the errors of ``make``.
+    """
     if not is_owner(requester, lease):
         raise Forbidden(
             f"For this climate must act in the cloud as the lease's user {lease.user_id} in project"
@@ -70,12 +75,15 @@ def make_for(runtime: Runtime, requester: Requester, lease: Lease) -> str:
 
 
 def is_owner(requester: Requester, lease: Lease) -> bool:
-    """Return whether the requester owns the lease."""
+    """Return whether the lease belongs to the requester's user and project."""
     return (requester.user_id, requester.project_id) == (lease.user_id, lease.project_id)
 
 
 def replace_trust(session: Session, lease: Lease, trust_id: str, now: datetime) -> Lease:
-    """Store a new trust of a locked lease, and schedule the revocation of the old one."""
+    """Store a new trust of a locked lease; return the changed lease.
+
+    Schedule the revocation of the old trust, if any. If that was lost, also ``restore``.
+    """
     if lease.trust_id is not None:
         schedule_revocation(session, lease.trust_id, now)
     leases.set_trust(session, lease.id, trust_id)
@@ -84,7 +92,10 @@ def replace_trust(session: Session, lease: Lease, trust_id: str, now: datetime) 
 
 
 def restore(session: Session, lease: Lease, now: datetime) -> Lease:
-    """Store that the trust works again, and make open starts and ends due now."""
+    """Store that the lease's trust works again, and notify; return the changed lease.
+
+    If its start or end waits for a retry, it is retried now.
+    """
     restored = replace(lease, trust_lost=None, updated_at=now)
     leases.update(session, restored)
     outbox.write(session, RESTORED, blazar_wire.payload(restored), now)
@@ -93,19 +104,23 @@ def restore(session: Session, lease: Lease, now: datetime) -> Lease:
 
 
 def release_trust(session: Session, lease: Lease, now: datetime) -> None:
-    """Schedule the revocation of the trust, if any, of a lease that is over."""
+    """Schedule the revocation of the trust, if any, of a locked lease that is over."""
     if lease.trust_id is not None:
         schedule_revocation(session, lease.trust_id, now)
         leases.set_trust(session, lease.id, None)
 
 
 def schedule_revocation(session: Session, trust_id: str, now: datetime) -> None:
-    """Store the finalizer that revokes a trust."""
+    """Store the finalizer that revokes a trust; it is due now."""
     event_queue.insert_finalizer(session, ids.new_id(), REVOKE, {"trust_id": trust_id}, now)
 
 
 def orphans(runtime: Runtime) -> Iterator[Drift]:
-    """Yield the trusts of climate's user that belong to no lease and to no request in progress."""
+    """Yield the trusts, granted to climate's user, that no lease and no present request needs.
+
+    If a finalizer revokes the trust anyway, the Drift has no repair. Otherwise, its repair revokes
+    the trust.
+    """
     if runtime.trusts is None:
         return
     present = runtime.trusts.find_all()
@@ -127,7 +142,7 @@ def orphans(runtime: Runtime) -> Iterator[Drift]:
 
 
 def revoke(runtime: Runtime, claim: Claim, payload: Mapping[str, Any]) -> None:
-    """Revoke the trust that a claimed finalizer names, or retry later."""
+    """Run a claimed finalizer: revoke the trust ``payload["trust_id"]``, or store a later retry."""
     now = runtime.clock.now()
     try:
         _trusts(runtime).revoke(payload["trust_id"])
@@ -146,15 +161,15 @@ def revoke(runtime: Runtime, claim: Claim, payload: Mapping[str, Any]) -> None:
 
 
 class TrustWatch:
-    """Checks trusts at an own interval, which is longer than that of its caller."""
+    """Checks trusts every ``trust_interval``, although its caller calls it more often."""
 
     def __init__(self, runtime: Runtime) -> None:
-        """Make the first check due at once."""
+        """Make the first check due at the first call of ``check_if_due``."""
         self._runtime = runtime
         self._next: datetime | None = None
 
     def check_if_due(self) -> None:
-        """Check all trusts if the interval has passed."""
+        """Run ``check_all`` if ``trust_interval`` has passed since it last began."""
         now = self._runtime.clock.now()
         if self._next is None or now >= self._next:
             self._next = now + self._runtime.settings.trust_interval
@@ -162,9 +177,9 @@ class TrustWatch:
 
 
 def check_all(runtime: Runtime) -> None:
-    """Check the trusts of leases that run or start soon, and store each change.
+    """Check the trusts of leases that run or start soon. Store which are lost or work again.
 
-    If Keystone does not answer, nothing changes.
+    If Keystone does not answer, the check ends: the remaining trusts are not checked.
     """
     if runtime.trusts is None:
         return

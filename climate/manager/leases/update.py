@@ -1,9 +1,10 @@
 """Change a lease in one transaction, so that a rejected change stores nothing.
 
-The transaction first releases the lease's own allocations, so they do not count against it. A
-pending lease then keeps those of its resources that still fit. A running lease keeps all its
-resources, or the change is rejected; an ``update_lease`` event, due at once, hands over new ones.
-Optional features are gates, as in ``create``.
+Before the transaction searches for resources, it releases the lease's own allocations, so that they
+do not count as booked. A pending lease then keeps those of its resources that still fit. A running
+lease keeps all its resources, or the change is rejected. If a running lease gains resources, an
+``update_lease`` event, which is due now, hands them over. Each optional feature is a gate, as in
+``create``.
 """
 
 import random
@@ -57,13 +58,14 @@ from climate.manager.notifications.lease_messages import resources_of
 from climate.manager.process.runtime import Runtime
 from climate.observability.metrics import counted
 
-# Calls of the enforcement service per change: concurrent requests may alter the proposed outcome.
+# Calls of the enforcement service per change. Another call is necessary if concurrent requests have
+# altered the outcome that the service agreed to.
 _PROPOSALS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseChange:
-    """A change of a lease; None or an empty value keeps the present one."""
+    """A change of a lease. None or an empty value means no change of that field."""
 
     name: str | None = None
     dates: Change = field(default_factory=Change)
@@ -115,11 +117,13 @@ def update_lease(
     owner: Owner | None = None,
     expected: Lease | None = None,
 ) -> Lease:
-    """Change a lease and return the changed lease; ``owner`` is the requester.
+    """Change a lease and return the changed lease.
 
+    ``owner`` is the requester. If it is None, the change creates no trust and makes no look-ups.
     Raises NotFound, LeaseBusy, InvalidInput, Conflict, NotEnoughResources, LimitExceeded,
-    Contention, EnforcementDenied, EnforcementUnavailable, and the errors of ``trusts.make_for``.
-    Raises LeaseChanged if the stored lease differs from ``expected``.
+    Contention, EnforcementDenied, EnforcementUnavailable, and the errors of ``trusts.make_for`` and
+    ``reservation_changes.complete``. Raises LeaseChanged if the stored lease differs from
+    ``expected``.
     """
     if owner is not None and change.reservations:
         change = _complete(runtime, lease_id, change, owner)
