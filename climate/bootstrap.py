@@ -83,7 +83,10 @@ class Manager:
             self.planner.start()
 
     def stop(self) -> None:
-        """Finish or release work in progress; another relay publishes the notifications of that."""
+        """Finish or release the work in progress.
+
+        The relay of another manager publishes the notifications that remain.
+        """
         self.exporter.stop()
         if self.planner is not None:
             self.planner.stop()
@@ -97,7 +100,7 @@ class Manager:
 
 
 def database_url(conf: ConfigOpts) -> sa.URL:
-    """Return the database's URL; raises Misconfigured if climate does not support it."""
+    """Return the URL of the database; raises Misconfigured if climate does not support the URL."""
     try:
         url = sa.make_url(conf.database.connection)
     except sa.exc.ArgumentError as error:
@@ -116,7 +119,7 @@ def database_url(conf: ConfigOpts) -> sa.URL:
 
 
 def make_database(conf: ConfigOpts) -> Database:
-    """Return the database, not yet connected to; raises Misconfigured."""
+    """Return the database without connecting to it; raises Misconfigured."""
     url = database_url(conf)
     try:
         return Database(url.render_as_string(hide_password=False), conf.database.pool_size)
@@ -156,7 +159,7 @@ def _trusts(conf: ConfigOpts) -> Trusts | None:
 
 @contextmanager
 def open_runtime(conf: ConfigOpts) -> Iterator[Runtime]:
-    """Make the collaborators, and close their connections at the end of the block."""
+    """Yield the collaborators of the use cases; close their connections after the block."""
     runtime = make_runtime(conf)
     try:
         yield runtime
@@ -165,7 +168,7 @@ def open_runtime(conf: ConfigOpts) -> Iterator[Runtime]:
 
 
 def make_checked_runtime(conf: ConfigOpts) -> Runtime:
-    """Return the collaborators; raises SchemaMismatch if the database has another schema."""
+    """Return the collaborators of the use cases; raises SchemaMismatch for another schema."""
     runtime = make_runtime(conf)
     schema.check(runtime.database)
     return runtime
@@ -188,13 +191,16 @@ def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
 
 
 def make_api(conf: ConfigOpts, runtime: Runtime, manager: Manager | None = None) -> Flask:
-    """Return the WSGI application; ``manager`` is the one in this process, if any."""
+    """Return the WSGI application; ``manager`` is the manager in this process, if there is one."""
     return make_app(conf, runtime, manager.dispatcher if manager else None)
 
 
 @contextmanager
 def open_provisioner(conf: ConfigOpts) -> Iterator[Provisioner]:
-    """Make a provisioner, woken by notifications if there is a broker; raises Misconfigured."""
+    """Yield a provisioner; raises Misconfigured.
+
+    Notifications wake it if a broker and ``[provisioning] topics`` are configured.
+    """
     settings = conf.provisioner
     tools = Tools(
         climate=_climate(conf),
@@ -236,9 +242,10 @@ def _climate(conf: ConfigOpts) -> ClimateClient:
 def settle() -> None:
     """Tune the garbage collector for a long-running process; call it once all code is loaded.
 
-    Loaded objects are frozen: a full collection of them would stop all threads for about 100 ms,
-    and leases would start that much later. Collections are made rare: reference counting frees
-    nearly all objects, and Python's default threshold costs a busy manager a fifth of its time.
+    Loaded objects are frozen (exempt from collections): a full collection of them would stop all
+    threads for about 100 ms, and leases would start that much later. Collections become rare:
+    reference counting frees nearly all objects, and with Python's default threshold a busy manager
+    spends a fifth of its time on collections.
     """
     gc.collect()
     gc.freeze()
@@ -249,8 +256,8 @@ def stop_on_signal() -> threading.Event:
     """Return an event that is set by SIGTERM and SIGINT, whichever thread receives them.
 
     Python runs signal handlers in the main thread. If the kernel delivers the signal to another
-    thread, a sleeping main thread does not wake up. So the wake-up descriptor, which C writes to at
-    once, is read by a thread of its own.
+    thread, a sleeping main thread does not wake up. So a separate thread reads the wake-up
+    descriptor, to which Python's C handler writes at once.
     """
     stopping = threading.Event()
     receiver, sender = socket.socketpair()

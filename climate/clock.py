@@ -1,7 +1,7 @@
-"""Clocks: the only source of time. Code that needs the time receives a ``Clock`` as an argument.
+"""Clocks: climate's only source of time. Code that needs the time receives a ``Clock``.
 
-All times in climate are aware UTC with microseconds. Durations and time-outs are measured with
-``elapsed``, which corrections of the wall clock do not change.
+All times in climate are timezone-aware, in UTC, with microseconds. Durations and time-outs are
+measured with ``elapsed``, which corrections of the wall clock do not change.
 """
 
 import logging
@@ -18,7 +18,7 @@ class Clock(Protocol):
     """The present time, and a monotonic timer."""
 
     def now(self) -> datetime:
-        """Return the present, aware UTC. It may jump forward or back."""
+        """Return the present time in UTC, timezone-aware. It may jump forward or back."""
 
     def elapsed(self) -> float:
         """Return the seconds since an arbitrary moment; monotonic, unlike the wall clock."""
@@ -28,7 +28,7 @@ class SystemClock:
     """The machine's clock."""
 
     def now(self) -> datetime:
-        """Return the machine's time, aware UTC."""
+        """Return the machine's time in UTC, timezone-aware."""
         return datetime.now(UTC)
 
     def elapsed(self) -> float:
@@ -39,8 +39,8 @@ class SystemClock:
 class SampledClock(SystemClock):
     """The time of a remote source, sampled at an interval and extrapolated with ``elapsed``.
 
-    So all processes agree on the present, even if the clocks of their machines differ or are set.
-    The error is at most the time that one sample takes. While the source fails, the clock keeps
+    So all processes agree on the present, even if the clocks of their machines differ or change.
+    The error is at most the duration of one sample. While the source fails, the clock keeps
     running; before the first sample succeeds, it returns the machine's time.
     """
 
@@ -50,13 +50,13 @@ class SampledClock(SystemClock):
     _SLOW = 0.25
 
     def __init__(self, read: Callable[[], datetime]) -> None:
-        """Sample ``read``, which may be slow and may raise."""
+        """Sample with ``read``, which returns the source's time; it may be slow and may raise."""
         self._read = read
         self._ahead: timedelta | None = None
         self._sampled_at = float("-inf")
 
     def now(self) -> datetime:
-        """Return the last sample plus the time since. Waits only for the first sample."""
+        """Return the last sample plus the time since, in UTC. Waits only for the first sample."""
         present = self.elapsed()
         if present - self._sampled_at >= self.INTERVAL:
             self._sampled_at = present
@@ -69,7 +69,7 @@ class SampledClock(SystemClock):
         return _EPOCH + self._ahead + timedelta(seconds=self.elapsed())
 
     def sample(self) -> None:
-        """Take a sample now. Never raises."""
+        """Read the source and store the sample. Logs errors instead of raising them."""
         began = self.elapsed()
         try:
             sample = self._read()
@@ -93,11 +93,11 @@ class ManualClock:
         self._elapsed = 0.0
 
     def now(self) -> datetime:
-        """Return the time that was set last, aware UTC."""
+        """Return the time to which the clock was moved, in UTC, timezone-aware."""
         return self._now
 
     def elapsed(self) -> float:
-        """Return the sum of all forward moves, in seconds."""
+        """Return the sum of all forward moves by ``advance`` and ``set``, in seconds."""
         return self._elapsed
 
     def advance(self, seconds: float) -> None:
@@ -110,5 +110,5 @@ class ManualClock:
         self._now += timedelta(seconds=seconds)
 
     def set(self, now: datetime) -> None:
-        """Jump to ``now`` (aware)."""
+        """Move to ``now`` (aware), as with ``advance``."""
         self.advance((now.astimezone(UTC) - self._now).total_seconds())

@@ -47,7 +47,10 @@ ROUTES = [route for route in _ALL if route.rule is not None]
 
 
 def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) -> Flask:
-    """Build the application; /readyz checks ``dispatcher``, the manager of this process if any."""
+    """Build the application.
+
+    ``dispatcher`` is that of the manager in this process (None: no manager); /readyz checks it.
+    """
     app = Flask("climate", static_folder=None, template_folder="api/v2/templates")
     app.config["MAX_CONTENT_LENGTH"] = _MAX_BODY_BYTES
     app.json.sort_keys = False  # type: ignore[attr-defined]  # the default provider has it

@@ -4,7 +4,7 @@ With ``[api] auth_strategy = keystone``, keystonemiddleware strips the identity 
 client sent, validates the token with Keystone and sets the headers again. climate sends the error
 responses itself: discovery needs no token, errors have the format of the API version, and an
 unreachable Keystone is not reported as an invalid token.
-Without authentication, the token names the caller: ``user:project[:role,...]``.
+Without authentication, climate trusts the text of the token: ``user:project[:role,...]``.
 """
 
 import ipaddress
@@ -31,7 +31,7 @@ _MAX_ID_LENGTH = 255
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The identity behind a request."""
+    """The identity of the user that sent a request, and the project of its token."""
 
     user_id: str
     project_id: str
@@ -64,8 +64,8 @@ _NOT_USED = "notused"
 def by_token_text(request: Request) -> Caller:
     """Identify the caller by the text of the token, without validation.
 
-    A request without a token is the admin's. A token without roles has the roles of a member.
-    Raises Unauthenticated for a token in another format.
+    A request without a token (or with ``notused``) counts as from ``admin``, with all roles. A
+    token without roles has the roles member and reader. Raises Unauthenticated for any other text.
     """
     token = request.headers.get("X-Auth-Token")
     if token in {None, _NOT_USED}:
@@ -80,7 +80,10 @@ def by_token_text(request: Request) -> Caller:
 
 
 def without_authentication(conf: ConfigOpts) -> Identify:
-    """Return the function that identifies callers without validation; default: loopback only."""
+    """Return the function that identifies callers without validation of their tokens.
+
+    By default, that function rejects callers on other machines.
+    """
     if conf.api.serve_unauthenticated_to_the_network:
         return by_token_text
     return _by_token_text_on_loopback
@@ -116,9 +119,9 @@ _TOKEN_HEADERS = ("X-Auth-Token", "X-Storage-Token", "X-Service-Token")
 
 
 def guard(app: Flask, conf: ConfigOpts, open_paths: Collection[str]) -> Identify:
-    """Make ``app`` require a valid token for all but ``open_paths``; raises Misconfigured.
+    """Make ``app`` require a valid token on all paths but ``open_paths``.
 
-    Returns the function that identifies callers.
+    Returns the function that identifies the caller of a request. Raises Misconfigured.
     """
     app.wsgi_app = _gate(app.wsgi_app, conf)  # type: ignore[method-assign]  # as Flask documents
 
@@ -132,7 +135,7 @@ def guard(app: Flask, conf: ConfigOpts, open_paths: Collection[str]) -> Identify
 
 
 def by_token(request: Request) -> Caller:
-    """Return the owner of the validated token; raises Forbidden for a token without a project."""
+    """Identify the caller by the validated token; raises Forbidden if it has no project."""
     headers = request.headers
     project_id = headers.get("X-Project-Id")
     if not project_id:

@@ -34,7 +34,10 @@ T = TypeVar("T", bound=_OfProject)
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """What all requests share. ``dispatcher`` is the manager of this process, if it runs one."""
+    """The objects that all requests share.
+
+    ``dispatcher`` is that of the manager in this process; None if there is no manager.
+    """
 
     conf: ConfigOpts
     runtime: Runtime
@@ -58,7 +61,7 @@ class Call:
 
     @property
     def owner(self) -> Owner:
-        """The requester, as the use cases need it."""
+        """The caller, in the form that the use cases expect."""
         caller = self.caller
         return Owner(
             user_id=caller.user_id,
@@ -68,15 +71,24 @@ class Call:
         )
 
     def require(self, rule: str, project_id: str | None = None) -> None:
-        """Raise Forbidden unless the rule allows it, by default for the caller's own project."""
+        """Raise Forbidden unless ``rule`` allows the caller to act on objects of the project.
+
+        ``project_id`` defaults to the caller's own project.
+        """
         self.api.policy.require(self.caller, rule, project_id or self.caller.project_id)
 
     def may(self, rule: str, project_id: str | None = None) -> bool:
-        """Return whether the rule allows it, by default for the caller's own project."""
+        """Return whether ``rule`` allows the caller to act on objects of the project.
+
+        ``project_id`` defaults to the caller's own project.
+        """
         return self.api.policy.allows(self.caller, rule, project_id or self.caller.project_id)
 
     def visible(self, get: Callable[[Runtime, str], T], id_: str, rule: str, absent: str) -> T:
-        """Return the item from ``get``; raises NotFound(``absent``) also if the rule hides it."""
+        """Return the item with this id, which ``get`` reads.
+
+        Raises NotFound(``absent``) if there is no such item, or if ``rule`` forbids to read it.
+        """
         try:
             item = get(self.runtime, id_)
         except NotFound:

@@ -1,7 +1,8 @@
 """Renders errors as HTTP responses.
 
-v1 uses Blazar's two formats: the application's and the framework's. v2 uses RFC 9457. The stable
-error code is in the body in v2. In v1 it is in a header, because v1 clients fix the body.
+v1 uses Blazar's two formats: that of the application, and that of its web framework. v2 uses RFC
+9457. The stable error code is in the body in v2. In v1 it is in a header, because v1 clients expect
+exactly the fields of Blazar's body.
 """
 
 import logging
@@ -54,7 +55,10 @@ def answer(error: ClimateError) -> Response:
 
 
 def from_validation(error: ValidationError) -> InvalidInput:
-    """Return one error for marshmallow's messages; missing parameters come first."""
+    """Return an error of climate for marshmallow's errors.
+
+    It names all missing parameters or, if none is missing, the first malformed parameter.
+    """
     messages = error.normalized_messages()  # type: ignore[no-untyped-call]
     flat = list(_flatten(messages, ""))
     missing = [where for where, text in flat if text == _REQUIRED]

@@ -19,7 +19,10 @@ def healthz(_api: Api) -> tuple[Any, int]:
 
 
 def readyz(api: Api) -> tuple[Any, int]:
-    """Check the database, its schema, and the last tick of a manager in this process."""
+    """Return 200 if the database answers, its schema is suitable, and the manager works; else 503.
+
+    A manager in this process works if it has recently queried for due events.
+    """
     checks = {"database": "ok", "schema": "ok"}
     try:
         schema.check(api.runtime.database)
@@ -39,7 +42,10 @@ def readyz(api: Api) -> tuple[Any, int]:
 
 
 def metrics(api: Api) -> Answer:
-    """Return the metrics, a manager of this process included, if ``[api] metrics`` is set."""
+    """Return the metrics of this process, with those of a manager in it, as text for Prometheus.
+
+    Raises NotFound unless ``[api] metrics`` is set.
+    """
     if not api.conf.api.metrics:
         raise NotFound("There are no metrics here: see [api] metrics")
     return api.runtime.metrics.exposition().decode(), 200, {"Content-Type": CONTENT_TYPE}

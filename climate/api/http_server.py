@@ -21,12 +21,15 @@ _CLOSE_DELAY = 1.0
 
 
 def url(host: str, port: int) -> str:
-    """Return the URL of an address; an IPv6 address gets brackets."""
+    """Return the http URL of a host and port; an IPv6 address gets brackets."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def check_address(conf: ConfigOpts) -> None:
-    """Raise Misconfigured for an address other than loopback without authentication."""
+    """Raise Misconfigured if the API would listen beyond loopback without authentication.
+
+    ``[api] serve_unauthenticated_to_the_network`` permits it.
+    """
     open_to_all = conf.api.serve_unauthenticated_to_the_network
     if conf.api.auth_strategy == "noauth" and not open_to_all and not is_loopback(conf.host):
         raise Misconfigured(
@@ -38,7 +41,10 @@ def check_address(conf: ConfigOpts) -> None:
 
 @contextmanager
 def bound(conf: ConfigOpts, app: Flask) -> Iterator[Any]:
-    """Listen on the port; requests queue until ``serve`` runs. Raises Misconfigured."""
+    """Listen on the port, and yield the server; close it after the block.
+
+    Requests queue until ``serve`` runs. Raises Misconfigured.
+    """
     # Waiting requests (streams, long polls) have their own threads and never block others.
     threads = conf.api.threads + conf.notifications.followers
     try:
@@ -58,7 +64,10 @@ def serve(
     stopping: threading.Event,
     stop_waiting: Callable[[], None],
 ) -> None:
-    """Serve until ``stopping`` is set; then ``stop_waiting`` requests, and drain the others."""
+    """Serve requests until ``stopping`` is set, then finish the requests in progress.
+
+    ``stop_waiting`` is called to end the requests that wait for notifications.
+    """
     threading.Thread(target=_run, args=(server, stopping), name="http", daemon=True).start()
     sys.stdout.write(f"climate is ready at {url(conf.host, server.effective_port)}\n")
     sys.stdout.flush()

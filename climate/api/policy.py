@@ -207,7 +207,7 @@ def list_rules() -> list[policy.RuleDefault]:
 
 
 class Policy:
-    """The rules in force."""
+    """The policy rules: the defaults, overridden by the policy file."""
 
     def __init__(self, conf: ConfigOpts) -> None:
         """Read the policy file that ``conf`` names, if it exists; raises Misconfigured."""
@@ -224,6 +224,6 @@ class Policy:
         return bool(self._enforcer.authorize(f"climate:{rule}", target, caller.credentials()))
 
     def require(self, caller: Caller, rule: str, project_id: str) -> None:
-        """Raise Forbidden unless ``rule`` allows it."""
+        """Raise Forbidden unless ``allows`` returns True for the same arguments."""
         if not self.allows(caller, rule, project_id):
             raise Forbidden(f"Policy doesn't allow {rule} to be performed.")

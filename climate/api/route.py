@@ -50,7 +50,10 @@ class Route(NamedTuple):
 
     @property
     def errors(self) -> tuple[type[ClimateError], ...]:
-        """The errors that follow from the row (token, query, body, path, write), then its own."""
+        """The errors that this route may answer, for the OpenAPI document.
+
+        First those that follow from the row (token, body, query, path, write), then ``own_errors``.
+        """
         is_write = self.rule is not None and not self.rule.endswith(":get")
         return (
             *(_CALLER if self.rule else ()),

@@ -1,4 +1,4 @@
-"""The simulated cloud of climate-standalone: all resource types, and the first hosts."""
+"""Prepares the simulated cloud of climate-standalone: enables all plug-ins, registers hosts."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +23,10 @@ _FIRST_HOSTS = 8
 
 
 def configure_cloud(conf: ConfigOpts) -> None:
-    """Enable all plug-ins of the simulated cloud, and store its state next to the database."""
+    """Enable all plug-ins of the simulated cloud by default.
+
+    With SQLite and without a configured journal, store the cloud's state next to the database.
+    """
     if conf["physical:host"].cloud == "simulated":
         conf.set_default("plugins", _ALL_PLUGINS, group="manager")
     url = bootstrap.database_url(conf)
@@ -32,7 +35,7 @@ def configure_cloud(conf: ConfigOpts) -> None:
 
 
 def register_first_hosts(conf: ConfigOpts, runtime: Runtime) -> None:
-    """Make the first hosts of the simulated cloud reservable."""
+    """Register the first eight hosts of the simulated cloud, or all if there are fewer."""
     for number in range(1, min(_FIRST_HOSTS, conf.simulated.hosts) + 1):
         with suppress(Conflict):  # another process has registered it in the same new database
             resources.register(runtime, "physical:host", f"sim-{number}")

@@ -14,7 +14,10 @@ from climate.manager.process.runtime import Runtime
 
 
 def run(runtime: Runtime, arguments: argparse.Namespace) -> int:
-    """Run the command, then print the resulting limits. Raises InvalidInput."""
+    """Run the command, print the resulting limits, and return exit code 0.
+
+    Raises InvalidInput.
+    """
     parties = [
         Party(scope, id_)
         for scope, id_ in ((Scope.PROJECT, arguments.project), (Scope.USER, arguments.user))

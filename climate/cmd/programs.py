@@ -46,7 +46,10 @@ _DATABASE_ERRORS = (sa.exc.InterfaceError, sa.exc.OperationalError, sa.exc.Progr
 
 
 def run(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
-    """Run the program named by ``parser``; print an operator's error as one line."""
+    """Run the program ``parser.prog``; return its exit code.
+
+    An error whose cause the operator repairs is printed as one line.
+    """
     try:
         return _PROGRAMS[parser.prog](_load_config(parser, arguments), arguments) or 0
     except _OPERATOR_ERRORS as error:

@@ -1,7 +1,7 @@
-"""climate-status: checks before the start whether the installation is ready for this release.
+"""climate-status: checks whether the installation is ready for this release, before it starts.
 
-``climate-status upgrade check`` has the exit codes of all OpenStack services: 0 if all checks pass,
-1 if there are warnings, 2 if the programs would not start or not work.
+``climate-status upgrade check`` has the same exit codes as in all OpenStack services: 0 if all
+checks pass, 1 if there are warnings, 2 if a program would not start or not work.
 """
 
 import sys
@@ -32,7 +32,10 @@ class Upgrade(upgradecheck.UpgradeCommands):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check the installation; see ``climate-status upgrade check --help``."""
+    """Check the installation, and return the exit code.
+
+    See ``climate-status upgrade check --help``.
+    """
     conf = ConfigOpts()
     log.register_options(conf)
     argv = list(sys.argv[1:] if arguments is None else arguments)

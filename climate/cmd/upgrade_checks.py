@@ -31,7 +31,7 @@ Check = Callable[[ConfigOpts], Result]
 
 
 def check_database(conf: ConfigOpts) -> Result:
-    """Check that the database answers and has this release's schema; warn of an earlier one."""
+    """Check that the database answers and has this release's schema; warn of an earlier schema."""
     database = bootstrap.make_database(conf)
     try:
         revision = schema.current(database)
@@ -48,7 +48,11 @@ def check_database(conf: ConfigOpts) -> Result:
 
 
 def check_clock(conf: ConfigOpts) -> Result:
-    """Check the difference of this machine's clock from the database's, less the query time."""
+    """Check the difference between this machine's clock and the database's.
+
+    Warn from one second on, and fail from ``claim_timeout`` on. The duration of the query is
+    subtracted from the difference.
+    """
     database = bootstrap.make_database(conf)
     try:
         skew, took = _skew(database)
@@ -82,7 +86,7 @@ _TIME = {
 
 
 def check_plugins(conf: ConfigOpts) -> Result:
-    """Check that plug-ins, filters and weighers load; makes no request to a cloud."""
+    """Check that plug-ins, filters and weighers load, without a request to a cloud."""
     database = bootstrap.make_database(conf)
     try:
         load_plugins(conf, conf.manager.plugins, AdvisoryLocks(database).hold, SystemClock())
@@ -95,7 +99,10 @@ def check_plugins(conf: ConfigOpts) -> Result:
 
 
 def check_broker(conf: ConfigOpts) -> Result:
-    """Check that the configured broker accepts a connection."""
+    """Check that the configured broker, or the first of several, accepts a connection.
+
+    Only RabbitMQ and other AMQP brokers are checked; others cause a warning.
+    """
     url = conf.notifications.transport_url
     if not url:
         return Result(Code.SUCCESS, "no broker is configured")
@@ -185,7 +192,7 @@ CHECKS: list[tuple[str, Check]] = [
 
 
 def for_config(conf: ConfigOpts) -> tuple[tuple[str, Callable[..., Result]], ...]:
-    """Return the checks of the installation in the form of oslo.upgradecheck."""
+    """Return (name, function) of each check, as oslo.upgradecheck expects them."""
     return tuple((name, lambda _, check=check: _run(check, conf)) for name, check in CHECKS)
 
 

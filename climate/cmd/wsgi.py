@@ -1,7 +1,8 @@
 """The WSGI callable for other servers: ``gunicorn climate.cmd.wsgi:application``.
 
-The configuration is climate-api's: the files that oslo.config finds, or environment variables.
-Each worker process must import this module itself: database connections do not survive a fork.
+It reads the same configuration as climate-api, but no command line: the files that oslo.config
+finds, or environment variables. Each worker process must import this module itself, because
+database connections do not survive a fork.
 """
 
 from climate import bootstrap

@@ -1,4 +1,4 @@
-"""The options of climate.conf, one module per section of the documentation.
+"""The options of climate.conf: a module for each group of related sections.
 
-``registry`` collects the options, reads the configuration and returns the settings.
+``registry`` collects all options, reads the configuration and returns the settings.
 """

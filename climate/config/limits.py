@@ -1,4 +1,4 @@
-"""The options of limits, which climate counts itself, and of an external enforcement service."""
+"""The options of the limits that climate itself enforces, and of an external service for limits."""
 
 from datetime import timedelta
 
@@ -85,7 +85,7 @@ ENFORCEMENT: list[cfg.Opt] = [
 
 
 def rules(conf: cfg.ConfigOpts) -> Rules:
-    """Return the limits and the exemptions that the operator has configured."""
+    """Return the default limits, the rolling period and the exemptions in the configuration."""
     limits = conf.limits
     return Rules(
         enabled=limits.enabled,

@@ -95,13 +95,13 @@ NOTIFICATIONS: list[cfg.Opt] = [
 
 
 def retention(conf: cfg.ConfigOpts) -> timedelta | None:
-    """Return the retention of the log of notifications; None: climate keeps them forever."""
+    """Return how long climate keeps published notifications; None: forever."""
     days = conf.notifications.kept_days
     return timedelta(days=days) if days else None
 
 
 def webhook_rules(conf: cfg.ConfigOpts) -> WebhookRules:
-    """Return the operator's rules for webhooks; raises ValueError for an invalid network."""
+    """Return the rules for webhooks in the configuration; raises ValueError for a bad network."""
     options = conf.notifications
     return WebhookRules(
         networks=tuple(_network(text) for text in options.webhook_networks),

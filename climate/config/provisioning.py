@@ -148,7 +148,10 @@ PROVISIONER: list[cfg.Opt] = [
 
 
 def provisioning(conf: cfg.ConfigOpts) -> Provisioning | None:
-    """Return the managers' settings, None if provisioning is disabled. Raises ValueError."""
+    """Return the settings of managers for provisioning; None if it is disabled.
+
+    Raises ValueError, with a message for the operator.
+    """
     options = conf.provisioning
     if not options.enabled:
         return None

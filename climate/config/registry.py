@@ -1,4 +1,4 @@
-"""All options of climate by section. Registers them, reads the configuration, returns settings."""
+"""All options of climate by section: registers the options, reads them, returns the settings."""
 
 import logging
 import sys
@@ -103,11 +103,14 @@ GROUPS: dict[str, list[cfg.Opt]] = {
 
 
 class Misconfigured(RuntimeError):
-    """The configuration is impossible or unsafe; the program exits with this message."""
+    """The configuration is impossible or unsafe; the program exits with the error's message."""
 
 
 def library_options() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return keystoneauth's options by group: climate's user, and one group for each service."""
+    """Return keystoneauth's options as pairs of a section and its options.
+
+    The sections are ``service_user`` and a section for each OpenStack service.
+    """
     connection = loading.get_session_conf_options()
     cfg.set_defaults(connection, timeout=60)
     user = (SERVICE_USER, [*loading.get_auth_common_conf_options(), *connection])
@@ -115,13 +118,13 @@ def library_options() -> list[tuple[str, list[cfg.Opt]]]:
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return all options by group, for oslo-config-generator."""
+    """Return all options as pairs of a section and its options, for oslo-config-generator."""
     user = loading.get_auth_plugin_conf_options("password")
     return [*GROUPS.items(), *library_options(), (SERVICE_USER, user), (TOKEN_CHECKER, user)]
 
 
 def set_library_defaults() -> None:
-    """Set climate's defaults of library options; oslo-config-generator calls this, too."""
+    """Replace defaults of library options by climate's; oslo-config-generator calls this, too."""
     quiet = [*log.get_default_log_levels(), "apscheduler=ERROR", "alembic=WARNING"]
     log.set_defaults(default_log_levels=quiet)
     for _, options in auth_token.AUTH_TOKEN_OPTS:
@@ -129,7 +132,7 @@ def set_library_defaults() -> None:
 
 
 def new() -> cfg.ConfigOpts:
-    """Return a configuration with all options and their defaults."""
+    """Return a configuration with all options registered; no file has been read."""
     conf = cfg.ConfigOpts()
     log.register_options(conf)
     register(conf)
@@ -165,7 +168,7 @@ def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None
 
 
 def check_values(conf: cfg.ConfigOpts) -> None:
-    """Raise cfg.Error for an invalid value of any option, also of an unused one."""
+    """Raise cfg.Error for an invalid value of any option, even if no program reads the option."""
     for group, options in (*GROUPS.items(), *library_options()):
         for option in options:
             getattr(conf if group == "DEFAULT" else conf[group], option.dest)

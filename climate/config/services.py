@@ -1,4 +1,4 @@
-"""The options for connections to the cloud's services: a subset of keystoneauth's options."""
+"""The options for connections to OpenStack services: a subset of keystoneauth's options."""
 
 from oslo_config import cfg, types
 
@@ -14,7 +14,7 @@ SERVICES = {
 
 
 def service_options() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the options of each service by group."""
+    """Return pairs of a section and its options, a pair for each OpenStack service."""
     return [(group, _options(service_type)) for group, service_type in SERVICES.items()]
 
 

@@ -19,7 +19,10 @@ _HEARTBEAT = 10
 
 
 def node_topic(node: str) -> str:
-    """Return the topic of a node; characters with a meaning in topics are escaped, as ``_2e``."""
+    """Return the notification topic of a node.
+
+    Every character except ASCII letters, digits and ``-`` is escaped: a dot becomes ``_2e``.
+    """
     safe = (
         char if char.isascii() and (char.isalnum() or char == "-") else _escaped(char)
         for char in node
@@ -36,7 +39,7 @@ class BrokenTransport(RuntimeError):
 
 
 def open_transport(conf: ConfigOpts, url: str) -> Any:  # noqa: ANN401 - oslo.messaging is untyped
-    """Return a transport to the broker, not connected yet; raises BrokenTransport."""
+    """Return a transport to the broker without connecting; raises BrokenTransport."""
     try:
         transport = oslo_messaging.get_notification_transport(conf, url=url)
     except (oslo_messaging.MessagingException, ValueError) as error:
@@ -47,10 +50,10 @@ def open_transport(conf: ConfigOpts, url: str) -> Any:  # noqa: ANN401 - oslo.me
 
 
 class LogEmitter:
-    """Emitter without a broker. Subscribers read the notification log over HTTP."""
+    """Emitter for an installation without a broker, whose listeners read notifications by HTTP."""
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
-        """Log one line."""
+        """Log the notification as one line."""
         with log_context.about(notification.lease_id):
             LOG.info(
                 "%s lease=%s seq=%s starts_in=%s",
@@ -68,14 +71,14 @@ class MessagingEmitter:
     """Publishes to ``<topic>.info``; returns when the broker has confirmed the message."""
 
     def __init__(self, conf: ConfigOpts, transport_url: str) -> None:
-        """Connect lazily to ``transport_url``; topics and publisher come from ``conf``."""
+        """Prepare a transport, which connects later; read topics and publisher from ``conf``."""
         self._transport = open_transport(conf, transport_url)
         self._topics: list[str] = conf.notifications.topics
         self._publisher_id: str = conf.notifications.publisher_id
         self._has_node_topics: bool = conf.provisioning.topics
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
-        """Send one message in the 2.0 envelope, without oslo.messaging's own Notifier.
+        """Send a message in the 2.0 envelope to each topic, without oslo.messaging's Notifier.
 
         The Notifier only logs failures, and uses a new message id for each attempt. The relay needs
         the error and a constant id. Raises MessageDeliveryFailure and other oslo.messaging errors.
@@ -107,6 +110,6 @@ class MessagingEmitter:
 
 
 def for_config(conf: ConfigOpts) -> LogEmitter | MessagingEmitter:
-    """Return the emitter for ``[notifications] transport_url``; without it, log only."""
+    """Return the emitter for ``[notifications] transport_url``; a LogEmitter if it is not set."""
     url = conf.notifications.transport_url
     return MessagingEmitter(conf, url) if url else LogEmitter()

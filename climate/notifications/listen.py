@@ -1,7 +1,8 @@
 """Listen to climate's notifications: an example for authors of listeners.
 
 ``from_broker`` subscribes with oslo.messaging. ``from_http`` reads ``GET /v2/notifications`` from a
-cursor: it needs no broker, and misses nothing that was published while it was stopped.
+position: it needs no broker, and misses nothing that was published while it was stopped, as long as
+climate keeps those notifications.
 """
 
 import logging
@@ -58,11 +59,11 @@ def from_broker(
     handler: Handler,
     pool: str | None = None,
 ) -> Iterator[None]:
-    """Call ``handler`` in a thread for each notification, in order, until the block is left.
+    """Call ``handler`` in a thread for each notification, in order, until the block ends.
 
     A ``pool`` is a durable queue: the listeners of a pool share its messages, and the queue keeps
     messages while none of them is connected. Without a ``pool``, the listener has its own queue,
-    which is removed at the end. Waits for a broker that is not available.
+    which is removed when the block ends. Waits for a broker that is not available.
     """
     transport = open_transport(conf, transport_url)
     queue = pool or f"climate-listen-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -101,7 +102,7 @@ def _remove(transport: Any, queue: str) -> None:  # noqa: ANN401 - oslo.messagin
 def from_http(
     url: str, token: str, after: int | None = None, pause: float = 1.0
 ) -> Iterator[dict[str, Any]]:
-    """Yield notifications after number ``after`` (None: all that are stored), without end.
+    """Yield notifications with numbers above ``after`` (None: all stored ones), forever.
 
     ``url`` is the root of the service. Each request waits for notifications (long polling). If the
     service does not answer, or has too many waiting requests, the generator retries after growing

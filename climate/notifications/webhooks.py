@@ -1,8 +1,9 @@
 """Webhook sender: posts a notification as a signed CloudEvent to a checked address.
 
-The sender resolves the name itself, checks each address, and connects to an address that passed.
-So a later change of the name (DNS rebinding) has no effect. It follows no redirects and uses no
-proxies. Of the response it reads only the status and ``Retry-After``.
+The sender resolves the receiver's host name, checks each address, and connects to an address that
+passed the check. So a later change of the name in DNS (DNS rebinding) has no effect. The sender
+follows no redirects and uses no proxies. Of the response it evaluates only the status and
+``Retry-After``.
 """
 
 import base64
@@ -42,16 +43,19 @@ _ESSENCE = ("seq", "message_id", "lease_id", "project_id", "name", "status", "st
 
 
 class WebhookPoster:
-    """Sends deliveries. Safe to share between threads."""
+    """Sends notifications to the receivers of subscriptions. Safe to share between threads."""
 
     def __init__(self, rules: WebhookRules, source: str, cafile: str | None = None) -> None:
-        """Send as ``source``; verify receivers with ``cafile`` (None: the system's authorities)."""
+        """Prepare; ``source`` is the source in the CloudEvents.
+
+        ``cafile`` verifies the certificates of receivers (None: the system's authorities).
+        """
         self._rules = rules
         self._source = source
         self._tls = ssl.create_default_context(cafile=cafile)
 
     def post(self, delivery: Delivery, payload: Mapping[str, Any]) -> Outcome:
-        """Send one notification; every failure is an outcome."""
+        """Send a notification; return the outcome, also if sending fails."""
         body = event_body(delivery.notification, payload, self._source, self._rules.largest)
         headers = {
             "Content-Type": "application/cloudevents+json; charset=UTF-8",
@@ -149,10 +153,11 @@ class WebhookPoster:
 def event_body(
     notification: Notification, payload: Mapping[str, Any], source: str, largest: int
 ) -> bytes:
-    """Return a CloudEvent 1.0 in structured mode, so that the signature covers all of it.
+    """Return a CloudEvent 1.0 as JSON, in structured mode, so that the signature covers all of it.
 
-    ``sequence`` (a CloudEvents extension) is padded because receivers compare it as text. An event
-    of more than ``largest`` bytes contains only the essential keys, and ``shortened``.
+    ``sequence`` (a CloudEvents extension) is padded because receivers compare it as text. If the
+    event would have more than ``largest`` bytes, its data contains only the essential keys of the
+    payload, and ``"shortened": true``.
     """
     event = {
         "specversion": "1.0",

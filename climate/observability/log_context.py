@@ -16,16 +16,16 @@ _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class LogContext(RequestContext):
-    """The ids that the log lines of this thread contain from now on."""
+    """The ids that log lines of the thread contain. A new object replaces the thread's context."""
 
     def __init__(self, request_id: str = "", lease_id: str | None = None, **fields: Any) -> None:
-        """Replace the context of this thread; without a request id the context is empty."""
+        """Replace the context of this thread; without arguments, the new context is empty."""
         super().__init__(request_id=request_id or "none", resource_uuid=lease_id, **fields)
         self.request_id = request_id
         self.event_id: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all ids by their names in JSON logs."""
+        """Return all ids, by the names that they have in JSON logs."""
         ids = {"lease_id": self.resource_uuid, "event_id": self.event_id}
         return {**super().to_dict(), **ids}
 
@@ -37,7 +37,7 @@ def begin_request(request_id: str, global_id: str | None) -> None:
 
 
 def identified(user_id: str, project_id: str, lease_id: str | None) -> None:
-    """Add the authenticated caller, and the lease in the path, to the current request."""
+    """Add the authenticated caller and the lease in the URL to the current request's context."""
     context = get_current()
     if isinstance(context, LogContext):
         context.user_id, context.project_id = user_id, project_id
@@ -45,7 +45,7 @@ def identified(user_id: str, project_id: str, lease_id: str | None) -> None:
 
 
 def about_lease(lease_id: str) -> None:
-    """Add the lease that the current request creates."""
+    """Add the lease that the current request creates to its context."""
     context = get_current()
     if isinstance(context, LogContext):
         context.resource_uuid = lease_id
@@ -58,7 +58,10 @@ def forget() -> None:
 
 @contextmanager
 def about(lease_id: str | None, event_id: str | None = None) -> Iterator[None]:
-    """Set the lease and event of the block's log lines; the request id is ``event-ID`` then."""
+    """Replace the context within the block by this lease and event; restore it afterwards.
+
+    The request id is ``event-ID`` if there is an event.
+    """
     before = get_current()
     context = LogContext(f"event-{event_id}" if event_id else "", lease_id)
     context.event_id = event_id

@@ -118,12 +118,15 @@ class Metrics:
         self._call = lru_cache(maxsize=None)(self._calls.labels)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Record an answered request; ``route`` is a template, never a path."""
+        """Record an HTTP request and its duration; ``route`` is a template, never a path."""
         bounded = method if method in _METHODS else "other"
         self._requests.labels(bounded, route, str(status)).observe(seconds)
 
     def admission(self, request: str, outcome: str) -> None:
-        """Count a request to create or change a lease: admitted, or its error code."""
+        """Count a request to create or change a lease.
+
+        ``outcome`` is "admitted", or the error code of the rejection.
+        """
         self._admissions.labels(request, outcome).inc()
 
     def conflict(self, reason: str) -> None:
@@ -131,30 +134,36 @@ class Metrics:
         self._conflicts.labels(reason).inc()
 
     def event(self, kind: str, outcome: str) -> None:
-        """Count an event that was claimed, or its outcome."""
+        """Count an event by ``outcome``: claimed, done, retried or failed."""
         self._event(label(kind), outcome).inc()
 
     def tried(self, kind: str, late: timedelta) -> None:
-        """Record how late the first attempt of an event is."""
+        """Record how long after its due time an event was first attempted."""
         self._late(label(kind)).observe(max(0.0, late.total_seconds()))
 
     def done(self, kind: str, late: timedelta) -> None:
-        """Count an event that is done; for a start, record how late the lease became active."""
+        """Count an event that is done.
+
+        For a start, also record how long after its start the lease became active.
+        """
         self.event(kind, "done")
         if kind == START:
             self._readiness.observe(max(0.0, late.total_seconds()))
 
     def started(self, hardware: str, outcome: str) -> None:
-        """Count a lease start by whether its hosts of this hardware class were ready."""
+        """Count a lease start by whether its hosts of the class ``hardware`` were ready in time."""
         self._starts.labels(hardware, outcome).inc()
 
     def host_ready(self, hardware: str, early: float) -> None:
-        """Record how early (negative: late) a host became ready for its lease."""
+        """Record how many seconds early (negative: late) a host became ready for its lease."""
         self._early.labels(hardware).observe(early)
 
     @contextmanager
     def call(self, resource_type: str, action: str, waiting: type[Exception]) -> Iterator[None]:
-        """Measure a plug-in call, which raises ``waiting`` if climate is to call it again later."""
+        """Measure the plug-in call in the block.
+
+        The plug-in raises ``waiting`` if climate is to call it again later.
+        """
         began, outcome = time.monotonic(), "failed"
         try:
             yield
@@ -167,7 +176,7 @@ class Metrics:
             calls.observe(time.monotonic() - began)
 
     def invariant(self, number: int, *, broken: bool) -> None:
-        """Set whether an invariant is broken."""
+        """Set whether the invariant with this number is broken."""
         self._broken.labels(str(number)).set(broken)
 
     def exposition(self) -> bytes:
@@ -176,7 +185,7 @@ class Metrics:
 
 
 class HasMetrics(Protocol):
-    """A runtime, as far as ``counted`` uses it."""
+    """The only part of a runtime that ``counted`` needs."""
 
     @property
     def metrics(self) -> Metrics:
@@ -189,9 +198,10 @@ R = TypeVar("R", bound=HasMetrics)
 def counted(
     request: str,
 ) -> Callable[[Callable[Concatenate[R, P], T]], Callable[Concatenate[R, P], T]]:
-    """Decorate a use case that admits leases: count its outcomes under this name.
+    """Return a decorator of use cases that admit leases: it counts their outcomes.
 
-    An error with ``is_retried`` is not counted: the caller tries again.
+    ``request`` is the value of the metric's label. An error with ``is_retried`` is not counted,
+    because the caller tries again.
     """
 
     def decorate(use_case: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
@@ -216,12 +226,12 @@ def counted(
 
 
 def label(kind: str) -> str:
-    """Return the label of an event kind: "user" for all kinds that users named."""
+    """Return the label of an event kind: the kind if it is climate's, else "user"."""
     return kind if kind in OWN_KINDS else "user"
 
 
 def is_shared() -> bool:
-    """Whether processes export combined metrics; a process exports no state of its own then."""
+    """Whether processes export combined metrics; then a process exports no gauges of its state."""
     return "PROMETHEUS_MULTIPROC_DIR" in os.environ
 
 
@@ -243,7 +253,7 @@ class Exporter:
         self._server: WSGIServer | None = None
 
     def start(self) -> None:
-        """Listen, in a thread; raises Misconfigured if the address cannot be bound."""
+        """Start serving in a thread; raises Misconfigured if the address cannot be bound."""
         host, port = self._address
         if port is None:
             return
@@ -254,7 +264,7 @@ class Exporter:
             raise Misconfigured(f"no metrics on {where}: {error.strerror or error}") from error
 
     def stop(self) -> None:
-        """Stop listening."""
+        """Stop serving, and close the port."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -262,6 +272,9 @@ class Exporter:
 
 
 def state(registry: CollectorRegistry, name: str, text: str, read: Callable[[], Any]) -> None:
-    """Add a gauge that calls ``read`` for its value whenever Prometheus reads it."""
+    """Add a gauge whose value ``read`` returns whenever Prometheus reads the metrics.
+
+    Does nothing if processes share metrics.
+    """
     if not is_shared():
         Gauge(name, text, registry=registry).set_function(read)

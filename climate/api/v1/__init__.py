@@ -1,1 +1,1 @@
-"""The v1 API, wire-compatible with Blazar: a module per noun, and their schemas."""
+"""The v1 API, wire-compatible with Blazar: a module for each noun, and the request schemas."""

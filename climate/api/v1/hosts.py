@@ -58,7 +58,7 @@ def delete(call: Call, host_id: str) -> tuple[Any, int]:
 
 
 def allocations(call: Call) -> tuple[Any, int]:
-    """List the allocations of all hosts, also of hosts without one."""
+    """List all hosts with their allocations, also hosts without allocations."""
     by_host = hosts.find_allocations(
         call.runtime, lease_id=call.query("lease_id"), reservation_id=call.query("reservation_id")
     )
@@ -78,7 +78,10 @@ def allocation(call: Call, host_id: str) -> tuple[Any, int]:
 
 
 def properties(call: Call) -> tuple[Any, int]:
-    """List extra capabilities; private ones only with ``all`` and the policy to hide them."""
+    """List extra capabilities.
+
+    Private capabilities are listed only with ``all``, and only to callers that may hide them.
+    """
     extra, values = hosts.find_properties(call.runtime)
     with_private = _flag(call, "all") and call.may("oshosts:update_resource_properties")
     shown = [prop for prop in extra if with_private or not prop.private]

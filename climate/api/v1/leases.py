@@ -27,7 +27,7 @@ from climate.manager.leases.update import LeaseChange, update_lease
 
 
 def index(call: Call) -> tuple[Any, int]:
-    """List the project's leases; an admin sees all."""
+    """List the leases of the caller's project; an admin gets those of all projects."""
     project_id = None if call.may("leases:get_all") else call.caller.project_id
     leases = find_all_leases(call.runtime, project_id)
     return {"leases": [blazar_wire.lease_body(lease) for lease in leases]}, 200
@@ -76,7 +76,7 @@ def update(call: Call, lease_id: str) -> tuple[Any, int]:
 
 
 def delete(call: Call, lease_id: str) -> tuple[Any, int]:
-    """Delete a lease; the manager ends a started lease first."""
+    """Delete a lease. If the lease has started, a manager ends it first."""
     call.require("leases:delete", _visible(call, lease_id).project_id)
     delete_lease(call.runtime, lease_id, call.api.conf.api.delete_wait)
     return None, 204

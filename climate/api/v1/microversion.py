@@ -12,9 +12,9 @@ _VERSION = "1.0"
 
 
 def check(header: str | None) -> None:
-    """Raise UnsupportedVersion (406) for another version, InvalidInput (400) for none.
+    """Raise UnsupportedVersion (406) for another version, InvalidVersion (400) for a malformed one.
 
-    A header for another service, or without a service, is ignored.
+    An absent header, and parts of the header for other services, are ignored.
     """
     for part in (header or "").split(","):
         service, _, version = part.strip().partition(" ")
@@ -41,6 +41,6 @@ class InvalidVersion(UnsupportedVersion):
 
 
 def add_headers(response: Response) -> None:
-    """Add the version of the response."""
+    """Add the headers that name the microversion of the response."""
     response.headers[HEADER] = f"{_SERVICE} {_VERSION}"
     response.headers["Vary"] = HEADER

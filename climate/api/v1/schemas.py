@@ -26,7 +26,7 @@ _RESERVED_KINDS = {START, END, UPDATE, f"{BEFORE_END}.stop", RELEASE, TELL_END, 
 
 
 class Date(fields.Field[Any]):
-    """A UTC date to the minute, or ``now`` if allowed, which loads as the word."""
+    """A UTC date to the minute, or the word ``now`` if allowed, which loads as text."""
 
     def __init__(self, *, now: bool = True, **kwargs: Any) -> None:
         """Allow the word ``now`` if ``now`` is true."""
@@ -56,7 +56,7 @@ class _Lenient(Schema):
 
 
 def check_event_kind(kind: str) -> None:
-    """Raise ValidationError unless users may create events of that kind."""
+    """Raise ValidationError unless users may create events of this kind."""
     if not _KIND.fullmatch(kind):
         raise ValidationError(
             "1 to 64 lower case letters, digits, _ and . only, the first of them a letter"
@@ -114,7 +114,7 @@ class ReservationType(_Lenient):
 
 
 class ReservationId(_Lenient):
-    """The reservation of the lease that changes."""
+    """The id of a reservation that an update of a lease changes."""
 
     id = fields.String(required=True)
     resource_type = fields.String(load_default=None, allow_none=True)
@@ -136,7 +136,7 @@ class NetworkCreate(_Lenient):
 
 
 class PropertyUpdate(_Lenient):
-    """A change of the visibility of a property; listings hide private properties."""
+    """A change of a property's visibility: listings leave out private properties."""
 
     private = fields.Boolean(required=True, truthy={True}, falsy={False})
 

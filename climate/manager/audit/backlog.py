@@ -1,8 +1,8 @@
 """Backlog metrics: due events, unpublished notifications, and hosts to prepare.
 
-The values are queried whenever Prometheus reads the metrics. That takes four statements (five with
-provisioning) on a bounded number of rows. ``collect`` never raises: whether the database is
-available is itself a metric.
+The values are queried whenever Prometheus reads the metrics. That executes four SQL statements
+(five with provisioning) on a bounded number of rows. ``collect`` raises no database error: whether
+the database is available is itself a metric.
 """
 
 from collections.abc import Iterator, Mapping
@@ -83,13 +83,16 @@ def _by_state(counts: Mapping[str, int]) -> Metric:
 
 
 def show_backlog(runtime: Runtime) -> None:
-    """Register the backlog metrics of a manager."""
+    """Register the backlog metrics of a manager; does nothing if processes share metrics."""
     if not is_shared():
         runtime.metrics.registry.register(Backlog(runtime))
 
 
 def show_pool(metrics: Metrics, database: Database) -> None:
-    """Register metrics of connections: how many are in use, and the largest number."""
+    """Register metrics of database connections: how many are in use, and how many may be.
+
+    Does nothing if processes share metrics.
+    """
     used, most = database.connections()
     state(
         metrics.registry, "climate_database_connections_used", "Database connections in use.", used

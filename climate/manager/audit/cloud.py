@@ -21,9 +21,9 @@ from climate.plugins.base import Drift, ExpectedState, HeldReservation
 
 
 def audit(runtime: Runtime) -> list[Drift]:
-    """Return the drift between leases and the cloud, and violations of invariants.
+    """Return all differences: drift between leases and the cloud, and violations of invariants.
 
-    Raises what a plug-in raises.
+    Each has a distinct description. Raises what a plug-in raises.
     """
     drifts = [
         drift
@@ -39,7 +39,10 @@ def audit(runtime: Runtime) -> list[Drift]:
 
 
 def repair(runtime: Runtime, drift: Drift) -> bool:
-    """Repair one drift; False if that is not safe. Raises what a plug-in raises."""
+    """Repair a drift, or request that a manager does; return False if no repair is safe.
+
+    Raises what a plug-in raises.
+    """
     if drift.lease_id is not None:
         _retry(runtime, drift.lease_id)
         return True

@@ -1,8 +1,8 @@
-"""Self-audit: check the invariants in the database, and notify on each change of state.
+"""Self-audit: check the invariants in the database, and notify when an invariant breaks or holds.
 
-A state is violated or restored; a check that finds the same state does not notify. One manager at a
-time checks an invariant: a few slices of the database per turn, all slices per round. An invariant
-is violated from the first finding until a whole round has none.
+An invariant is broken from the first finding until a whole round has none. climate notifies only
+when this changes. One manager at a time checks an invariant: a few slices of the database in a
+turn, all slices in a round.
 """
 
 import logging
@@ -29,14 +29,17 @@ _FINDINGS = 20
 
 
 def violations(store: Store) -> Iterator[tuple[int, str]]:
-    """Yield every violation with the number of its invariant: a whole round of each."""
+    """Check a whole round of each invariant; yield (invariant number, text) per violation."""
     for name, (number, _) in LOOKS.items():
         for findings, _ in slices(store, name, ""):
             yield from ((number, finding) for finding in findings)
 
 
 def slices(store: Store, name: str, position: str) -> Iterator[tuple[list[str], str | None]]:
-    """Check from ``position`` to the end of the round; yield findings and the next position."""
+    """Check the slices of an invariant from ``position`` to the end of the round.
+
+    Yield the findings of each slice, and the position of the next slice (None: it was the last).
+    """
     check = LOOKS[name][1]
     following: str | None = position
     while following is not None:
@@ -46,7 +49,10 @@ def slices(store: Store, name: str, position: str) -> Iterator[tuple[list[str], 
 
 
 def check_once(runtime: Runtime) -> None:
-    """Check each invariant that is due and that no other manager checks."""
+    """Check a turn of each invariant that is due and that no other manager checks.
+
+    Then set the metrics.
+    """
     for name in LOOKS:
         now = runtime.clock.now()
         until = now + timedelta(seconds=runtime.settings.self_audit_interval)
@@ -60,7 +66,7 @@ def check_once(runtime: Runtime) -> None:
 
 
 def show(runtime: Runtime) -> None:
-    """Set the metrics to the stored state, which any manager may have found."""
+    """Set the metrics to the stored state, which may be the result of another manager's check."""
     with runtime.database.read() as session:
         broken = invariants.broken(session)
     numbers = {LOOKS[name][0] for name in broken if name in LOOKS}
@@ -110,7 +116,7 @@ def _store(
 
 
 class SelfAudit:
-    """Checks the invariants at an interval until it is stopped."""
+    """Checks the invariants every ``self_audit_interval`` seconds until it is stopped."""
 
     def __init__(self, runtime: Runtime) -> None:
         """Prepare; nothing runs before ``start``. An interval of 0 disables the self-audit."""

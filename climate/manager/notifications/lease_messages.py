@@ -1,4 +1,4 @@
-"""Notifications about a lease or one of its nodes: their payloads, written to the outbox."""
+"""Builds notifications about leases and their nodes, and writes them to the outbox."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,10 @@ from climate.db.resources.allocations import Named
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A completed event: its ``kind``, the lease after it, and additional keys of the payload."""
+    """A completed event of a lease.
+
+    ``lease`` is the lease after the event, ``extra`` additional keys of the payload.
+    """
 
     kind: str
     lease: Lease
@@ -26,7 +29,7 @@ class News:
 
 
 def announce(session: Session, news: Sequence[News], now: datetime) -> None:
-    """Write notifications to the outbox, in this order."""
+    """Write a notification ``lease.event.KIND`` to the outbox for each event, in this order."""
     if not news:
         return
     ids = {reservation.id for item in news for reservation in item.lease.reservations}
@@ -52,7 +55,10 @@ def _payload(news: News, named: Mapping[str, Sequence[Named]]) -> dict[str, Any]
 def notify_nodes(
     session: Session, kind: str, payloads: Iterable[Mapping[str, str]], now: datetime
 ) -> None:
-    """Write notifications about one node each. They belong to the operator, not to a project."""
+    """Write a notification ``node.KIND`` for each payload, which is about one node.
+
+    These notifications belong to no project, so only callers that may read all projects see them.
+    """
     owned = ((f"node.{kind}", {**payload, "project_id": ""}) for payload in payloads)
     outbox.write_all(session, owned, now)
 
@@ -65,7 +71,11 @@ def notify_nodes_of(
     granted: Mapping[str, Sequence[Granted]],
     now: datetime,
 ) -> None:
-    """Notify each node of a lease of its start or end, if nodes have topics of their own."""
+    """Write a ``node.KIND`` notification for each host of a lease that starts or ends.
+
+    Does nothing for other kinds, and if the setting ``topics`` is off. ``granted`` is the resources
+    of the lease by reservation id.
+    """
     if settings is None or not settings.topics or kind not in {START, END}:
         return
     payloads = (
@@ -80,7 +90,7 @@ def notify_nodes_of(
 def resources_of(
     session: Session, reservation_ids: Collection[str]
 ) -> dict[str, tuple[Granted, ...]]:
-    """Return the resources of each reservation, by its id."""
+    """Return the resources that each reservation holds, by reservation id."""
     held = allocations.held(session, reservation_ids)
     by_id = resources.find_some(session, {id_ for ids in held.values() for id_ in ids})
     return {

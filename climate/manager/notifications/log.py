@@ -1,4 +1,4 @@
-"""The log of notifications: read from a cursor, wait for newer ones, remove old ones."""
+"""The log of notifications: read it from a position, wait for new entries, remove old entries."""
 
 import time
 from datetime import datetime
@@ -18,9 +18,9 @@ _BATCHES = 10
 def find_after(
     runtime: Runtime, wanted: NotificationFilter, after: int | None, limit: int
 ) -> Found:
-    """Return up to ``limit`` notifications after ``after`` (None: from the oldest).
+    """Return up to ``limit`` notifications with numbers above ``after`` (None: from the oldest).
 
-    Raises NotificationsRemoved if some after ``after`` were removed.
+    Raises NotificationsRemoved if notifications above ``after`` have been removed.
     """
     with runtime.database.read() as session:
         part = outbox.find_after(session, wanted, after or 0, limit)
@@ -37,9 +37,10 @@ def find_after(
 def wait_after(
     runtime: Runtime, wanted: NotificationFilter, after: int | None, limit: int, seconds: float
 ) -> Found:
-    """Wait up to ``seconds`` until ``find_after`` returns something, and return that.
+    """Return what ``find_after`` returns; if that is empty, wait up to ``seconds`` for more.
 
-    Raises NotificationsRemoved, and TooManyFollowers if too many requests are waiting already.
+    The result is empty if no notification matches in that time. Raises NotificationsRemoved, and
+    TooManyFollowers if too many requests are waiting already.
     """
     part = find_after(runtime, wanted, after, limit)
     if part.notifications or seconds <= 0:
@@ -54,13 +55,16 @@ def wait_after(
 
 
 def last_seq(runtime: Runtime) -> int:
-    """Return the last notification number."""
+    """Return the number of the newest notification."""
     with runtime.database.read() as session:
         return outbox.last_seq(session)
 
 
 def forget_old(runtime: Runtime) -> int:
-    """Remove notifications older than ``notifications_kept``; return the number of batches."""
+    """Remove published notifications that are older than ``notifications_kept``.
+
+    Return how many batches were removed, at most ``_BATCHES``: the next call continues.
+    """
     age = runtime.settings.notifications_kept
     if age is None:
         return 0

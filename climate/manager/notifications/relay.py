@@ -1,9 +1,10 @@
 """Relay: numbers committed notifications and publishes them to the broker in order.
 
-Every relay numbers, so that long polling and webhooks do not wait for the broker. One relay at a
-time has the turn to publish. It sends one notification after the other and stores its position per
-batch. If the broker fails, it retries the same notification after a growing pause: nothing is lost
-and the order is kept. After a crash the last batch may be sent twice, with the same ``message_id``.
+Each manager has a relay. Every relay numbers, so that long polling and webhooks do not wait for the
+broker. One relay at a time has the turn to publish. It sends one notification after the other, and
+stores its position after each batch. If the broker fails, the relay retries the same notification
+after a growing pause: nothing is lost and the order is kept. After a crash the last batch may be
+sent twice; each notification keeps its ``message_id``.
 """
 
 import logging
@@ -29,14 +30,14 @@ class Emitter(Protocol):
     """Publishes notifications."""
 
     def publish(self, notification: Notification, payload: Mapping[str, Any]) -> None:
-        """Publish one notification; return when the broker has stored it, raise if it has not."""
+        """Publish a notification; return once the broker has stored it, raise if that fails."""
 
     def close(self) -> None:
-        """Close connections; nothing is published after this."""
+        """Close the connections to the broker; ``publish`` is not called after this."""
 
 
 class Relay:
-    """Numbers and publishes the outbox until it is stopped."""
+    """Numbers and publishes the notifications in the outbox until it is stopped."""
 
     def __init__(self, runtime: Runtime, emitter: Emitter, owner: str) -> None:
         """Prepare; nothing runs before ``start``."""
@@ -57,7 +58,11 @@ class Relay:
         self._publishing.start()
 
     def stop(self) -> None:
-        """Wait ``shutdown_timeout`` for the current notification, and release the turn."""
+        """Stop both threads, and release the turn.
+
+        Waits up to ``shutdown_timeout`` for the current numbering, and as long again for the
+        notification that is being published.
+        """
         patience = self._runtime.settings.shutdown_timeout
         self._numbering.stop(patience)
         if self._publishing.stop(patience):
@@ -65,7 +70,7 @@ class Relay:
         self._runtime.database.write(lambda session: outbox.leave_turn(session, self._owner))
 
     def number(self) -> int:
-        """Number new notifications and send a hint; return how many."""
+        """Number all new notifications, and hint that there are some; return how many."""
         total, numbered = 0, _BATCH if self._has_new() else 0
         while numbered == _BATCH:
             numbered = self._runtime.database.write(lambda session: outbox.number(session, _BATCH))
@@ -77,7 +82,8 @@ class Relay:
     def flush(self) -> int:
         """Number and publish all notifications in this thread; return how many were published.
 
-        Raises what the emitter raises; those published before that are stored as published.
+        Raises what the emitter raises. The notifications that it published before the error stay
+        marked as published.
         """
         self.number()
         published = 0

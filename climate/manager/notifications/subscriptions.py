@@ -1,7 +1,8 @@
 """Use cases of subscriptions and their dead letters.
 
-A change takes effect with the next notification. It also ends the claim of the manager that
-delivers at the moment, so the result of that delivery cannot overwrite the change.
+A change of a subscription takes effect with the next notification. It also removes the claim of a
+manager that is delivering at the moment, so the result of that delivery cannot overwrite the
+change.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,7 +26,11 @@ count_dead_letters = reading(subscriptions.count_dead_letters)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change of a subscription; None keeps a value. ``wanted`` contains the filters to change."""
+    """A change of a subscription; None keeps the stored value.
+
+    ``wanted`` contains only the filters to change, by name. Delivery continues with the
+    notifications whose numbers are above ``after``.
+    """
 
     url: str | None = None
     secret: str | None = None
@@ -36,7 +41,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The owner of a subscription, and whether it covers all projects."""
+    """The owner of a subscription, and whether the subscription covers all projects."""
 
     project_id: str
     user_id: str
@@ -44,9 +49,10 @@ class Owner:
 
 
 def create(runtime: Runtime, owner: Owner, url: str, secret: str, settings: Change) -> Subscription:
-    """Create a subscription to notifications after ``settings.after`` (None: new ones).
+    """Create a subscription with the filters and the ``after`` of ``settings``.
 
-    Raises LimitExceeded, NotificationsRemoved.
+    It gets the notifications above number ``after``; None: only new notifications. Raises
+    LimitExceeded, NotificationsRemoved.
     """
     most = runtime.settings.webhooks.per_project
     now = runtime.clock.now()
@@ -80,7 +86,10 @@ def create(runtime: Runtime, owner: Owner, url: str, secret: str, settings: Chan
 
 
 def update(runtime: Runtime, subscription_id: str, change: Change) -> Subscription:
-    """Change a subscription; raises NotFound, NotificationsRemoved."""
+    """Change a subscription, reset its failures, and return it as stored.
+
+    Raises NotFound, and NotificationsRemoved if notifications that it would get next are removed.
+    """
     now = runtime.clock.now()
 
     def work(session: Session) -> Subscription:
@@ -126,13 +135,17 @@ def _start(session: Session, after: int | None) -> int:
 
 
 def delete(runtime: Runtime, subscription_id: str) -> None:
-    """Remove a subscription with its dead letters; a delivery in progress may still arrive."""
+    """Remove a subscription with its dead letters; a delivery in progress may still arrive.
+
+    Does nothing if there is no such subscription.
+    """
     runtime.database.write(lambda session: subscriptions.delete(session, subscription_id))
 
 
 def redeliver(runtime: Runtime, subscription_id: str, seqs: Collection[int] | None) -> int:
-    """Mark dead letters (None: all) for one redelivery each; return how many.
+    """Mark dead letters for one redelivery each; return how many are marked.
 
+    ``seqs`` are the numbers of their notifications; None: all dead letters of the subscription.
     Raises NotFound, and Conflict while the subscription is suspended.
     """
 

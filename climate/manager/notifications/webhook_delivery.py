@@ -1,9 +1,9 @@
 """Webhook delivery: sends notifications to subscribers, to each in order and independently.
 
-Several managers deliver at once: each claims subscriptions, and stores a result only while it holds
-the claim. A manager serves a limited number of subscriptions at a time. Subscriptions whose
-receiver was slow or failed get at most half of the places, so they cannot delay the others. After
-a crash a notification may be sent twice, with the same id.
+Several managers deliver at once. Each manager claims subscriptions, and stores the result of a
+delivery only while it holds the claim. It serves at most ``webhooks.parallel`` subscriptions at a
+time. At most half of them are subscriptions whose receiver was slow or failed, so these cannot
+delay the others. After a crash a notification may be sent twice, with the same id.
 """
 
 import logging
@@ -42,7 +42,7 @@ class Poster(Protocol):
     """Sends a notification to its receiver."""
 
     def post(self, delivery: Delivery, payload: Mapping[str, Any]) -> Outcome:
-        """Send it within the configured time-out; every failure is an outcome."""
+        """Send the payload within the configured time-out; return a failure as an outcome."""
 
 
 class WebhookDelivery:
@@ -61,12 +61,15 @@ class WebhookDelivery:
         )
 
     def start(self) -> None:
-        """Start delivering, in threads."""
+        """Start the thread that claims subscriptions, and starts a thread for each claim."""
         self._runtime.news.subscribe(self._task.wake)
         self._task.start()
 
     def stop(self) -> None:
-        """Wait ``shutdown_timeout`` for running deliveries, and release all other claims."""
+        """Wait up to ``shutdown_timeout`` for running deliveries; release the claims of the rest.
+
+        Another manager may then repeat a delivery that is still running.
+        """
         patience = self._runtime.settings.shutdown_timeout
         self._task.stop(patience)
         with self._done:
@@ -77,7 +80,7 @@ class WebhookDelivery:
         )
 
     def run_due(self) -> int:
-        """Deliver all that is due now in this thread; return how many deliveries were tried."""
+        """Deliver in this thread until nothing is due; return how many deliveries were tried."""
         count = 0
         while claimed := self._claim(1, 1):
             for subscription_id, _ in claimed:

@@ -1,7 +1,8 @@
-"""Long polling: requests wait for newer notifications; at most ``followers`` wait at once.
+"""Long polling: requests wait for newer notifications, a limited number at a time.
 
-A waiting request holds no database connection. One thread queries for all of them, at each hint
-and, as hints may be lost, every poll interval. It sleeps while no request waits.
+A waiting request holds no database connection. One thread queries the database for all waiting
+requests: at each hint and, as hints may be lost, every poll interval. It sleeps while no request
+waits.
 """
 
 import logging
@@ -21,7 +22,7 @@ class LongPoll:
     """The last notification number that this process knows, and the requests that wait for more."""
 
     def __init__(self, database: Database, news: Wakeup, poll_interval: float, places: int) -> None:
-        """Allow ``places`` waiting requests; the thread starts with the first of them."""
+        """Allow ``places`` waiting requests; the thread starts with the first ``wait``."""
         self._database = database
         self._news = news
         self._poll_interval = poll_interval
@@ -35,13 +36,13 @@ class LongPoll:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the process is about to end, so that no request should wait."""
+        """Whether the process is stopping, so that no request should wait."""
         return self._is_closed
 
     def take_place(self) -> Callable[[], None]:
-        """Take a place; return an idempotent function that leaves it.
+        """Count the request as waiting; return the function that ends this (idempotent).
 
-        Raises TooManyFollowers.
+        Raises TooManyFollowers if the allowed number of requests waits already.
         """
         with self._changed:
             if self._followers >= self._places:
@@ -62,7 +63,7 @@ class LongPoll:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Hold a place within the block; raises TooManyFollowers."""
+        """Count the request as waiting within the block; raises TooManyFollowers."""
         leave = self.take_place()
         try:
             yield
@@ -70,7 +71,11 @@ class LongPoll:
             leave()
 
     def wait(self, seen: int, seconds: float) -> bool:
-        """Wait for a number greater than ``seen``; False if there is none within ``seconds``."""
+        """Wait until there is a notification with a number above ``seen``; return whether one came.
+
+        False after ``seconds``, and at once when ``close`` is called. The caller must count as
+        waiting (``place``), or else the thread does not query.
+        """
         with self._changed:
             if self._thread is None and not self._is_closed:
                 self._news.subscribe(self._wake.set)
@@ -81,7 +86,7 @@ class LongPoll:
             return self._seq > seen and not self._is_closed
 
     def close(self) -> None:
-        """Make all waiting requests return at once."""
+        """Make all waiting requests, and all later calls of ``wait``, return at once."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

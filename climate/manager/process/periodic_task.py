@@ -16,10 +16,10 @@ _MANY, _LONG_PAUSE = 100, 0.1
 
 
 class PeriodicTask:
-    """Runs ``steps`` at each wake-up, and ``interval`` seconds after their last run.
+    """Runs ``steps`` at each wake-up, and ``interval`` seconds after the end of their last run.
 
-    A step that returns a number returns how many items it handled. A step that fails is logged,
-    does not keep the next step from running, and runs again the next time.
+    If a step returns a number, that is how many items it handled. An error of a step is logged. It
+    prevents neither the next step nor the next run of this step.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class PeriodicTask:
         pause: float = _PAUSE,
         runs_at_start: bool = True,
     ) -> None:
-        """Prepare; nothing runs before ``start``. ``pause``: least seconds between two runs."""
+        """Prepare; nothing runs before ``start``. ``pause``: minimum seconds between two runs."""
         self._name = name
         self._steps = steps
         self._interval = min(interval, threading.TIMEOUT_MAX)
@@ -46,19 +46,19 @@ class PeriodicTask:
         return self._stopping.is_set()
 
     def start(self) -> None:
-        """Start, in a thread."""
+        """Start the thread that runs the steps."""
         if self._runs_at_start:
             self._wake.set()
         self._thread.start()
 
     def wake(self) -> None:
-        """Run the steps soon."""
+        """Request a run of the steps soon; return at once."""
         self._wake.set()
 
     def stop(self, timeout: float | None = None) -> bool:
         """Stop; wait up to ``timeout`` seconds (None: no limit) for the running step.
 
-        Return whether that step is done.
+        Return whether the thread has ended: False means that the step is still running.
         """
         self._stopping.set()
         self._wake.set()

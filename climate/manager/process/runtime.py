@@ -1,7 +1,8 @@
 """The collaborators of the use cases; ``climate.bootstrap`` creates them once per process.
 
-A function takes the part that it uses: ``Store``, ``Catalog``, ``Signals`` or ``Settings``. It
-takes the whole ``Runtime`` only if it passes it on to functions that need several parts.
+A function receives only the part that it needs: ``Store``, ``Catalog``, ``Signals`` or
+``Settings``. It receives the whole ``Runtime`` only to pass it on to functions that need several
+parts.
 """
 
 import random
@@ -29,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The database, and the clock that the times in it come from."""
+    """The database, and the clock that provides the times that are stored in it."""
 
     database: Database
     clock: Clock
@@ -73,10 +74,11 @@ class Signals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """The collaborators of the use cases. ``rng`` only spreads parallel requests and retries.
+    """The collaborators of the use cases.
 
-    Without an ``enforcer`` no enforcement service is called; without ``trusts`` no plug-in can act
-    as a user. ``store``, ``catalog`` and ``signals`` group fields above.
+    ``rng`` lets parallel requests begin with different resources, and varies the pauses before
+    retries. Without an ``enforcer`` no enforcement service is called. Without ``trusts`` no plug-in
+    can act as a user. ``store``, ``catalog`` and ``signals`` group some of the other fields.
     """
 
     database: Database
@@ -112,7 +114,7 @@ class Runtime:
         self.database.dispose()
 
     def preference(self) -> Preference:
-        """Return the preference by which one request selects among equal resources."""
+        """Return the preference by which one request orders resources; it varies by request."""
         return Preference(self.rng.random(), self.selection)
 
     def plugin(self, resource_type: str) -> ResourcePlugin:

@@ -1,11 +1,11 @@
 """Timer: calls jobs at a moment or at intervals, with APScheduler.
 
-Jobs live in memory, and only set flags or run short upkeep. The queue is the events table, so a
-lost or late job causes a delay, but loses no event.
+Jobs are kept in memory, and only set flags or run short upkeep. Due events are in the events table,
+so a lost or late job delays events, but loses none.
 
 APScheduler uses the machine's wall clock. If an operator sets that clock back by an hour, the next
-job would run an hour late. So the timer compares the wall clock with monotonic time, and restarts
-all intervals after a step.
+interval job would run an hour late. So the timer compares the wall clock with monotonic time. When
+the wall clock was set, it restarts all intervals.
 """
 
 import threading
@@ -24,7 +24,7 @@ _STEP = 0.5
 
 
 class Timer:
-    """One alarm that can be set and reset, and any number of interval jobs."""
+    """At most one alarm (``at``), and any number of interval jobs (``every``)."""
 
     def __init__(self, clock: Clock) -> None:
         """Prepare; no job runs before ``start``."""
@@ -42,12 +42,12 @@ class Timer:
         threading.Thread(target=self._watch, name="wall clock", daemon=True).start()
 
     def every(self, seconds: float, job: Callable[[], object], name: str) -> None:
-        """Call ``job`` (short, thread-safe) every ``seconds``."""
+        """Call ``job`` (short, thread-safe) every ``seconds``; ``name`` must be unique."""
         self._intervals[name] = seconds
         self._scheduler.add_job(job, "interval", seconds=seconds, id=name)
 
     def at(self, moment: datetime, job: Callable[[], object]) -> None:
-        """Call ``job`` at ``moment`` of the clock; replaces the previous alarm."""
+        """Call ``job`` once, when climate's clock shows ``moment``; replaces the previous alarm."""
         run_at = _wall() + (moment - self._clock.now())
         self._scheduler.add_job(job, "date", run_date=run_at, id=_ALARM, replace_existing=True)
 

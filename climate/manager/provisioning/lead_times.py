@@ -1,4 +1,7 @@
-"""Lead times of hosts, learned from their last preparations. Cached for a minute."""
+"""Lead times of hosts, estimated from the durations of their last preparations.
+
+The durations are cached for a minute.
+"""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -17,7 +20,7 @@ _MAX_AGE = timedelta(minutes=1)
 
 
 class LeadTimes:
-    """A cache of the lead times of all hosts. Thread-safe."""
+    """A cache of the last preparation durations of all hosts. Thread-safe."""
 
     def __init__(self, settings: Provisioning) -> None:
         """Create an empty cache."""
@@ -28,7 +31,7 @@ class LeadTimes:
         self._profiles: Mapping[str, Profile] = {}
 
     def refresh(self, session: Session, now: datetime) -> None:
-        """Read the times of all hosts again if the cache is older than a minute."""
+        """Read the durations of all hosts again if the cache is older than a minute."""
         with self._lock:
             if self._read_at is not None and now - self._read_at < _MAX_AGE:
                 return
@@ -40,7 +43,7 @@ class LeadTimes:
             self._profiles = lead_time.profiles(by_host, classes, self._settings.policy)
 
     def lead(self, host: Resource, hosts: int) -> Lead:
-        """Return the lead time of ``host`` in a lease with this number of hosts."""
+        """Return the lead time of ``host`` for a lease of ``hosts`` hosts; needs ``refresh``."""
         policy = self._settings.policy
         profile = self._profiles.get(hardware(host)) or lead_time.profile((), policy)
         quantile = lead_time.of_all(self._settings.share, hosts)

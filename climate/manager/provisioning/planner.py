@@ -1,9 +1,10 @@
 """Planner: request the preparation of hosts in time for their leases, and replace late hosts.
 
-Each run compares the bookings of the next hours with the existing preparations. So it handles
-leases that moved or got other hosts. Every manager runs it: the unique key of a preparation and the
-lock of its lease keep managers apart, and all steps are idempotent. (An advisory lock is no
-alternative: a process holds only one at a time, and a plug-in may need it.)
+Each run compares the bookings of the next hours with the existing preparations. So the planner also
+handles leases whose dates or hosts changed. Every manager has a planner. Two planners cannot create
+the same preparation, because preparations have a unique key and a planner locks the lease. All
+steps are idempotent. (An advisory lock is no alternative: a process holds only one advisory lock at
+a time, and a plug-in may need it.)
 """
 
 import logging
@@ -44,7 +45,8 @@ _SLOW = "it was not ready while there was still time for another"
 def plan(runtime: Runtime, settings: Provisioning, lead_times: LeadTimes) -> int:
     """Request due preparations, end preparations without a booking, and replace late hosts.
 
-    Return how many were due. A lease whose host cannot be replaced does not block other leases.
+    Return how many preparations were due. A lease whose host cannot be replaced does not block
+    other leases.
     """
     now = runtime.clock.now()
     longest = timedelta(seconds=settings.policy.longest)
@@ -130,7 +132,7 @@ def _new(booking: Booking, host: Resource, lead: Lead, now: datetime) -> Prepara
 
 
 def payload(task: Preparation) -> dict[str, str]:
-    """Return the payload of a notification about a preparation."""
+    """Return the payload of a ``node.prepare`` notification."""
     return {
         "lease_id": task.lease_id,
         "node": task.node,
@@ -167,14 +169,14 @@ def _is_replaced(runtime: Runtime, task: Preparation, session: Session) -> bool:
 
 
 def quarantine(runtime: Runtime, resource_id: int, reason: str, session: Session) -> None:
-    """Quarantine a host: it is not reservable, and its bookings stay."""
+    """Quarantine a host: it is not reservable any more, but its bookings stay."""
     now = runtime.clock.now()
     resources.set_reservable(session, [resource_id], now, reservable=False)
     readiness.set_aside(session, resource_id, reason, now)
 
 
 class Planner:
-    """Plans preparations and shutdowns at an interval until it is stopped."""
+    """Plans preparations and shutdowns at each hint and at an interval, until it is stopped."""
 
     def __init__(self, runtime: Runtime, settings: Provisioning) -> None:
         """Prepare; nothing runs before ``start``."""
@@ -194,18 +196,21 @@ class Planner:
         )
 
     def start(self) -> None:
-        """Start, in threads."""
+        """Start a thread for planning, and a thread that removes old preparations."""
         self._runtime.wakeup.subscribe(self._task.wake)
         self._task.start()
         self._forgetting.start()
 
     def stop(self) -> None:
-        """Stop without waiting for the current run: another manager repeats it."""
+        """Stop without waiting for the current planning run, which another manager repeats.
+
+        Waits for a removal of old preparations that is in progress.
+        """
         self._task.stop(0)
         self._forgetting.stop()
 
     def forget(self) -> None:
-        """Remove preparations and shutdowns that ended longer ago than ``kept``."""
+        """Remove preparations and shutdowns that were over more than ``kept`` ago."""
         before = self._runtime.clock.now() - self._settings.kept
         self._runtime.database.write(lambda session: preparations.forget(session, before))
         power_saving.forget(self._runtime, before)

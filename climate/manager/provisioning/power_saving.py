@@ -1,8 +1,8 @@
-"""Power saving: switch off hosts that no lease needs, and switch spares on again.
+"""Power saving: switch off hosts that no lease needs, and switch hosts on if spares are missing.
 
 Each run compares the free hosts with the bookings. Every manager does this, and all steps are
-idempotent. A shutdown ends only when its host has a preparation or has power. So a lease never
-starts with a host that is off.
+idempotent. A shutdown ends only when its host has a preparation, has power, or is in quarantine
+because it could not be switched on. So no lease starts with a host that is off.
 """
 
 import logging
@@ -48,9 +48,10 @@ class PowerSaver:
         self._is_done = False
 
     def run(self) -> None:
-        """Advance shutdowns; if power saving is enabled, choose hosts from time to time.
+        """Advance shutdowns; from time to time, choose hosts to switch off or on.
 
-        If it is disabled, remaining shutdowns are cancelled or followed to their end.
+        If power saving is disabled, no host is chosen. Shutdowns that no provisioner has claimed
+        are cancelled, and the others are followed to their end.
         """
         policy = self._settings.energy
         if self._is_done or (policy is None and self._is_all_over()):
@@ -73,8 +74,9 @@ class PowerSaver:
 def advance(runtime: Runtime, objection: str | None = None) -> int:
     """Cancel shutdowns of hosts that are needed, and end finished ones; return how many ended.
 
-    With an ``objection``, every shutdown that no provisioner has claimed is cancelled. The cloud
-    enables a host's service before its shutdown ends; if that fails, the next run tries again.
+    Only shutdowns that no provisioner has claimed are cancelled. An ``objection``, which is a
+    reason, cancels all of these, needed or not. Before a shutdown ends, climate enables the host's
+    service in the cloud; if that fails, the next run tries again.
     """
     with runtime.database.read() as session:
         now = runtime.clock.now()
@@ -123,9 +125,9 @@ def _enable_service(runtime: Runtime, task: Shutdown, host: Resource) -> bool:
 def plan(
     runtime: Runtime, settings: Provisioning, policy: Policy, lead_times: LeadTimes
 ) -> list[Shutdown]:
-    """Request to switch off unneeded hosts, and to switch on missing spares.
+    """Request that provisioners switch off unneeded hosts, and switch on missing spares.
 
-    Return the shutdowns that are new or changed.
+    Return the new shutdowns, and those whose hosts are to be switched on.
     """
     now = runtime.clock.now()
     runtime.database.write(
@@ -237,12 +239,15 @@ def _new(host: Resource, free: FreeHost, policy: Policy, now: datetime) -> Shutd
 
 
 def forget(runtime: Runtime, before: datetime) -> None:
-    """Remove shutdowns that were over before this moment."""
+    """Remove shutdowns that were over before ``before``."""
     runtime.database.write(lambda session: shutdowns.forget(session, before))
 
 
 def saved(runtime: Runtime, since: datetime, until: datetime, period: Period) -> list[Saved]:
-    """Return how long hosts were off, by hardware class and period, as far back as stored."""
+    """Return the host-hours that hosts were off, an entry per hardware class and period.
+
+    The future counts for nothing, and neither do shutdowns that have been removed.
+    """
     end = min(until, runtime.clock.now())
     with runtime.database.read() as session:
         return pure.saved(shutdowns.off_between(session, since, end), since, end, period)

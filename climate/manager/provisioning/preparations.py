@@ -1,8 +1,8 @@
 """Use cases of provisioners that get hosts ready: find preparations, and report their progress.
 
-climate stores a report under the lock of the preparation. If the host is ready, the same
-transaction may let the lease start; then it locks the lease first. The planner handles all other
-consequences for the lease.
+climate stores a report under the lock of the preparation. A report that the host is ready may let
+the lease start in the same transaction, so that transaction locks the lease first. The planner
+handles all other consequences for the lease.
 """
 
 import math
@@ -35,7 +35,7 @@ _find = reading(preparations.find)
 
 
 def find(runtime: Runtime, wanted: TaskFilter, page: Page, wait: float = 0.0) -> Part[Preparation]:
-    """Return a page of preparations; if it is empty, wait up to ``wait`` seconds for one.
+    """Return a page of preparations; if it is empty, wait up to ``wait`` seconds for a match.
 
     Raises TooManyFollowers if too many requests are waiting already.
     """
@@ -68,10 +68,10 @@ def _until_expiry(runtime: Runtime, seen_at: datetime | None) -> float:
 
 
 def report(runtime: Runtime, id_: str, report: Report[PreparationState]) -> Preparation:
-    """Store a report, and return the changed preparation.
+    """Store a provisioner's report, and return the changed preparation.
 
-    Raises NotFound, PreparationClaimed, InvalidTransition, and PreparationOver. If the preparation
-    is over, climate still stores that the host is ready.
+    Raises NotFound, PreparationClaimed, InvalidTransition, and PreparationOver. Before it raises
+    PreparationOver, climate stores a report that the host is ready.
     """
     after = runtime.database.write(partial(_report, runtime, id_, report))
     after.check_not_over()
@@ -149,7 +149,7 @@ def _note_ready(runtime: Runtime, session: Session, task: Preparation, now: date
 def _learn(
     session: Session, task: Preparation, report: Report[PreparationState], now: datetime
 ) -> None:
-    """Store the duration, and end the host's quarantine, as it works."""
+    """Store the duration, and end the host's quarantine, because the host works."""
     total = sum(report.seconds.values())
     if report.cold and total > 0:
         readiness.remember(session, task.resource_id, task.hardware, total)

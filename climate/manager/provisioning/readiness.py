@@ -27,7 +27,10 @@ _SETTLING = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostReadiness:
-    """How ready a host is for its next lease; ``lead`` is the lead time of a one-host lease."""
+    """How ready a host is for its next lease.
+
+    ``lead`` is its lead time for a lease of this host alone; None if provisioning is disabled.
+    """
 
     host: Resource
     hardware: str
@@ -40,7 +43,7 @@ class HostReadiness:
 class HostStatus:
     """Ids of the hosts in quarantine, and of other hosts for which being off is no failure.
 
-    climate prepares the latter on demand, and no lease uses them now.
+    Provisioners prepare the hosts in ``may_be_off`` on demand, and no lease needs them now.
     """
 
     quarantined: Collection[int] = field(default_factory=frozenset)
@@ -48,7 +51,7 @@ class HostStatus:
 
 
 def of_lease(runtime: Runtime, lease: Lease) -> Shown:
-    """Return the readiness of the hosts of a lease."""
+    """Return the readiness of a lease's hosts together, and the hosts for which its start waits."""
     now = runtime.clock.now()
     with runtime.database.read() as session:
         shown = pure.shown(preparations.going_on(session, lease_id=lease.id), now)
@@ -59,7 +62,7 @@ def of_lease(runtime: Runtime, lease: Lease) -> Shown:
 
 
 def of_host(runtime: Runtime, resource_id: int) -> HostReadiness:
-    """Return the readiness of a host; raises NotFound."""
+    """Return a host's readiness for its next lease, and its lead time; raises NotFound."""
     now, settings = runtime.clock.now(), runtime.settings.provisioning
     with runtime.database.read() as session:
         host = _host(session, resource_id)
@@ -80,10 +83,10 @@ def of_host(runtime: Runtime, resource_id: int) -> HostReadiness:
 
 
 def set_aside(runtime: Runtime, resource_id: int, reason: str | None) -> HostReadiness:
-    """Quarantine a host for a reason, or (None) end its quarantine; raises NotFound.
+    """Quarantine a host for ``reason``, or end its quarantine (None); raises NotFound.
 
-    A host in quarantine is not booked. When the quarantine ends, its failed preparations are
-    requested again, and the host is booked once the inventory sync finds it usable.
+    A host in quarantine gets no new bookings. When its quarantine ends, climate requests the host's
+    failed preparations again. The host becomes reservable when the inventory sync finds it usable.
     """
 
     def work(session: Session) -> None:
@@ -106,14 +109,17 @@ def set_aside(runtime: Runtime, resource_id: int, reason: str | None) -> HostRea
 
 
 def summary(runtime: Runtime, since: datetime, until: datetime, period: Period) -> list[Share]:
-    """Return the shares of leases that were ready at their start, by hardware class and period."""
+    """Return the shares of leases that were ready at their start.
+
+    The list has an entry per hardware class and period.
+    """
     with runtime.database.read() as session:
         tasks = preparations.needed_between(session, since, min(until, runtime.clock.now()))
     return pure.summary(tasks, period)
 
 
 def host_status(runtime: Runtime, registered: Sequence[Resource], now: datetime) -> HostStatus:
-    """Return the status of the registered hosts; empty without provisioning."""
+    """Return the registered hosts' status; its sets are empty if provisioning is disabled."""
     settings = runtime.settings.provisioning
     hosts = [resource for resource in registered if resource.type == HOST]
     if settings is None or not hosts:
@@ -126,7 +132,7 @@ def host_status(runtime: Runtime, registered: Sequence[Resource], now: datetime)
 
 
 def note_up(runtime: Runtime, seen: Mapping[int, Seen]) -> None:
-    """Store which hosts are up according to the cloud, if provisioning is enabled."""
+    """Store, by host id, what the cloud reported about hosts; only if provisioning is enabled."""
     if runtime.settings.provisioning is not None and seen:
         runtime.database.write(lambda session: readiness.see(session, seen))
 

@@ -1,9 +1,9 @@
 """Use cases of provisioners that switch hosts off: find shutdowns, and report their progress.
 
-Only the owner of a claim may switch the host off. Before climate accepts a claim, it disables the
-host's service in the cloud, which fails if the host has occupants. No transaction is open during
-this call. A booking in the meantime is harmless: the host goes off, and is prepared for the lease
-after that.
+Only the provisioner that owns the claim of a shutdown may switch its host off. Before climate
+accepts a claim, it disables the host's service in the cloud, which fails if the host has occupants.
+No transaction is open during this call. A booking in the meantime is harmless: the host is switched
+off, and then prepared for the booking's lease.
 """
 
 from datetime import datetime
@@ -26,7 +26,7 @@ get = reading(shutdowns.get)
 
 
 def report(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> Shutdown:
-    """Store a report, and return the changed shutdown.
+    """Store a provisioner's report, and return the changed shutdown.
 
     Raises NotFound, ShutdownClaimed, ShutdownOver, InvalidTransition, and BackendUnavailable if the
     cloud does not answer.

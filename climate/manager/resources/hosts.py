@@ -1,4 +1,4 @@
-"""Use cases of hosts only: extra properties, and allocations by host."""
+"""Use cases that exist only for hosts: their extra properties, and their allocations."""
 
 from collections.abc import Mapping
 
@@ -13,10 +13,10 @@ from climate.manager.process.runtime import Runtime
 
 
 def set_properties(runtime: Runtime, host_id: int, extra: Mapping[str, str]) -> Resource:
-    """Add or change extra properties of a host.
+    """Add or change extra properties of a host; return the host with its new properties.
 
-    Raises NotFound, InvalidInput for a property that the cloud defines, and Conflict if a
-    reservation of this host requires the present value.
+    Raises NotFound, InvalidInput for a property that the cloud defines, and Conflict if a present
+    or future reservation of this host has a property expression with a property that changes.
     """
     now = runtime.clock.now()
 
@@ -51,9 +51,10 @@ def find_allocations(
     lease_id: str | None = None,
     reservation_id: str | None = None,
 ) -> dict[int, list[Allocation]]:
-    """Return allocations by host, including hosts without any; raises NotFound for a host.
+    """Return allocations by host id; a host without allocations has an empty list.
 
-    Past allocations are included only if ``lease_id`` or ``reservation_id`` is set.
+    With ``host_id``, returns only that host, and raises NotFound if it is not registered. Past
+    allocations are included only if ``lease_id`` or ``reservation_id`` is set.
     """
     includes_past = lease_id is not None or reservation_id is not None
     with runtime.database.read() as session:
@@ -77,13 +78,13 @@ def find_allocations(
 
 
 def find_properties(runtime: Runtime) -> tuple[list[Property], dict[str, list[str]]]:
-    """Return the extra properties of hosts, and the values of each that are in use."""
+    """Return the extra properties of hosts by name, and the distinct values of each property."""
     with runtime.database.read() as session:
         return resources.definitions(session, HOST), resources.values(session, HOST)
 
 
 def set_property_private(runtime: Runtime, name: str, *, private: bool) -> Property:
-    """Hide a property from listings, or show it; raises NotFound."""
+    """Hide an extra property of hosts from listings, or show it there again; raises NotFound."""
     now = runtime.clock.now()
     return runtime.database.write(
         lambda session: resources.set_private(session, HOST, name, private=private, now=now)

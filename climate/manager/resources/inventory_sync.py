@@ -1,12 +1,12 @@
-"""Inventory sync: reconcile registered resources with the cloud, and replace those that failed.
+"""Inventory sync: reconcile registered resources with the cloud, and heal leases.
 
-A failed resource is not reservable, and leases that hold it now or soon get another one (healing).
-A resource that works again becomes reservable again. Every manager runs the sync; all steps are
-idempotent.
+A failed resource is not reservable. Healing replaces it in the leases that hold it now or start
+soon. A resource that works again becomes reservable again. Every manager runs the sync; all steps
+are idempotent.
 
-A resource is also not reservable while the end of its last lease keeps failing, and a host while it
-is in quarantine. A host that is prepared on demand may be powered off while no lease needs it; that
-is no failure.
+Two other cases make a resource not reservable. The end of its last lease keeps failing, and its
+plug-in cannot count what that lease has not released. Or it is a host in quarantine. A host that
+provisioners prepare on demand may be powered off while no lease needs it; that is no failure.
 """
 
 import logging
@@ -35,10 +35,11 @@ LOG = logging.getLogger(__name__)
 
 
 def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]:
-    """Reconcile once with the cloud; return the ids of the lost resources.
+    """Reconcile all resources with the cloud, then heal leases; return the ids of lost resources.
 
-    A running lease gets another resource only if it was lost in the previous run, too
-    (``lost_before``). Raises what a plug-in raises; then nothing changes.
+    ``lost_before`` are the ids of the resources that the previous run found lost. A running lease
+    gets a replacement only for a resource that both runs found lost. An exception of a plug-in's
+    ``refresh`` ends the run: the resource types before it stay reconciled, and no lease is healed.
     """
     lost: set[int] = set()
     for resource_type, plugin in runtime.plugins.items():
@@ -81,9 +82,11 @@ def reconcile(
     *,
     stuck: bool = False,
 ) -> None:
-    """Update one resource to its state in the cloud (None: it does not exist there).
+    """Store the state of a resource in the cloud: its native properties, and if it is reservable.
 
-    A ``stuck`` resource is not usable, whatever the cloud reports.
+    ``discovered`` is that state; None if the resource does not exist in the cloud. A ``stuck``
+    resource (in quarantine, or not released by its last lease) is not reservable, whatever the
+    cloud reports.
     """
     usable = discovered is not None and discovered.usable and not stuck
     before = _native(resource) if discovered is None or not discovered.complete else {}
@@ -162,7 +165,7 @@ def _store(
 
 
 class InventorySync:
-    """Reconciles with the cloud, and checks trusts, at an interval until it is stopped."""
+    """Reconciles with the cloud, and checks trusts, at every ``sync_interval`` until stopped."""
 
     def __init__(self, runtime: Runtime) -> None:
         """Prepare; nothing runs before ``start``."""
@@ -175,7 +178,7 @@ class InventorySync:
         )
 
     def start(self) -> None:
-        """Start, in a thread: the cloud may be slow."""
+        """Start a thread for the sync, because the cloud may be slow."""
         self._task.start()
 
     def stop(self) -> None:

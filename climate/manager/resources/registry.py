@@ -29,13 +29,15 @@ def register(
     external_number: str | None = None,
     extra: Mapping[str, str] | None = None,
 ) -> Resource:
-    """Register a resource of the cloud as reservable; ``external_number`` precedes ``name``.
+    """Register a resource of the cloud, so that leases can reserve it; return it.
 
-    Drops extra properties with the name of a native one. Raises NotFound, InvalidInput, or
+    The plug-in finds it by ``external_number``, its number in the cloud, or else by ``name``. Extra
+    properties with the name of a native property are ignored. Raises NotFound, InvalidInput, or
     Conflict if the resource is ambiguous, in use, not reservable or already registered.
 
     climate stores the resource before it changes the cloud, so the inventory sync can finish an
-    interrupted registration.
+    interrupted registration. A resource that the cloud reports as unusable is registered, but not
+    reservable yet.
     """
     plugin = runtime.plugin(resource_type)
     discovered = plugin.find(name=name, external_number=external_number)
@@ -85,7 +87,10 @@ def _forget(runtime: Runtime, created: Resource) -> bool:
 
 
 def delete(runtime: Runtime, resource_type: str, resource_id: int) -> None:
-    """Remove a resource; raises NotFound, or Conflict if a lease uses or will use it."""
+    """Remove a resource from climate.
+
+    Raises NotFound, or Conflict if a present or future lease has an allocation of the resource.
+    """
     now = runtime.clock.now()
 
     def check(session: Session) -> Resource:
@@ -116,9 +121,10 @@ def delete(runtime: Runtime, resource_type: str, resource_id: int) -> None:
 def find_resources(
     runtime: Runtime, wanted: ResourceFilter, page: Page, *, private: bool
 ) -> Part[Resource]:
-    """Return a page of resources; without ``private``, private properties do not exist.
+    """Return a page of the resources that match ``wanted``.
 
-    Raises InvalidQuery if the expression names an unknown property.
+    Without ``private``, private properties are left out and count as unknown. Raises InvalidQuery
+    if the expression in ``wanted`` names an unknown property.
     """
     with runtime.database.read() as session:
         extra = resources.definitions(session, *wanted.resource_types)
@@ -130,7 +136,10 @@ def find_resources(
 
 
 def get_resource(runtime: Runtime, resource_id: int, *, private: bool) -> Resource:
-    """Return a resource of an enabled type, as ``find_resources`` shows it; raises NotFound."""
+    """Return a resource of an enabled type; raises NotFound.
+
+    Without ``private``, its private properties are left out.
+    """
     with runtime.database.read() as session:
         resource = resources.find_some(session, [resource_id]).get(resource_id)
         if resource is None or resource.type not in runtime.plugins:

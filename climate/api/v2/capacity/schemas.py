@@ -84,7 +84,7 @@ class LimitedParty(Schema):
 
 
 class Limits(Schema):
-    """Whether limits apply to the caller, the rolling period in seconds, and the limits."""
+    """Whether limits apply to the caller, the rolling period in seconds, and limits and usage."""
 
     apply = fields.Boolean()
     period = fields.Integer()

@@ -52,7 +52,7 @@ class Moment(fields.Field[Any]):
     """
 
     def __init__(self, *, words: tuple[str, ...] = (), **kwargs: Any) -> None:
-        """Accept times and ``words``."""
+        """Accept times, and the words in ``words``."""
         text = {"type": "string", "format": "date-time", "examples": ["2030-01-15T12:00:00Z"]}
         form = {"anyOf": [text, {"enum": [*words]}]} if words else text
         super().__init__(**{**kwargs, "metadata": {**form, **kwargs.get("metadata", {})}})
@@ -66,7 +66,7 @@ class Moment(fields.Field[Any]):
 
 
 def moment(value: object) -> datetime:
-    """Parse an instant; raises ValidationError, which explains what is wrong."""
+    """Parse an ISO 8601 time with a zone, and return it in UTC; raises ValidationError."""
     form = _FORM.fullmatch(value) if isinstance(value, str) else None
     if form is None:
         raise _invalid(f"This is not a date and time such as {_EXAMPLE}.")
@@ -118,5 +118,8 @@ def flag(**kwargs: Any) -> fields.Boolean:
 
 
 def nullable_params(schema: Schema) -> set[str]:
-    """Return the required parameters that may be null. v2 makes them optional: null by default."""
+    """Return the names of required parameters that may be null.
+
+    v2 makes these parameters optional: their default is null.
+    """
     return {name for name, field in schema.fields.items() if field.required and field.allow_none}

@@ -36,9 +36,10 @@ _TEXT = {"type": "string"}
 def document(
     routes: Iterable[Route], params: Mapping[str, type[Schema]], root: str
 ) -> dict[str, Any]:
-    """Return the document.
+    """Return the OpenAPI document as a dict to render as JSON.
 
-    ``params`` maps resource types to schemas of their parameters. ``root`` is the mount path.
+    ``params`` maps resource types to schemas of their parameters. ``root`` is the path at which
+    the application is mounted.
     """
     spec = APISpec(
         title="climate",

@@ -1,4 +1,7 @@
-"""Pages of lists. A marker encodes the key of the last item on a page; clients pass it back."""
+"""Pages of lists. A marker encodes the key of the last item on a page.
+
+A client sends the marker to get the next page.
+"""
 
 import base64
 import json
@@ -25,7 +28,7 @@ T = TypeVar("T", bound=_Item)
 
 
 def page(query: Mapping[str, Any]) -> Page:
-    """Return the requested page; raises InvalidInput for a marker of another list or order."""
+    """Return the page that a query requests; raises InvalidInput if the marker does not fit."""
     sort: str = query["sort"]
     return Page(
         sort=sort.removeprefix("-"),

@@ -1,4 +1,4 @@
-"""Validation of requests. An error lists every invalid value and its place (RFC 9457)."""
+"""Validation of requests. An error lists every invalid value, and where in the request it is."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -35,7 +35,10 @@ def body(call: Call) -> dict[str, Any]:
 
 
 def load(schema: Schema, data: Mapping[str, Any], at: Place = ()) -> Any:  # noqa: ANN401
-    """Return a part of the body as ``schema`` loads it; raises InvalidInput for all its errors."""
+    """Return a part of the body, at ``at``, as ``schema`` loads it.
+
+    Raises one InvalidInput that lists all errors.
+    """
     findings, loaded = check(schema, data, at)
     if findings:
         raise _error([_in_body(place, text) for place, text in findings], findings)
@@ -43,7 +46,10 @@ def load(schema: Schema, data: Mapping[str, Any], at: Place = ()) -> Any:  # noq
 
 
 def load_all(parts: Sequence[tuple[Schema, Mapping[str, Any], Place]]) -> list[Any]:
-    """Return several parts of the body as loaded; raises InvalidInput for all their errors."""
+    """Return several parts of the body as their schemas load them.
+
+    Raises one InvalidInput that lists the errors of all parts.
+    """
     checked = [check(*part) for part in parts]
     findings = [finding for part_findings, _ in checked for finding in part_findings]
     if findings:
@@ -52,7 +58,7 @@ def load_all(parts: Sequence[tuple[Schema, Mapping[str, Any], Place]]) -> list[A
 
 
 def no_query() -> None:
-    """Raise InvalidInput for any query parameter: a request with a body has none."""
+    """Raise InvalidInput if the request has a query parameter: this route has none."""
     query(_NO_PARAMETERS)
 
 
@@ -69,7 +75,10 @@ def query(schema: Schema) -> dict[str, Any]:
 
 
 def load_parameter(schema: Schema, data: Mapping[str, Any], at: Place) -> Any:  # noqa: ANN401
-    """Return a query parameter in JSON as ``schema`` loads it; raises InvalidInput."""
+    """Return ``data``, the JSON of a query parameter, as ``schema`` loads it.
+
+    ``at`` begins with the name of the parameter. Raises InvalidInput.
+    """
     try:
         findings, loaded = check(schema, data, at)
     except InvalidInput as error:
@@ -78,7 +87,7 @@ def load_parameter(schema: Schema, data: Mapping[str, Any], at: Place) -> Any:  
 
 
 def of_parameter(error: InvalidInput, name: str) -> InvalidInput:
-    """Return the error with the query parameter that caused it."""
+    """Return a copy of the error whose details name the query parameter that caused it."""
     errors = [{"parameter": name, "detail": error.message}]
     return type(error)(error.message, {**error.details, "errors": errors})
 
@@ -91,12 +100,15 @@ def _parameters(findings: Sequence[Finding], loaded: Any) -> Any:  # noqa: ANN40
 
 
 def placed(error: InvalidInput, place: Place) -> InvalidInput:
-    """Return the error with the place in the body that caused it."""
+    """Return a copy of the error whose details name the place in the body that caused it."""
     return type(error)(error.message, {**error.details, "errors": [_in_body(place, error.message)]})
 
 
 def check(schema: Schema, data: Mapping[str, Any], at: Place) -> tuple[list[Finding], Any]:
-    """Return the errors in ``data``, and ``data`` as loaded, which is None with an error."""
+    """Return the errors in ``data``, and ``data`` as loaded (None if there are errors).
+
+    ``at`` is the place of ``data`` in the body. Raises the InvalidInput of a plug-in's field.
+    """
     try:
         return [], schema.load(data)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Requests for reservations, validated by the plug-ins of their types, and dates."""
+"""Parses reservations, which the plug-ins of their types validate, and dates."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -20,7 +20,10 @@ Part = tuple[Schema, Mapping[str, Any], Place]
 def requests(
     call: Call, bodies: Sequence[Mapping[str, Any]], key: str = "reservations"
 ) -> tuple[ReservationRequest, ...]:
-    """Validate reservations and return the requests; raises InvalidInput with all errors."""
+    """Validate reservations, and return a request for each; raises InvalidInput.
+
+    ``key`` is the key of the list in the body, for the places in errors.
+    """
     parts = [
         params(call, body["resource_type"], body["params"], (key, number))
         for number, body in enumerate(bodies)
@@ -32,7 +35,10 @@ def requests(
 
 
 def params(call: Call, resource_type: str, params: Mapping[str, Any], at: Place) -> Part:
-    """Return the plug-in's schema, the parameters with nulls for absent ones, and their place."""
+    """Return the plug-in's schema, the parameters, and their place, for ``validation.load_all``.
+
+    Absent parameters that may be null are added as null.
+    """
     try:
         schema = params_schema(call.runtime.plugin(resource_type).schema)
     except UnsupportedResourceType as error:

@@ -225,5 +225,5 @@ LEASE, LEASE_PAGE, LEASE_QUERY = Lease(), LeasePage(), LeaseQuery()
 
 @cache
 def params(schema: type[Schema]) -> Schema:
-    """Return the plug-in's schema of parameters, which rejects unknown keys here."""
+    """Return an instance of a plug-in's schema of parameters that rejects unknown keys."""
     return schema(unknown=RAISE)

@@ -97,7 +97,7 @@ def update(call: Call, lease_id: str) -> Answer:
 
 
 def delete(call: Call, lease_id: str) -> Answer:
-    """Delete a lease; 202 if a manager ends it first."""
+    """Delete a lease; 202 while a manager still has to end the lease."""
     validation.no_query()
     lease = visible(call, lease_id)
     call.require("leases:delete", lease.project_id)

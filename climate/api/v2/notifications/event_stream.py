@@ -1,7 +1,8 @@
 """Server-Sent Events: the log of notifications as a stream. A client that reconnects loses nothing.
 
-A stream occupies a follower's place and a thread until it ends. It ends at its time limit, when the
-token expires, when the process stops, or when a heartbeat finds that the client disconnected.
+A stream counts as a waiting request, and occupies a thread, until it ends. It ends at its time
+limit, when the token expires, when the process stops, or when a heartbeat finds that the client
+disconnected.
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
@@ -28,7 +29,7 @@ _RETRY = 2000
 
 
 class Stream(Iterator[bytes]):
-    """The parts of a response that ends at ``ends_at``. The caller must always ``close`` it."""
+    """The parts of a response that ends at ``ends_at``. The caller must always call ``close``."""
 
     def __init__(
         self,
@@ -38,7 +39,7 @@ class Stream(Iterator[bytes]):
         ends_at: datetime,
         as_text: Callable[[Notification], str],
     ) -> None:
-        """Occupy a follower's place; raises TooManyFollowers."""
+        """Count the stream as a waiting request until ``close``; raises TooManyFollowers."""
         self._runtime = runtime
         self._filter = filter_
         self._after = after

@@ -1,4 +1,4 @@
-"""``/v2/notifications``: the log of notifications, by cursor, by long polling, or as a stream."""
+"""``/v2/notifications``: the log of notifications, in pages, by long polling, or as a stream."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _MAX_DIGITS = 18
 
 
 def index(call: Call) -> Answer:
-    """List notifications after a cursor, or wait for the next one."""
+    """List notifications after a cursor, or wait for new notifications."""
     query = validation.query(schemas.NOTIFICATION_QUERY)
     filter_ = _filter(call, query)
     limit, wait = query["limit"], query["wait"] if query["limit"] else 0
@@ -75,7 +75,7 @@ def _last_event_id() -> int | None:
 
 
 def body(notification: Notification) -> dict[str, Any]:
-    """Return a notification as JSON."""
+    """Return a notification as a dict to render as JSON."""
     return {
         "seq": notification.seq,
         "message_id": notification.message_id,

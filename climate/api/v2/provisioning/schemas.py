@@ -200,7 +200,7 @@ class Lead(Schema):
 
 
 class HostReadiness(Schema):
-    """Readiness of a host for its next lease, its quarantine, and its last durations."""
+    """Readiness of a host for its next lease, its quarantine, and its last preparation times."""
 
     resource_id = fields.String(attribute="host.id")
     name = fields.String(attribute="host.external_id")
