@@ -1,7 +1,7 @@
-"""The provisioner: polls climate's API for tasks, and runs those whose node is in its file.
+"""The provisioner: polls climate's API for tasks, and runs those whose node is in its nodes file.
 
 It runs a bounded number of tasks, each in a thread. Several provisioners can have the same nodes:
-a claim in climate's database gives each task to one of them.
+a claim in climate's database gives each task to a single provisioner.
 """
 
 import logging
@@ -67,9 +67,9 @@ class Provisioner:
         return self._nodes
 
     def run(self, stopping: threading.Event, pause: float) -> None:
-        """Work until ``stopping`` is set, then release the running tasks.
+        """Poll and run tasks until ``stopping`` is set, then release the claims of running tasks.
 
-        ``pause`` is the time between two polls in seconds.
+        ``pause`` is the time between two polls in seconds; the time of a long poll counts.
         """
         LOG.info("%s provisions %s node(s)", self._owner, len(self._nodes))
         self._stopping = stopping  # so that tasks stop even during a long poll
@@ -85,7 +85,7 @@ class Provisioner:
         self._stop()
 
     def poll(self) -> float:
-        """Start the waiting tasks for which workers are free. Raises ApiUnavailable.
+        """Start waiting tasks as long as workers are free. Raises ApiUnavailable.
 
         Return the seconds of a long poll without tasks, or 0 if there were any.
         """

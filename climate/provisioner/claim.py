@@ -21,8 +21,9 @@ class Stopped(Exception):
 class Claim:
     """The claim of one thread on a task.
 
-    If climate cannot be reached for the time of the claim, another provisioner may have it. Then
-    the claim counts as lost, and the thread changes nothing more.
+    It is valid for ``seconds`` after each renewal. If climate cannot be reached for so long,
+    another provisioner may have claimed the task. Then the claim counts as lost, and the thread
+    changes nothing more.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Claim:
                 return
 
     def finish(self, state: str, **values: Any) -> None:
-        """Report the result; retry until climate has it. Raises ClaimLost."""
+        """Report the result; retry until climate has it or the process stops. Raises ClaimLost."""
         while True:
             try:
                 self._report(state=state, **values)

@@ -19,7 +19,7 @@ _LONGEST_REASON = 300
 
 
 class ApiUnavailable(Exception):
-    """The API did not answer, or not usefully. Retry."""
+    """The API did not answer, or answered with an error or no JSON. Retry."""
 
 
 class ClaimLost(Exception):
@@ -41,7 +41,7 @@ class NodeTask:
 
 
 class ClimateClient:
-    """The API at the root ``url``, without a version. Threads can share it."""
+    """Client for the API whose root, without a version, is ``url``. Threads can share it."""
 
     def __init__(self, session: Session, url: str) -> None:
         self._session = session
@@ -72,12 +72,15 @@ class ClimateClient:
         return self._request("GET", path)
 
     def report(self, task: NodeTask, **values: Any) -> Mapping[str, Any]:
-        """Report progress; return the task's state. Raises ClaimLost, ApiUnavailable."""
+        """Report progress; return the task from the answer. Raises ClaimLost, ApiUnavailable."""
         answer = self._request("POST", f"/v2/{task.noun}/{task.id}/report", values)
         return dict(answer)
 
     def is_up(self, resource_id: str, since: datetime) -> bool:
-        """Tell whether the cloud reported a host as up after ``since``. Raises ApiUnavailable."""
+        """Tell whether the cloud has reported a host as up since ``since``.
+
+        Raises ApiUnavailable, and ClaimLost if climate has no such host.
+        """
         readiness = self._request("GET", f"/v2/resources/{resource_id}/readiness")
         seen_at = readiness["seen_at"]
         return bool(readiness["up"]) and datetime.fromisoformat(seen_at) >= since

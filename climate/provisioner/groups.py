@@ -23,9 +23,9 @@ class Groups:
 
     @contextmanager
     def slot(self, names: Collection[str], wait: Callable[[float], object]) -> Iterator[None]:
-        """Hold a slot in each of the groups; call ``wait`` with seconds until all are free.
+        """Hold a slot in each of the groups; until all are free, call ``wait(seconds)`` repeatedly.
 
-        It takes all slots together or none, so that there is no deadlock.
+        Acquires all slots together or none, so that there is no deadlock.
         """
         while not self._take(names):
             wait(_RETRY)

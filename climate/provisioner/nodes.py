@@ -11,8 +11,8 @@ A table ``nodes`` has one table per node. The table ``defaults`` has the values 
     address = "10.1.0.17"
     groups = ["rack-3", "pdu-7"]
 
-Passwords are in separate files or environment variables. climate reads them on each use, so they
-can change at any time, and never stores them.
+Passwords are in separate files or environment variables. The provisioner reads a password for each
+power request, so it can change at any time. The provisioner never stores passwords.
 """
 
 import os
@@ -44,9 +44,9 @@ class InvalidNodeConfig(Exception):
 class Node:
     """The access data of one node.
 
-    ``groups`` (racks, PDUs) limit how many nodes power on at once. ``check`` tells when the node is
-    usable. ``options`` are specific to the driver. ``boot_device`` is set before the node is
-    powered on.
+    ``groups`` (racks, PDUs) limit how many nodes power on at once. ``check`` configures how to find
+    out whether the node is usable. ``options`` are specific to the driver. The driver sets
+    ``boot_device`` before it powers the node on.
     """
 
     name: str

@@ -39,7 +39,7 @@ class Tools:
 
 
 def prepare(tools: Tools, node: Node, claim: Claim) -> None:
-    """Prepare the node of a claim, and report the result.
+    """Power on the node of a claim, wait until it is usable, and report the result.
 
     Raises ClaimLost, Stopped, ApiUnavailable.
     """

@@ -1,7 +1,8 @@
 """Shutdown of one node: shut its system down, or else cut its power, and report the result.
 
-A shutdown that climate cancels powers the node on again. A provisioner may be paused for so long
-that a lease has the node by now. Therefore it renews its claim right before each power request.
+If climate cancels a shutdown, the provisioner powers the node on again. A provisioner process may
+be paused for so long that a lease has the node by now. Therefore it renews its claim right before
+each request to shut down the system or to cut the power.
 """
 
 import logging
@@ -16,11 +17,12 @@ LOG = logging.getLogger(__name__)
 
 
 def shut_down(tools: Tools, node: Node, claim: Claim) -> None:
-    """Power the node of a claim off, or on again, and report the result.
+    """Power the node of a claim off, or on again (state ``waking``), and report the result.
 
-    Report that the node stays on only if no attempt can have changed its power. Otherwise let the
-    claim expire, so that a provisioner retries: until then nothing may prepare the node, because
-    it may go off at any moment. Raises ClaimLost, Stopped, ApiUnavailable.
+    Report a failure to power off only if no attempt can have changed the node's power: the node
+    stays on. Otherwise let the claim expire, so that a provisioner retries. Until then climate must
+    not prepare the node, because it may go off at any moment. Raises ClaimLost, Stopped,
+    ApiUnavailable.
     """
     if claim.task.state == "waking":
         _wake(tools, node, claim)

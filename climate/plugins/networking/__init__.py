@@ -1,1 +1,1 @@
-"""``virtual:floatingip`` and ``network``: addresses and segments, on Neutron."""
+"""``virtual:floatingip`` and ``virtual:network``: addresses and segments of Neutron's networks."""

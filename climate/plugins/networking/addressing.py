@@ -9,7 +9,10 @@ Pool = tuple[IPv4Address, IPv4Address]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subnet:
-    """An IPv4 subnet of an external network; ``pools`` are the addresses that Neutron assigns."""
+    """An IPv4 subnet of an external network.
+
+    ``pools`` are the ranges (first, last address) from which Neutron assigns addresses.
+    """
 
     id: str
     network_id: str
@@ -22,7 +25,7 @@ class Subnet:
         return (address for address in self.cidr.hosts() if self.refusal(address) is None)
 
     def refusal(self, address: IPv4Address) -> str | None:
-        """Return why an address of the subnet cannot be reserved, or None."""
+        """Return the reason why an address of the subnet cannot be reserved, or None."""
         edges = {self.cidr.network_address, self.cidr.broadcast_address}
         if self.cidr.num_addresses > len(edges) and address in edges:
             return f"{address} is the first or the last of subnet {self.id}"
@@ -40,7 +43,7 @@ _OVERLAY = {"vxlan": 2**24 - 1, "geneve": 2**24 - 1, "gre": 2**32 - 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A segment; ``physical_network`` is empty for overlay types."""
+    """A segment; ``physical_network`` is empty for overlay types (VXLAN, Geneve, GRE)."""
 
     network_type: str
     physical_network: str

@@ -1,9 +1,10 @@
-"""What floating IPs and networks have in common: exclusive endpoints, their plug-in and audit.
+"""The shared base of floating IPs and networks: exclusive endpoints, their plug-in and audit.
 
-An endpoint is a registered address or segment, named by the external id of its resource. The cloud
-allows one occupant per endpoint: a floating IP at an address, or a network on a segment. Occupants
-that climate creates carry a mark. Owners can remove marks, so climate also stores the ids. The
-audit ignores endpoints that are not registered: they may belong to another reservation service.
+An endpoint is an address or a segment, registered as a resource. Its name is the external id of
+the resource. The cloud allows one occupant per endpoint: a floating IP at an address, or a network
+on a segment. climate marks the occupants that it creates with their reservation. The project that
+owns an occupant can remove the mark, so climate also stores the ids of its occupants. The audit
+ignores endpoints that are not registered: they may belong to another reservation service.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -32,9 +33,10 @@ from climate.plugins.base import (
 class Occupant:
     """A floating IP or network at an endpoint.
 
-    ``reservation_id`` is the reservation that climate created it for, or None. With ``is_marked``
-    its owner can see that, too. ``port_id`` is the port that uses it. ``network_id`` distinguishes
-    endpoints of the same name in several networks.
+    ``what`` is its kind, for messages. ``reservation_id`` is the id of the reservation for which
+    climate created it, or None. With ``is_marked`` the owner of the occupant can see this
+    reservation, too. ``port_id`` is the port of a server to which it is connected. ``network_id``
+    distinguishes endpoints of the same name in several networks; None means unknown.
     """
 
     what: str
@@ -50,7 +52,10 @@ class Occupant:
         return f"{self.what} {self.id} of project {self.project_id}"
 
     def is_at_any(self, resources: Iterable[Resource]) -> bool:
-        """Tell whether it is at one of these endpoints, or at none of this name."""
+        """Tell whether the occupant is at one of these endpoints.
+
+        Also true if none of them has the name of its endpoint, or if its network is unknown.
+        """
         same = [resource for resource in resources if resource.external_id == self.endpoint]
         networks = {resource.properties.get("network_id") for resource in same}
         return not same or self.network_id is None or self.network_id in networks
@@ -62,7 +67,7 @@ class AuditedCloud(Protocol):
     def occupants(
         self, endpoints: Collection[str], reservation_id: str | None = None
     ) -> Sequence[Occupant]:
-        """Return the occupants of the endpoints."""
+        """Return the occupants of the endpoints, and all occupants of the reservation."""
 
     def delete(self, occupant: Occupant) -> None:
         """Delete an occupant."""
@@ -71,9 +76,10 @@ class AuditedCloud(Protocol):
 def find_drifts(
     cloud: AuditedCloud, expected: Callable[[], ExpectedState], key: str
 ) -> Iterator[Drift]:
-    """Yield every difference; ignore reservations that a manager works on.
+    """Yield every difference between occupants and leases.
 
-    The details of a reservation have the ids of its occupants under ``key``.
+    Ignores reservations that a manager works on. The details of a reservation map its endpoints to
+    the ids of their occupants under ``key``.
     """
     registered = expected().registered
     listed = cloud.occupants([each.external_id for each in registered]) if registered else []
@@ -127,7 +133,7 @@ def _created(held: HeldReservation, key: str) -> Mapping[str, str]:
 
 
 class EndpointTaken(RuntimeError):
-    """An endpoint has an occupant that is not the reservation's."""
+    """An endpoint has an occupant that does not belong to the reservation."""
 
 
 class EndpointCloud(Protocol):
@@ -136,7 +142,7 @@ class EndpointCloud(Protocol):
     def occupants(
         self, endpoints: Collection[str], reservation_id: str | None = None
     ) -> Sequence[Occupant]:
-        """Return the occupants of the endpoints, and those marked with the reservation."""
+        """Return the occupants of the endpoints, and all occupants of the reservation."""
 
     def create(self, lease: Lease, reservation: Reservation, endpoint: Resource) -> str:
         """Create an occupant that names the reservation; return its id.
@@ -145,13 +151,13 @@ class EndpointCloud(Protocol):
         """
 
     def mark(self, occupant_id: str, reservation_id: str) -> None:
-        """Mark an occupant with its reservation, so that its owner can see it."""
+        """Mark an occupant with its reservation, so that its owner can see the reservation."""
 
     def unmark(self, occupant_id: str) -> None:
-        """Remove the marks from an occupant; succeeds if it is gone."""
+        """Remove climate's marks from an occupant; succeeds if the occupant is gone."""
 
     def delete(self, occupant: Occupant) -> None:
-        """Delete an occupant, even if it is in use; succeeds if it is gone."""
+        """Delete an occupant, even if it is in use; succeeds if the occupant is gone."""
 
 
 class EndpointSchema(RequestSchema):
@@ -177,7 +183,7 @@ class EndpointSchema(RequestSchema):
 class EndpointPlugin(ResourcePlugin):
     """A resource type whose resources are endpoints.
 
-    For the time of a reservation the lease's project has the occupant of each endpoint.
+    During a reservation, the occupant of each reserved endpoint belongs to the lease's project.
     """
 
     #: The key in a reservation's details; its value maps endpoints to the ids of occupants.
@@ -189,7 +195,9 @@ class EndpointPlugin(ResourcePlugin):
     ) -> Mapping[str, Any]:
         """Create the missing occupants, unless ``on_start`` is ``nothing``.
 
-        An endpoint that is out of service gets its occupant when it is back. Raises EndpointTaken.
+        Delete the reservation's occupants of endpoints that it no longer has. An endpoint that is
+        out of service gets its occupant in a later call, when it is back in service. Return the
+        ids of the occupants by endpoint, under ``details_key``. Raises EndpointTaken.
         """
         if reservation.params["on_start"] == NOTHING:
             return {}
@@ -221,7 +229,7 @@ class EndpointPlugin(ResourcePlugin):
         return id_
 
     def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
-        """Delete the occupants, even if they are in use, or leave them to the project."""
+        """Delete the occupants, even if in use; with ``on_end`` ``keep``, remove only the marks."""
         present = self._occupants(reservation, resources)
         own = [each for each in present if self._is_of(each, lease, reservation)]
         if reservation.params["on_end"] == KEEP:
@@ -230,11 +238,11 @@ class EndpointPlugin(ResourcePlugin):
             run_all(*(partial(self.cloud.delete, occupant) for occupant in own))
 
     def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
-        """Compare the occupants of registered endpoints with the leases."""
+        """Yield the differences between the occupants of registered endpoints and the leases."""
         return find_drifts(self.cloud, expected, self.details_key)
 
     def taken(self, registered: Sequence[Resource]) -> set[str]:
-        """Return the endpoints with an occupant that climate did not create."""
+        """Return the names of the endpoints with an occupant that has no reservation."""
         endpoints = [resource.external_id for resource in registered]
         present = self.cloud.occupants(endpoints) if endpoints else []
         strangers = [each for each in present if each.reservation_id is None]
@@ -255,7 +263,7 @@ class EndpointPlugin(ResourcePlugin):
     def _is_of(self, occupant: Occupant, lease: Lease, reservation: Reservation) -> bool:
         """Tell whether an occupant is the reservation's, even if its owner removed the marks.
 
-        With ``on_start`` ``nothing``, an unmarked occupant of the lease's project is.
+        With ``on_start`` ``nothing``, this includes unmarked occupants of the lease's project.
         """
         if occupant.project_id != lease.project_id:
             return False

@@ -1,8 +1,8 @@
-"""``virtual:floatingip``: addresses of external networks, as floating IPs of a project.
+"""``virtual:floatingip``: addresses of external networks, which a project gets as floating IPs.
 
-Addresses that can be reserved are in a subnet of an external network and outside its allocation
-pools, so that Neutron never assigns them itself. The parameters are those of Blazar's plug-in, and
-``on_start`` and ``on_end``.
+Addresses that can be reserved are in a subnet of an external network and outside the subnet's
+allocation pools, so that Neutron never assigns them itself. The request parameters are those of
+Blazar's plug-in, plus ``on_start`` and ``on_end``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ from climate.plugins.loader import load_cloud
 from climate.plugins.networking.addressing import Subnet
 from climate.plugins.networking.base import EndpointCloud, EndpointPlugin, EndpointSchema
 
-# Limits one request: each address takes one or two calls to the cloud at the start.
+# Limits one request: each address requires one or two calls to the cloud at the start.
 MAX_FLOATINGIPS = 1_000
 
 
@@ -38,7 +38,7 @@ class FloatingipCloud(EndpointCloud, Protocol):
 
 
 class Addresses(fields.Field[list[str]]):
-    """A list of IPv4 addresses without duplicates; "" means none."""
+    """A list of IPv4 addresses as text, without duplicates; "" means the empty list."""
 
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> list[str]:  # noqa: ANN401
         if value == "":
@@ -67,7 +67,7 @@ class FloatingipSchema(EndpointSchema):
 
 
 class FloatingipPlugin(EndpointPlugin):
-    """Addresses of external networks."""
+    """Reserves addresses of external networks, and creates floating IPs at them."""
 
     resource_type: ClassVar[str] = "virtual:floatingip"
     schema: ClassVar[type[RequestSchema]] = FloatingipSchema
@@ -80,7 +80,7 @@ class FloatingipPlugin(EndpointPlugin):
         self.cloud: FloatingipCloud = load_cloud("virtual:floatingip", conf, turn=turn)
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Return the required addresses, plus others of the network up to ``amount``."""
+        """Return a requirement for ``amount`` addresses that include the required ones."""
         network = Compare("==", "network_id", Operand(params["network_id"]), "text")
         required: list[str] = params["required_floatingips"]
         if not required:
@@ -105,9 +105,10 @@ class FloatingipPlugin(EndpointPlugin):
     def find(
         self, *, name: str | None = None, external_number: str | None = None
     ) -> DiscoveredResource:
-        """Return an address; its name is ``address`` or ``network_id/address``.
+        """Return the address with the name ``address`` or ``network_id/address``.
 
-        Raises NotFound, InvalidInput if it cannot be reserved, Conflict if it is taken.
+        Raises Conflict if a floating IP is at the address, InvalidInput if it cannot be reserved.
+        If it does not exist, raises InvalidInput for a name with a network, and else NotFound.
         """
         if not name:
             raise NotFound(f"Floating IP {external_number} not found.")
@@ -124,12 +125,16 @@ class FloatingipPlugin(EndpointPlugin):
         return address
 
     def inventory(self) -> Iterable[DiscoveredResource]:
-        """Yield all addresses outside the allocation pools, taken or not."""
+        """Yield all addresses that can be reserved, with or without a floating IP."""
         subnets = self.cloud.subnets()
         return (_resource(each, subnet) for subnet in subnets for each in subnet.spare())
 
     def refresh(self, registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
-        """Yield the addresses whose subnet exists; usable unless another occupant has them."""
+        """Yield the registered addresses whose subnet exists.
+
+        Those with a floating IP without a reservation, and those that can no longer be reserved,
+        are not usable.
+        """
         subnets = self.cloud.subnets()
         taken = self.taken(registered)
         for resource in registered:
@@ -149,7 +154,11 @@ def _address(text: str) -> IPv4Address:
 
 
 def _parse_name(name: str, subnets: Sequence[Subnet], *, strict: bool) -> DiscoveredResource:
-    """Return the address at the end of ``name``. Raises NotFound, or InvalidInput if strict."""
+    """Return the address at the end of ``name``.
+
+    Raises InvalidInput if it cannot be reserved. If it does not exist, raises InvalidInput if
+    ``strict``, and else NotFound.
+    """
     error_class = InvalidInput if strict else NotFound
     try:
         address = IPv4Address(name.rpartition("/")[2])

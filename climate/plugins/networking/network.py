@@ -1,8 +1,8 @@
-"""``virtual:network``: segments from a pool, as networks of a project.
+"""``virtual:network``: registered segments, which a project gets as networks.
 
 A segment is a VLAN of a physical network, a VXLAN or the like. Segments that can be reserved must
-be outside the ranges that Neutron assigns itself. The parameters are those of Chameleon's plug-in,
-and ``on_start`` and ``on_end``.
+be outside the ranges from which Neutron itself assigns segments. The request parameters are those
+of Chameleon's plug-in for Blazar, plus ``on_start`` and ``on_end``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ class NetworkCloud(EndpointCloud, Protocol):
     """A cloud in which climate reserves networks."""
 
     def segments(self) -> Iterable[Segment]:
-        """Return the segments that the cloud lists; it may list none."""
+        """Return the segments that the cloud can list; operators register others by name."""
 
 
 class NetworkSchema(EndpointSchema):
@@ -47,7 +47,7 @@ class NetworkSchema(EndpointSchema):
 
 
 class NetworkPlugin(EndpointPlugin):
-    """Segments of networks."""
+    """Reserves segments, and creates a network of the lease's project on each."""
 
     resource_type: ClassVar[str] = "virtual:network"
     schema: ClassVar[type[RequestSchema]] = NetworkSchema
@@ -62,7 +62,7 @@ class NetworkPlugin(EndpointPlugin):
         self.cloud: NetworkCloud = load_cloud("virtual:network", conf, turn=turn)
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Return one segment that matches both expressions."""
+        """Return a requirement for one segment that matches both property expressions."""
         query = both(
             expression.parse(params["network_properties"]),
             expression.parse(params["resource_properties"]),
@@ -72,9 +72,9 @@ class NetworkPlugin(EndpointPlugin):
     def find(
         self, *, name: str | None = None, external_number: str | None = None
     ) -> DiscoveredResource:
-        """Return a segment; its name is ``type:physical_network:number``.
+        """Return the segment with the name ``type:physical_network:number``.
 
-        Raises NotFound, and Conflict if a network uses it.
+        Raises NotFound if the name has another form, and Conflict if a network is on the segment.
         """
         segment = Segment.parse(name or "")
         if segment is None:
@@ -86,11 +86,11 @@ class NetworkPlugin(EndpointPlugin):
         return _resource(segment)
 
     def inventory(self) -> Iterable[DiscoveredResource]:
-        """Return the segments that the cloud lists."""
+        """Return the segments that the cloud can list."""
         return map(_resource, self.cloud.segments())
 
     def refresh(self, registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
-        """Yield all segments; usable unless another occupant has them."""
+        """Yield the registered segments, usable unless a network without reservation is on them."""
         taken = self.taken(registered)
         for resource in registered:
             segment = Segment.parse(resource.external_id)

@@ -1,6 +1,6 @@
-"""Floating IPs of Neutron, which climate creates in a project at a given address.
+"""Neutron driver for floating IPs, which climate creates in the lease's project at a given address.
 
-Neutron's default policy allows this only to administrators.
+Neutron's default policy allows only administrators to choose the project and the address.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +18,7 @@ _IPV4 = 4
 
 
 class NeutronFloatingips:
-    """The FloatingipCloud of ``[neutron]``."""
+    """A FloatingipCloud: the Neutron that ``[neutron]`` configures."""
 
     def __init__(self, conf: ConfigOpts) -> None:
         """Create the client, without sending a request. Raises Misconfigured."""
@@ -34,7 +34,7 @@ class NeutronFloatingips:
     def occupants(
         self, endpoints: Collection[str], reservation_id: str | None = None
     ) -> Sequence[Occupant]:
-        """Return the floating IPs at the addresses, and those with the reservation's tag."""
+        """Return the floating IPs at the addresses, and those created for the reservation."""
         name = "floating_ip_address"
         records = list(self.neutron.fetch_any("floatingips", name, sorted(endpoints)))
         if reservation_id is not None:
@@ -42,7 +42,7 @@ class NeutronFloatingips:
         return [_occupant(each) for each in {each["id"]: each for each in records}.values()]
 
     def create(self, lease: Lease, reservation: Reservation, endpoint: Resource) -> str:
-        """Create a floating IP in the project."""
+        """Create a floating IP at the address in the lease's project; return its id."""
         values = {
             "floating_network_id": endpoint.properties["network_id"],
             "floating_ip_address": endpoint.external_id,
@@ -51,11 +51,11 @@ class NeutronFloatingips:
         return self.neutron.create(reservation.id, values)
 
     def mark(self, occupant_id: str, reservation_id: str) -> None:
-        """Add climate's tags."""
+        """Add climate's tags to a floating IP."""
         self.neutron.mark(occupant_id, reservation_id)
 
     def unmark(self, occupant_id: str) -> None:
-        """Remove climate's tags, then its part of the description."""
+        """Remove climate's tags from a floating IP, then climate's part of its description."""
         self.neutron.unmark(occupant_id)
 
     def delete(self, occupant: Occupant) -> None:

@@ -16,18 +16,19 @@ from climate.plugins.simulated_journal import Journal, SimulatedFailure
 class SimulatedEndpoints:
     """An EndpointCloud whose state is the journal of effects."""
 
-    #: The name of an occupant, in messages and in the names of effects.
+    #: The kind of the occupants in messages.
     what: ClassVar[str]
+    #: The kind of the occupants in the names of effects.
     effect: ClassVar[str]
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Share the journal of the simulated hosts."""
+        """Open the journal of effects, which all simulated drivers share."""
         self.journal = Journal(conf)
 
     def occupants(
         self, endpoints: Collection[str], reservation_id: str | None = None
     ) -> Sequence[Occupant]:
-        """Return the occupants of the endpoints, and those of the reservation."""
+        """Return the occupants of the endpoints, and all occupants of the reservation."""
         return [
             occupant
             for occupant in self.occupants_by_id().values()
@@ -36,11 +37,14 @@ class SimulatedEndpoints:
         ]
 
     def create(self, lease: Lease, reservation: Reservation, endpoint: Resource) -> str:
-        """Create an occupant. Raises SimulatedFailure if the endpoint is taken, as Neutron does."""
+        """Create an occupant; return its id. Raises SimulatedFailure if the endpoint is taken."""
         return self.occupy(endpoint.external_id, lease.project_id, reservation.id)
 
     def occupy(self, endpoint: str, project_id: str, reservation_id: str = "") -> str:
-        """Create an occupant with or without a reservation, as an operator can."""
+        """Create an occupant with or without a reservation, as an operator can; return its id.
+
+        Raises SimulatedFailure if the endpoint is taken.
+        """
         if self.occupants([endpoint]):
             raise SimulatedFailure(f"{endpoint} is taken")
         id_ = f"{self.effect}-{len(self.journal.effects())}"
@@ -117,7 +121,7 @@ SUBNET = Subnet(
 
 
 class SimulatedFloatingips(SimulatedEndpoints):
-    """One external network, ``sim-public``."""
+    """Simulated floating IPs of one external network, ``sim-public``."""
 
     what: ClassVar[str] = "floating IP"
     effect: ClassVar[str] = "floatingip"
@@ -128,7 +132,7 @@ class SimulatedFloatingips(SimulatedEndpoints):
 
 
 class SimulatedNetworks(SimulatedEndpoints):
-    """VLANs 101 to 116 of one physical network, ``sim``."""
+    """Simulated networks on the VLANs 101 to 116 of one physical network, ``sim``."""
 
     what: ClassVar[str] = "network"
     effect: ClassVar[str] = "network"

@@ -1,1 +1,1 @@
-"""``virtual:stack``: Heat stacks whose servers, volumes and addresses are reserved."""
+"""``virtual:stack``: Heat stacks whose servers, volumes and floating IPs are reserved."""

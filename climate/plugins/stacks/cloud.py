@@ -10,7 +10,7 @@ from climate.plugins.base import Requester
 from climate.plugins.stacks.contents import Flavors
 from climate.plugins.stacks.template import Source
 
-# The tags of climate's stacks: the mark, the reservation, and the deployed plan.
+# The tags of climate's stacks: the mark, the reservation's id, and the plan deployed last.
 MARK = "climate"
 _RESERVATION = "climate-reservation:"
 _PLAN = "climate-plan:"
@@ -18,7 +18,7 @@ _PLAN = "climate-plan:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """A stack; ``status`` is Heat's, such as UPDATE_FAILED, and ``reason`` explains it."""
+    """A stack. ``status`` is Heat's, such as UPDATE_FAILED; ``reason`` explains the status."""
 
     id: str
     name: str
@@ -45,7 +45,7 @@ class Stack:
 
     @property
     def plan(self) -> str | None:
-        """The plan that climate deployed last, or None."""
+        """The plan from the stack's tags, which identifies the source deployed last, or None."""
         return _tagged(self.tags, _PLAN)
 
     @property
@@ -54,13 +54,13 @@ class Stack:
         return _tagged(self.tags, _RESERVATION)
 
     def tags_for(self, reservation_id: str | None, plan: str | None) -> list[str]:
-        """Return the stack's new tags; its owner's tags stay."""
+        """Return the tags that the stack's user added, plus climate's for reservation and plan."""
         others = [tag for tag in self.tags if tag != MARK and not tag.startswith(f"{MARK}-")]
         return [*others, *tags(reservation_id, plan)]
 
 
 def tags(reservation_id: str | None, plan: str | None = None) -> list[str]:
-    """Return climate's tags for a reservation's stack."""
+    """Return climate's tags for a stack: its mark, its reservation and its plan, if any."""
     marks = [MARK, f"{_RESERVATION}{reservation_id}"] if reservation_id else []
     return [*marks, *([f"{_PLAN}{plan}"] if plan else [])]
 
@@ -73,27 +73,30 @@ def _tagged(tags: Collection[str], prefix: str) -> str | None:
 class StackCloud(Protocol):
     """A cloud in which climate reserves stacks.
 
-    Methods with a ``requester`` use the requester's token, methods with a ``lease`` the lease's
-    trust, and the others climate's own user.
+    Methods with a ``requester`` use the requester's token if the service requires it. ``update``
+    uses the lease's trust. All other methods use climate's own user.
     """
 
-    #: Whether acting as a user takes a trust.
+    #: Whether acting as a user requires a trust.
     knows_users: bool
 
     def flavors(self, requester: Requester) -> Flavors:
         """Return the flavors that the requester can use."""
 
     def networks(self, requester: Requester, names: Collection[str]) -> Mapping[str, str]:
-        """Return the ids of the existing networks by the given names or ids."""
+        """Return the ids of external networks, by those of ``names`` (names or ids) that exist."""
 
     def preview(self, requester: Requester, source: Source) -> Sequence[Any]:
-        """Return the resources that a stack would have, as nested lists.
+        """Return the resources that a stack would have, as objects in nested lists.
 
-        Raises InvalidInput with the cloud's reason if the stack is impossible.
+        Raises InvalidInput with the cloud's reason if the cloud rejects the stack.
         """
 
     def source(self, requester: Requester, stack_id: str) -> Source:
-        """Return the source of a stack in the requester's project. Raises InvalidInput."""
+        """Return the source of a stack in the requester's project.
+
+        Raises InvalidInput if the stack does not exist.
+        """
 
     def make_empty(self, requester: Requester, name: str, reservation_id: str) -> Stack:
         """Create an empty stack with the reservation's mark, or return the existing one.
@@ -108,7 +111,7 @@ class StackCloud(Protocol):
         """Return the stack with a reservation's mark, or None."""
 
     def update(self, lease: Lease, stack: Stack, source: Source, tags: Sequence[str]) -> None:
-        """Begin to update the stack to the source."""
+        """Begin to update the stack to the source, and replace its tags."""
 
     def resume(self, stack: Stack) -> None:
         """Begin to resume the stack."""
@@ -120,4 +123,4 @@ class StackCloud(Protocol):
         """Begin to delete the stack; succeeds if it is gone."""
 
     def marked(self) -> Sequence[Stack]:
-        """Return the stacks of all projects with the mark of a reservation."""
+        """Return the stacks of all projects that are marked with a reservation."""

@@ -1,8 +1,10 @@
 """The maximum contents of a stack, counted in Heat's preview of a copy of its template. Pure.
 
-In the copy all groups have their maximum size, and each flavor is replaced by its other spelling:
-its id instead of its name, or the reverse. If the preview shows the original spelling, climate
-cannot rewrite that server, and so could not put it on a reserved flavor either. It rejects it.
+In the copy all groups have their maximum size. The flavor of each server that climate can rewrite
+is replaced by its other spelling: its id instead of its name, or the reverse. A value that is no
+flavor of the requester gets angle brackets. climate rejects a server whose flavor in the preview is
+neither an id nor a name of such a flavor. It accepts both spellings, so it does not detect servers
+that it could not rewrite, such as those in a nested template that only Heat can read.
 """
 
 from collections import Counter
@@ -39,23 +41,23 @@ _HARMLESS = frozenset({"AWS::EC2::EIPAssociation", "OS::Nova::FloatingIPAssociat
 
 @dataclass(frozen=True, slots=True)
 class Flavors:
-    """The flavors that the requester can use: their ids by name."""
+    """The flavors that the requester can use; ``ids`` has their ids by name."""
 
     ids: Mapping[str, str]
 
     @property
     def respelled(self) -> Mapping[str, str]:
-        """The other spelling (id or name) of each spelling."""
+        """The names of the flavors by id, and their ids by name, in one mapping."""
         return {**{id_: name for name, id_ in self.ids.items()}, **self.ids}
 
     def id_of(self, spelling: str) -> str | None:
-        """Return the id of a flavor, or None if it does not exist."""
+        """Return the id of the flavor with this id or name, or None if there is none."""
         return spelling if spelling in self.ids.values() else self.ids.get(spelling)
 
 
 @dataclass(frozen=True, slots=True)
 class Volumes:
-    """A number of volumes, and the sum of their sizes in GiB."""
+    """The number of volumes of one type, and the sum of their sizes in GiB."""
 
     amount: int
     gigabytes: int
@@ -65,7 +67,8 @@ class Volumes:
 class Contents:
     """Servers by flavor id, volumes by type, and names of floating IP resources by network.
 
-    Volume types (None: the template gives none) and networks are spelled as in the template.
+    Volume types and networks are names or ids, as in the template. The type None stands for volumes
+    to which the template gives no type.
     """
 
     servers: Mapping[str, int] = field(default_factory=dict)
@@ -76,7 +79,8 @@ class Contents:
 def count_contents(preview: Sequence[Any], source: Source, flavors: Flavors) -> Contents:
     """Return the contents of a stack. Raises InvalidInput for resources that cannot be counted.
 
-    ``preview`` are the nested lists of resources in Heat's preview of the rewritten copy.
+    ``preview`` is Heat's preview of the rewritten copy: nested lists of resources. ``source`` is
+    the original.
     """
     aliases = template.aliases(source.environment)
     resources = [

@@ -1,8 +1,8 @@
 """The StackCloud of Heat.
 
-An administrator can read, suspend, resume and delete the stacks of any project at the project's
-endpoint. But the administrator would own what it creates or updates there. Therefore climate
-previews and creates stacks with the requester's token, and updates them with a trust.
+At the endpoint of any project, an administrator can read, suspend, resume and delete its stacks.
+But the administrator would own all that it creates or updates there. Therefore climate previews
+and creates stacks with the requester's token, and updates them with the lease's trust.
 """
 
 import uuid
@@ -39,7 +39,7 @@ _PLACEHOLDERS = ("%(project_id)s", "%(tenant_id)s")
 
 
 class HeatStacks:
-    """The StackCloud of ``[heat]``."""
+    """A StackCloud: the Heat that ``[heat]`` configures."""
 
     knows_users = True
 
@@ -64,7 +64,7 @@ class HeatStacks:
         return Flavors(flavors)
 
     def networks(self, _requester: Requester, names: Collection[str]) -> Mapping[str, str]:
-        """Return the ids of the external networks that have these names or ids."""
+        """Return the ids of external networks, by those of ``names`` (names or ids) that exist."""
         if not names:
             return {}
         networks = self._neutron.fetch("networks", {"router:external": "True"})
@@ -85,7 +85,7 @@ class HeatStacks:
             raise _stack_error(error) from None
 
     def source(self, requester: Requester, stack_id: str) -> Source:
-        """Return the source of a stack in the requester's project."""
+        """Return the source of a stack in the requester's project. Raises InvalidInput."""
         heat = self._as_requester(requester)
         try:
             with _answers():
@@ -101,7 +101,7 @@ class HeatStacks:
         return Source(template, files, parameters, {name: environment[name] for name in names})
 
     def make_empty(self, requester: Requester, name: str, reservation_id: str) -> Stack:
-        """Create an empty stack with the requester's token."""
+        """Create an empty stack with the requester's token, unless the reservation has a stack."""
         if present := self.find_marked(requester.project_id, reservation_id):
             return present
         heat = self._as_requester(requester)
@@ -124,7 +124,7 @@ class HeatStacks:
         )
 
     def find(self, project_id: str, stack_id: str) -> Stack | None:
-        """Return the present state of a stack, or None."""
+        """Return the present state of a stack, or None if it is gone."""
         with _answers(), suppress(heat_errors.NotFound):
             record = self._as_climate(project_id).stacks.get(stack_id, resolve_outputs=False)
             stack = _stack(record.to_dict(), project_id)
@@ -161,7 +161,10 @@ class HeatStacks:
             self._as_climate(stack.project_id).stacks.delete(_path(stack))
 
     def marked(self) -> Sequence[Stack]:
-        """Return all stacks with climate's tag; project by project if Heat does not list all."""
+        """Return all stacks with climate's tag.
+
+        Lists project by project if Heat forbids a listing of all projects.
+        """
         with _answers():
             try:
                 heat = self._as_climate(self._session.get_project_id() or "")

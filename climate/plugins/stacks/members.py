@@ -2,8 +2,8 @@
 
 ``reserves``, a parameter of the stack's reservation, shows the members to users:
 ``{"servers": [{"flavor_id", "flavor", "amount"}], "volumes": [{"volume_type", "amount", "size"}],
-"floatingips": [{"network_id", "network", "resources"}]}``; ``size`` is the average of one
-volume in GiB.
+"floatingips": [{"network_id", "amount", "resources"}]}``. ``size`` is the average size of a volume
+in GiB, rounded up. ``resources`` are the names of the floating IPs in the template.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,10 @@ _SERVERS, _VOLUMES, _FLOATINGIPS = "servers", "volumes", "floatingips"
 def plan_reserves(
     params: Mapping[str, Any], contents: Contents, flavors: Flavors, networks: Mapping[str, str]
 ) -> Reserves:
-    """Return ``reserves`` for a stack. Raises InvalidInput for contents that cannot be reserved."""
+    """Return ``reserves`` for a stack. Raises InvalidInput for contents that cannot be reserved.
+
+    ``networks`` has the ids of networks, by the name or id in the template.
+    """
     names = {id_: name for name, id_ in flavors.ids.items()}
     reserves: Reserves = {
         _SERVERS: [
@@ -88,7 +91,7 @@ def _check_end(params: Mapping[str, Any], reserves: Reserves) -> None:
 
 
 def members_of(params: Mapping[str, Any]) -> tuple[Member, ...]:
-    """Return the member reservations of a stack."""
+    """Return the members that ``params`` of a stack's reservation have under ``reserves``."""
     reserves: Reserves = params["reserves"] or {}
     return (
         *(
@@ -120,13 +123,16 @@ _NOTHING = {"on_start": NOTHING}
 
 
 def reserved(source: Source, params: Mapping[str, Any], members: Iterable[Reservation]) -> Source:
-    """Return the source of a stack with all contents on reserved resources."""
+    """Return a copy of the source that refers to the members' resources.
+
+    These are reserved flavors, reserved volume types and existing floating IPs.
+    """
     by_name = {member.params[PART]: member for member in members}
     reserves: Reserves = params["reserves"]
     flavors: dict[str, str] = {}
     types: dict[str, str] = {}
     adopted: dict[str, str] = {}
-    # ``members_of`` has the order of ``reserves``.
+    # ``members_of`` returns the members in the order of ``reserves``.
     entries = [entry for kind in reserves.values() for entry in kind]
     for member, entry in zip(members_of(params), entries, strict=True):
         reservation = by_name[member.name]

@@ -1,10 +1,11 @@
 """``virtual:stack``: a Heat stack, with capacity for its maximum contents.
 
-A stack takes no resource of its own. Its servers, volumes and floating IPs are member
-reservations of the same lease, which Heat's preview counts with all groups at their maximum.
-climate creates an empty stack with the requester's token, because a trust can update a stack but
-not create it. At the start it updates that stack with a template that uses the reserved flavors,
-volume types and floating IPs. A tag on the stack names the template that climate deployed last.
+The reservation of a stack itself has no resources. Member reservations of the same lease hold its
+servers, volumes and floating IPs. climate counts them in Heat's preview of the stack, with all
+groups at their maximum. It creates an empty stack with the requester's token, because a trust can
+update a stack but not create it. At the start it updates that stack to a template that uses the
+reserved flavors, volume types and floating IPs. A tag on the stack, the plan, identifies the
+source that climate deployed last.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,14 +42,17 @@ from climate.plugins.stacks.contents import count_contents
 from climate.plugins.stacks.schema import SUSPEND, StackSchema, source_of, stored
 from climate.plugins.stacks.template import Source
 
-# A younger stack may belong to a lease that climate is just creating.
+# A stack that is younger may belong to a lease that climate is just creating.
 _NEW = timedelta(hours=1)
 
 
 def find_drifts(
     cloud: StackCloud, clock: Clock, expected: Callable[[], ExpectedState]
 ) -> Iterator[Drift]:
-    """Yield every stack whose lease does not exist."""
+    """Yield every marked stack without a reservation, unless it is younger than one hour.
+
+    Reservations that run, change or wait for the start of their lease may have a stack.
+    """
     now = clock.now()
     marked = [stack for stack in cloud.marked() if not _is_new(stack, now)]
     state = expected()
@@ -73,11 +77,11 @@ _SUSPEND_ACTIONS = ("SUSPEND", "RESUME")
 
 
 class StackFailed(RuntimeError):
-    """Heat could not complete an action; the message has Heat's reason."""
+    """Heat could not complete an action on a stack, or the stack was deleted before the start."""
 
 
 class StackPlugin(ResourcePlugin):
-    """Heat stacks."""
+    """Reserves the contents of Heat stacks, and deploys the stacks."""
 
     resource_type: ClassVar[str] = "virtual:stack"
     schema: ClassVar[type[RequestSchema]] = StackSchema
@@ -92,7 +96,7 @@ class StackPlugin(ResourcePlugin):
         self.cloud: StackCloud = load_cloud("virtual:stack", conf, turn=turn)
 
     def look_up(self, params: Mapping[str, Any], requester: Requester) -> Mapping[str, Any]:
-        """Return ``params`` with the maximum contents of the stack, from Heat's preview.
+        """Return ``params`` with the source of the stack, and its maximum contents as ``reserves``.
 
         Raises InvalidInput for contents that climate cannot count or cannot reserve.
         """
@@ -115,21 +119,24 @@ class StackPlugin(ResourcePlugin):
         }
 
     def members(self, params: Mapping[str, Any]) -> Sequence[Member]:
-        """Return the reservations of the stack's contents."""
+        """Return the members for the stack's servers, volumes and floating IPs."""
         return stack_members.members_of(params)
 
     def requirement(self, _params: Mapping[str, Any]) -> Requirement:
-        """Return an empty requirement: the members have the resources."""
+        """Return an empty requirement: the members hold the resources."""
         return Requirement(self.resource_type, 0, 0, Everything(), noun="stacks")
 
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
-        """Tell whether climate updates the stack, which only its user can do."""
+        """Tell whether climate updates the stack as the lease's user, with a trust."""
         return self.cloud.knows_users and params["on_start"] == CREATE
 
     def prepare(
         self, _lease: Lease, reservation: Reservation, requester: Requester
     ) -> Mapping[str, Any]:
-        """Create the empty stack that ``start`` updates."""
+        """Create the empty stack that ``start`` updates; return its id and name.
+
+        Does nothing for an existing stack, or if ``on_start`` is ``nothing``.
+        """
         params = reservation.params
         if params["on_start"] != CREATE or params["stack_id"] is not None:
             return {}
@@ -138,7 +145,7 @@ class StackPlugin(ResourcePlugin):
         return {"stack_id": stack.id, "stack_name": stack.name}
 
     def discard(self, lease: Lease, reservation: Reservation) -> None:
-        """Delete the empty stack."""
+        """Delete the empty stack, if climate has not deployed a template to it."""
         stack = self.cloud.find_marked(lease.project_id, reservation.id)
         if stack is not None and stack.plan is None:
             self._delete(stack)
@@ -146,9 +153,10 @@ class StackPlugin(ResourcePlugin):
     def start(
         self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
-        """Update the stack with its template on the resources of its members.
+        """Update the stack to a template that uses the resources of its members.
 
-        Raises NotYet, StackFailed.
+        Does nothing if ``on_start`` is ``nothing``. Raises NotYet until the update is complete,
+        and StackFailed.
         """
         if reservation.params["on_start"] != CREATE:
             return {}
@@ -163,7 +171,10 @@ class StackPlugin(ResourcePlugin):
         return {"stack_id": stack.id, "stack_name": stack.name, "deployed": True}
 
     def end(self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]) -> None:
-        """Delete the stack, or suspend or keep it with the flavors of its own template."""
+        """Delete the stack, or update it to its original source and suspend or keep it.
+
+        ``on_end`` decides. Raises NotYet until that is complete, and StackFailed.
+        """
         stack = self._get(lease, reservation)
         if stack is None:  # or on_start was nothing, and climate does not know it
             return
@@ -246,7 +257,7 @@ class StackPlugin(ResourcePlugin):
         raise NotYet(f"stack {stack.id} is being {participle}")
 
     def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
-        """Compare the stacks that climate marked with the leases."""
+        """Yield the stacks that climate marked and that belong to no reservation."""
         return find_drifts(self.cloud, self._clock, expected)
 
     def find(
@@ -259,7 +270,7 @@ class StackPlugin(ResourcePlugin):
         )
 
     def inventory(self) -> Iterable[DiscoveredResource]:
-        """Return nothing: resources of this type cannot be registered."""
+        """Return no resources: resources of this type cannot be registered."""
         return ()
 
 

@@ -45,7 +45,10 @@ class _Template(_Document):
 
 
 class StackSchema(RequestSchema):
-    """The parameters of a reservation of a stack; ``look_up`` sets ``reserves``."""
+    """The parameters of a reservation of a stack.
+
+    ``look_up`` sets ``reserves`` and, for an existing stack, the keys of its source.
+    """
 
     template = _Template(load_default=None, allow_none=True)
     files = fields.Dict(keys=fields.String(), values=fields.String(), load_default=dict)
@@ -105,12 +108,12 @@ class StackSchema(RequestSchema):
 
 
 def source_of(params: Mapping[str, Any]) -> Source | None:
-    """Return the source in the parameters; None if they have only a ``stack_id``."""
+    """Return the source in the parameters, or None if they have no template yet."""
     if params["template"] is None:
         return None
     return Source(*(params[name] for name in SOURCE))
 
 
 def stored(source: Source) -> dict[str, Any]:
-    """Return the parameters that store a source."""
+    """Return a source as parameters, under the keys that ``source_of`` reads."""
     return {name: getattr(source, name) for name in SOURCE}

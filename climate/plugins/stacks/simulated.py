@@ -40,7 +40,7 @@ class SimulatedStacks:
     knows_users = False
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Share the journal of the simulated hosts."""
+        """Open the journal of effects, which all simulated drivers share."""
         self.journal = Journal(conf)
 
     def flavors(self, _requester: Requester) -> Flavors:
@@ -48,11 +48,11 @@ class SimulatedStacks:
         return Flavors({flavor.name: flavor.id for flavor in FLAVORS.values()})
 
     def networks(self, _requester: Requester, names: Collection[str]) -> Mapping[str, str]:
-        """Return the only external network."""
+        """Return the only external network, if it is in ``names``."""
         return {NETWORK: NETWORK} if NETWORK in names else {}
 
     def preview(self, _requester: Requester, source: Source) -> Sequence[Any]:
-        """Return the resources of the template."""
+        """Return the resources of the template. Raises InvalidInput if it cannot be read."""
         try:
             return list(_members(source.template, source.parameters, source, None))
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -66,7 +66,7 @@ class SimulatedStacks:
         raise InvalidInput(f"Stack {stack_id} could not be found")
 
     def make_empty(self, requester: Requester, name: str, reservation_id: str) -> Stack:
-        """Record an empty stack, unless the reservation has one."""
+        """Record an empty stack, or return the stack that the reservation already has."""
         if present := self.find_marked(requester.project_id, reservation_id):
             return present
         names = {stack.name for stack in self.stacks() if stack.project_id == requester.project_id}
@@ -95,7 +95,7 @@ class SimulatedStacks:
         return next((stack for stack in stacks if stack.reservation_id == reservation_id), None)
 
     def update(self, _lease: Lease, stack: Stack, source: Source, tags: Sequence[str]) -> None:
-        """Record the source of a stack."""
+        """Record the new source and tags of a stack."""
         text = json.dumps({name: getattr(source, name) for name in Source.__slots__})
         flavors = sorted(
             str(flavor) for flavor in _flavors(self.preview(Requester("", ""), source))
@@ -116,7 +116,7 @@ class SimulatedStacks:
             self._act("delete", stack.id)
 
     def marked(self) -> Sequence[Stack]:
-        """Return the stacks with the mark of a reservation."""
+        """Return the stacks that are marked with a reservation."""
         return [stack for stack in self.stacks() if stack.reservation_id]
 
     def stacks(self) -> list[Stack]:

@@ -1,8 +1,9 @@
 """Reading Heat templates, and editing copies of them. Pure.
 
-Properties may be expressions that only Heat can evaluate. To replace a value, climate wraps the
-expression in another one that replaces its result. Heat's preview of the copy then proves that
-no value was missed.
+Properties may be expressions that only Heat can evaluate. To replace a value, climate wraps its
+expression in an outer expression, which replaces the result. Results without a replacement get
+angle brackets, which Heat's preview of the copy shows. Only the template itself and nested
+templates in the source's files are edited.
 """
 
 import copy
@@ -27,13 +28,14 @@ FLAVORS: Mapping[str, str] = {
 SERVER, DISKS = "OS::Nova::Server", "block_device_mapping_v2"
 VOLUME = "OS::Cinder::Volume"
 FLOATINGIP = "OS::Neutron::FloatingIP"
-# The metadata key for a volume's type in a preview: Heat rejects a type without access.
+# The metadata key for a volume's type in a preview: Heat rejects a type to which the requester has
+# no access.
 NOTED = "climate_volume_type"
 # The first template version that can adopt existing objects.
 _ADOPTING = "2016-10-14"
 # The properties that connect a floating IP with a port.
 _PORT = ("port_id", "fixed_ip_address")
-# The properties of groups: the maximum size, and the present sizes.
+# The properties of groups: the maximum size, and the sizes that climate sets to the maximum.
 _SIZES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "OS::Heat::AutoScalingGroup": ("max_size", ("min_size", "desired_capacity")),
     "AWS::AutoScaling::AutoScalingGroup": ("MaxSize", ("MinSize", "DesiredCapacity")),
@@ -46,12 +48,12 @@ _INNER: Mapping[str, str] = {
 
 
 class InvalidTemplate(ValueError):
-    """A text is not a template."""
+    """A text is not a valid template or environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of a stack. It may contain secrets."""
+    """The source of a stack, as Heat's API has it. It may contain secrets."""
 
     template: Mapping[str, Any] = field(repr=False)
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -60,7 +62,7 @@ class Source:
 
     @property
     def fingerprint(self) -> str:
-        """A short hash of the source."""
+        """A hash of the source, as 32 hexadecimal digits."""
         parts = [self.template, self.files, self.parameters, self.environment]
         text = json.dumps(parts, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -73,12 +75,12 @@ class Source:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Parse a template. Raises InvalidTemplate."""
+    """Parse the text of a template. Raises InvalidTemplate."""
     return _parsed(template_format.parse, text)
 
 
 def parse_environment(text: str) -> dict[str, Any]:
-    """Parse an environment. Raises InvalidTemplate."""
+    """Parse the text of an environment. Raises InvalidTemplate."""
     return _parsed(environment_format.parse, text)
 
 
@@ -92,7 +94,7 @@ def _parsed(parse: Callable[[str], Any], text: str) -> dict[str, Any]:
 
 
 def edited(source: Source, edit: Edit) -> Source:
-    """Return a copy of the source with every resource edited, also in nested templates."""
+    """Return a copy of the source with every resource edited, also in templates in its files."""
     template = copy.deepcopy(dict(source.template))
     called = aliases(source.environment)
     _edit(template, edit, called)
@@ -101,7 +103,7 @@ def edited(source: Source, edit: Edit) -> Source:
 
 
 def at_maximum(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: FBT001 - an Edit
-    """Set a group to its maximum size."""
+    """Set the minimum and desired size of a group to its maximum size."""
     if kind in _SIZES:
         largest, present = _SIZES[kind]
         for name in present:
@@ -111,7 +113,7 @@ def at_maximum(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: 
 def with_flavors(flavors: Mapping[str, str]) -> Edit:
     """Return an edit that replaces the flavors of servers.
 
-    A flavor that is not a key of ``flavors`` becomes one that does not exist.
+    A flavor that is not a key of ``flavors`` gets angle brackets, so that it does not exist.
     """
 
     def edit(kind: str, properties: Properties, cfn: bool) -> None:  # noqa: FBT001
@@ -123,7 +125,10 @@ def with_flavors(flavors: Mapping[str, str]) -> Edit:
 
 
 def with_volume_types(types: Mapping[str, str], default: str | None) -> Edit:
-    """Return an edit that replaces the types of volumes; ``default`` if they have none."""
+    """Return an edit that replaces the types of volumes.
+
+    Volumes without a type get the type ``default``, if that is not None.
+    """
 
     def edit(kind: str, properties: Properties, cfn: bool) -> None:  # noqa: FBT001
         for volume in _volumes(kind, properties):
@@ -136,7 +141,7 @@ def with_volume_types(types: Mapping[str, str], default: str | None) -> Edit:
 
 
 def noting_volume_types(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: FBT001
-    """Move the types of volumes into metadata, which a preview shows and does not check."""
+    """Move a volume's type into its metadata, which a preview shows and does not check."""
     if kind == VOLUME and properties.get("volume_type") is not None:
         properties["metadata"] = {NOTED: properties.pop("volume_type")}
 
@@ -157,7 +162,7 @@ def makes_volume(disk: Mapping[str, Any]) -> bool:
 
 
 def replaced(value: Any, by: Mapping[str, str], *, cfn: bool) -> Any:  # noqa: ANN401 - any JSON
-    """Return an expression for the replacement of the result of ``value``.
+    """Return an expression whose result is the result of ``value``, replaced according to ``by``.
 
     A result that is not a key of ``by`` gets angle brackets, so that no object has that name.
     """
@@ -169,9 +174,10 @@ def replaced(value: Any, by: Mapping[str, str], *, cfn: bool) -> Any:  # noqa: A
 
 
 def adopting(source: Source, floatingips: Mapping[str, str]) -> Source:
-    """Return a copy that adopts floating IPs, by resource name, instead of creating them.
+    """Return a copy that adopts existing floating IPs instead of creating new ones.
 
-    Heat does not change what it adopts, so a separate resource connects it with its port.
+    ``floatingips`` has their ids by the name of the resource. Heat does not change what it adopts,
+    so a separate resource connects the floating IP with its port.
     """
     if not floatingips:
         return source
@@ -206,7 +212,10 @@ def adoptable(template: Mapping[str, Any]) -> list[str]:
 
 
 def aliases(environment: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the aliases of resource types in an environment, without nested templates."""
+    """Return the entries of an environment's resource registry that map a type to text.
+
+    The text is another type, or the name of a nested template.
+    """
     registry = environment.get("resource_registry") or {}
     return {name: type_ for name, type_ in registry.items() if isinstance(type_, str)}
 

@@ -1,4 +1,4 @@
-"""Audit of volumes: compare reserved types with the leases. Only reads, and offers repairs."""
+"""Audit of volumes: compares reserved types with the leases. Reads only; returns repairs."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,9 +12,10 @@ def find_drifts(
     expected: Callable[[], ExpectedState],
     quota_of: Callable[[HeldReservation], Quota],
 ) -> Iterator[Drift]:
-    """Yield every difference; ignore reservations that a manager works on.
+    """Yield every difference between reserved types and leases.
 
-    ``quota_of`` returns the quota of a reservation. Ignore volumes of other types.
+    Ignores reservations that a manager works on, and all volume types that are not reserved types.
+    ``quota_of`` returns the quota that a reservation should have.
     """
     present = {
         reserved_type.reservation_id: reserved_type for reserved_type in cloud.reserved_types()

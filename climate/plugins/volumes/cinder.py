@@ -1,8 +1,8 @@
 """Cinder driver: a reserved volume type is a private volume type with a quota.
 
 climate acts as its own user where Cinder requires an administrator. It creates volumes as the user
-of the lease, through a trust, so that the user owns them. Every listing reads all pages and checks
-the names again: a Cinder version that ignores a filter would return the volumes of others.
+of the lease, through a trust, so that the user owns them. Listings read all pages. climate checks
+the type of each listed volume: a Cinder version that ignores the filter returns other types, too.
 """
 
 import math
@@ -37,16 +37,17 @@ _REFUSED, _GONE, _CONFLICT = 400, 404, 409
 
 
 class VolumeServers:
-    """Volume attachments of servers in ``[nova]``."""
+    """Detaches volumes from servers, in the Nova that ``[nova]`` configures."""
 
     def __init__(self, conf: ConfigOpts, session: Session) -> None:
         """Create the client, without sending a request."""
         self._nova: Adapter = openstack_session.adapter(conf, session, "nova", _NOVA_VERSION)
 
     def detach(self, server_id: str, volume_id: str) -> bool:
-        """Begin to detach a volume from a server; tell whether the server exists.
+        """Begin to detach a volume from a server; return whether it was attached.
 
-        A server that boots from the volume is deleted instead.
+        A server that boots from the volume is deleted instead. Return False if Nova knows no such
+        server, or no such attachment.
         """
         server = self._send("GET", f"/servers/{server_id}")
         if server.status_code == _GONE:
@@ -81,13 +82,13 @@ _RESERVED_TYPE = re.compile(
 
 
 def reserved_type_description(reserved_type: ReservedType, *, is_over: bool = False) -> str:
-    """Return the description of a reserved type, which identifies it as climate's."""
+    """Return the description that identifies a volume type as a reserved type of climate."""
     over = "ended " if is_over else ""
     return f"climate {over}reservation:{reserved_type.reservation_id} of {reserved_type.base_id}"
 
 
 def parse_reserved_type(record: Mapping[str, Any]) -> ReservedType | None:
-    """Return a volume type as a reserved type, or None if climate did not create it."""
+    """Return the reserved type in Cinder's record of a volume type, or None for other types."""
     match = _RESERVED_TYPE.fullmatch(record.get("description") or "")
     if match is None or not is_reserved_type_name(record["name"]):
         return None
@@ -109,10 +110,10 @@ def parse_type(record: Mapping[str, Any]) -> VolumeType:
 
 
 def capacity_of(pools: Sequence[Mapping[str, Any]]) -> Inventory | None:
-    """Return the GiB of pools together; None if there are none, or the size of one is unknown.
+    """Return the total GiB of the pools; None without pools, or if the size of any is unknown.
 
-    Counts like Cinder's CapacityFilter, with the over-subscription of thin pools. A volume fits
-    into one pool, so the largest pool is the limit of a volume.
+    Counts like Cinder's CapacityFilter, with the over-subscription of thin pools. A volume cannot
+    span pools, so the size of the largest pool is the limit of a volume.
     """
     sizes = [_size(pool) for pool in pools]
     known = [size for size in sizes if size is not None]
@@ -139,14 +140,14 @@ _PAGE = 500
 
 
 class Cinder:
-    """The Cinder of ``[cinder]``, as the user of a session."""
+    """Client for the Cinder that ``[cinder]`` configures, as the user of ``session``."""
 
     def __init__(self, conf: ConfigOpts, session: Session) -> None:
         """Create the client, without sending a request."""
         self._adapter: Adapter = openstack_session.adapter(conf, session, "cinder", _CINDER_VERSION)
 
     def fetch(self, path: str, key: str, **query: Any) -> list[dict[str, Any]]:
-        """Return all objects at ``path``, page by page; answers have them under ``key``."""
+        """Return the objects of all pages at ``path``; each answer has a list under ``key``."""
         records: list[dict[str, Any]] = []
         while True:
             marker = {"marker": records[-1]["id"]} if records else {}
@@ -195,13 +196,13 @@ def _reason(answer: Response) -> str:
         return f"{answer.status_code} {answer.reason}"
 
 
-# The metadata key of a volume; the value is the reservation that climate created it for.
+# The key in a volume's metadata for the id of the reservation for which climate created it.
 MARK = "climate_reservation"
 _IN_USE = 400
 
 
 class CinderVolumes:
-    """The VolumeCloud of ``[cinder]``."""
+    """A VolumeCloud: the Cinder that ``[cinder]`` configures."""
 
     needs_trust: ClassVar[bool] = True
 
@@ -245,7 +246,7 @@ class CinderVolumes:
         return [access["project_id"] for access in accesses]
 
     def capacity(self, volume_type: VolumeType) -> Inventory | None:
-        """Return the capacity of the pools that serve a type."""
+        """Return the GiB of the pools that serve a type, or None if unknown."""
         query = {"detail": "True", "volume_type": volume_type.name}
         answer = self.cinder.send("GET", "scheduler-stats/get_pools", params=query)
         return capacity_of([pool["capabilities"] for pool in answer.json()["pools"]])
@@ -259,7 +260,7 @@ class CinderVolumes:
         ]
 
     def create_reserved_type(self, reservation_id: str, base_id: str) -> ReservedType:
-        """Create a private copy of the base type."""
+        """Create a private copy of the base type. Raises NotFound."""
         answer = self.cinder.send("GET", f"types/{base_id}", allowed=(_GONE,))
         if answer.status_code == _GONE:
             raise NotFound(f"Volume type {base_id} could not be found")
@@ -275,11 +276,11 @@ class CinderVolumes:
         return ReservedType(id=record["id"], reservation_id=reservation_id, base_id=base_id)
 
     def users(self, reserved_type: ReservedType) -> Sequence[str]:
-        """Return the projects with access to the type."""
+        """Return the ids of the projects with access to the type."""
         return self._access(reserved_type.id)
 
     def open_reserved_type(self, reserved_type: ReservedType, project_id: str) -> None:
-        """Give the project access to the type, and revoke that of others."""
+        """Give the project access to the type, and revoke the access of all others."""
         self._share_qos(reserved_type)
         projects = self._access(reserved_type.id)
         path = f"types/{reserved_type.id}"
@@ -338,13 +339,16 @@ class CinderVolumes:
             )
 
     def delete_reserved_type(self, reserved_type: ReservedType) -> None:
-        """Delete the type. Cinder keeps its quota in the database, which is harmless."""
+        """Delete the type. Raises NotYet while a volume or group has it.
+
+        Cinder keeps the quota for the type in its database, which is harmless.
+        """
         answer = self.cinder.send("DELETE", f"types/{reserved_type.id}", allowed=(_GONE, _IN_USE))
         if answer.status_code == _IN_USE:
             raise NotYet(f"volume type {reserved_type.name} is in use by a group or a volume")
 
     def volumes(self, type_id: str) -> Sequence[Volume]:
-        """Return the volumes of all projects."""
+        """Return the volumes of a type in all projects; none if the type does not exist."""
         answer = self.cinder.send("GET", f"types/{type_id}", allowed=(_GONE,))
         if answer.status_code == _GONE:
             return []
@@ -365,7 +369,7 @@ class CinderVolumes:
         )
 
     def create(self, lease: Lease, reserved_type: ReservedType, name: str, size: int) -> str:
-        """Create a volume with the lease's trust."""
+        """Create a volume with the lease's trust; return its id."""
         if lease.trust_id is None:
             raise BackendUnavailable(f"lease {lease.id} has no trust, which creating volumes takes")
         cinder = Cinder(self._conf, self._trusts.session(lease.trust_id))
@@ -378,7 +382,7 @@ class CinderVolumes:
         return str(cinder.send("POST", "volumes", {"volume": values}).json()["volume"]["id"])
 
     def detach(self, volume: Volume) -> None:
-        """Detach a volume from servers with Nova, and delete other attachments with Cinder."""
+        """Detach a volume from servers through Nova; delete other attachments through Cinder."""
         path = f"volumes/{volume.id}"
         answer = self.cinder.send("GET", path, allowed=(_GONE,))
         for record in answer.json().get("volume", {}).get("attachments", ()):
@@ -397,7 +401,7 @@ class CinderVolumes:
         self.cinder.send("DELETE", path, params=query, allowed=(_GONE,))
 
     def move(self, volume: Volume, base_id: str) -> None:
-        """Retype a volume without migrating it."""
+        """Remove climate's mark from a volume, and retype it without migrating it."""
         path = f"volumes/{volume.id}"
         if volume.reservation_id:
             self.cinder.send("DELETE", f"{path}/metadata/{MARK}", allowed=(_GONE,))

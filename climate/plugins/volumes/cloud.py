@@ -1,8 +1,7 @@
 """Reserved volume types: the capacity of a reservation, as a private volume type with a quota.
 
 A reserved type is a copy of its base type that only the reservation's project can use, limited by
-the project's quota for it. A VolumeCloud (Cinder, or the simulated one) carries out the steps of
-the plug-in.
+the project's quota for it. The plug-in calls a VolumeCloud: Cinder, or the simulated one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ def is_reserved_type_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeType:
-    """A volume type that is not a reserved type. All projects can use a public one."""
+    """A volume type that is not a reserved type. All projects can use a public type."""
 
     id: str
     name: str
@@ -38,7 +37,7 @@ class VolumeType:
 class ReservedType:
     """The volume type of a reservation, a copy of the type ``base_id``.
 
-    With ``is_over`` the reservation has ended, and climate drains the type.
+    With ``is_over`` the reservation has ended, and climate deletes or retypes its volumes.
     """
 
     id: str
@@ -54,7 +53,7 @@ class ReservedType:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The limits of volumes in number, and of volumes and snapshots in GiB."""
+    """Limits per project and volume type: the number of volumes, and GiB with snapshots."""
 
     volumes: int
     gigabytes: int
@@ -65,9 +64,10 @@ NOTHING_MORE = Quota(0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """A volume of ``size`` GiB; ``reservation_id`` if climate created it.
+    """A volume of ``size`` GiB; ``status`` is Cinder's, such as ``in-use``.
 
-    With ``is_stuck`` it has not changed for so long that Cinder has stopped working on it.
+    ``reservation_id`` is the id of the reservation for which climate created it, or None. With
+    ``is_stuck`` it has not changed for so long that Cinder has probably stopped working on it.
     """
 
     id: str
@@ -81,7 +81,7 @@ class Volume:
 class VolumeCloud(Protocol):
     """A cloud in which climate reserves volumes. All methods but ``create`` are idempotent."""
 
-    #: Whether creating volumes takes the trust of the lease.
+    #: Whether ``create`` requires the trust of the lease.
     needs_trust: bool
 
     def types(self) -> Sequence[VolumeType]:
@@ -91,34 +91,37 @@ class VolumeCloud(Protocol):
         """Return why a type cannot be reserved, or None."""
 
     def capacity(self, volume_type: VolumeType) -> Inventory | None:
-        """Return the GiB of all volumes of a type together, or None if the cloud does not know."""
+        """Return the GiB that all volumes of a type can have together, or None if unknown."""
 
     def reserved_types(self) -> Sequence[ReservedType]:
         """Return all reserved types."""
 
     def create_reserved_type(self, reservation_id: str, base_id: str) -> ReservedType:
-        """Create the reserved type, without access for any project. Raises NotFound."""
+        """Create the reserved type, without access for any project.
+
+        Raises NotFound if there is no type ``base_id``.
+        """
 
     def users(self, reserved_type: ReservedType) -> Sequence[str]:
-        """Return the projects with access to a reserved type."""
+        """Return the ids of the projects with access to a reserved type."""
 
     def open_reserved_type(self, reserved_type: ReservedType, project_id: str) -> None:
-        """Give only this project access."""
+        """Give this project access to the type, and revoke the access of all others."""
 
     def quota(self, reserved_type: ReservedType, project_id: str) -> Quota:
         """Return the project's quota for the type; a negative number means no limit."""
 
     def set_quota(self, reserved_type: ReservedType, project_id: str, quota: Quota) -> None:
-        """Set the project's quota, but not below its usage."""
+        """Set the project's quota for the type; a quota below its usage becomes its usage."""
 
     def close_reserved_type(self, reserved_type: ReservedType) -> None:
-        """Revoke all access and mark the type as over."""
+        """Revoke all access to the type, and record ``is_over`` in the cloud."""
 
     def delete_reserved_type(self, reserved_type: ReservedType) -> None:
-        """Delete the type; raises NotYet while it has volumes, succeeds if it is gone."""
+        """Delete the type; succeeds if it is gone. Raises NotYet while it has volumes."""
 
     def volumes(self, type_id: str) -> Sequence[Volume]:
-        """Return all volumes of a type, reserved or not."""
+        """Return all volumes of a type in all projects; the type need not be a reserved type."""
 
     def create(self, lease: Lease, reserved_type: ReservedType, name: str, size: int) -> str:
         """Create a volume of ``size`` GiB as the lease's user; return its id."""
@@ -127,7 +130,7 @@ class VolumeCloud(Protocol):
         """Begin to detach a volume from all servers; delete servers that boot from it."""
 
     def delete(self, volume: Volume) -> None:
-        """Begin to delete a volume with its snapshots, in any state; succeeds if it is gone."""
+        """Begin to delete a volume in any state, with its snapshots; succeeds if it is gone."""
 
     def move(self, volume: Volume, base_id: str) -> None:
-        """Begin to retype a volume to ``base_id`` without copying it; remove climate's mark."""
+        """Remove climate's mark, and begin to retype a volume to ``base_id`` without copying it."""

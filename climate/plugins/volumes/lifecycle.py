@@ -1,7 +1,7 @@
 """Creating and draining the volumes of a reserved volume type, in steps that can be interrupted.
 
-Each call lists the present volumes first. The quota limits the volumes that can ever exist: a
-request of a manager that died cannot exceed what was reserved.
+Each call lists the present volumes first. The quota of the type limits the volumes that can ever
+exist. So even a late request of a manager that died cannot exceed what was reserved.
 """
 
 from collections.abc import Sequence
@@ -31,16 +31,17 @@ _READY = {"available", "in-use"}
 
 
 class VolumeCreationFailed(RuntimeError):
-    """Cinder accepted a volume and could not create it."""
+    """Cinder accepted the request for a volume, and could not create the volume."""
 
 
 def create_volumes(
     cloud: VolumeCloud, lease: Lease, reserved_type: ReservedType, count: int, size: int
 ) -> list[str]:
-    """Create volumes of ``size`` GiB up to ``count``; return the ids of those climate created.
+    """Create volumes of ``size`` GiB until the type has ``count``; return the ids of climate's.
 
-    Volumes that the project created count. Raises NotYet while volumes are being created. Raises
-    VolumeCreationFailed after deleting the volumes that Cinder could not create.
+    Volumes that the project created count, too; volumes that are being deleted do not. Raises
+    NotYet while volumes are being created. Raises VolumeCreationFailed after deleting the volumes
+    that Cinder could not create.
     """
     present = cloud.volumes(reserved_type.id)
     own = _own(present, reserved_type)
@@ -71,9 +72,10 @@ def _create(
 
 
 def drain_volumes(cloud: VolumeCloud, reserved_type: ReservedType, *, keep: bool) -> None:
-    """Delete all volumes of a reserved type, or retype them to its base type to keep them.
+    """Delete all volumes of a reserved type; with ``keep``, retype them to its base type instead.
 
-    Raises NotYet while any remain. A volume that cannot be deleted does not block the others.
+    ``keep`` does not save volumes with status ``error``. A volume that cannot be deleted does not
+    block the others. Raises NotYet while the type has volumes.
     """
     volumes = cloud.volumes(reserved_type.id)
     run_all(*(partial(_drain, cloud, reserved_type, each, keep=keep) for each in volumes))

@@ -1,7 +1,7 @@
 """``virtual:volume``: capacity for volumes of a volume type, in GiB and in number.
 
 An operator registers a private volume type that no project can use. A reservation is for a number
-of volumes of one size and type. At the start its project gets a reserved volume type
+of volumes of one size and type. At the start the lease's project gets a reserved volume type
 (``climate.plugins.volumes.cloud``), in which climate or the project creates the volumes.
 """
 
@@ -45,7 +45,7 @@ from climate.plugins.volumes.cloud import (
     reserved_type_name,
 )
 
-# Limits one request: each volume takes one or two calls to the cloud at the start.
+# Limits one request: each volume requires one or two calls to the cloud at the start.
 MAX_VOLUMES = 1_000
 _MOST = 2**31 - 1
 # The resource classes that reservations share: GiB, and the number of volumes.
@@ -90,7 +90,7 @@ class VolumeSchema(RequestSchema):
 
 
 class VolumePlugin(ResourcePlugin):
-    """Capacity for volumes."""
+    """Reserves capacity for volumes of a volume type."""
 
     resource_type: ClassVar[str] = "virtual:volume"
     schema: ClassVar[type[RequestSchema]] = VolumeSchema
@@ -105,18 +105,21 @@ class VolumePlugin(ResourcePlugin):
         self.cloud: VolumeCloud = load_cloud("virtual:volume", conf, turn=turn, clock=clock)
 
     def look_up(self, params: Mapping[str, Any], _requester: Requester) -> Mapping[str, Any]:
-        """Return ``params`` with the id of the volume type. Raises InvalidInput if unknown."""
+        """Return ``params`` with ``volume_type_id``. Raises InvalidInput for an unknown type."""
         volume_type = self._type(params["volume_type"])
         if volume_type is None:
             raise InvalidInput(f"Volume type {params['volume_type']} could not be found")
         return {**params, "volume_type_id": volume_type.id}
 
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
-        """Tell whether climate creates volumes, which it does as the user."""
+        """Tell whether climate creates the volumes as the lease's user, with a trust."""
         return self.cloud.needs_trust and params["on_start"] == CREATE
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Return shares of one volume type. Raises InvalidInput without its id."""
+        """Return a requirement for ``amount`` volumes, all of one registered volume type.
+
+        Raises InvalidInput without ``volume_type_id``.
+        """
         id_ = params["volume_type_id"]
         if not id_:
             raise InvalidInput(f"Volume type {params['volume_type']} was not looked up")
@@ -127,13 +130,17 @@ class VolumePlugin(ResourcePlugin):
         return Requirement(self.resource_type, count, count, query, amounts, noun="volume types")
 
     def preview_details(self, reservation_id: str) -> Mapping[str, Any]:
-        """Return the name of the reserved type, which does not exist before the start."""
+        """Return the name of the reserved type; the type does not exist before the start."""
         return {"reserved_type": reserved_type_name(reservation_id)}
 
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
-        """Create and open the reserved type, and its volumes unless ``on_start`` is ``nothing``."""
+        """Create the reserved type with its quota, and give the project access.
+
+        Unless ``on_start`` is ``nothing``, also create the volumes. Raises NotYet,
+        VolumeCreationFailed.
+        """
         details = self.preview_details(reservation.id)
         reserved_type, params = self._reserved_type(reservation), reservation.params
         if reserved_type is None:
@@ -157,7 +164,10 @@ class VolumePlugin(ResourcePlugin):
         return Quota(count, count * size)
 
     def end(self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]) -> None:
-        """Close the reserved type, drain its volumes, and delete it."""
+        """Revoke access to the reserved type, delete or retype its volumes, and delete the type.
+
+        Raises NotYet until the type has no volumes.
+        """
         reserved_type = self._reserved_type(reservation)
         if reserved_type is None:
             return
@@ -181,7 +191,10 @@ class VolumePlugin(ResourcePlugin):
     def find(
         self, *, name: str | None = None, external_number: str | None = None
     ) -> DiscoveredResource:
-        """Return a volume type. Raises NotFound, and Conflict if it cannot be reserved."""
+        """Return the volume type with this id, or else with this name.
+
+        Raises NotFound, and Conflict if it cannot be reserved.
+        """
         volume_type = self._type(name or external_number or "")
         if volume_type is None:
             raise NotFound(f"Volume type {name or external_number} could not be found")
@@ -208,7 +221,7 @@ class VolumePlugin(ResourcePlugin):
     def declared(
         self, resource: DiscoveredResource, properties: Mapping[str, str]
     ) -> DiscoveredResource:
-        """Return the type with the operator's amounts, or else with the cloud's.
+        """Return the type with the amounts that the operator declares, or else the cloud's.
 
         The default number of volumes is the number of GiB. Raises InvalidInput if neither the
         operator nor the cloud gives the GiB.
@@ -228,10 +241,11 @@ class VolumePlugin(ResourcePlugin):
         return replace(resource, inventories=inventories)
 
     def refresh(self, registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
-        """Yield the present state; volumes that an ended lease left behind reduce the capacity.
+        """Yield the present state of the registered types that exist.
 
-        These are volumes that users kept, or that are not deleted yet. If the capacity is unknown
-        at present, the stored one stays.
+        Two kinds of volumes reduce a type's capacity: volumes of the type itself, such as those
+        that users kept, and those that ended reservations have not released yet. If the capacity
+        is unknown at present, the stored capacity stays.
         """
         if not registered:
             return
@@ -263,7 +277,7 @@ class VolumePlugin(ResourcePlugin):
         }
 
     def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
-        """Compare the reserved types with the leases."""
+        """Yield the differences between the reserved types and the leases."""
         return find_drifts(
             self.cloud, expected, lambda held: self._quota(held.reservation, held.resources)
         )

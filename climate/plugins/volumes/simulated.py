@@ -42,24 +42,24 @@ class _Present:
 
 
 class SimulatedVolumes:
-    """A VolumeCloud with the types gold and silver, whose state is the journal of effects."""
+    """A VolumeCloud with the types in ``TYPES``, whose state is the journal of effects."""
 
     needs_trust: ClassVar[bool] = False
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Share the journal of the simulated hosts."""
+        """Open the journal of effects, which all simulated drivers share."""
         self.journal = Journal(conf)
 
     def types(self) -> Sequence[VolumeType]:
-        """Return the three types."""
+        """Return the types gold, silver and standard."""
         return list(TYPES.values())
 
     def refusal(self, volume_type: VolumeType) -> str | None:
-        """Refuse the public type."""
+        """Return a reason for the public type, and None for the others."""
         return "it is public" if volume_type.is_public else None
 
     def capacity(self, volume_type: VolumeType) -> Inventory | None:
-        """Return the capacity of gold, or None."""
+        """Return the capacity of gold, and None for the others."""
         return _GIGABYTES.get(volume_type.id)
 
     def reserved_types(self) -> Sequence[ReservedType]:
@@ -67,19 +67,19 @@ class SimulatedVolumes:
         return list(self._present().reserved_types.values())
 
     def create_reserved_type(self, reservation_id: str, base_id: str) -> ReservedType:
-        """Record a reserved type; its id is the reservation's id."""
+        """Record a reserved type, whose id is the reservation's id."""
         if base_id not in TYPES:
             raise NotFound(f"Volume type {base_id} could not be found")
         self._act("make_room", reservation_id, base=base_id)
         return self._present().reserved_types[reservation_id]
 
     def users(self, reserved_type: ReservedType) -> Sequence[str]:
-        """Return the project with access, if any."""
+        """Return the id of the project with access, if any."""
         user = self._present().users.get(reserved_type.id)
         return [user] if user else []
 
     def open_reserved_type(self, reserved_type: ReservedType, project_id: str) -> None:
-        """Record the project with access, unless it is recorded."""
+        """Record the project with access, unless it already has access."""
         if self.users(reserved_type) != [project_id]:
             self._act("open_room", reserved_type.id, project=project_id)
 
@@ -88,13 +88,13 @@ class SimulatedVolumes:
         return self._present().quotas.get((reserved_type.id, project_id), Quota(-1, -1))
 
     def set_quota(self, reserved_type: ReservedType, project_id: str, quota: Quota) -> None:
-        """Record the quota, unless it is recorded."""
+        """Record the quota, unless the project already has this quota."""
         if self.quota(reserved_type, project_id) != quota:
             values = {"volumes": str(quota.volumes), "gigabytes": str(quota.gigabytes)}
             self._act("set_room_quota", reserved_type.id, project=project_id, **values)
 
     def close_reserved_type(self, reserved_type: ReservedType) -> None:
-        """Record that no project has access, unless it is recorded."""
+        """Record that no project has access and that the reservation is over, unless recorded."""
         present = self._present()
         if (
             reserved_type.id in present.users
@@ -103,7 +103,7 @@ class SimulatedVolumes:
             self._act("close_room", reserved_type.id)
 
     def delete_reserved_type(self, reserved_type: ReservedType) -> None:
-        """Record the deletion of a reserved type, if it exists."""
+        """Record the deletion of a reserved type, if it exists. Raises NotYet if it has volumes."""
         if self.volumes(reserved_type.id):
             raise NotYet(f"there are volumes in {reserved_type.name}")
         if reserved_type.id in self._present().reserved_types:
@@ -114,13 +114,16 @@ class SimulatedVolumes:
         return [each for type_, each in self._present().volumes.values() if type_ == type_id]
 
     def create(self, lease: Lease, reserved_type: ReservedType, _name: str, size: int) -> str:
-        """Create a volume for the reservation."""
+        """Create a volume for the reservation; return its id."""
         return self.make(reserved_type, lease.project_id, size, reserved_type.reservation_id)
 
     def make(
         self, reserved_type: ReservedType, project_id: str, size: int, reservation_id: str = ""
     ) -> str:
-        """Create a volume, as users can. Raises SimulatedFailure beyond the quota."""
+        """Create a volume, as users can; return its id.
+
+        Raises SimulatedFailure beyond the quota, or if the project has no access.
+        """
         present = self._present()
         quota, volumes = (
             present.quotas[reserved_type.id, project_id],
@@ -142,7 +145,7 @@ class SimulatedVolumes:
         self._set(volume_id, "in-use")
 
     def set_status(self, volume_id: str, status: str) -> None:
-        """Set the state of a volume."""
+        """Set Cinder's status of a volume."""
         self._set(volume_id, status)
 
     def _set(self, volume_id: str, status: str) -> None:
@@ -158,7 +161,7 @@ class SimulatedVolumes:
             self.journal.act("delete_volume", id=volume.id)
 
     def move(self, volume: Volume, base_id: str) -> None:
-        """Record the new type of a volume."""
+        """Record the new type of a volume, without its reservation."""
         self.journal.act("move_volume", id=volume.id, type=base_id)
 
     def _act(self, effect: str, type_id: str, **details: str) -> None:

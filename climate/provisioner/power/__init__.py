@@ -1,4 +1,5 @@
 """Power drivers: IPMI, Redfish, a command, or simulated.
 
-``driver`` is their interface; its ``switch`` powers a node on or off and checks the result.
+The module ``driver`` defines their interface. Its function ``switch`` powers a node on or off, and
+checks the result.
 """

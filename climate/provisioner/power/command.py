@@ -6,10 +6,10 @@ The driver starts the program once per request, with a JSON object on its standa
      "address": "10.1.0.17", "port": 623, "username": "climate", "password": "...",
      "device": "pxe", "options": {...}}
 
-For ``power`` it prints ``on`` or ``off``. For ``shutdown`` it shuts the node's system down; if
-that fails, climate cuts the power. It must be idempotent. It exits with 0 for success, with 75
-(EX_TEMPFAIL of sysexits.h) for a temporary failure, and otherwise for a permanent one. The last
-line of its standard error is the reason.
+For ``power`` the program prints ``on`` or ``off``. For ``shutdown`` it shuts down the node's
+system; if that fails, the provisioner cuts the power. The program must be idempotent. Its exit
+status is 0 for success, 75 (EX_TEMPFAIL of sysexits.h) for a temporary failure, and any other for a
+permanent failure. The last line of its standard error is the reason of a failure.
 """
 
 import json
@@ -29,11 +29,12 @@ _LONGEST_REASON = 300
 class Command:
     """Nodes that a program controls.
 
-    ``options`` of a node: ``program`` (a list of words), and options of the program.
+    ``options`` of a node: ``program`` (the command, as a list of words), and options that the
+    program receives.
     """
 
     def __init__(self, deadline: float = _DEADLINE) -> None:
-        """Kill the program, with all that it started, after ``deadline`` seconds."""
+        """Set the ``deadline``: seconds after which the driver kills the program's processes."""
         self._deadline = deadline
 
     def power(self, node: Node) -> Power:

@@ -1,4 +1,4 @@
-"""The interface of power drivers, and switching a node's power with one.
+"""The interface of power drivers, and functions that switch a node's power with a driver.
 
 Every call of a driver returns within its own timeout, whatever the node's controller (BMC) does.
 Controllers may confirm a request that they do not carry out, so ``switch`` waits for the result.
@@ -33,7 +33,7 @@ class PowerError(Exception):
 
 
 class Refused(PowerError):
-    """The controller rejects the request, and will again: an operator must act."""
+    """The controller rejects the request, and will reject it again: an operator must act."""
 
 
 class Unreachable(PowerError):

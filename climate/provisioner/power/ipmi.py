@@ -2,8 +2,8 @@
 
 A process can be killed when a controller does not answer; a thread cannot. ipmitool prints the
 same error for a wrong password and for a timeout ("Unable to establish IPMI v2 / RMCP+ session"),
-so the driver distinguishes them by the time taken. ipmitool repeats unanswered requests. Therefore
-the driver uses only idempotent ones: on, off, soft off and the boot device.
+so the driver distinguishes these causes by the duration of the run. ipmitool repeats unanswered
+requests. Therefore the driver sends only idempotent requests: on, off, soft off, and boot device.
 """
 
 import os
@@ -13,7 +13,7 @@ import time
 from climate.provisioner.nodes import Node
 from climate.provisioner.power.driver import BootDevice, Power, PowerError, Refused, Unreachable
 
-# Seconds for one request in all; ipmitool gives up after about 6 without an answer.
+# Seconds for one request in all; without an answer, ipmitool gives up after about 6 seconds.
 _DEADLINE = 15.0
 _TRIES = ("-N", "1", "-R", "2")
 # Seconds. A failure that takes longer is a timeout: controllers reject credentials at once.
@@ -25,12 +25,12 @@ _LONGEST_REASON = 300
 class Ipmi:
     """Controllers with IPMI 2.0 over LAN.
 
-    ``options`` of a node: ``cipher_suite`` (text or number; without it ipmitool requests the list,
-    which takes some controllers 10 s), ``privilege`` (such as ``ADMINISTRATOR``).
+    ``options`` of a node: ``cipher_suite`` (text or number; without it ipmitool requests the list
+    of suites, which takes some controllers 10 s), ``privilege`` (such as ``ADMINISTRATOR``).
     """
 
     def __init__(self, program: str = "ipmitool", deadline: float = _DEADLINE) -> None:
-        """Run ``program``, and kill it after ``deadline`` seconds."""
+        """Set the ``program``, and the ``deadline``: seconds after which the driver kills it."""
         self._program, self._deadline = program, deadline
 
     def power(self, node: Node) -> Power:

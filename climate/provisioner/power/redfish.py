@@ -33,12 +33,12 @@ _T = TypeVar("_T")
 class Redfish:
     """Controllers with Redfish; a node's ``address`` is a URL.
 
-    ``options`` of a node: ``system`` (its path, such as ``/redfish/v1/Systems/1``; optional for a
-    single system), ``verify`` (true, false, or the file of a CA).
+    ``options`` of a node: ``system`` (the path, such as ``/redfish/v1/Systems/1``; optional
+    for a single system), ``verify`` (true, false, or the path of a CA file).
     """
 
     def __init__(self, deadline: float = _DEADLINE) -> None:
-        """Abandon a request after ``deadline`` seconds."""
+        """Set the ``deadline``: seconds after which the driver abandons a request."""
         self._deadline = deadline
         self._abandoned: dict[str, threading.Thread] = {}
 
