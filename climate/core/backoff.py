@@ -14,7 +14,7 @@ _LARGEST_EXPONENT = 16
 def pause_before(attempt: int, retries: int, rng: random.Random) -> float:
     """Return the seconds between attempt ``attempt`` (from 1) and the next: 1, 2, 4 ... 60.
 
-    After ``retries`` the pause is 60 s with jitter.
+    After attempts beyond ``retries`` it is 60 s with jitter.
     """
     if attempt > retries:
         return _LONGEST * rng.uniform(1 - _JITTER, 1 + _JITTER)

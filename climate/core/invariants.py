@@ -26,7 +26,7 @@ class Due:
 
 
 def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> Iterator[str]:
-    """Describe where a resource is booked twice as a whole, or shared beyond ``capacity``.
+    """Yield a text for each moment when a resource is double-booked or shared beyond ``capacity``.
 
     A sweep over time. At the same instant, ends come before starts.
     """
@@ -51,7 +51,7 @@ def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> It
 
 
 def wrong_events(status: str, window: Window, events: Sequence[Due]) -> str | None:
-    """Describe which open events of a lease contradict its state, or are missing."""
+    """Return in words how the events of a lease contradict its status or window, or None."""
     if status == LeaseStatus.CREATING.value:
         kinds = [event.kind for event in events]
         return None if kinds == [RELEASE] else f"is only held, and has events {kinds}"
@@ -88,7 +88,7 @@ class Verdict:
     found: tuple[str, ...]
 
     def after(self, found: Sequence[str], now: datetime, *, is_round_over: bool) -> "Verdict":
-        """Return the state after one more slice; a round without violations resets it."""
+        """Return the state after one more slice; a round without violations ends the violation."""
         seen = tuple(dict.fromkeys((*self.found, *found)))
         since = self.broken_since or (now if seen else None)
         if not is_round_over:

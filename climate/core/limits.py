@@ -1,12 +1,12 @@
 """Limits of projects and users, and whether a change of a lease exceeds them. Pure.
 
-A change is rejected only if it increases the use of a limit that it exceeds. So a lease can be
-shortened or deleted, however low the operator has set a limit since.
+A change is rejected only if it increases a use, and that use then exceeds its limit. So a lease can
+be shortened or deleted, even if the operator has since set a limit below the present use.
 
-Hosts and vcpus count by their peak, the maximum at one instant. Host-hours count in every window
-of the period's length, wherever it begins. The hours in a window are a piecewise linear function
-of its begin. So the maximum is where an edge of the window meets an edge of a use; only those
-windows are examined.
+Hosts and vcpus count by their peak, the maximum at one instant. Host-hours count in every time
+window of the configured ``period``, wherever the window begins. The hours in a window are a
+piecewise linear function of its begin. So the maximum is where an edge of the window meets an edge
+of a use; only those windows are examined.
 """
 
 from bisect import bisect_right
@@ -26,7 +26,7 @@ _HOUR = timedelta(hours=1) // _TICK
 
 
 class Scope(StrEnum):
-    """Whose use counts. Managers lock the owners in the order of these names."""
+    """The kind of owner whose use counts. Transactions lock owners in the order of these values."""
 
     PROJECT = "project"
     USER = "user"
@@ -36,10 +36,11 @@ class Scope(StrEnum):
 class Limits:
     """The limits of a project or a user; None is unlimited.
 
-    ``leases`` that are not over, ``hosts`` and ``vcpus`` at any one time, ``host_hours`` in any
-    window of the period. In seconds: the ``duration`` of a lease, how far ahead a lease may end
-    (``horizon``), how long before its end an active lease may be prolonged
-    (``extension_window``), and by how much at once (``extension``).
+    They limit the number of ``leases`` that are not over, ``hosts`` and ``vcpus`` at any one time,
+    and ``host_hours`` in any window of the period. In seconds, they limit
+    the ``duration`` of a lease, how far ahead a lease may end (``horizon``), how long before its
+    end an active lease may be prolonged (``extension_window``), and by how much at once
+    (``extension``).
     """
 
     leases: int | None = None
@@ -58,7 +59,7 @@ class Limits:
         return cls(**{name: None if value < 0 else value for name, value in limits.items()})
 
     def overridden(self, values: Mapping[str, int]) -> "Limits":
-        """Return these limits, where the limits in ``values`` take precedence."""
+        """Return these limits, with those in ``values`` replaced; a negative value is unlimited."""
         overrides = asdict(Limits.of(values))
         return replace(self, **{name: overrides[name] for name in values if name in overrides})
 
@@ -108,7 +109,10 @@ NO_RULES = Rules(defaults={scope: Limits() for scope in Scope})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """The use of ``hosts`` with ``vcpus`` in total, from ``start`` to ``end``."""
+    """The use of ``hosts`` whole hosts and of ``vcpus`` from ``start`` to ``end``.
+
+    ``vcpus`` is the total of whole hosts and of shares of hosts.
+    """
 
     start: datetime
     end: datetime
@@ -129,7 +133,7 @@ class Excess:
 def excess_of_dates(
     limits: Limits, before: Window | None, after: Window, now: datetime, *, started: bool
 ) -> Excess | None:
-    """Return the limit that new dates exceed; ``before`` is None for a new lease."""
+    """Return the first limit that new dates exceed, or None; ``before`` is None for a new lease."""
     length = after.end - after.start
     ahead = after.end - now
     more = after.end - before.end if before else timedelta(0)
@@ -158,7 +162,7 @@ def _excess(limit: str, allowed: int | None, requested: timedelta) -> Excess:
 
 
 def excess_of_leases(limits: Limits, others: int) -> Excess | None:
-    """Return the limit that one more lease exceeds; the owner has ``others`` already."""
+    """Return the limit that one more lease exceeds, or None; the owner has ``others`` leases."""
     if limits.leases is None or others < limits.leases:
         return None
     return Excess(limit="leases", allowed=limits.leases, used=others, requested=1)
@@ -171,9 +175,9 @@ def excess_of_use(
     before: Sequence[Use],
     after: Sequence[Use],
 ) -> Excess | None:
-    """Return the limit that a lease exceeds which changes its use from ``before`` to ``after``.
+    """Return the first limit that a change of a lease's use exceeds, or None.
 
-    ``others`` are the uses of the owner's other leases.
+    The change is from ``before`` to ``after``. ``others`` are the uses by the owner's other leases.
     """
     for name in ("hosts", "vcpus"):
         allowed = getattr(limits, name)
@@ -192,7 +196,10 @@ def excess_of_use(
 def peak(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], amount: str
 ) -> tuple[float, float]:
-    """Return the peak over the time in which the change adds use, and the lease's part of it."""
+    """Return the peak of the total use while the change adds use, and the lease's part of it.
+
+    ``amount`` is "hosts" or "vcpus". Both values are 0 if the change adds no use.
+    """
     total, own = _course([*others, *after], amount), _course(after, amount)
     levels = [
         (total.at(start), own.at(start)) for start, _ in _growth(others, before, after, amount)
@@ -205,7 +212,7 @@ def host_hours(
 ) -> tuple[float, float]:
     """Return the maximum of host-hours over the windows in which the change adds use.
 
-    The second value is the lease's part of them.
+    The second value is the lease's part of it. Both are 0 if the change adds no use.
     """
     length = period // _TICK
     growth = _growth([], before, after, "hosts")
@@ -221,7 +228,10 @@ def host_hours(
 
 
 def most_hours(uses: Sequence[Use], now: datetime, period: timedelta) -> float:
-    """Return the maximum of host-hours over the windows that end after ``now``."""
+    """Return the maximum of host-hours over the windows that end at ``now`` or later.
+
+    ``period`` is the length of a window.
+    """
     course, length = _course(uses, "hosts"), period // _TICK
     first = (now - _DAWN) // _TICK - length
     edges = {edge - shift for edge in course.edges for shift in (0, length)} | {first}

@@ -36,14 +36,14 @@ class Window:
     def busy(self, cleaning: timedelta) -> "Window":
         """Return the occupied window: this window plus ``cleaning`` time after it.
 
-        Every allocation stores it, so the gap holds on both sides: no lease starts before the
-        cleaning after this lease is over, and that cleaning must fit before the next start.
+        Every allocation stores its occupied window. So no lease starts before the cleaning after
+        the previous lease is over, and the cleaning after a lease must fit before the next start.
         """
         return Window(self.start, later(self.end, cleaning))
 
 
 def minute_of(moment: datetime) -> datetime:
-    """Return the start of the minute."""
+    """Return the start of the minute that contains ``moment``."""
     return moment.replace(second=0, microsecond=0)
 
 

@@ -1,13 +1,13 @@
 """Queries of the self-audit: examine the invariants in bounded slices, and keep their progress.
 
 A query examines one slice. It starts at the stored position, and returns the violations and the
-next position (None: the round is complete). All statements of one query must see the same state:
-``Database.snapshot``. Overdue work counts as a violation only after a while, because a manager may
-be about to do it.
+next position (None: the round is complete). All statements of one query must see the same state,
+so it needs a session of ``Database.snapshot``. Overdue work counts as a violation only after
+``PATIENCE``, because a manager may be about to do it.
 
-A manager takes its turn by setting ``next_at`` to a later time. Until then no other manager
-examines this invariant. A result is stored only if the turn is still the manager's own. So one
-manager examines at a time, and each change is reported once.
+A manager claims a slice by setting ``next_at`` of the query to a later time. Until then no other
+manager runs this query. A result is stored only if no other manager has claimed the query since.
+So one manager at a time runs a query, and each change is reported once.
 """
 
 from collections import defaultdict
@@ -61,7 +61,7 @@ _DUE = sa.select(EVENTS.c.lease_id, EVENTS.c.kind, EVENTS.c.status, EVENTS.c.due
 
 
 def bookings(session: Session, after: str, now: datetime) -> tuple[list[str], str | None]:
-    """Invariant 1: from now on, no resource is double-booked or booked beyond its capacity."""
+    """Check invariant 1: after ``now`` no resource is booked twice or beyond its capacity."""
     query = sa.select(ResourceRow.id, ResourceRow.external_id).where(
         ResourceRow.id > int(after or 0)
     )
@@ -88,7 +88,7 @@ def _capacities(inventories: Mapping[str, Inventory]) -> dict[str, int]:
 
 
 def open_events(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
-    """Invariant 2: a lease has the open events that its status requires."""
+    """Check invariant 2: a lease has the open events that its status requires."""
     leases, end = _leases(session, after)
     events: dict[str, list[Due]] = defaultdict(list)
     for lease_id, *event in session.execute(_DUE, {"ids": [lease.id for lease in leases]}):
@@ -106,7 +106,7 @@ def _window(lease: _Lease) -> Window:
 
 
 def claims(session: Session, _after: str, now: datetime) -> tuple[list[str], str | None]:
-    """Invariant 3: the owner of each claim renews it; a manager attempts each due event."""
+    """Check invariant 3: the owner of each claim renews it; a manager attempts each due event."""
     since = now - PATIENCE
     lost = sa.or_(
         EventRow.owner.is_(None),
@@ -132,7 +132,7 @@ def claims(session: Session, _after: str, now: datetime) -> tuple[list[str], str
 
 
 def numbers(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
-    """Invariant 4: sequence numbers have no gaps, from the oldest that is stored to the last."""
+    """Check invariant 4: no number is missing from the oldest stored to the last assigned."""
     last = session.scalar(sa.select(RelayRow.last_seq)) or 0
     oldest, newest = session.execute(
         sa.select(sa.func.min(OutboxRow.seq), sa.func.max(OutboxRow.seq))
@@ -151,7 +151,7 @@ def numbers(session: Session, after: str, _now: datetime) -> tuple[list[str], st
 
 
 def announced_dates(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
-    """Invariant 4: the latest notification of a lease contains the dates of the lease."""
+    """Check invariant 4: the latest notification of a lease contains the dates of the lease."""
     leases, end = _leases(session, after)
     confirmed = [lease for lease in leases if lease.status != LeaseStatus.CREATING.value]
     latest = (
@@ -187,7 +187,7 @@ def _announcement_fault(
 
 
 def whole_leases(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
-    """Invariant 5: a lease has enough resources, and each of them until its end."""
+    """Check invariant 5: a lease has enough hosts, and holds each resource until the lease ends."""
     leases, end = _leases(session, after)
     holding = {lease.id: lease for lease in leases if lease.status in _HOLDING}
     query = (
@@ -256,7 +256,7 @@ class SelfAuditRow(Base):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The right to examine an invariant until ``until``, from ``position`` on."""
+    """The right to run the query ``name`` until ``until``; the slice begins at ``position``."""
 
     name: str
     until: datetime
@@ -265,20 +265,20 @@ class Turn:
 
 
 def broken(session: Session) -> set[str]:
-    """Return the names of the queries that found violations."""
+    """Return the names of the queries that found violations in their present or last round."""
     query = sa.select(SelfAuditRow.name).where(SelfAuditRow.broken_since.is_not(None))
     return set(session.scalars(query))
 
 
 def is_due(session: Session, name: str, now: datetime) -> bool:
-    """Return whether no manager owns the next examination."""
+    """Return whether a manager may claim the next slice of the query ``name`` now."""
     query = sa.select(SelfAuditRow.next_at).where(SelfAuditRow.name == name)
     next_at = session.scalar(query)
     return next_at is None or next_at <= now
 
 
 def take_turn(session: Session, name: str, now: datetime, until: datetime) -> Turn | None:
-    """Claim the next examination until ``until``; None if another manager owns it."""
+    """Claim the next slice of a query until ``until``; None if another manager has claimed it."""
     query = sa.select(SelfAuditRow).where(SelfAuditRow.name == name).with_for_update()
     row = session.scalars(query.execution_options(populate_existing=True)).one_or_none()
     if row is None:
@@ -292,7 +292,7 @@ def take_turn(session: Session, name: str, now: datetime, until: datetime) -> Tu
 
 
 def store(session: Session, turn: Turn, position: str, verdict: Verdict) -> bool:
-    """Store the result of an examination; False if another manager became the owner."""
+    """Store the result of a slice; return False if another manager has claimed the query since."""
     result = session.execute(
         sa.update(SelfAuditRow)
         .where(SelfAuditRow.name == turn.name, SelfAuditRow.next_at == turn.until)

@@ -44,7 +44,7 @@ Overrides = dict[Party, dict[str, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseOf:
-    """The use of a lease, with its project and user; ``lease_id`` is None if it is deleted."""
+    """The use by a lease, with its project and user; ``lease_id`` is None for a deleted lease."""
 
     lease_id: str | None
     project_id: str
@@ -58,13 +58,13 @@ class UseOf:
 
 
 def overrides(session: Session, parties: Collection[Party]) -> Overrides:
-    """Return the limits of parties that override the configured ones, without absent rows."""
+    """Return the overrides of those parties that have a row."""
     query = sa.select(LimitRow).where(sa.or_(*(_is(party) for party in parties)))
     return _by_party(session.scalars(query).all())
 
 
 def all_overrides(session: Session) -> Overrides:
-    """Return all limits that override the configured ones."""
+    """Return the overrides of all parties that have any."""
     query = sa.select(LimitRow).order_by(LimitRow.scope, LimitRow.owner_id)
     by_party = _by_party(session.scalars(query).all())
     return {party: values for party, values in by_party.items() if values}
@@ -75,10 +75,11 @@ def _by_party(rows: Sequence[LimitRow]) -> Overrides:
 
 
 def lock(session: Session, parties: Collection[Party]) -> Overrides:
-    """Lock the rows of parties, inserting absent rows; return the overrides.
+    """Lock the rows of parties, inserting absent rows; return the overrides of each party.
 
-    Of two transactions that count the use of a party, the second waits here and counts the first.
-    One statement per row, by its key, because InnoDB also locks the rows that it only scans.
+    Of two transactions that count the use of a party, the second waits here until the first ends.
+    So it also counts what the first has booked. Executes one statement per row, by its key,
+    because InnoDB also locks the rows that it only scans.
     """
     locked: Overrides = {}
     for party in sorted(parties):
@@ -103,7 +104,7 @@ def replace(session: Session, party: Party, values: Mapping[str, int]) -> None:
 
 
 def count_leases(session: Session, party: Party, now: datetime, besides: str | None = None) -> int:
-    """Return how many leases of a party are not over, without the lease ``besides``."""
+    """Return how many leases of a party are not over, not counting the lease ``besides``."""
     of_party = _belongs_to(party, LeaseRow)
     query = sa.select(sa.func.count()).select_from(LeaseRow)
     query = query.where(of_party, LeaseRow.end_at > now, LeaseRow.status.not_in(_OVER))
@@ -120,10 +121,11 @@ def uses(
     *,
     past_too: bool = False,
 ) -> list[UseOf]:
-    """Return the use of parties between ``since`` and ``until`` (one statement).
+    """Return the uses by parties that overlap ``[since, until)``; None for ``until`` is no bound.
 
-    Cleaning time does not count. The use of a lease in DELETING ends when its deletion began.
-    ``past_too`` adds the use of deleted leases.
+    Each use has its full length. There is one entry per lease and start of its bookings. Cleaning
+    time does not count. The use by a lease in DELETING ends when its deletion began. ``past_too``
+    adds the use by deleted leases. Executes one SQL statement.
     """
     of_party = sa.or_(*(_belongs_to(party, LeaseRow) for party in parties))
     query = _uses().where(of_party, LeaseRow.end_at > since)
@@ -145,14 +147,20 @@ def uses(
 
 
 def uses_of(session: Session, lease_id: str) -> list[Use]:
-    """Return the use of hosts by a lease, one entry per start of its bookings; one statement."""
+    """Return the use of hosts by a lease, one entry per start of its bookings.
+
+    Executes one SQL statement.
+    """
     return [row.use for row in _use_of(session, _uses().where(LeaseRow.id == lease_id))]
 
 
 def use_of(
     session: Session, taken: Iterable[tuple[Requirement, Units]], start: datetime, end: datetime
 ) -> Use:
-    """Return the use that a booking of these units, by requirement and resource, would have."""
+    """Return the use of hosts that a booking from ``start`` to ``end`` would have.
+
+    ``taken`` gives for each requirement the number of units by resource id.
+    """
     host_units = [(needs, units) for needs, units in taken if needs.resource_type == HOST]
     whole = [id_ for needs, units in host_units if needs.is_whole for id_ in units]
     shares = sum(
@@ -220,7 +228,10 @@ def _use_of(
 def keep_past_use(
     session: Session, lease: Lease, reservation_ids: Collection[str], now: datetime
 ) -> None:
-    """Store the past use of reservations, before their allocations are deleted."""
+    """Store the past use of whole hosts by reservations, for the limit on host-hours.
+
+    Call it before their allocations are deleted.
+    """
     deleted = lease.updated_at if lease.status is LeaseStatus.DELETING else None
     end = min(lease.window.end, deleted or now)
     query = _uses().where(ReservationRow.id.in_(reservation_ids))
@@ -240,5 +251,5 @@ def keep_past_use(
 
 
 def forget_past_use(session: Session, before: datetime) -> None:
-    """Delete the past use that ended before the period in which host-hours count."""
+    """Delete the past use that ended by ``before``, as its host-hours do not count any more."""
     session.execute(sa.delete(PastUseRow).where(PastUseRow.end_at <= before))

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from climate.db.engine.database import Database
 
 LOG = logging.getLogger(__name__)
-#: Channels: events may be due; notifications have a public sequence number.
+#: Channels. WORK: events may be due. NEWS: notifications got a public sequence number.
 WORK, NEWS = "climate_work", "climate_news"
 _RECONNECT = 5.0
 # Hints within so many seconds are sent as one NOTIFY: each costs the server a commit.
@@ -21,7 +21,7 @@ _PAUSE = 0.02
 
 
 class Wakeup(Protocol):
-    """Carries hints from processes that write work to those that do it."""
+    """Carries hints from processes that store work to processes that execute it."""
 
     def hint(self) -> None:
         """Announce that new work was committed. Never raises."""

@@ -1,1 +1,1 @@
-"""A lease: its model, states, event schedule, changes and Blazar's forms of it."""
+"""A lease: its model, states, event schedule, changes, and its JSON forms in Blazar's protocols."""

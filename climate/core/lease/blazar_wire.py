@@ -1,6 +1,6 @@
-"""Blazar's forms of a lease: the v1 API, notifications, and the enforcement service's protocol.
+"""JSON forms of a lease in Blazar's v1 API, notifications, and enforcement protocol.
 
-The v1 API and notifications both use them, so the module belongs to core. Dates of the lease have
+Several parts of climate need these forms, so the module belongs to core. Dates of the lease have
 microseconds and no zone, because clients parse exactly that format. Record timestamps have a space
 instead of the ``T``. The enforcement protocol uses ISO 8601 in UTC without a zone; each reservation
 lists the ``allocations`` that it has or would get.
@@ -36,7 +36,7 @@ def stamp(moment: datetime | None) -> str | None:
 
 
 def lease_body(lease: Lease) -> dict[str, Any]:
-    """Return the body of a lease; ``trust_id`` is always null, as trusts are internal."""
+    """Return a lease as v1 answers contain it; ``trust_id`` is null, as trusts are internal."""
     return {
         "id": lease.id,
         "name": lease.name,
@@ -55,7 +55,7 @@ def lease_body(lease: Lease) -> dict[str, Any]:
 
 
 def reservation_body(reservation: Reservation) -> dict[str, Any]:
-    """Return the body of a reservation: common keys and the keys of its resource type."""
+    """Return a reservation as v1 answers contain it, with the keys of its resource type."""
     return {
         **reservation.shown_params,
         **{key: value for key, value in reservation.details.items() if key not in NOT_SHOWN},
@@ -72,7 +72,7 @@ def reservation_body(reservation: Reservation) -> dict[str, Any]:
 
 
 def event_body(event: Event) -> dict[str, Any]:
-    """Return the body of an event."""
+    """Return an event as v1 answers contain it."""
     return {
         "id": event.id,
         "lease_id": event.lease_id,
@@ -93,7 +93,7 @@ def _shown(lease: Lease, event: Event) -> Event:
 
 
 def floatingip_body(resource: Resource) -> dict[str, Any]:
-    """Return the body of a floating IP that can be reserved."""
+    """Return a reservable floating IP as v1 answers contain it."""
     return {
         "id": str(resource.id),
         "floating_network_id": resource.properties["network_id"],

@@ -17,7 +17,7 @@ from climate.core.window import Window, minute_of
 class Change:
     """New dates for a lease; None keeps the present date.
 
-    ``asked_at`` is when the request arrived (None: now): dates are judged at arrival.
+    ``asked_at`` is when the request arrived (None: now). Dates are compared with that time.
     """
 
     start: datetime | None = None
@@ -54,7 +54,7 @@ def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False)
 
 
 def has_started(lease: Lease, now: datetime) -> bool:
-    """Return whether the start time has passed; the start itself may still be in progress."""
+    """Return whether the lease has begun to start, or its start time has passed."""
     return lease.status is not LeaseStatus.PENDING or lease.window.start <= now
 
 
@@ -86,7 +86,7 @@ def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
 
 
 def changed_notices(lease: Lease, change: Change, window: Window) -> tuple[Notice, ...]:
-    """Return the lease's notices after ``change``; only an explicit before-end changes them."""
+    """Return the lease's notices after ``change``; only ``change.before_end`` changes them."""
     if change.before_end is None:
         return lease.notices
     others = tuple(notice for notice in lease.notices if notice.kind != BEFORE_END)
@@ -109,7 +109,10 @@ def check_resource_type(present: str, wanted: str | None) -> None:
 
 
 def moved(lease: Lease, window: Window, notices: tuple[Notice, ...], now: datetime) -> Lease:
-    """Return the lease with new dates; a new start means that hosts must be prepared again."""
+    """Return the lease with new dates.
+
+    A new start clears ``ready_at``, because the hosts must be prepared again.
+    """
     start = lease.start
     if window.start != lease.window.start:
         start = replace(start, ready_at=None)

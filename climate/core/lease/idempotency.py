@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdempotencyKey:
-    """The client's name for a request, and a fingerprint of the request's content."""
+    """The key with which a client identifies a request, and a fingerprint of the content."""
 
     project_id: str
     user_id: str
@@ -21,6 +21,6 @@ class AlreadyProcessed(Exception):
     code = "already_answered"
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
-        """Keep the answer."""
+        """Store the answer for the caller."""
         super().__init__("an earlier request with the same idempotency key succeeded")
         self.answer = answer

@@ -43,7 +43,7 @@ class Late:
 
 
 def late_events(lease: Lease, now: datetime, after: timedelta) -> tuple[Late, ...]:
-    """Return the untried events of a lease that are more than ``after`` late, in order."""
+    """Return the untried events of a lease that are late by more than ``after``, in order."""
     return tuple(
         Late(event, (now - lease.due(event, now)).total_seconds(), _still_runs(lease, event, now))
         for event in lease.events
@@ -55,7 +55,7 @@ def late_events(lease: Lease, now: datetime, after: timedelta) -> tuple[Late, ..
 
 
 def is_overtaken(lease: Lease, heads_up: Event, now: datetime) -> bool:
-    """Return whether a later reminder is due too, which makes this one redundant."""
+    """Return whether a later reminder is due, too, so that ``heads_up`` is redundant."""
     return any(
         other.kind == BEFORE_START
         and other.status in OPEN_EVENT

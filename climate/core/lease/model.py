@@ -22,7 +22,7 @@ HOST = "physical:host"
 
 
 class StartWhen(StrEnum):
-    """What a start waits for: its time alone, or also for its hosts to be ready."""
+    """What a start waits for: only its time, or also until its hosts are ready."""
 
     SCHEDULED = "scheduled"
     READY = "ready"
@@ -30,10 +30,10 @@ class StartWhen(StrEnum):
 
 @record(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The start of a lease; each moment is None until it has come.
+    """The start of a lease; each time is None until it has come.
 
-    At ``ready_at`` the last host was ready, at ``delayed_at`` a notification announced that the
-    start waits for hosts, at ``started_at`` everything was handed over.
+    At ``ready_at`` the last host was ready. At ``delayed_at`` a notification announced that the
+    start waits for hosts. At ``started_at`` all resources were handed over.
     """
 
     when: StartWhen = StartWhen.SCHEDULED
@@ -82,13 +82,13 @@ class Inventory:
 
     @property
     def capacity(self) -> int:
-        """The amount that reservations can take."""
+        """The total amount that reservations can hold at one time."""
         return math.floor((self.total - self.reserved) * self.allocation_ratio)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A resource that can be reserved, as the database has it.
+    """A resource that can be reserved, as the database stores it.
 
     ``external_id`` is its identity in the cloud. Expressions can compare its ``properties``. The
     properties named in ``native`` come from the cloud, the others from an operator.
@@ -106,7 +106,10 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted(Resource):
-    """A resource of a reservation: ``amounts`` by resource class; without amounts, all of it."""
+    """A resource of a reservation, and the ``amounts`` that it holds by resource class.
+
+    Without amounts the reservation holds the whole resource.
+    """
 
     amounts: Mapping[str, int]
 
@@ -119,7 +122,10 @@ class Granted(Resource):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """A resource that a reservation holds for a window; ``busy_until`` includes cleaning time."""
+    """A resource that a reservation holds.
+
+    ``window`` is that of the lease; ``busy_until`` includes the cleaning time after it.
+    """
 
     resource_id: int
     reservation_id: str
@@ -165,23 +171,24 @@ class Event:
     def is_untried(self) -> bool:
         """Whether no attempt has ended yet, whatever attempt is in progress now.
 
-        ``updated_at`` is the only sign of an attempt after which the cloud needed more time.
+        An attempt after which the cloud needed more time does not count as ``attempt``. Only
+        ``updated_at`` shows that it ended.
         """
         is_noted = self.updated_at is not None and self.updated_at > self.promised_at
         return self.attempt <= 1 and not is_noted
 
     @property
     def promised_at(self) -> datetime:
-        """Since when it can run; not before its creation, even if its due time is earlier."""
+        """The time from which the event can run: its due time, or if later its creation."""
         return max(self.due_at, self.created_at)
 
 
 @record(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """What a lease holds of one resource type.
+    """The request of a lease for resources of one type, and its state.
 
-    ``params`` are the user's parameters, checked by the plug-in; ``details`` are what the plug-in
-    reported when it started the reservation.
+    ``params`` are the user's parameters, checked by the plug-in. ``details`` are what the plug-in
+    reported when it started the reservation, and internal notes such as ``HANDED_OVER``.
     """
 
     id: str
@@ -197,7 +204,7 @@ class Reservation:
 
     @property
     def stays(self) -> bool:
-        """Whether its lease still has it: it is neither over nor marked as ``LEAVING``."""
+        """Whether the reservation stays in its lease: it is neither DELETED nor ``LEAVING``."""
         return self.status is not ReservationStatus.DELETED and LEAVING not in self.details
 
     @property
@@ -241,7 +248,7 @@ class Lease:
 
     @property
     def ails(self) -> bool:
-        """Whether any of its resources fails, or its trust is lost."""
+        """Whether any resource of the lease fails, or its trust is lost."""
         return self.degraded or self.trust_lost is not None
 
     @property
@@ -256,7 +263,7 @@ class Lease:
         return next((event for event in self.events if event.kind == kind), None)
 
     def due(self, event: Event, now: datetime) -> datetime:
-        """Return since when an event can run.
+        """Return the time from which an event can run; ``now`` if it still waits for hosts.
 
         A start may have waited for hosts, and an end for the ``before_end_lease`` event.
         """
@@ -269,7 +276,11 @@ class Lease:
         return max(due, self.start.ready_at or now)
 
     def tried_since(self, event: Event, now: datetime) -> datetime:
-        """Return the time of an event's first attempt: not before a manager found it late."""
+        """Return when the first attempt of an event ended, or ``now`` if no attempt has ended.
+
+        After several attempts that time is not stored. Then the result is the time from which the
+        event could run, or if later, when a manager found events of the lease late.
+        """
         if event.is_untried:
             return now
         if event.attempt <= 1 and event.updated_at is not None:
@@ -284,7 +295,7 @@ _LONGEST = 255
 
 
 def hardware(host: Resource) -> str:
-    """Return the class of a host: its property ``hardware``, or else its ``hypervisor_type``."""
+    """Return the hardware class of a host: ``hardware``, ``hypervisor_type``, or an empty text."""
     values = (host.properties[name] for name in _CLASS if host.properties.get(name))
     return next(values, "")[:_LONGEST]
 

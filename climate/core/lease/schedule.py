@@ -39,7 +39,7 @@ _DAWN = datetime.min.replace(tzinfo=UTC)
 
 
 class Anchor(StrEnum):
-    """The edge of the lease that the offset of a notice refers to."""
+    """The edge of the lease's window to which the offset of a notice is added."""
 
     START = "start"
     END = "end"
@@ -47,7 +47,7 @@ class Anchor(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """An event ``offset`` seconds after (negative: before) an edge of the lease."""
+    """An event ``offset`` seconds after (negative: before) the start or end of the lease."""
 
     kind: str
     anchor: Anchor
@@ -63,7 +63,7 @@ class Planned:
 
 
 def before_end_notice(window: Window, before_end: datetime) -> Notice:
-    """Return the notice for an explicit moment; raises InvalidDate if it is not in the window."""
+    """Return the notice for the time ``before_end``; raises InvalidDate if outside ``window``."""
     if not window.start < before_end < window.end:
         raise InvalidDate("before_end_date must be after the start and before the end of the lease")
     return Notice(BEFORE_END, Anchor.END, (before_end - window.end).total_seconds())
@@ -77,8 +77,8 @@ def rank(kind: str) -> int:
 def plan(window: Window, notices: Iterable[Notice], now: datetime) -> tuple[Planned, ...]:
     """Return the events of a lease over ``window`` as planned at ``now``, in order.
 
-    Overdue reminders are combined into one that is due now, or dropped if the start has passed
-    too. No event is due after the end.
+    Overdue ``before_start_lease`` events are combined into one that is due now. If the start has
+    passed, they are dropped. No event is due after the end.
     """
     planned = {Planned(START, window.start), Planned(END, window.end)}
     for notice in notices:

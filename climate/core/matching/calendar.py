@@ -52,7 +52,10 @@ class Step:
 def starts(
     requirement: Requirement, timelines: Iterable[Timeline], length: timedelta, within: Starts
 ) -> list[Starts]:
-    """Return when ``requirement.minimum`` units could start for ``length``, earliest first."""
+    """Return the intervals of starts from which the minimum of units is free for ``length``.
+
+    The intervals are inside ``within``, the earliest first.
+    """
     if requirement.minimum <= 0:
         return [within]
     openings = [
@@ -67,10 +70,10 @@ def starts(
 def lasting(
     requirement: Requirement, timelines: Iterable[Timeline], start: datetime, horizon: datetime
 ) -> datetime | None:
-    """Return until when ``requirement.minimum`` units that start at ``start`` can stay.
+    """Return until when ``requirement.minimum`` units are free without a break from ``start`` on.
 
-    None if they cannot start. The result is at most ``horizon``, because later bookings are
-    unknown.
+    None if they are not free at ``start``. The result is at most ``horizon``, because later
+    bookings are unknown.
     """
     present = [
         run
@@ -87,7 +90,7 @@ def lasting(
 
 
 def both(left: Sequence[Starts], right: Sequence[Starts]) -> list[Starts]:
-    """Return the intersection of two sets of intervals."""
+    """Return the intersection of two sets of intervals, sorted."""
     overlaps = ((max(a[0], b[0]), min(a[1], b[1])) for a in left for b in right)
     return sorted(pair for pair in overlaps if pair[0] <= pair[1])
 
@@ -95,7 +98,7 @@ def both(left: Sequence[Starts], right: Sequence[Starts]) -> list[Starts]:
 def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Window) -> list[Step]:
     """Return how many units fit at each instant of ``span``, ignoring bookings outside of it.
 
-    For units that must stay together it is the number on the resource with most free capacity.
+    If units must be together, returns the number on the one resource where most units fit.
     """
     # By moment: the number of units that fit on a resource before and after it.
     changes: dict[datetime, list[tuple[int, int]]] = defaultdict(list)

@@ -1,9 +1,9 @@
-"""Pure assignment of resources when the reservations of a lease are admitted together.
+"""Assignment of resources to the reservations of a lease, which are admitted together. Pure.
 
-``assign`` gives whole resources exactly. A lease may request "any two hosts" and "one host with a
-GPU" at once, and a greedy assignment could give the only GPU host to the first. Augmenting paths
-(Kuhn, 1955) find an assignment whenever one exists. All resources that can take the same path
-take it at once, so the work grows with the number of candidates and not with its square.
+``assign`` assigns whole resources and misses no solution. A lease may request "any two hosts" and
+"one host with a GPU" at once, and a greedy assignment could give the only GPU host to the first.
+Augmenting paths (Kuhn, 1955) find an assignment if any exists. All resources that can take the same
+path take it at once, so the work grows with the number of candidates and not with its square.
 
 ``choose`` also packs shares: first-fit, largest first, then in other orders. For one reservation
 that finds a packing whenever one exists. Several reservations with different shares may be
@@ -128,7 +128,8 @@ class Demand:
     """``minimum``..``maximum`` units on ``candidates`` (resource ids, the preferred ones first).
 
     With ``amounts`` a unit takes that much of each resource class, without it a whole resource.
-    ``kept`` units are in addition; they matter where units must stay together or apart.
+    ``kept`` are units that the reservation has already, not counted in ``minimum``; they matter for
+    the layouts TOGETHER and APART.
     """
 
     minimum: int
@@ -140,9 +141,9 @@ class Demand:
 
 
 def choose(demands: Sequence[Demand], free: Free) -> tuple[Units, ...] | None:
-    """Return how many units each demand gets on which resource; None if a minimum cannot be met.
+    """Return the units of each demand by resource id; None if no packing is found.
 
-    ``free`` is the free amount of each resource class, for demands with ``amounts``. Every
+    ``free`` is the free amount by resource id and class, for demands with ``amounts``. Every
     minimum is met before any demand gets more.
     """
     shares = [index for index, demand in enumerate(demands) if demand.amounts]
@@ -192,7 +193,7 @@ def _roomiest(demands: Sequence[Demand], free: Free) -> Sequence[Demand]:
 
 
 def most(demand: Demand, free: Free) -> int:
-    """Return how many units a demand could get alone, without its maximum."""
+    """Return how many units a demand could get if it were alone and had no maximum."""
     if not demand.amounts:
         return len(demand.candidates)
     fitting = [room(free[id_], demand.amounts) for id_ in demand.candidates]
@@ -207,7 +208,7 @@ def room(free: Mapping[str, int], amounts: Mapping[str, int]) -> int:
 
 
 def first(units: Units, count: int) -> Units:
-    """Return the first ``count`` of ``units``."""
+    """Return ``units`` without those after the first ``count``, in the order of the mapping."""
     kept: dict[int, int] = {}
     for id_, has in units.items():
         if count > 0:

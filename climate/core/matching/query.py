@@ -45,7 +45,7 @@ class Operand:
 
     @property
     def is_null(self) -> bool:
-        """Whether it means that the property is absent."""
+        """Whether the operand means that the property is absent."""
         return self.text == "null"
 
 
@@ -72,7 +72,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """The same as ``==`` with any of ``values``."""
+    """Matches if ``==`` matches with any of ``values``."""
 
     name: str
     values: tuple[Operand, ...]
@@ -81,7 +81,7 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class Contains:
-    """The property exists and contains ``text``, which is not empty."""
+    """Matches if the property exists and contains ``text``, which is not empty."""
 
     name: str
     text: str
@@ -132,7 +132,7 @@ def matches(query: Query, properties: Mapping[str, str]) -> bool:
 
 
 def names(query: Query) -> frozenset[str]:
-    """Return the names of the properties in the expression."""
+    """Return the names of the properties in the query."""
     return frozenset(leaf.name for leaf in _leaves(query) if not isinstance(leaf, Everything))
 
 
@@ -142,7 +142,7 @@ def size(query: Query) -> int:
 
 
 def check_names(query: Query, known: Collection[str]) -> None:
-    """Raise InvalidQuery if the expression names a property that is not ``known``."""
+    """Raise InvalidQuery if the query names a property that is not ``known``."""
     for leaf in _leaves(query):
         if not isinstance(leaf, Everything) and leaf.name not in known:
             hint = _suggestion(leaf.name, known)
@@ -150,7 +150,7 @@ def check_names(query: Query, known: Collection[str]) -> None:
 
 
 def both(a: Query, b: Query) -> Query:
-    """Return the conjunction of two expressions."""
+    """Return the query that matches if both queries match."""
     if isinstance(a, Everything):
         return b
     return a if isinstance(b, Everything) else And((a, b))

@@ -1,6 +1,6 @@
-"""Input from callers: whether it can be stored, and how error messages quote it.
+"""Input from clients: whether it can be stored, and how error messages quote it.
 
-A quotation is cut, so that long or deep input stays recognisable but short.
+A quotation contains only the beginning of long input.
 """
 
 import itertools
@@ -26,17 +26,17 @@ def check_storable(value: object) -> None:
 
 
 def quoted(source: object) -> str:
-    """Return input, as JSON text or decoded, as JSON, cut."""
+    """Return the beginning of ``source`` as JSON; a text counts as JSON already."""
     return cut(source) if isinstance(source, str) else show(source)
 
 
 def show(value: object) -> str:
-    """Return ``value`` as JSON, cut."""
+    """Return ``value`` as JSON, or the beginning of that if it is long."""
     # The value may be huge and deep: encode no more than is shown (no piece is empty).
     pieces = json.JSONEncoder(ensure_ascii=False, default=repr).iterencode(value)
     return cut("".join(itertools.islice(pieces, _ECHO + 1)))
 
 
 def cut(text: str) -> str:
-    """Return ``text``, or its beginning."""
+    """Return ``text``, or its beginning if it is long."""
     return text if len(text) <= _ECHO else f"{text[:_ECHO]}..."

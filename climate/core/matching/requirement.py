@@ -1,4 +1,4 @@
-"""What a reservation needs from admission, independent of its resource type."""
+"""The resources that admission must find for a reservation, in terms common to all types."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -29,7 +29,7 @@ class Requirement:
     query: Query
     amounts: Mapping[str, int] = field(default_factory=dict)
     layout: Layout = Layout.ANYWHERE
-    #: What the reservation also needs, of other resources: the queries of its parts are disjoint.
+    #: A further requirement of the reservation. No resource matches the queries of two parts.
     besides: "Requirement | None" = None
     #: The word for the resources in messages about a shortage.
     noun: str = "hosts"
@@ -47,7 +47,7 @@ class Requirement:
         return not self.amounts
 
     def units(self, amounts: Mapping[str, int]) -> int:
-        """Return how many units an allocation of ``amounts`` on a resource is (no amounts: one).
+        """Return how many units an allocation of ``amounts`` on a resource has (no amounts: one).
 
         The allocation may have other resource classes: a lease that ends now keeps its
         allocations, whatever its parameters become.

@@ -23,7 +23,7 @@ class Candidate:
     free: Mapping[str, int] = field(default_factory=dict)
 
 
-#: Returns whether the candidate may be used.
+#: Returns whether the reservation may have the candidate.
 Filter = Callable[[Candidate, Requirement], bool]
 #: Returns the quality of the candidate, higher is better; only order and distances matter.
 Weigher = Callable[[Candidate, Requirement], float]
@@ -43,10 +43,10 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """Which candidates a request is to have rather than others.
+    """Which candidates a request prefers.
 
-    ``rotation`` (0..1) is where in the order of ids it begins to look, so that parallel requests
-    do not all want the same; ``selection`` counts more.
+    ``rotation`` (0..1) is where in the order of ids its search begins, so that parallel requests
+    try different resources first. ``selection`` takes precedence over this order.
     """
 
     rotation: float = 0.0

@@ -14,7 +14,7 @@ PATTERN = re.compile(r"(?:[\w.:-]{1,128}\*?|\*)\Z", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """An event of a lease. ``seq`` orders all; ``message_id`` identifies repetitions."""
+    """A notification. ``seq`` is its place in the order; repetitions have equal ``message_id``."""
 
     seq: int
     message_id: str
@@ -37,14 +37,17 @@ class NotificationFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Matching notifications, oldest first; no others match up to the number ``after``."""
+    """Matching notifications, oldest first. No others up to the number ``after`` match."""
 
     notifications: list[Notification]
     after: int
 
 
 def payload_when_sent(notification: Notification, now: datetime) -> dict[str, Any]:
-    """Return the payload with the numbers of the message; ``starts_in`` is relative to ``now``."""
+    """Return the payload with ``seq`` and ``message_id``.
+
+    For a ``before_start_lease`` event add ``starts_in``, the seconds from ``now`` to the start.
+    """
     payload = {
         **notification.payload,
         "seq": notification.seq,

@@ -48,7 +48,8 @@ class WebhookRules:
 
     ``networks`` are allowed in addition to the public Internet, ``plain`` allows http. A delivery
     has ``attempts`` attempts; ``given_up`` dead letters in a row suspend a subscription.
-    ``largest`` is bytes of a payload.
+    ``largest`` is the maximum size of a payload in bytes. A subscription is one of at most
+    ``per_project`` of its project.
     """
 
     networks: tuple[Network, ...] = ()
@@ -67,7 +68,11 @@ NO_WEBHOOK_RULES = WebhookRules()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """A subscription and its progress; all notifications up to ``done_seq`` are processed."""
+    """A subscription and its progress; all notifications up to ``done_seq`` are processed.
+
+    ``attempts`` is the failed attempts of the present notification, ``given_up`` the number of dead
+    letters in a row. ``reason`` is why the subscription is suspended.
+    """
 
     id: str
     project_id: str
@@ -113,7 +118,8 @@ class Delivery:
 class Outcome:
     """The result of a delivery: success if there is no ``reason``.
 
-    ``gone``: the receiver answered 410. ``retry_after`` is the receiver's wish in seconds.
+    ``gone``: the receiver answered 410. ``retry_after`` is the pause in seconds that the receiver
+    requested.
     """
 
     reason: str | None = None
@@ -135,7 +141,7 @@ class Verdict:
 
 
 def judge(failed: Subscription, outcome: Outcome, rules: WebhookRules, luck: float) -> Verdict:
-    """Return what follows from a failed delivery; ``luck`` in [0, 1) spreads retries."""
+    """Return what follows from a failed delivery; ``luck`` in [0, 1) is random, for jitter."""
     reason = (outcome.reason or "")[:_LONGEST_REASON]
     if outcome.gone:
         return Verdict(pause=0.0, suspend=reason)
@@ -155,7 +161,7 @@ def later(now: datetime, pause: float) -> datetime:
 
 
 def key_of(secret: str) -> bytes:
-    """Decode the key of a secret; raises InvalidInput."""
+    """Return the key that a secret encodes; raises InvalidInput."""
     try:
         key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     except (binascii.Error, ValueError):

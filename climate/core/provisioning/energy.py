@@ -50,15 +50,15 @@ class Saved:
 
 
 def ahead(host: FreeHost, policy: Policy) -> timedelta:
-    """Return the minimum time to the next booking of a host that goes off."""
+    """Return the minimum time to the next booking with which a host may be switched off."""
     return timedelta(seconds=host.lead + policy.idle_time)
 
 
 def to_switch_off(hosts: Iterable[FreeHost], policy: Policy, now: datetime) -> list[FreeHost]:
     """Return the hosts to switch off, from all free hosts that are on.
 
-    The hosts with the latest next booking go first, then those idle the longest. A host with a
-    booking soon does not count as a spare.
+    The hosts with the latest next booking go first, then those idle the longest. A host whose
+    next booking is sooner than ``ahead`` does not count as a spare.
     """
     by_class: dict[str, list[FreeHost]] = {}
     for host in hosts:
@@ -74,10 +74,10 @@ def to_wake(
     policy: Policy,
     now: datetime,
 ) -> list[Shutdown]:
-    """Return which hosts to switch on again, as spares are missing.
+    """Return those shutdowns of ``resting`` whose hosts to switch on again, as spares are missing.
 
-    ``hosts`` are free and on; ``coming`` are the classes of the hosts that boot. The hosts that
-    were off the longest wake first.
+    ``hosts`` are free and on; ``coming`` has the class of each host that boots. The hosts that
+    were off the longest come first.
     """
     warm = Counter(coming)
     warm.update(host.hardware for host in hosts if _is_spare(host, policy, now))

@@ -4,7 +4,8 @@ climate learns it from the durations (seconds) of earlier preparations. It compa
 a slow host is slower by a factor, and a boot sometimes takes several times as long. The usual
 duration of a host is the weighted median of its recent ones; while there are few, the median of its
 class counts, too. The spread comes from the whole class, as a single host has too few durations to
-show an event of one in five hundred: it is each duration compared with its prediction at the time.
+show an event of one in five hundred. It is the distribution of each duration divided by its
+prediction at that time.
 """
 
 import math
@@ -39,7 +40,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The durations of a hardware class; without surprises, there are none.
+    """What climate has learned of a hardware class; without durations there are no ``surprises``.
 
     ``usual`` is the logarithm of seconds. ``surprises`` are the sorted logarithms of duration
     divided by prediction, by the number of earlier durations of the host (0, 1, or 2 for more).
@@ -51,7 +52,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lead:
-    """Seconds before the start; the usual duration, and the factor ``allowance`` on it."""
+    """A lead time in seconds, from the ``usual`` duration and the factor ``allowance`` on it."""
 
     seconds: float
     usual: float
@@ -94,12 +95,12 @@ def lead(times: Sequence[float], like: Profile, quantile: float, policy: Policy)
 
 
 def of_all(share: float, hosts: int) -> float:
-    """Return the quantile per host with which all hosts are ready in ``share`` of all cases."""
+    """Return the quantile per host with which all ``hosts`` are ready in ``share`` of all cases."""
     return float(share ** (1 / max(hosts, 1)))
 
 
 def surprise(known: Sequence[float], quantile: float) -> float:
-    """Return the value at a quantile; ``known`` is sorted.
+    """Return the surprise at a quantile, as a logarithm; ``known`` is sorted.
 
     With too few values, assume a Pareto tail with the exponent of Hill's estimator, and extrapolate
     it with Weissman's estimator (1978).

@@ -1,4 +1,7 @@
-"""Preparations: tasks to get a host of a reservation ready by a certain time. Pure."""
+"""Preparations: tasks to get a host of a reservation ready by a certain time. Pure.
+
+The functions return the changed task.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -29,8 +32,8 @@ class Preparation(Task[PreparationState]):
     """A host that must be ready by ``needed_at``.
 
     ``lead`` is the planned duration in seconds. If the host is not ready at ``replace_at``, climate
-    takes another host; None if there is no time for another. ``seconds`` is the measured duration
-    of each phase.
+    replaces it by another host; None if there is no time for another. ``seconds`` is the measured
+    duration of each phase.
     """
 
     noun: ClassVar = "Preparation"
@@ -49,7 +52,7 @@ class Preparation(Task[PreparationState]):
 
     @property
     def early(self) -> float | None:
-        """Seconds between ready and needed; negative if the host was late."""
+        """Seconds from ``ready_at`` to ``needed_at``; negative if the host was late."""
         return None if self.ready_at is None else (self.needed_at - self.ready_at).total_seconds()
 
     @property
@@ -83,7 +86,7 @@ def ready(
 
 
 def failed(task: Preparation, owner: str, seconds: Mapping[str, float], reason: str) -> Preparation:
-    """Set an accepted task failed; raises as ``check_owner``."""
+    """Set the task failed if its state is accepted; raises as ``check_owner``."""
     task.check_owner(owner)
     if task.progress is not PreparationState.ACCEPTED:
         return task

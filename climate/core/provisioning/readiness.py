@@ -18,7 +18,7 @@ class Readiness(StrEnum):
 
 
 class Period(StrEnum):
-    """How to divide a summary."""
+    """The length of the periods into which a summary is divided."""
 
     DAY = "day"
     WEEK = "week"
@@ -43,8 +43,8 @@ _SHORT_NOTICE = 0.9
 class Shown:
     """The readiness of a lease or a host; state None: there is no preparation yet.
 
-    ``early`` is the seconds between ready and start; negative if the hosts were late. The lease
-    cannot start before the hosts in ``waiting_for`` are ready.
+    ``early`` is the seconds from ready to needed, negative if a host was late; of several hosts
+    it is the minimum. The lease cannot start before the hosts in ``waiting_for`` are ready.
     """
 
     state: Readiness | None
@@ -108,12 +108,12 @@ class Share:
 
     @property
     def mean_early(self) -> float | None:
-        """Mean seconds between ready and needed."""
+        """Mean seconds from ready to needed, over the hosts that were ready in time."""
         return sum(self.early) / len(self.early) if self.early else None
 
 
 def shown(tasks: Sequence[Preparation], now: datetime) -> Shown:
-    """Return the readiness of hosts, from their preparations that are not over."""
+    """Return the readiness of hosts; ``tasks`` are their preparations that are not over."""
     done = [task.ready_at for task in tasks if task.ready_at is not None]
     all_ready = len(done) == len(tasks)
     earlies = [task.early for task in tasks if task.early is not None]
@@ -139,7 +139,7 @@ def _state(tasks: Sequence[Preparation], now: datetime) -> Readiness | None:
 
 
 def summary(preparations: Iterable[Preparation], period: Period) -> list[Share]:
-    """Return the shares by class and period, from preparations that were due.
+    """Return a share per hardware class and period, from preparations that were due.
 
     A lease counts once per class of its hosts and time at which it needed hosts.
     """
@@ -155,7 +155,7 @@ def summary(preparations: Iterable[Preparation], period: Period) -> list[Share]:
 
 
 def outcomes(preparations: Iterable[Preparation], start: datetime) -> dict[str, Outcome]:
-    """Return the outcome of one lease by hardware class."""
+    """Return the outcome of one lease by hardware class, from its preparations."""
     classes: dict[str, list[Preparation]] = {}
     for task in preparations:
         classes.setdefault(task.hardware, []).append(task)

@@ -3,6 +3,7 @@
 Until a provisioner claims a shutdown, climate can cancel it. After that the host may be on its way
 down, even if the provisioner died, so another provisioner must finish the task. climate prepares
 the host only when the shutdown is over: no process powers on a host that another one powers off.
+The functions return the changed task.
 """
 
 from dataclasses import dataclass, replace
@@ -50,12 +51,12 @@ class Shutdown(Task[ShutdownState]):
 
 
 def is_waking(task: Shutdown) -> bool:
-    """Tell whether the task is to switch the host on, not off."""
+    """Return whether the task is to switch the host on, not off."""
     return task.progress is ShutdownState.WAKING
 
 
 def is_held(task: Shutdown, owner: str, now: datetime) -> bool:
-    """Tell whether ``owner`` has a claim that has not expired."""
+    """Return whether ``owner`` has a claim that has not expired."""
     return task.owner == owner and task.claimed_until is not None and task.claimed_until > now
 
 
@@ -84,7 +85,7 @@ def off(task: Shutdown, owner: str, now: datetime) -> Shutdown:
 
 
 def waking(task: Shutdown) -> Shutdown:
-    """Make the task one to switch the host on again, for any provisioner to claim."""
+    """Set the task waking: any provisioner can claim it and must switch the host on again."""
     return replace(task, progress=ShutdownState.WAKING, owner=None)
 
 
@@ -112,7 +113,7 @@ def kept(task: Shutdown, owner: str, reason: str) -> Shutdown:
 
 
 def given_up(task: Shutdown, reason: str) -> Shutdown:
-    """Cancel the task, whoever has claimed it."""
+    """Set the task kept, whichever provisioner has claimed it."""
     return replace(task, progress=ShutdownState.KEPT, reason=reason, claimed_until=None)
 
 

@@ -56,9 +56,10 @@ class AdvisoryLocks:
 
     @contextmanager
     def hold(self, name: str) -> Iterator[None]:
-        """Hold the lock of this name; hold no other lock of this process inside.
+        """Hold the lock ``name``; raises Contention after waiting ``WAIT`` seconds.
 
-        Raises Contention after waiting ``WAIT`` seconds.
+        The caller must not hold another lock: the process has one, so the thread would wait for
+        itself.
         """
         deadline = time.monotonic() + WAIT
         if not self._in_process.acquire(timeout=WAIT):

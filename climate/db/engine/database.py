@@ -1,8 +1,8 @@
 """Connections and transactions: the only module that opens, commits and retries transactions.
 
 ``read()`` opens a session for reading. ``write(work)`` runs ``work(session)`` in one transaction
-and runs it again if the transaction lost a race. So ``work`` may change the session only: it sends
-no message and calls no plug-in.
+and runs it again if the transaction lost a race. So ``work`` must have no effect other than on the
+database: it sends no message and calls no plug-in.
 
 PostgreSQL and MariaDB use READ COMMITTED: each statement sees the latest commits. SQLite uses BEGIN
 IMMEDIATE: one writer at a time.
@@ -54,10 +54,10 @@ T = TypeVar("T")
 
 
 class LostRace(Contention):
-    """``work`` raises it if another transaction took its resources: roll back and run again."""
+    """``work`` raises it if another transaction took the resources; ``write`` then retries."""
 
     def __init__(self) -> None:
-        """Set the message for the caller, who sees it if all attempts lost."""
+        """Set the message that the client receives if all attempts lost."""
         super().__init__("Others are booking the same resources right now: try again shortly")
 
 
@@ -117,9 +117,10 @@ class Database:
     def write(self, work: Callable[[Session], T]) -> T:
         """Run ``work(session)`` in a transaction, commit it, and return what it returned.
 
-        Runs it again (bounded, jittered) after serialization failures, deadlocks, violations of the
-        double-booking guard and LostRace; ``session.info["attempt"]`` counts from 1. Raises the
-        error of the last attempt.
+        Runs it again, with random pauses, after errors for which ``is_transient`` is true: lost
+        races, deadlocks, lock timeouts and violations of unique keys or of the double-booking
+        guard. ``session.info["attempt"]`` counts from 1 to ``ATTEMPTS``. Raises the error of the
+        last attempt.
         """
         for attempt in self._retrying:
             with attempt:
@@ -131,7 +132,7 @@ class Database:
         self.on_conflict(conflict(error) if error else "none")
 
     def rehearse(self, work: Callable[[Session], T]) -> T:
-        """Run ``work(session)`` like ``write``, roll it back, and return its result."""
+        """Run ``work(session)`` as ``write`` does, then roll back; return what it returned."""
 
         def work_and_undo(session: Session) -> None:
             raise _Undo(work(session))
@@ -148,7 +149,7 @@ class Database:
             return work(session)
 
     def connections(self) -> tuple[Callable[[], int], Callable[[], int]]:
-        """Return two functions: the number of connections in use, and its upper bound."""
+        """Return two functions: one returns the connections in use, the other their maximum."""
         pool = self.engine.pool
         assert isinstance(pool, QueuePool)  # noqa: S101 - every named database has one
         return pool.checkedout, lambda: 2 * pool.size()
@@ -164,7 +165,7 @@ def on_commit(session: Session, action: Callable[[], object]) -> None:
 
 
 def is_retried(session: Session) -> bool:
-    """Return whether this is a later attempt of a transaction."""
+    """Return whether the transaction runs again after a failed attempt."""
     return bool(session.info.get("attempt", 1) > 1)
 
 
@@ -199,7 +200,7 @@ def conflict(error: BaseException) -> str:
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Return whether the error means that the database does not answer."""
+    """Return whether the database did not answer, or no pooled connection was free in time."""
     return isinstance(error, exc.OperationalError | exc.InterfaceError | exc.TimeoutError)
 
 

@@ -1,4 +1,4 @@
-"""The version of the schema: migrations, and a check that this release knows the version."""
+"""The version of the schema: migrations, and a check that the database has the required version."""
 
 from collections.abc import Callable
 from functools import cache
@@ -66,7 +66,7 @@ def upgrade(database: Database, revision: str = "head") -> None:
 
 
 def downgrade(database: Database, revision: str) -> None:
-    """Migrate down to ``revision`` (``base`` removes everything); raises SchemaMismatch."""
+    """Migrate down to ``revision`` (``base`` removes everything); raises as ``upgrade``."""
     _migrate(database, command.downgrade, revision)
 
 

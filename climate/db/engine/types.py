@@ -119,7 +119,7 @@ class any_of(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQL
     inherit_cache = True
 
     def __init__(self, column: Any, values: Collection[Any] | str) -> None:  # noqa: ANN401
-        """Take the values, or the name of a parameter that is a list of values.
+        """Accept the values, or the name of a parameter whose value is a list.
 
         Values are texts without NUL, or integers.
         """
@@ -132,7 +132,7 @@ class any_of(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQL
 
 
 def chunks(values: Sequence[T], size: int = 10_000) -> Iterable[Sequence[T]]:
-    """Split values into slices, as MariaDB limits the length of a statement."""
+    """Split values into slices of ``size``, as MariaDB limits the length of a statement."""
     return (values[at : at + size] for at in range(0, len(values), size))
 
 

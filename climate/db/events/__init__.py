@@ -1,5 +1,5 @@
 """Statements on events.
 
-``queue`` claims, requeues and finishes events, ``waiting`` reads those that are due, ``ordering``
-says which event must wait for which.
+``queue`` claims, requeues and finishes events. ``waiting`` reads the due events. ``ordering``
+defines which event must wait for which other event.
 """

@@ -2,8 +2,8 @@
 
 An action (start, update, before-end, end) waits while another action of its lease is claimed or was
 due earlier. A start or update also waits for the end of the lease that held one of its resources
-before, unless that resource fails. Once the end of a lease is due, its failed actions give way to
-it. Reminders and events of users never block.
+before, unless that resource fails. Once the end of a lease is due, the failed actions of the lease
+no longer run. Reminders and events of users never block.
 """
 
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ def due(
 
 
 def blocked(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
-    """Return the condition that an event must wait for another event, or give way to it."""
+    """Return the condition that an event may not run now, because of another event."""
     is_action = EVENTS.c.kind.in_(ACTIONS)
     acquires = EVENTS.c.kind.in_([START, UPDATE])
     return sa.or_(sa.and_(is_action, _sibling(now)), sa.and_(acquires, _previous_holder()))

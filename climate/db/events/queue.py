@@ -1,8 +1,8 @@
 """The events table as a queue: claim due events, renew and reclaim claims, store outcomes.
 
 A claim has an owner, an attempt number and an expiry. An outcome names owner and attempt. If the
-row says otherwise, the claim was lost and the outcome is dropped. ``ordering`` defines which events
-block which others. Finalizers are events without a lease: they outlive it.
+row has others, the claim was lost and the outcome is dropped. ``ordering`` defines which events
+block which others. Finalizers are events that outlive their lease and do not refer to it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,12 +40,12 @@ class Held(NamedTuple):
 
 
 def next_run(session: Session, after: datetime) -> datetime | None:
-    """Return when the first event later than ``after`` may run; None if there is none."""
+    """Return the earliest ``run_at`` later than ``after`` of an unclaimed event, or None."""
     return session.scalar(_NEXT, {"now": after})
 
 
 def count_due(session: Session, now: datetime, most: int) -> dict[str, int]:
-    """Return how many events may run now, by kind; at most ``most`` are counted."""
+    """Return the number of due events by kind, blocked ones included; count at most ``most``."""
     at = sa.literal(now, EVENTS.c.run_at.type)
     open_kinds = sa.select(EVENTS.c.kind).where(*due(at)).limit(most).subquery()
     counts = sa.select(open_kinds.c.kind, sa.func.count()).group_by(open_kinds.c.kind)
@@ -55,9 +55,10 @@ def count_due(session: Session, now: datetime, most: int) -> dict[str, int]:
 def claim(
     session: Session, owner: str, now: datetime, until: datetime, ids: Collection[str]
 ) -> list[tuple[str, str | None, int]]:
-    """Claim those of the events that may run; return (id, lease id, attempt) of each, in order.
+    """Claim those events of ``ids`` that are due, not blocked and not locked.
 
-    Finalizers have no lease id.
+    Returns (id, lease id, attempt) of each, in the order of the queue. The lease id of a finalizer
+    is None.
     """
     rows = session.execute(_CLAIMABLE, {"now": now, "ids": list(ids)}).all()
     claims = [(row.id, row.lease_id, row.attempt + 1) for row in rows]
@@ -68,7 +69,7 @@ def claim(
 
 
 def is_mine(session: Session, event_id: str, owner: str, attempt: int) -> bool:
-    """Return whether this claim still holds; if so, lock the event."""
+    """Return whether ``owner`` still has this claim; if so, lock the event's row."""
     return session.scalar(_IS_MINE, _of([event_id], owner, attempt)) is not None
 
 
@@ -89,9 +90,9 @@ def finish(
 def finish_all(
     session: Session, owner: str, claims: Iterable[tuple[str, int]], now: datetime, status: str
 ) -> None:
-    """Store the same outcome for many claims: (event id, attempt) each.
+    """Store the same status for many claims, each given as (event id, attempt).
 
-    Raises LostRace if one is lost; the retried transaction reads which.
+    Raises LostRace if any claim is lost; the retried transaction reads which ones still hold.
     """
     ids_by_attempt: dict[int, list[str]] = {}
     for id_, attempt in claims:
@@ -111,9 +112,9 @@ def requeue(session: Session, event_id: str, owner: str, attempt: int, **again: 
 
 
 def extend(session: Session, owner: str, ids: Collection[str], until: datetime) -> dict[str, int]:
-    """Renew claims of ``owner``; return the attempts of those that were renewed, by event id.
+    """Renew claims of ``owner``; return the attempt of each renewed claim, by event id.
 
-    A locked row is skipped: a transaction begins or finishes its claim, so no manager reclaims it.
+    Locked rows are skipped, by ``reclaim`` too: a transaction begins or finishes the claim.
     """
     claims = _unlocked(session, ids).items()
     renewed = {id_: held.attempt for id_, held in claims if held.owner == owner}
@@ -128,9 +129,10 @@ def claimed(session: Session) -> dict[str, Held]:
 
 
 def reclaim(session: Session, stale: Mapping[str, Held]) -> int:
-    """Free events whose claims are unchanged since they were read; return how many.
+    """Free the events whose claims still equal those in ``stale``; return how many.
 
-    A locked row is skipped: the transaction that locked it may hang.
+    A renewed claim has another ``until``, and is kept. A locked row is skipped: the
+    transaction that locked it may hang.
     """
     expired = [id_ for id_, held in _unlocked(session, stale).items() if held == stale[id_]]
     return _free(session, any_of(EVENTS.c.id, expired))
@@ -162,10 +164,11 @@ def _free(session: Session, *which: sa.ColumnElement[bool]) -> int:
 
 
 def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> set[int]:
-    """Return the ids of resources whose last lease does not end.
+    """Return the ids of the resources of leases that do not end, although their end is due.
 
-    The first attempt of its end and ``max_retries`` retries failed, or it was due and attempted
-    before ``late``. (An end that was never attempted is no failure: all managers may be down.)
+    The first attempt of the end and ``max_retries`` retries failed; or the end was due before
+    ``late``, and the lease has not changed since then. ACTIVE leases are not included: their end
+    was not attempted yet, as all managers may be down.
     """
     too_long = sa.and_(EventRow.due_at < late, LeaseRow.updated_at < late)
     query = (
@@ -185,9 +188,10 @@ def stuck(session: Session, now: datetime, late: datetime, max_retries: int) -> 
 
 
 def run_now(session: Session, lease_id: str, kinds: Collection[str], now: datetime) -> None:
-    """Make open events of a lease that wait for a retry due now.
+    """Let unclaimed events of a lease run now, instead of after the pause before their retry.
 
-    ``now`` may be slightly in the past: events that became due and were requeued since count, too.
+    No event runs before its due time. A due time can be after ``now`` although the event waits for
+    a retry, because ``now`` may be slightly in the past.
     """
     at = sa.literal(now, EVENTS.c.run_at.type)
     soonest = sa.case((EVENTS.c.due_at > at, EVENTS.c.due_at), else_=at)
@@ -204,7 +208,7 @@ def run_now(session: Session, lease_id: str, kinds: Collection[str], now: dateti
 
 
 def discard(session: Session, lease_ids: Collection[str], kind: str, now: datetime) -> None:
-    """Set open events of a kind to ERROR, unless they are claimed."""
+    """Set the open events of a kind of these leases to ERROR, except claimed ones."""
     session.execute(
         sa.update(EVENTS)
         .where(
@@ -217,13 +221,13 @@ def discard(session: Session, lease_ids: Collection[str], kind: str, now: dateti
 
 
 def remove(session: Session, event_ids: Sequence[str]) -> None:
-    """Remove events that their lease does not have any more, claimed or not."""
+    """Delete events, claimed or not, because their lease does not need them any more."""
     if event_ids:
         session.execute(sa.delete(EventRow).where(EventRow.id.in_(event_ids)))
 
 
 def cancel(session: Session, event_ids: Sequence[str]) -> None:
-    """Remove events that are still UNDONE; claimed and finished ones stay."""
+    """Delete those events that are still UNDONE; claimed and finished ones stay."""
     if event_ids:
         unclaimed = sa.delete(EVENTS).where(
             any_of(EVENTS.c.id, event_ids), EVENTS.c.status == UNDONE
@@ -232,7 +236,7 @@ def cancel(session: Session, event_ids: Sequence[str]) -> None:
 
 
 def reschedule(session: Session, event_id: str, due_at: datetime, now: datetime) -> None:
-    """Make an event due at ``due_at`` as if it were new; a claim on it is lost."""
+    """Set a new due time and reset the event, except its attempt number; a claim on it is lost."""
     session.execute(
         sa.update(EventRow)
         .where(EventRow.id == event_id)

@@ -1,7 +1,7 @@
-"""Queries for the queue view: which events are due, in the order in which projects take turns.
+"""Queries for a manager's view of the queue: the due events, in the order in which they run.
 
-They lock and claim nothing. The result includes events that wait for others (``ordering``);
-the claiming statement leaves them out.
+They lock and claim nothing. The result includes events that are blocked by others (``ordering``);
+the statement that claims events leaves blocked ones out.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -45,10 +45,11 @@ def pending(
     skip: int = 0,
     known: Mapping[str, PendingEvent] = _NONE_KNOWN,
 ) -> list[PendingEvent]:
-    """Return due events, blocked ones included, in the order of their turns.
+    """Return up to ``limit`` due events, blocked ones included, after the first ``skip`` ones.
 
-    If they are more than ``limit``: the first event of each project and resource type, then the
-    second of each, and so on. ``known`` events, by id, are not described again.
+    The order is that of ``run_at``. If more than ``limit`` events are due, or with ``skip``,
+    projects and resource types take turns: the first event of each, then the second of each, and
+    so on. ``known`` events, by id, are not read again.
     """
     ids = [] if skip else _first(session, BEGINNING, now, limit + 1)
     if skip or len(ids) > limit:
@@ -61,9 +62,9 @@ def pending(
 def newly_due(
     session: Session, since: datetime, now: datetime, limit: int, known: Collection[str]
 ) -> list[PendingEvent]:
-    """Return events that became due after ``since``, in order, without those that are ``known``.
+    """Return the events with ``run_at`` in [since, now], in order, except those in ``known``.
 
-    At most ``limit`` events are read.
+    Reads at most ``limit`` events, known ones included.
     """
     fresh = [id_ for id_ in _first(session, since, now, limit) if id_ not in known]
     events = _describe(session, fresh)

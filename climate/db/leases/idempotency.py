@@ -1,8 +1,8 @@
 """Idempotency keys of requests, with their answers.
 
-Only successful requests are stored. A rejected request changed nothing, so climate decides a
-repeated one again: capacity may be free by then. While a lease is held, its request has no answer
-yet; if that lease is released, the request counts as never sent.
+Only successful requests are stored. A rejected request changed nothing. So if the client repeats
+it, climate decides it again: capacity may be free by then. While a lease is held, its request has
+no answer yet; if that lease is released, the request counts as never sent.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ from climate.db.tables.leases import IdempotencyKeyRow, LeaseRow
 
 
 def check(session: Session, key: IdempotencyKey) -> bool:
-    """Return if no request with this key succeeded; True if a released one left its row.
+    """Return whether the key has a row to be replaced, because its held lease was released.
 
-    Raises AlreadyProcessed, RequestUnderWay, or IdempotencyKeyReused if the key was used for a
-    request with other content.
+    Raises AlreadyProcessed if a request with this key has succeeded, RequestUnderWay if its lease
+    is still held, and IdempotencyKeyReused if the key was used for a request with other content.
     """
     query = sa.select(IdempotencyKeyRow).where(*_has_key(key))
     row = session.scalars(query.execution_options(populate_existing=True)).one_or_none()
@@ -45,7 +45,7 @@ def check(session: Session, key: IdempotencyKey) -> bool:
 
 
 def claim(session: Session, key: IdempotencyKey, answer: Mapping[str, Any], now: datetime) -> None:
-    """Store the key with the answer; a second transaction with the key waits for this one's end.
+    """Store the key with the answer; a second transaction with the key waits until this one ends.
 
     Call it before any other statement, so that the second request gets the first one's answer, and
     not a refusal because the first took the last resource. Raises what ``check`` raises.
@@ -65,7 +65,7 @@ def decide(session: Session, key: IdempotencyKey, answer: Mapping[str, Any]) -> 
 
 
 def forget(session: Session, before: datetime) -> None:
-    """Delete keys that were used before a moment."""
+    """Delete the keys that were stored before ``before``."""
     session.execute(sa.delete(IdempotencyKeyRow).where(IdempotencyKeyRow.created_at < before))
 
 

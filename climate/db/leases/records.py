@@ -24,7 +24,10 @@ _START_WHEN = {when.value: when for when in StartWhen}
 
 
 def complete(session: Session, rows: Sequence[Any]) -> list[Lease]:
-    """Complete rows of COLUMNS with their children, one statement per kind of child."""
+    """Return rows of COLUMNS as leases with their reservations and events.
+
+    Executes two SQL statements per 10,000 leases.
+    """
     ids = [row[0] for row in rows]
     reservations = _children(session, _RESERVATIONS, ids)
     events = _children(session, _EVENTS, ids)

@@ -89,7 +89,7 @@ def write_all(
 
 
 def rows(notifications: Iterable[tuple[str, Mapping[str, Any]]], now: datetime) -> Rows:
-    """Return the table and rows of these notifications, to insert them with other tables."""
+    """Return the rows of notifications, for an ``insert`` together with other tables."""
     return OutboxRow, [_row(event_type, payload, now) for event_type, payload in notifications]
 
 
@@ -107,18 +107,18 @@ def _row(event_type: str, payload: Mapping[str, Any], now: datetime) -> dict[str
 
 
 def is_called_for(session: Session, owner: str, now: datetime) -> bool:
-    """Return whether notifications are unpublished and no other relay holds the claim."""
+    """Return whether numbered notifications are unpublished and no other relay has the claim."""
     return session.scalar(_HAS_WORK, {"by": owner, "now": now}) is not None
 
 
 def take_turn(session: Session, owner: str, now: datetime, until: datetime) -> bool:
-    """Claim the relay until ``until``, or renew the claim; False if another relay holds it."""
+    """Claim the relay until ``until``, or renew the claim; False if another relay has it."""
     result = session.execute(_CLAIM, {"by": owner, "now": now, "until": until})
     return bool(result.rowcount)  # type: ignore[attr-defined]
 
 
 def leave_turn(session: Session, owner: str) -> None:
-    """Release the claim, so that another relay can continue immediately."""
+    """Release the claim of ``owner``, so that another relay can continue immediately."""
     session.execute(
         sa.update(RelayRow)
         .where(RelayRow.id == _RELAY, RelayRow.owner == owner)
@@ -132,7 +132,7 @@ def is_unnumbered(session: Session) -> bool:
 
 
 def lag(session: Session, most: int) -> tuple[int, datetime | None]:
-    """Return the number of unpublished rows, at most ``most``, and the time of the oldest."""
+    """Return the number of unpublished rows, at most ``most``, and when the oldest was written."""
     first = sa.select(_OUTBOX.c.created_at).where(_OUTBOX.c.seq > _PUBLISHED.scalar_subquery())
     oldest = session.scalar(first.order_by(_OUTBOX.c.seq).limit(1))
     last, published = session.execute(_PROGRESS).one()
@@ -145,7 +145,7 @@ def lag(session: Session, most: int) -> tuple[int, datetime | None]:
 def number(session: Session, limit: int) -> int:
     """Assign sequence numbers to up to ``limit`` committed rows; return how many.
 
-    It locks the relay's row, so numbers become visible in order even if several processes number.
+    Locks the relay's row. So numbers become visible in order, even if several processes call it.
     """
     last = session.scalar(_LAST.with_for_update())
     assert last is not None  # noqa: S101 - the migration inserts the row
@@ -201,7 +201,7 @@ def removed_seq(session: Session) -> int:
 
 
 def find_after(session: Session, wanted: NotificationFilter, after: int, limit: int) -> Found:
-    """Return up to ``limit`` notifications after ``after`` that match the filter."""
+    """Return up to ``limit`` notifications that match the filter, with ``seq`` > ``after``."""
     last = last_seq(session)  # read before the rows: all rows up to it are visible
     query = sa.select(*_PUBLIC_COLUMNS).where(
         OutboxRow.seq > after, OutboxRow.seq <= last, *_conditions(wanted)
@@ -221,9 +221,10 @@ def get(session: Session, seq: int) -> Notification:
 
 
 def removable(session: Session, before: datetime, limit: int) -> int | None:
-    """Return the last number to remove: up to ``limit`` rows older than ``before``; None: no row.
+    """Return the number through which the log can be removed; None if no row is removable.
 
-    Only the beginning of the log and only published rows are removable. Locks the relay's row.
+    Removable are up to ``limit`` rows at the beginning of the log, if they are published and were
+    written before ``before``. Locks the relay's row.
     """
     published = session.scalar(_PUBLISHED.with_for_update())
     oldest = sa.select(_OUTBOX.c.seq, _OUTBOX.c.created_at).where(_OUTBOX.c.seq <= published)
@@ -233,14 +234,14 @@ def removable(session: Session, before: datetime, limit: int) -> int | None:
 
 
 def remove(session: Session, through: int) -> None:
-    """Delete the beginning of the log, with its dead letters."""
+    """Delete all notifications up to the number ``through``, with their dead letters."""
     session.execute(sa.delete(DeadLetterRow).where(DeadLetterRow.seq <= through))
     session.execute(sa.delete(OutboxRow).where(OutboxRow.seq <= through))
     session.execute(sa.update(RelayRow).where(RelayRow.id == _RELAY).values(removed_seq=through))
 
 
 def is_old(session: Session, before: datetime) -> bool:
-    """Return whether the oldest notification was written before ``before`` and is published."""
+    """Return whether the oldest published notification was written before ``before``."""
     published = _OUTBOX.c.seq <= _PUBLISHED.scalar_subquery()
     oldest = sa.select(_OUTBOX.c.created_at).where(published).order_by(_OUTBOX.c.seq)
     written = session.scalar(oldest.limit(1))

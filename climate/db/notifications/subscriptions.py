@@ -1,7 +1,7 @@
 """Subscriptions and their dead letters.
 
-Each subscription occupies one of a fixed number of places of its project. A unique key per place
-enforces the limit.
+Each subscription has a number (``place``) that is unique in its project. A new one is less than the
+limit, so the unique key enforces the maximum number of subscriptions of a project.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,7 +24,7 @@ ACTIVE = SubscriptionStatus.ACTIVE.value
 
 
 def insert(session: Session, subscription: Subscription, secret: str, most: int) -> bool:
-    """Store a new subscription; return False if its project has ``most`` already."""
+    """Store a new subscription; return False if its project has ``most`` subscriptions."""
     query = sa.select(SubscriptionRow.place).where(
         SubscriptionRow.project_id == subscription.project_id
     )
@@ -60,14 +60,14 @@ def insert(session: Session, subscription: Subscription, secret: str, most: int)
 
 
 def filters(wanted: NotificationFilter) -> dict[str, Any]:
-    """Return a filter as stored, without the project, which the subscription has."""
+    """Return the stored form of a filter, without ``project_id``, which has its own column."""
     stored = asdict(wanted)
     del stored["project_id"]
     return {**stored, "event_types": list(wanted.event_types)}
 
 
 def get(session: Session, subscription_id: str, *, lock: bool = False) -> Subscription:
-    """Return a subscription; raises NotFound."""
+    """Return a subscription; ``lock`` locks its row until the commit. Raises NotFound."""
     query = sa.select(SubscriptionRow).where(SubscriptionRow.id == subscription_id)
     row = session.scalar(query.with_for_update() if lock else query)
     if row is None:
@@ -76,7 +76,7 @@ def get(session: Session, subscription_id: str, *, lock: bool = False) -> Subscr
 
 
 def find_all(session: Session, project_id: str | None, page: Page) -> Part[Subscription]:
-    """Return a page of the subscriptions of a project, or of all, by when they were created."""
+    """Return a page of the subscriptions of a project (None: of all), by creation time."""
     query = sa.select(SubscriptionRow)
     if project_id is not None:
         query = query.where(SubscriptionRow.project_id == project_id)
@@ -86,7 +86,7 @@ def find_all(session: Session, project_id: str | None, page: Page) -> Part[Subsc
 
 
 def update(session: Session, subscription_id: str, now: datetime, **values: Any) -> None:
-    """Store changes by the owner of the subscription."""
+    """Store new values of columns after a request of a user, not after a delivery."""
     session.execute(
         sa.update(SubscriptionRow)
         .where(SubscriptionRow.id == subscription_id)
@@ -102,7 +102,11 @@ def delete(session: Session, subscription_id: str) -> None:
 def matching(
     after: sa.SQLColumnExpression[int], *more: sa.ColumnElement[bool]
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that the project has a notification after ``after`` (or any has)."""
+    """Return the condition that a subscription may match a notification after ``after``.
+
+    It considers the notifications of its project, or with ``all_projects`` those of all projects,
+    if they satisfy ``more`` conditions. It does not consider the subscription's filter.
+    """
     later = sa.exists().where(OutboxRow.seq > after, *more)
     its_own = later.where(OutboxRow.project_id == SubscriptionRow.project_id)
     # Two conditions, as each uses an index: the log may be long, and mostly of other projects.
@@ -113,7 +117,7 @@ def matching(
 
 
 def catch_up(session: Session, through: int) -> None:
-    """Advance subscriptions past ``through`` if no notification up to there may match."""
+    """Set ``done_seq`` to ``through`` where no notification up to this number may match."""
     session.execute(
         sa.update(SubscriptionRow)
         .where(
@@ -142,7 +146,7 @@ def find_dead_letters(
 
 
 def count_dead_letters(session: Session, ids: Collection[str]) -> Mapping[str, int]:
-    """Return the number of dead letters by subscription; none are left out."""
+    """Return the number of dead letters by subscription id; ids without any are absent."""
     query = sa.select(DeadLetterRow.subscription_id, sa.func.count()).where(
         DeadLetterRow.subscription_id.in_(ids)
     )
@@ -151,7 +155,7 @@ def count_dead_letters(session: Session, ids: Collection[str]) -> Mapping[str, i
 
 
 def want_dead_letters(session: Session, subscription_id: str, seqs: Collection[int] | None) -> int:
-    """Mark dead letters (None: all) for redelivery; return how many."""
+    """Mark dead letters with these numbers (None: all) for redelivery; return how many."""
     which = [DeadLetterRow.subscription_id == subscription_id]
     if seqs is not None:
         which.append(DeadLetterRow.seq.in_(seqs))
@@ -160,7 +164,7 @@ def want_dead_letters(session: Session, subscription_id: str, seqs: Collection[i
 
 
 def next_dead_letter(session: Session, subscription_id: str) -> DeadLetter | None:
-    """Return the first dead letter that is marked for redelivery."""
+    """Return the dead letter with the lowest number that is marked for redelivery, or None."""
     query = sa.select(DeadLetterRow).where(
         DeadLetterRow.subscription_id == subscription_id, DeadLetterRow.wanted.is_(True)
     )

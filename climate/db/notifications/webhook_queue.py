@@ -1,7 +1,7 @@
 """Subscriptions as a queue: find those with pending notifications, claim them, store results.
 
-A claim has an owner and an expiry. A result names the owner. If the row names another one, the
-claim was lost or the subscription was changed, and the result is dropped.
+A claim has an owner and an expiry. A result names the owner. If the row names another owner or
+none, the claim was lost or the subscription was changed, and the result is dropped.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,9 +24,9 @@ def is_any(session: Session, now: datetime) -> bool:
 def claim(
     session: Session, owner: str, now: datetime, until: datetime, free: tuple[int, int]
 ) -> list[tuple[str, bool]]:
-    """Claim due subscriptions: up to ``free[0]``, quick ones first, up to ``free[1]`` slow ones.
+    """Claim up to ``free[0]`` due subscriptions, of which at most ``free[1]`` are slow.
 
-    Returns (id, whether it is slow), in the order of their due times.
+    Returns (id, whether it is slow) of each: first quick ones, then slow ones, each by due time.
     """
     claims: list[tuple[str, bool]] = []
     for slow in (False, True):
@@ -64,14 +64,17 @@ def _claimable(now: datetime | sa.BindParameter[Any]) -> list[sa.ColumnElement[b
 def find_mine(
     session: Session, subscription_id: str, owner: str
 ) -> tuple[Subscription, str] | None:
-    """Return the subscription as it is now and its secret, if the claim still holds."""
+    """Return the stored subscription and its secret; None if ``owner`` has lost the claim."""
     query = sa.select(SubscriptionRow).where(*_mine([subscription_id], owner))
     row = session.scalar(query)
     return None if row is None else (of(row), row.secret)
 
 
 def note(session: Session, subscription_id: str, owner: str, values: Mapping[str, Any]) -> bool:
-    """Store values of a claimed subscription (owner None: release it); False if it is lost."""
+    """Store columns of a subscription that ``owner`` has claimed; False if the claim is lost.
+
+    None as the value of the column ``owner`` releases the claim.
+    """
     result = session.execute(
         sa.update(SubscriptionRow).where(*_mine([subscription_id], owner)).values(**values)
     )
@@ -79,7 +82,7 @@ def note(session: Session, subscription_id: str, owner: str, values: Mapping[str
 
 
 def release(session: Session, owner: str, ids: Collection[str]) -> None:
-    """Release the claims of ``owner``, which is stopping."""
+    """Release the claims of ``owner`` on these subscriptions, because its process stops."""
     session.execute(
         sa.update(SubscriptionRow)
         .where(SubscriptionRow.id.in_(ids), SubscriptionRow.owner == owner)

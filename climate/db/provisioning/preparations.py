@@ -1,4 +1,4 @@
-"""Preparations: booked hosts that need one, obsolete preparations, and progress."""
+"""Preparations: booked hosts without a preparation, obsolete preparations, and progress."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,10 @@ get, store, forget = _TASKS.get, _TASKS.store, _TASKS.forget
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """A host that a reservation needs from ``needed_at`` on; climate may have switched it off."""
+    """A host that a reservation needs from ``needed_at`` on.
+
+    ``is_off`` means that climate has switched the host off, or is switching it off or on.
+    """
 
     resource_id: int
     reservation_id: str
@@ -53,7 +56,8 @@ def unprepared(
 ) -> list[Booking]:
     """Return the booked hosts without a preparation, of leases that start before ``until``.
 
-    Of a lease that has begun, only hosts that were added later or that climate switched off.
+    For a lease that has begun, returns only hosts that were added after its start or that climate
+    switched off.
     """
     reserved = (AllocationRow.resource_id, AllocationRow.reservation_id)
     query = (
@@ -80,7 +84,7 @@ def unprepared(
 
 
 def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
-    """Return the ids of preparations whose booking is gone.
+    """Return the ids of preparations that are not over, and whose booking does not exist any more.
 
     A preparation of a quarantined host continues if the host was needed after ``since``: its
     success would show that the host works.
@@ -115,7 +119,7 @@ def bookings(*columns: Any) -> sa.Select[Any]:
 
 
 def sizes(session: Session, lease_ids: Collection[str]) -> dict[str, int]:
-    """Return the number of hosts of each lease."""
+    """Return the number of hosts by lease id, without leases that have no hosts."""
     query = (
         bookings(LeaseRow.id, sa.func.count(AllocationRow.resource_id.distinct()).label("hosts"))
         .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
@@ -126,7 +130,7 @@ def sizes(session: Session, lease_ids: Collection[str]) -> dict[str, int]:
 
 
 def want(session: Session, wanted: Sequence[Preparation]) -> None:
-    """Store new preparations; they replace earlier ones that are over."""
+    """Store new preparations; they replace those of the same booking that are over."""
     for task in wanted:
         session.execute(
             sa.delete(PreparationRow).where(
@@ -140,7 +144,7 @@ def want(session: Session, wanted: Sequence[Preparation]) -> None:
 
 
 def end(session: Session, ids: Collection[str], now: datetime) -> None:
-    """End preparations."""
+    """Set preparations over since ``now``, except those that are over already."""
     session.execute(
         sa.update(PreparationRow)
         .where(PreparationRow.id.in_(ids), _IS_NOT_OVER)
@@ -178,16 +182,17 @@ def overdue(session: Session, now: datetime) -> list[Preparation]:
 
 
 def keep(session: Session, id_: str) -> None:
-    """Never replace the host of a preparation, however long it takes."""
+    """Store that climate must not replace the host, however long the preparation takes."""
     session.execute(
         sa.update(PreparationRow).where(PreparationRow.id == id_).values(replace_at=None)
     )
 
 
 def find(session: Session, wanted: TaskFilter, page: Page) -> Part[Preparation]:
-    """Return a page of preparations by when the lease needs the host.
+    """Return a page of the preparations that match the filter, sorted by ``needed_at``.
 
-    A host that climate has switched off is claimable only after its shutdown is over.
+    The preparation of a host that climate has switched off is claimable only after the shutdown is
+    over.
     """
     more = [] if wanted.lease_id is None else [PreparationRow.lease_id == wanted.lease_id]
     if wanted.claimable_at is not None:
@@ -198,7 +203,7 @@ def find(session: Session, wanted: TaskFilter, page: Page) -> Part[Preparation]:
 def going_on(
     session: Session, *, lease_id: str | None = None, resource_id: int | None = None
 ) -> list[Preparation]:
-    """Return the preparations of a lease or host that are not over, by when they are needed."""
+    """Return the preparations of a lease or host that are not over, sorted by ``needed_at``."""
     conditions: list[sa.ColumnElement[bool]] = [_IS_NOT_OVER]
     if lease_id is not None:
         conditions.append(PreparationRow.lease_id == lease_id)
@@ -208,7 +213,7 @@ def going_on(
 
 
 def needed_between(session: Session, since: datetime, until: datetime) -> list[Preparation]:
-    """Return the preparations that were needed in this period, and not ended before that."""
+    """Return the preparations needed in [since, until) that were not over before."""
     return _TASKS.select(
         session,
         PreparationRow.needed_at >= since,
@@ -218,10 +223,10 @@ def needed_between(session: Session, since: datetime, until: datetime) -> list[P
 
 
 def in_use(session: Session, now: datetime, settled: datetime) -> set[int]:
-    """Return the ids of the hosts that must be up: ready for a lease, or used by one.
+    """Return the ids of the hosts that must be up, because they are ready or used for a lease.
 
-    Without hosts that climate switched off, that are being prepared, or that became ready after
-    ``settled``: the cloud may not have noticed yet.
+    Leaves out hosts that climate switched off, that are being prepared, or that became ready after
+    ``settled``, because the cloud may not have noticed yet.
     """
     ready = sa.select(PreparationRow.resource_id).where(
         _IS_NOT_OVER,
@@ -262,7 +267,7 @@ def counts(session: Session, most: int) -> dict[str, int]:
 
 
 def next_expiry(session: Session, now: datetime) -> datetime | None:
-    """Return when the next claim expires; None if there is none."""
+    """Return when the next claim of a preparation expires; None if none expires after ``now``."""
     column = PreparationRow.claimed_until
     return session.scalar(
         sa.select(sa.func.min(column, type_=column.type)).where(

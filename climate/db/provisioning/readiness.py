@@ -22,13 +22,16 @@ def find(session: Session, resource_id: int) -> HostKnown:
 
 
 def times(session: Session) -> dict[int, tuple[str, list[float]]]:
-    """Return the class and the times (oldest first) of each host with known times."""
+    """Return (hardware class, preparation times) of each host with known times, by resource id.
+
+    Times are seconds, the oldest first.
+    """
     query = sa.select(ReadinessRow.resource_id, ReadinessRow.hardware, ReadinessRow.times)
     return {id_: (hardware, times) for id_, hardware, times in session.execute(query) if times}
 
 
 def remember(session: Session, resource_id: int, hardware: str, seconds: float) -> None:
-    """Append a preparation time to the last ones of a host."""
+    """Append a preparation time of a host; the last ``REMEMBERED`` are kept."""
     before = find(session, _locked(session, resource_id)).times
     _set(session, resource_id, hardware=hardware, times=[*before, seconds][-REMEMBERED:])
 
@@ -46,7 +49,10 @@ def all_set_aside(session: Session) -> set[int]:
 
 
 def see(session: Session, seen: Mapping[int, Seen]) -> None:
-    """Store what the cloud reports of hosts; one UPDATE per distinct report."""
+    """Store what the cloud reports of hosts, by resource id.
+
+    Executes one UPDATE per distinct report.
+    """
     known = set(session.scalars(sa.select(ReadinessRow.resource_id)))
     new = [
         {**_blank(id_), "up": report.up, "seen_at": report.at}

@@ -30,9 +30,10 @@ class Idle:
 
 
 def idle(session: Session, now: datetime) -> list[Idle]:
-    """Return the hosts that work, have power, and have neither a lease nor a task.
+    """Return the hosts that work, have power, and have neither a lease nor a task, sorted by id.
 
-    A host has a lease if the lease has begun or is about to, or the host is being cleaned.
+    A host has a lease from the start time of the lease until the end of cleaning, or while the
+    lease has begun and is not over.
     """
     has_task = sa.or_(
         sa.exists().where(
@@ -86,7 +87,7 @@ def _begun(session: Session) -> set[int]:
 
 
 def note_idle(session: Session, idle_ids: Collection[int], now: datetime) -> None:
-    """Store since when hosts are idle, and that all others are not."""
+    """Store that these hosts are idle, since ``now`` unless a time is stored, and no others."""
     known = session.execute(
         sa.select(ReadinessRow.resource_id).where(ReadinessRow.idle_since.is_not(None))
     )
@@ -121,10 +122,11 @@ def unclaimed(session: Session) -> list[Shutdown]:
 
 
 def ended(session: Session, settled: timedelta) -> list[Shutdown]:
-    """Return the shutdowns that should end, as their host is to be used again.
+    """Return the shutdowns that should end, because their host is to be used again.
 
-    The host was kept on, has a preparation, or was powered on by someone else. The last counts
-    only if the cloud says so ``settled`` after the host went off, as clouds notice late.
+    A provisioner kept the host as it was, or the host has a preparation, or something other than
+    climate powered it on. The third reason counts only if the cloud reported the host as up more
+    than ``settled`` after it went off, because clouds notice late that a host is off.
     """
     prepared = sa.exists().where(
         PreparationRow.resource_id == ShutdownRow.resource_id, PreparationRow.over_at.is_(None)
@@ -165,7 +167,8 @@ def resting(session: Session) -> list[Shutdown]:
 def coming(session: Session, since: datetime) -> list[str]:
     """Return the hardware class of each host that is waking or booting.
 
-    A host boots if it was switched on after ``since`` and is not up yet; later it counts as lost.
+    A host boots if climate switched it on after ``since`` and it is not up yet. A host that was
+    switched on before ``since`` and is not up counts as lost.
     """
     is_waking = sa.and_(_IS_NOT_OVER, ShutdownRow.progress == ShutdownState.WAKING.value)
     is_up = sa.exists().where(
@@ -178,14 +181,14 @@ def coming(session: Session, since: datetime) -> list[str]:
 
 
 def is_going_on(session: Session, resource_id: int | None = None) -> bool:
-    """Return whether any host (or this one) is off, or is being switched off or on."""
+    """Return whether any host, or the host ``resource_id``, has a shutdown that is not over."""
     of_host = [] if resource_id is None else [ShutdownRow.resource_id == resource_id]
     exists = sa.exists().where(_IS_NOT_OVER, *of_host)
     return bool(session.scalar(sa.select(exists)))
 
 
 def want(session: Session, wanted: Sequence[Shutdown]) -> None:
-    """Store new shutdowns, and reset the idle time of their hosts."""
+    """Store new shutdowns, and clear since when their hosts are idle."""
     _TASKS.insert(session, wanted)
     _set_idle(session, [task.resource_id for task in wanted], None)
 

@@ -47,7 +47,7 @@ class TaskTable(Generic[T]):
         return Part(items=items, more=len(rows) > page.limit)
 
     def select(self, session: Session, *conditions: sa.ColumnElement[bool]) -> list[T]:
-        """Return the tasks that match all conditions, in order."""
+        """Return the tasks that match all conditions, in the order of ``by``."""
         query = sa.select(self.row).where(*conditions).order_by(self.by, self.row.id)
         return [self.of(row) for row in session.scalars(query)]
 
@@ -60,7 +60,7 @@ class TaskTable(Generic[T]):
         session.execute(sa.update(self.row).where(self.row.id == task.id).values(**_values(task)))
 
     def forget(self, session: Session, before: datetime) -> None:
-        """Delete the tasks that were over before that time."""
+        """Delete the tasks that were over before ``before``."""
         session.execute(sa.delete(self.row).where(self.row.over_at < before))
 
     def of(self, row: TaskRow) -> T:

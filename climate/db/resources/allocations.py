@@ -74,12 +74,12 @@ class Held:
 def candidates(
     session: Session, requirement: Requirement, busy: Window, *, limit: int | None, rotation: float
 ) -> list[int]:
-    """Return up to ``limit`` ids of resources that match and may serve during ``busy``.
+    """Return up to ``limit`` ids of resources that match and may be free during ``busy``.
 
-    For a whole booking these resources are free. For shares no reservation holds them as a whole,
-    and each could hold a unit if it were empty. The search starts ``rotation`` (0..1) of the way
-    through the ids and wraps around, so parallel requests try different resources first. It is one
-    statement, which stops at ``limit``.
+    If the requirement is for whole resources, these are free. If it is for shares, no reservation
+    holds the whole resource, and a unit would fit on it if it were empty. The search starts
+    ``rotation`` (0..1) of the way through the ids and wraps around, so parallel requests try
+    different resources first. Executes one SQL statement.
     """
     statement = fitting.available(shape(requirement), limit)
     return list(session.connection().scalars(statement, _values(busy, rotation)))
@@ -87,7 +87,10 @@ def candidates(
 
 @dataclass(frozen=True, slots=True)
 class Grabbed:
-    """Candidates, ``locked`` ones first; ``changed`` ones were changed before they were locked."""
+    """Ids of candidates: all that were ``found`` (locked ones first), and two subsets of them.
+
+    Rows of ``changed`` were changed by another transaction between the search and the lock.
+    """
 
     found: Sequence[int]
     locked: Collection[int] = ()
@@ -106,8 +109,8 @@ def grab(
     """Return candidates, and on PostgreSQL lock up to ``locking`` of them in the same statement.
 
     Other databases lock none here: the caller locks its choice later. A locked candidate that is
-    not in ``changed`` needs no second check: the schema's guard rejects a booking that overlaps
-    one which another transaction committed in between.
+    not in ``changed`` needs no second check. If another transaction has booked it in between, the
+    schema's guard rejects the overlapping booking.
     """
     if session.get_bind().dialect.name != "postgresql":
         found = candidates(session, requirement, busy, limit=limit, rotation=rotation)
@@ -125,7 +128,7 @@ def grab(
 def matching(
     session: Session, requirement: Requirement, *, limit: int | None, rotation: float
 ) -> list[int]:
-    """Return up to ``limit`` ids of resources that match and are large enough, free or not."""
+    """Return up to ``limit`` ids of resources that match and can hold a unit, free or not."""
     statement = fitting.matching(shape(requirement), limit)
     return list(session.connection().scalars(statement, {"rotation": rotation}))
 
@@ -138,7 +141,10 @@ def still_free(
     *,
     failing_too: bool = False,
 ) -> set[int]:
-    """Return those of the resources that ``candidates`` would return without a limit."""
+    """Return those of the resources that ``candidates`` would return without a limit.
+
+    ``failing_too`` includes resources that fail now.
+    """
     statement = fitting.available_of(shape(requirement, failing_too=failing_too))
     values = {"ids": list(resource_ids), "start": busy.start, "end": busy.end}
     return set(session.connection().scalars(statement, values))
@@ -154,12 +160,12 @@ def lock(session: Session, resource_ids: Collection[int], *, wait: bool) -> set[
 
 
 def take(session: Session, rows: Sequence[dict[str, Any]]) -> None:
-    """Store allocations, each a row of the table (without its id and ``whole_id``)."""
+    """Store allocations; each mapping has the columns of the table except id and ``whole_id``."""
     insert(session, as_rows(rows))
 
 
 def as_rows(rows: Sequence[dict[str, Any]]) -> Rows:
-    """Return the rows that ``take`` would insert."""
+    """Return rows as for ``take``, for an ``insert`` together with other tables."""
     return AllocationRow, rows
 
 
@@ -178,7 +184,7 @@ def held(session: Session, reservation_ids: Collection[str]) -> dict[str, dict[i
 
 
 def named(session: Session, reservation_ids: Collection[str]) -> dict[str, list[Named]]:
-    """Return the resources of each reservation, by reservation."""
+    """Return the resources of each reservation, by reservation id."""
     by_reservation: dict[str, list[Named]] = {id_: [] for id_ in reservation_ids}
     for row in session.execute(_NAMED, {"ids": list(reservation_ids)}).all():
         by_reservation[row.reservation_id].append(Named(row.id, row.type, row.external_id))
@@ -203,7 +209,7 @@ def give_up(session: Session, reservation_id: str, resource_ids: Collection[int]
 
 
 def shorten(session: Session, reservation_ids: Collection[str], busy_until: datetime) -> None:
-    """End the allocations of reservations at ``busy_until``; delete those that start later."""
+    """Set the end of allocations to ``busy_until``; delete those that would start then or later."""
     of_reservations = AllocationRow.reservation_id.in_(reservation_ids)
     session.execute(
         sa.delete(AllocationRow).where(of_reservations, AllocationRow.start_at >= busy_until)
@@ -212,7 +218,10 @@ def shorten(session: Session, reservation_ids: Collection[str], busy_until: date
 
 
 def detach(session: Session, reservation_ids: Collection[str], busy_until: datetime) -> None:
-    """Keep allocations without their reservation, until cleaning ends at ``busy_until``."""
+    """Separate allocations from their reservations; they end at ``busy_until`` at the latest.
+
+    ``busy_until`` is when cleaning ends. Deletes allocations that would start then or later.
+    """
     of_reservations = AllocationRow.reservation_id.in_(reservation_ids)
     session.execute(
         sa.delete(AllocationRow).where(of_reservations, AllocationRow.start_at >= busy_until)
@@ -243,7 +252,11 @@ def find_all(
     lease_id: str | None = None,
     reservation_id: str | None = None,
 ) -> list[Allocation]:
-    """Return the allocations of a resource type, by resource and start (one statement)."""
+    """Return the allocations of a resource type, sorted by resource and start.
+
+    The other arguments select some of them: ``ending_after`` those of leases that do not end
+    before this time. Executes one SQL statement.
+    """
     query = (
         sa.select(AllocationRow, LeaseRow.id, LeaseRow.start_at, LeaseRow.end_at)
         .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
@@ -275,7 +288,7 @@ def find_all(
 
 
 def params_on(session: Session, resource_id: int) -> list[tuple[str, dict[str, Any]]]:
-    """Return (type, params) of the present and future reservations of a resource."""
+    """Return (resource type, params) of the reservations of a resource that are not deleted."""
     query = (
         sa.select(ReservationRow.resource_type, ReservationRow.params)
         .join(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
@@ -288,7 +301,7 @@ def params_on(session: Session, resource_id: int) -> list[tuple[str, dict[str, A
 
 
 def count(session: Session, requirement: Requirement) -> int:
-    """Return how many reservable resources match and are large enough, free or not."""
+    """Return how many reservable resources match and can hold a unit, free or not."""
     return session.connection().scalar(fitting.count(shape(requirement))) or 0
 
 

@@ -19,7 +19,7 @@ _CHUNK = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """A lease that holds any of the given resources, and the window of that allocation."""
+    """A lease that holds any of the given resources; ``window`` includes cleaning time."""
 
     lease_id: str
     lease_name: str
@@ -30,7 +30,11 @@ class Blocker:
 def timelines(
     session: Session, requirement: Requirement, resource_ids: Sequence[int], span: Window
 ) -> list[Timeline]:
-    """Return the bookings of each resource during ``span`` (two statements per 10,000)."""
+    """Return one timeline per resource, in the order of ``resource_ids``.
+
+    It has the bookings that overlap ``span``. Executes up to two SQL statements per 10,000
+    resources.
+    """
     shared = capacity.find_some(session, resource_ids) if requirement.amounts else defaultdict(dict)
     bookings: dict[int, list[Booking]] = {id_: [] for id_ in resource_ids}
     for at in range(0, len(resource_ids), _CHUNK):
@@ -52,7 +56,10 @@ def timelines(
 def blockers(
     session: Session, resource_ids: Collection[int], span: Window, project_id: str, limit: int
 ) -> list[Blocker]:
-    """Return up to ``limit`` leases that hold any of the resources, first those of the project."""
+    """Return up to ``limit`` leases that hold any of the resources during ``span``.
+
+    Leases of the project come first.
+    """
     columns = (
         LeaseRow.id,
         LeaseRow.name,

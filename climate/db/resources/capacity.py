@@ -61,9 +61,10 @@ def find_some(
 def free(
     session: Session, resource_ids: Collection[int], classes: Collection[str], busy: Window
 ) -> dict[int, dict[str, int]]:
-    """Return how much of each class is free all through ``busy`` (one statement per 10,000).
+    """Return the amount of each class that is free all through ``busy``, by resource and class.
 
-    It subtracts shares only, not bookings of the whole resource.
+    Subtracts shares only, not bookings of the whole resource. Executes one SQL statement per
+    10,000 resources.
     """
     free_amounts: dict[int, dict[str, int]] = {id_: {} for id_ in resource_ids}
     values = {"classes": list(classes), "start": busy.start, "end": busy.end}

@@ -46,16 +46,20 @@ def shape(requirement: Requirement, *, failing_too: bool = False) -> Shape:
 
 @lru_cache(_CACHED_STATEMENTS)
 def available(wanted: Shape, limit: int | None) -> sa.Select[int]:
-    """Select up to ``limit`` resources that fit from ``start`` to ``end``, from ``rotation`` on."""
+    """Select the ids of up to ``limit`` resources that fit from ``start`` to ``end``.
+
+    The search begins at ``rotation`` (see ``allocations.candidates``).
+    """
     return _rotated(wanted, _free(wanted), limit)
 
 
 @lru_cache(_CACHED_STATEMENTS)
 def available_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, bool]:
-    """Select like ``available``; lock up to ``locking`` unlocked rows, and return those first.
+    """Select like ``available``, and lock up to ``locking`` of the rows that are not locked.
 
-    For PostgreSQL. The statement sees bookings and properties as of its start. The last column
-    tells whether another transaction changed the row between the start and the lock.
+    For PostgreSQL. Selects (id, is locked, is changed), locked rows first. The statement reads
+    bookings and properties as of its start. A row is changed if another transaction changed it
+    between that start and the lock.
     """
     version: sa.ColumnElement[str] = sa.literal_column("resources.xmin").label("version")
     candidates = _rotated(wanted, _free(wanted), limit, version).cte("found")
@@ -78,7 +82,7 @@ def available_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, b
 
 @lru_cache(_CACHED_STATEMENTS)
 def matching(wanted: Shape, limit: int | None) -> sa.Select[int]:
-    """Select up to ``limit`` resources that match, free or not, from ``rotation`` on."""
+    """Select the ids of up to ``limit`` resources that match, free or not, from ``rotation`` on."""
     return _rotated(wanted, [], limit)
 
 
@@ -120,7 +124,7 @@ def _pivot(wanted: Shape) -> sa.ScalarSelect[int]:
 
 @lru_cache(_CACHED_STATEMENTS)
 def available_of(wanted: Shape) -> sa.Select[int]:
-    """Select those of the resources ``ids`` that fit from ``start`` to ``end``."""
+    """Select those of ``ids`` whose resources fit from ``start`` to ``end``."""
     is_given = ResourceRow.id.in_(sa.bindparam("ids", expanding=True))
     conditions = [*_matching(wanted, wanted.query), *_free(wanted)]
     return sa.select(ResourceRow.id).where(is_given, *conditions)
@@ -128,7 +132,7 @@ def available_of(wanted: Shape) -> sa.Select[int]:
 
 @lru_cache(_CACHED_STATEMENTS)
 def count(wanted: Shape) -> sa.Select[int]:
-    """Count the resources that match and are large enough, free or not."""
+    """Count the resources that match and can hold a unit, free or not."""
     _, conditions = _walk(wanted)
     return sa.select(sa.func.count()).select_from(ResourceRow).where(*conditions)
 

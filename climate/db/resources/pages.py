@@ -1,4 +1,4 @@
-"""Pages of long lists by keyset pagination: the rows after a key, with their children.
+"""Pages of long lists by keyset pagination: the rows after a key, with their child rows.
 
 The number of statements depends neither on the page nor on the table.
 """

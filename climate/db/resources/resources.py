@@ -86,7 +86,7 @@ def get(session: Session, resource_type: str, resource_id: int, *, lock: bool = 
 
 
 def find_all(session: Session, resource_type: str) -> list[Resource]:
-    """Return all resources of a type by id (two statements)."""
+    """Return all resources of a type, sorted by id."""
     query = sa.select(ResourceRow).where(ResourceRow.type == resource_type).order_by(ResourceRow.id)
     return complete(session, session.scalars(query).all())
 
@@ -102,7 +102,7 @@ def find_some(session: Session, resource_ids: Collection[int]) -> dict[int, Reso
 def set_properties(
     session: Session, resource: Resource, extra: Mapping[str, str], now: datetime
 ) -> None:
-    """Add or change extra properties."""
+    """Add or change extra properties of a resource; define those that are new to its type."""
     session.execute(
         sa.delete(ResourceProperty).where(
             ResourceProperty.resource_id == resource.id, ResourceProperty.name.in_(extra)
@@ -127,7 +127,7 @@ def set_reservable(
 
 
 def reservable(session: Session, resource_ids: Collection[int]) -> set[int]:
-    """Return the ids of the bookable resources among these."""
+    """Return those of the ids whose resources are bookable."""
     query = sa.select(ResourceRow.id).where(
         ResourceRow.id.in_(resource_ids), ResourceRow.reservable.is_(True)
     )
@@ -137,7 +137,7 @@ def reservable(session: Session, resource_ids: Collection[int]) -> set[int]:
 def set_native(
     session: Session, resource: Resource, native: Mapping[str, str], now: datetime
 ) -> None:
-    """Replace the properties that the cloud reports."""
+    """Replace the properties that the cloud reports, and extra properties of the same names."""
     is_of_resource = ResourceProperty.resource_id == resource.id
     is_replaced = sa.or_(ResourceProperty.native.is_(True), ResourceProperty.name.in_(native))
     session.execute(sa.delete(ResourceProperty).where(is_of_resource, is_replaced))
@@ -148,12 +148,12 @@ def set_native(
 
 
 def delete(session: Session, resource_id: int) -> None:
-    """Remove a resource with its properties and past allocations."""
+    """Delete a resource with its properties, inventories and allocations."""
     session.execute(sa.delete(ResourceRow).where(ResourceRow.id == resource_id))
 
 
 def define(session: Session, resource_type: str, names: Collection[str], now: datetime) -> None:
-    """Define extra properties of a resource type; known names stay."""
+    """Define extra properties of a resource type; names that are defined already do not change."""
     known = {prop.name for prop in definitions(session, resource_type)} if names else set()
     for name in names:
         if name not in known:
@@ -170,7 +170,7 @@ def define(session: Session, resource_type: str, names: Collection[str], now: da
 
 
 def definitions(session: Session, *resource_types: str) -> list[Property]:
-    """Return the extra properties of resource types, by name."""
+    """Return the definitions of the extra properties of resource types, sorted by name."""
     query = (
         sa.select(PropertyRow)
         .where(PropertyRow.resource_type.in_(resource_types))
@@ -180,7 +180,7 @@ def definitions(session: Session, *resource_types: str) -> list[Property]:
 
 
 def names_in_use(session: Session, resource_type: str, candidates: Collection[str]) -> set[str]:
-    """Return those names that are properties of any resource of the type."""
+    """Return those of ``candidates`` that are names of a property of any resource of the type."""
     names = sorted(candidates)
     if not names:
         return set()
@@ -217,7 +217,7 @@ def set_private(
 
 
 def values(session: Session, resource_type: str) -> dict[str, list[str]]:
-    """Return the values of each extra property, by property name."""
+    """Return the distinct values of each extra property, sorted, by property name."""
     query = (
         sa.select(ResourceProperty.name, ResourceProperty.value)
         .join(ResourceRow, ResourceRow.id == ResourceProperty.resource_id)
@@ -249,7 +249,10 @@ def _store(
 
 
 def complete(session: Session, rows: Sequence[Any]) -> list[Resource]:
-    """Return rows of RESOURCES as resources with their properties (one statement)."""
+    """Return rows of RESOURCES as resources with their properties.
+
+    Executes one SQL statement per 10,000 rows.
+    """
     properties: dict[int, dict[str, str]] = {row.id: {} for row in rows}
     native: dict[int, set[str]] = {row.id: set() for row in rows}
     texts: dict[str, str] = {}  # shares equal texts: there may be half a million properties

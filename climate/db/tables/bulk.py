@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound="DataclassInstance")
 
-#: Rows of one table, all with the same columns.
+#: A table and rows to insert into it; all rows have the same columns.
 Rows = tuple[type[Base], Sequence[Mapping[str, Any]]]
 
 
 def record(kind: type[R], row: Base, **replaced: object) -> R:
-    """Return a row as a dataclass; ``replaced`` gives values of fields that are not columns."""
+    """Return a row as the dataclass ``kind``; fields in ``replaced`` are not read from the row."""
     names = (field.name for field in fields(kind) if field.name not in replaced)
     return kind(**{name: getattr(row, name) for name in names}, **replaced)
 
 
 def insert(session: Session, *tables: Rows) -> None:
-    """Insert rows of several tables; a table comes after the tables that it refers to."""
+    """Insert rows into several tables; a table must follow the tables that it refers to."""
     nonempty = [(table, rows) for table, rows in tables if rows]
     connection = session.connection()
     if connection.dialect.name == "postgresql" and nonempty:
@@ -44,7 +44,7 @@ def insert(session: Session, *tables: Rows) -> None:
 
 
 def update(session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Update rows by ``id``; all have the same columns."""
+    """Update the rows with these ids; each mapping has ``id`` and the same columns to set."""
     if not rows:
         return
     connection = session.connection()

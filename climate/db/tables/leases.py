@@ -1,6 +1,6 @@
 """The tables of leases, resources and limits.
 
-The migrations add the guard against double bookings, in the way of each database.
+The migrations add the guard against double bookings, which differs between databases.
 """
 
 from datetime import datetime
@@ -164,8 +164,9 @@ class InventoryRow(Base):
 class AllocationRow(Base):
     """A resource, or ``amount`` of one of its classes, occupied in ``[start_at, busy_until)``.
 
-    The window includes cleaning time. Without a class it is the whole resource, and ``whole_id`` is
-    its id, else NULL. The row of a deleted lease stays without a reservation until cleaning ends.
+    The window includes cleaning time. Without a class the row occupies the whole resource, and
+    ``whole_id`` is the resource's id; for a share it is NULL. After a lease is deleted, the row
+    stays without a reservation until cleaning ends.
     """
 
     __tablename__ = "allocations"
@@ -233,7 +234,10 @@ class EventRow(Base):
 
 
 class LimitRow(Base):
-    """Limits that override the configured ones; a transaction locks it to count the use."""
+    """Limits of an owner that override the configured ones.
+
+    A transaction locks the row before it counts the use of the owner.
+    """
 
     __tablename__ = "limits"
     __table_args__ = (MARIADB,)
@@ -244,7 +248,7 @@ class LimitRow(Base):
 
 
 class PastUseRow(Base):
-    """The use of a deleted lease, stored for as long as its host-hours count."""
+    """The use of whole hosts by deleted reservations, stored while its host-hours count."""
 
     __tablename__ = "past_use"
     __table_args__ = (
@@ -263,7 +267,10 @@ class PastUseRow(Base):
 
 
 class IdempotencyKeyRow(Base):
-    """The idempotency key of a request, with its answer, or the held lease before the answer."""
+    """The idempotency key of a request, with its answer.
+
+    While the request has no answer, ``held_id`` is the id of the held lease.
+    """
 
     __tablename__ = "idempotency_keys"
     __table_args__ = (Index(None, "created_at"), MARIADB)
@@ -281,7 +288,7 @@ def _table(row: type[Base]) -> sa.Table:
 
 
 def columns(table: sa.Table, names: str) -> list[sa.Column[Any]]:
-    """Return the columns of a table by their names, given as one text with spaces."""
+    """Return the columns of a table; ``names`` are their names, separated by spaces."""
     return [table.c[name] for name in names.split()]
 
 

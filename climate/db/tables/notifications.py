@@ -58,8 +58,8 @@ class SubscriptionRow(Base):
     """A webhook subscription and its progress.
 
     Every notification up to ``done_seq`` was delivered, became a dead letter or does not match.
-    ``owner`` and ``claimed_until`` are the claim of a delivery. The unique key on ``place`` limits
-    the number of subscriptions of a project.
+    ``owner`` and ``claimed_until`` are the claim of a delivery. ``place`` is unique in a project.
+    For a new subscription it is less than the maximum number, so the unique key limits the number.
     """
 
     __tablename__ = "subscriptions"
@@ -92,7 +92,10 @@ class SubscriptionRow(Base):
 
 
 class DeadLetterRow(Base):
-    """A notification that the receiver did not accept; removed with the notification."""
+    """A notification that the receiver did not accept, by ``seq``.
+
+    ``wanted`` means that it is to be delivered again. The row is deleted with the notification.
+    """
 
     __tablename__ = "dead_letters"
     __table_args__ = (Index(None, "seq"), MARIADB)

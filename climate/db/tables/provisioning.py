@@ -12,7 +12,7 @@ from climate.db.tables.leases import Base
 
 
 class TaskRow(Base):
-    """The columns of every task of provisioners."""
+    """The columns that the tables of preparations and shutdowns share."""
 
     __abstract__ = True
 
@@ -31,7 +31,7 @@ class TaskRow(Base):
 
 
 class PreparationRow(TaskRow):
-    """A host that must be ready for a reservation by a certain time; it outlives the lease.
+    """The task to get a host ready for a reservation by ``needed_at``; the row outlives the lease.
 
     The unique key prevents two managers from creating the same preparation.
     """
@@ -57,7 +57,7 @@ class PreparationRow(TaskRow):
 
 
 class ShutdownRow(TaskRow):
-    """A host to be switched off while no lease needs it."""
+    """The task to switch off a host while no lease needs it."""
 
     __tablename__ = "shutdowns"
     __table_args__ = (
