@@ -5,7 +5,7 @@ A plug-in is a subclass of ResourcePlugin and serves one resource type. climate 
 - when a user creates or changes a lease: ``schema``, ``look_up``, ``members``, ``requirement``,
   ``acts_as_user``, ``preview_details``, ``prepare``, ``discard``;
 - when an event of the lease is due: ``start``, ``before_end``, ``end``;
-- when an operator registers, changes or deletes a resource: ``find``, ``declared``, ``enroll``,
+- when an operator registers or deletes a resource: ``find``, ``declared``, ``enroll``,
   ``withdraw``;
 - periodically or on an operator's command: ``refresh``, ``enroll``, ``audit``,
   ``disable_service``, ``enable_service``.
