@@ -1,5 +1,6 @@
-"""Resource types and their drivers: one folder per type with plug-in, real and simulated driver.
+"""Resource types. Each folder has plug-ins, drivers for OpenStack and simulated drivers.
 
-``base`` is the interface for plug-in authors. ``fencing`` stops a change of the cloud that comes
-after the claim was lost. ``loader`` finds plug-ins by their entry points.
+``base`` is the interface that plug-ins implement. ``fencing`` stops a manager from changing the
+cloud after it lost the claim on its event. ``loader`` loads plug-ins and drivers by their entry
+points. ``openstack`` has the code that several drivers share.
 """

@@ -1,9 +1,23 @@
 """The interface between climate and the resource types that it reserves.
 
-A plug-in serves one resource type. The API calls its pure methods (``schema``, ``requirement``)
-when a user requests a lease. A manager calls ``start``, ``before_end`` and ``end`` when an event is
-due, outside any transaction and *at least once*: a manager may die after the effect and before it
-records the result. Therefore each method checks the cloud before it changes anything.
+A plug-in is a subclass of ResourcePlugin and serves one resource type. climate calls it
+
+- when a user creates or changes a lease: ``schema``, ``look_up``, ``members``, ``requirement``,
+  ``acts_as_user``, ``preview_details``, ``prepare``, ``discard``;
+- when an event of the lease is due: ``start``, ``before_end``, ``end``;
+- when an operator registers or deletes a resource: ``find``, ``declared``, ``enroll``,
+  ``withdraw``;
+- periodically or on an operator's command: ``refresh``, ``enroll``, ``audit``,
+  ``disable_service``, ``enable_service``.
+
+Each process creates one object of the class. Several threads call it at the same time, but for one
+lease one call follows the other. Methods marked "Pure" depend on their arguments only and send no
+request. No database transaction is open during any other method.
+
+Events call ``start``, ``before_end`` and ``end`` *at least once*: a manager process may die after
+the call changed the cloud and before the result is stored. Another manager then repeats the call.
+Therefore each method that changes the cloud first checks which changes are still missing. Methods
+marked "Idempotent" must succeed without further effect if their work is already done.
 """
 
 import abc
@@ -21,16 +35,17 @@ from climate.core.lease.model import Granted, Inventory, Lease, Reservation, Res
 from climate.core.matching.extra_specs import read
 from climate.core.matching.requirement import Requirement
 
-# ``with turn("name"):`` holds an advisory lock, exclusive among all threads of all processes.
-# Raises Contention after waiting for one minute. The lock expires after two minutes. Do not nest.
+# ``with turn("name"):`` holds the advisory lock of this name. At most one thread of all climate
+# processes holds it. The call raises Contention if it cannot get the lock within one minute. The
+# lock expires after two minutes. A thread that holds a lock must not request another.
 Turn = Callable[[str], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """The user who sent a request: user, project and, with Keystone, the token of the request.
+    """The sender of an API request: project id, user id and, with Keystone, the request's token.
 
-    The token is valid for this request only. It is neither stored nor logged.
+    Use the token only while this request is processed, and neither store nor log it.
     """
 
     project_id: str
@@ -40,35 +55,42 @@ class Requester:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveredResource:
-    """A resource as the cloud reports it, registered in climate or not.
+    """A resource as the cloud reports it, whether or not it is registered in climate."""
 
-    ``inventories`` are the amounts that reservations can share, by resource class: ``VCPU``,
-    ``MEMORY_MB`` (MiB), ``DISK_GB`` (GiB), ``CUSTOM_...``. A ``usable`` resource can be reserved
-    now. A ``lost`` resource does not run at all (a host in maintenance may still run). A
-    ``disabled`` resource was taken out of service by an operator, in the cloud. A ``refusal`` is
-    the reason why the resource can never be reserved. ``heard_at`` is the time of the cloud's last
-    sign of life of the resource, or None for now. If the resource is not ``complete``, properties
-    that are missing here keep their stored values.
-    """
-
+    #: The identity of the resource in the cloud, unique within the resource type.
     external_id: str
+    #: The properties that the cloud reports. Expressions in requests can compare them.
     properties: Mapping[str, str]
+    #: The amounts that several reservations can share, by resource class: ``VCPU``, ``MEMORY_MB``
+    #: (MiB), ``DISK_GB`` (GiB), ``CUSTOM_...``. Empty if nothing can be shared.
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
+    #: Whether the resource can be reserved now.
     usable: bool = True
+    #: Whether the resource has stopped working. A host in maintenance is not usable, but not lost
+    #: while it runs. climate replaces lost resources in running leases.
     lost: bool = False
+    #: Whether an operator took the resource out of service in the cloud. climate then does not
+    #: assume that a lost host is off because climate powered it off.
     disabled: bool = False
+    #: The time (aware, UTC) at which the resource last reported to the cloud. None: the time of
+    #: the present query.
     heard_at: datetime | None = None
+    #: The reason why the resource cannot be registered, or None. Set by host clouds and read by
+    #: HostPlugin. Other plug-ins raise Conflict in ``find`` instead.
     refusal: str | None = None
+    #: Whether ``properties`` and ``inventories`` have all values. If not, climate keeps the stored
+    #: inventories, and the stored properties that are missing here.
     complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A difference between the cloud and the database, and its repair where one is safe.
+    """A difference between the cloud and the database. ``audit --repair`` repairs it if possible.
 
-    ``repair`` runs immediately; with a ``reservation_id``, only if no lease has that reservation.
-    With a ``lease_id``, a manager starts the lease's reservations again instead. With neither, an
-    operator must decide.
+    With a ``lease_id``, the repair is that a manager calls ``start`` again for the reservations of
+    this running lease. Otherwise the repair is to call ``repair``. With a ``reservation_id``, that
+    is done only if no unfinished lease has this reservation. With neither ``lease_id`` nor
+    ``repair``, the difference is only reported, and an operator must decide.
     """
 
     description: str
@@ -79,9 +101,10 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A part of a composite reservation (a stack), stored as a reservation of its own.
+    """A part of a composite reservation (a stack). climate stores it as a separate reservation.
 
-    ``name`` is unique within the composite. ``params`` have the form of a user's request.
+    ``name`` is unique within the composite. ``params`` are request parameters as a user would send
+    them: the schema of ``resource_type`` has not yet validated them.
     """
 
     name: str
@@ -91,7 +114,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class HeldReservation:
-    """A running reservation, and the resources that belong to it."""
+    """A running reservation, and the resources that the database allocates to it."""
 
     lease: Lease
     reservation: Reservation
@@ -100,194 +123,245 @@ class HeldReservation:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedState:
-    """The state that the database records: registered resources and running reservations.
+    """The state that the database records, for the audit of one resource type."""
 
-    ``changing`` are the ids of reservations that a manager works on: their state in the cloud is
-    unknown. ``elsewhere`` are the ids of running reservations of other types. ``awaited`` are the
-    ids of reservations whose lease has not begun to start. ``shared`` are the external ids of
-    resources that reservations of other types use in part.
-    """
-
+    #: The registered resources of the type.
     registered: Sequence[Resource]
+    #: The running reservations of the type.
     running: Sequence[HeldReservation]
+    #: The ids of reservations, of any type, whose lease is being started, changed or ended. Their
+    #: state in the cloud is unknown.
     changing: Collection[str]
+    #: The ids of reservations of other types, in running leases.
     elsewhere: Collection[str] = ()
+    #: The external ids of resources of this type that reservations of other types have.
     shared: Collection[str] = ()
+    #: The ids of reservations, of any type, whose lease has not begun to start.
     awaited: Collection[str] = ()
 
     @property
     def known(self) -> set[str]:
-        """The ids of the reservations that may have objects in the cloud."""
+        """The ids in ``running``, ``changing`` and ``elsewhere``: the cloud may have their objects.
+
+        Objects of other reservations are leftovers, except those that ``prepare`` created for
+        ``awaited`` ones.
+        """
         running = {held.reservation.id for held in self.running}
         return running.union(self.changing, self.elsewhere)
 
 
 class NotYet(Exception):
-    """The cloud needs more time. This is not a failure: the manager calls again shortly."""
+    """The cloud has not finished yet. The message tells what the call waits for.
+
+    The manager repeats the call after about a second, and does not count a failure until ten
+    minutes after the first call.
+    """
 
 
 class RequestSchema(Schema):
-    """The plug-in's part of a reservation request; ignores keys of other types."""
+    """The base of schemas for request parameters of one resource type; ignores unknown keys."""
 
     class Meta:
-        """Common keys and keys of other resource types stand in the same object."""
+        """Ignore unknown keys: a request also has keys of all types, and may have other types'."""
 
         unknown = EXCLUDE
 
 
 class ResourcePlugin(abc.ABC):
-    """One resource type: its request parameters, and how to hand resources over and reclaim them.
+    """A resource type: validates requests, hands resources over to projects and reclaims them.
 
-    Methods that act on the cloud must be idempotent.
+    In all methods ``params`` is the validated output of ``schema``, completed by ``look_up``.
     """
 
+    #: The name of the type in requests, such as ``physical:host``.
     resource_type: ClassVar[str]
-    #: The plug-in's part of a reservation request. Its output is stored as ``params``.
+    #: Validates the type's parameters in a request. ``look_up`` completes its output, which climate
+    #: stores as the ``params`` of the reservation.
     schema: ClassVar[type[RequestSchema]]
-    #: The request for one unit of the type, where the user gives no parameters.
+    #: The parameters of a request for one unit. Queries of availability use them as defaults.
     unit: ClassVar[Mapping[str, Any]] = {}
-    #: Whether a running reservation can change its amounts or layout; ``start`` is then called
-    #: again.
+    #: Whether users can change the amounts of a unit, and the layout of units, after the lease
+    #: began to start. If not, they can still change the number of units. The manager calls
+    #: ``start`` again after either change.
     resizes: ClassVar[bool] = True
-    #: Whether ``refresh`` subtracts what an ended lease has not released, so that climate can
-    #: reserve the rest.
+    #: Whether ``refresh`` subtracts the amounts that an ended lease still occupies. climate then
+    #: lets users reserve the rest. Otherwise it lets them reserve nothing of a resource that a
+    #: lease could not release.
     counts_leftovers: ClassVar[bool] = False
-    #: The parameters that users cannot change, because ``look_up`` resolved them.
+    #: The names of parameters that users cannot change, for instance because ``look_up`` sets them.
     fixed: ClassVar[frozenset[str]] = frozenset()
-    #: The properties that the cloud reports for resources of the type.
+    #: The names of the properties that the cloud can report for resources of the type.
     native_properties: frozenset[str]
-    #: Whether ``prepare`` creates something in the cloud while climate admits the lease.
+    #: Whether ``prepare`` creates anything. climate calls it only if this is so for at least one
+    #: reservation of the lease.
     needs_preparation: ClassVar[bool] = False
-    #: Whether ``look_up`` also runs for changed parameters, because they change the members.
+    #: Whether climate calls ``look_up`` and ``members`` also when a user changes a reservation.
+    #: Otherwise it calls them only for new reservations.
     looks_up_changes: ClassVar[bool] = False
 
     def look_up(self, params: Mapping[str, Any], _requester: Requester) -> Mapping[str, Any]:
-        """Return ``params`` with the cloud's data about the objects that they name.
+        """Return ``params``, completed with the cloud's data about the objects that they name.
 
-        Called before the transaction that admits the lease. Only reads. Raises InvalidInput if the
-        project cannot use what the parameters name.
+        For instance, replace the name of a flavor by its id and sizes. Called before climate looks
+        for free resources. Changes nothing in the cloud. Raises InvalidInput if the requester's
+        project cannot use one of these objects.
         """
         return params
 
     def members(self, _params: Mapping[str, Any]) -> Sequence[Member]:
-        """Return the further reservations that this reservation consists of. Pure.
+        """Return the parts of a composite reservation; by default, none. Pure.
 
-        They are reserved in the same lease, start before this reservation and end after it.
+        climate adds a reservation for each part to the same lease. Parts start before the composite
+        reservation. They end after it, or once ``[virtual:stack] end_patience`` has passed.
         """
         return ()
 
     def acts_as_user(self, _params: Mapping[str, Any]) -> bool:
-        """Tell whether ``start``, ``before_end`` or ``end`` act as the lease's user. Pure.
+        """Return whether ``start``, ``before_end`` or ``end`` act as the lease's user. Pure.
 
-        If so, the lease gets a ``trust_id``. False with a simulated cloud.
+        If so, climate creates a Keystone trust while it admits the lease, and stores its id as the
+        lease's ``trust_id``. Return False with a simulated cloud, which has no Keystone.
         """
         return False
 
     def prepare(
         self, _lease: Lease, _reservation: Reservation, _requester: Requester
     ) -> Mapping[str, Any]:
-        """Create what requires the requester's own token; return details for the reservation.
+        """Create the objects in the cloud that require the requester's token.
 
-        Called after admission, while the lease is held and not yet visible. Idempotent.
+        Return details, which climate adds to those of the reservation. Called after climate has
+        allocated resources, before the lease is confirmed and visible. Idempotent.
         """
         return {}
 
     def discard(  # noqa: B027 - optional: most types prepare nothing
         self, lease: Lease, reservation: Reservation
     ) -> None:
-        """Undo ``prepare``, completed or not, for a lease that is not confirmed. Idempotent."""
+        """Delete all that ``prepare`` created for a lease that was not confirmed. Idempotent.
+
+        ``prepare`` may have failed halfway, or may not have been called.
+        """
 
     def preview_details(self, _reservation_id: str) -> Mapping[str, Any]:
-        """Return the details of ``start`` that users may see before the start. Pure."""
+        """Return the first details of a new reservation, which users see until ``start``. Pure.
+
+        These are details of ``start`` that are known in advance, such as an id that derives from
+        the reservation's id.
+        """
         return {}
 
     @abc.abstractmethod
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Return what admission must find for ``params``. Pure; raises InvalidInput."""
+        """Return the number and kind of resources that a reservation needs. Pure.
+
+        Raises InvalidInput for parameters that are valid for ``schema`` but cannot be reserved.
+        """
 
     @abc.abstractmethod
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
-        """Hand ``resources`` over to the lease's project; return the details that users need.
+        """Hand ``resources`` over to the lease's project; return the new details for users.
 
-        The reservation gets the ``amounts`` of each resource, or the whole resource if it has
-        none. The manager calls this again when the resources of a running reservation change; it
-        then also reclaims those that were removed. Idempotent. Raises NotYet while the cloud needs
-        more time. The manager retries after any other exception, and counts it as a failure.
+        The project gets the ``amounts`` of each resource, or the whole resource if ``amounts`` is
+        empty. Skip resources that are not ``reservable``: they are out of service, and the manager
+        calls this method again when they are back.
+
+        The manager also calls this method when the resources of a running reservation have changed.
+        ``resources`` are then all present ones. Reclaim any others that the cloud still assigns to
+        the reservation.
+
+        The returned details replace those of the reservation. Idempotent. Raise NotYet while the
+        cloud has not finished. The manager counts any other exception as a failure, and retries.
         """
 
     @abc.abstractmethod
     def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]) -> None:
-        """Reclaim ``resources``, and delete what users put on them.
+        """Reclaim ``resources``, and delete the users' objects on them, such as servers.
 
-        Idempotent: succeeds if they are already gone. Raises NotYet as ``start`` does.
+        Called at the end of the lease, and when a user removes the reservation from a running
+        lease. ``start`` may have failed before. Idempotent: succeed if the objects are already
+        gone. Raise NotYet while the cloud has not finished.
         """
 
     def before_end(  # noqa: B027 - optional: most types have nothing to do
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> None:
-        """Run the user's action shortly before the end. Idempotent."""
+        """Carry out the action that the user requested for the time shortly before the end.
+
+        For instance, save images of the servers. Idempotent.
+        """
 
     def enroll(self, external_id: str) -> None:  # noqa: B027 - optional
-        """Take a resource into service: only leases can use it from now on. Idempotent."""
+        """Close a registered resource to all projects. Idempotent.
+
+        ``start`` opens it to the project of a lease. Called at registration, and whenever the
+        resource becomes usable again. If a reservation has the resource, leave it unchanged.
+        """
 
     def withdraw(self, external_id: str) -> None:  # noqa: B027 - optional
-        """Release an unreserved resource to all projects. Idempotent."""
+        """Open an unreserved resource to all projects, as its registration ends. Idempotent."""
 
     def disable_service(self, external_id: str) -> None:
-        """Stop all use of a free resource that is about to be powered off. Idempotent.
+        """Prevent new servers on a free host that climate is about to power off. Idempotent.
 
-        Raises Conflict if the resource is in use or not free.
+        climate calls this only for ``physical:host``. Raises Conflict if the host is reserved or
+        has servers.
         """
         raise Conflict(f"{external_id}: a {self.resource_type} cannot be powered off")
 
     def enable_service(self, external_id: str) -> None:  # noqa: B027 - optional
-        """Put a resource that was powered off back into service. Idempotent."""
+        """Undo ``disable_service``, as the host is powered on again. Idempotent."""
 
     @abc.abstractmethod
     def find(
         self, *, name: str | None = None, external_number: str | None = None
     ) -> DiscoveredResource:
-        """Find a resource in the cloud, to register it.
+        """Return the resource of the cloud that an operator wants to register.
 
-        Raises NotFound. Raises Conflict if the name is ambiguous, or the resource is in use or
-        cannot be reserved.
+        ``external_number`` is the hypervisor id that a v1 request for a host can have. For a host
+        it precedes ``name``. Raises NotFound. Raises Conflict if several resources have the name,
+        or the resource is in use or can never be reserved.
         """
 
     def declared(
         self, resource: DiscoveredResource, _properties: Mapping[str, str]
     ) -> DiscoveredResource:
-        """Return the resource with the amounts that an operator's properties declare. Pure.
+        """Return the resource with inventories from the operator's properties for it. Pure.
 
-        Raises InvalidInput if a declared amount is invalid.
+        For types whose capacity the cloud does not report. Raises InvalidInput if such a property
+        has an invalid amount.
         """
         return resource
 
     @abc.abstractmethod
     def inventory(self) -> Iterable[DiscoveredResource]:
-        """Return all resources of this type in the cloud that can be reserved."""
+        """Return all resources of this type in the cloud that can be registered.
+
+        Includes registered ones, and resources that are not usable at present.
+        """
 
     def refresh(self, _registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:
-        """Return the current state of the registered resources; the missing ones are lost.
+        """Return the present state of at least the registered resources, by default all.
 
-        Override this for types of which the cloud has too many resources to list.
+        A registered resource that is not in the result counts as lost. Override this for types of
+        which the cloud has too many resources to list.
         """
         return self.inventory()
 
     def audit(self, _expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
-        """Return where the cloud differs from the expected state; change nothing.
+        """Return the differences between the cloud and the expected state; change nothing.
 
-        Read the cloud first and call ``expected`` afterwards. Otherwise resources that a lease
-        gets in between look like leftovers.
+        Read the cloud first, then call ``expected``, which reads the database. In the opposite
+        order, objects of a lease that starts in between would look like leftovers.
         """
         return ()
 
 
 def run_all(*steps: Callable[[], None]) -> None:
-    """Run every step, even if some fail, so that one host does not block the others.
+    """Call every step in order, even if some fail, so that one host does not block the others.
 
-    Raises the first failure other than NotYet, or else the first NotYet.
+    If steps raised exceptions, raises the first that is not NotYet, or else the first NotYet.
     """
     failures: list[Exception] = []
     for step in steps:
@@ -300,13 +374,16 @@ def run_all(*steps: Callable[[], None]) -> None:
         raise failures[0]
 
 
-#: Values of ``on_start`` and ``on_end``.
+#: Values of the request parameters ``on_start`` (first line) and ``on_end`` (second line).
 CREATE, NOTHING = "create", "nothing"
 DELETE, KEEP = "delete", "keep"
 
 
 class WholeNumber(fields.Integer):
-    """An integer, as a number or as text: command lines send ``"1"``. Rejects ``1.5``."""
+    """A field for an integer >= 0 in decimal text, or any integer as a JSON number.
+
+    Command lines send text, such as ``"1"``. Rejects ``1.5`` and booleans.
+    """
 
     def _validated(self, value: Any) -> int:  # noqa: ANN401 - marshmallow's signature
         if isinstance(value, bool | float):
@@ -317,7 +394,7 @@ class WholeNumber(fields.Integer):
 
 
 class Expression(fields.Field[str]):
-    """A property expression or extra specs, as text or JSON; stored as text."""
+    """A field for a property expression or extra specs, as text or JSON; the output is text."""
 
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> str:  # noqa: ANN401
         try:

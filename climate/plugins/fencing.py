@@ -1,9 +1,10 @@
-"""Fencing: a thread changes a cloud only while the claim on its work is certainly valid.
+"""Fencing: a worker thread changes the cloud only while its claim on an event is certainly valid.
 
-A paused manager may resume in the middle of a call, long after another manager took its claim
-over. Therefore the transport of all OpenStack clients and the journal of the simulated cloud call
-``check`` right before each change. Two gaps remain: a pause between this check and the network,
-and a request that arrives late. A thread without a token, such as a command's, is not fenced.
+A manager process that was paused may resume in the middle of a plug-in call, long after another
+manager claimed the event. Therefore the transport of all OpenStack clients and the journal of the
+simulated cloud call ``check`` right before each change. Two gaps remain: a pause after ``check``
+and before the request is sent, and a request that reaches the cloud late. A thread without a
+fencing token, such as that of a command, can always change the cloud.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,13 +16,14 @@ _ALWAYS = float("inf")
 
 
 class Fenced(Exception):
-    """The fencing token has expired or was revoked. Nothing was changed."""
+    """The fencing token has expired or was revoked. The blocked change was not made."""
 
 
 class FencingToken:
-    """The right to change the cloud until a deadline, which ``extend`` moves.
+    """Permission to change the cloud until a deadline, which ``extend`` moves.
 
-    Times are seconds of the monotonic clock ``elapsed``. The default never expires.
+    ``elapsed`` is a monotonic clock in seconds, and ``until`` the deadline on this clock. The
+    default deadline never comes.
     """
 
     def __init__(self, elapsed: Callable[[], float] = lambda: 0.0, until: float = _ALWAYS) -> None:
@@ -31,16 +33,16 @@ class FencingToken:
         self.blocked_a_change = False
 
     def extend(self, until: float) -> None:
-        """Move the deadline, unless the token was revoked."""
+        """Set the deadline to ``until``, unless the token was revoked."""
         if self._until != _NEVER:
             self._until = until
 
     def revoke(self) -> None:
-        """Expire the token for good."""
+        """Let the token expire now; ``extend`` has no effect afterwards."""
         self._until = _NEVER
 
     def check(self) -> None:
-        """Raise Fenced if the token has expired."""
+        """Raise Fenced if the token has expired or was revoked."""
         if self._elapsed() >= self._until:
             self.blocked_a_change = True
             raise Fenced("the claim on this work has expired or was released: nothing was changed")
@@ -51,7 +53,7 @@ _TOKEN: ContextVar[FencingToken | None] = ContextVar("fencing_token", default=No
 
 @contextmanager
 def fenced(token: FencingToken) -> Iterator[None]:
-    """Let this thread change the cloud only while ``token`` is valid."""
+    """Let this thread change the cloud inside the block only while ``token`` is valid."""
     previous = _TOKEN.set(token)
     try:
         yield
@@ -60,7 +62,7 @@ def fenced(token: FencingToken) -> Iterator[None]:
 
 
 def check() -> None:
-    """Raise Fenced if this thread has a fencing token that has expired."""
+    """Raise Fenced if this thread has a fencing token that has expired or was revoked."""
     token = _TOKEN.get()
     if token is not None:
         token.check()

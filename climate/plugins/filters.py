@@ -1,4 +1,8 @@
-"""The filters and weighers that ship with climate; packages can add others. Pure."""
+"""The filters and weighers of climate itself; other packages can add more. Pure.
+
+A filter returns whether a candidate resource may be allocated. A weigher returns a number; the
+candidates with the highest numbers are preferred.
+"""
 
 from climate.core.matching import query
 from climate.core.matching.requirement import Requirement
@@ -8,21 +12,27 @@ _TRUE = {"true", "yes", "on", "1"}
 
 
 def no_maintenance(candidate: Candidate, _requirement: Requirement) -> bool:
-    """Reject resources whose property ``maintenance`` is true."""
+    """Filter: reject resources whose property ``maintenance`` is true, yes, on or 1."""
     return candidate.resource.properties.get("maintenance", "").lower() not in _TRUE
 
 
 def fewest_properties(candidate: Candidate, requirement: Requirement) -> float:
-    """Prefer resources with few unrequested properties: special ones stay free."""
+    """Weigher: prefer resources with few properties that the request does not name.
+
+    Resources with rare properties then stay free for requests that name these.
+    """
     return -len(candidate.resource.properties.keys() - query.names(requirement.query))
 
 
 def fewest_left(candidate: Candidate, requirement: Requirement) -> float:
-    """Prefer resources with capacity for the fewest units: others stay free as a whole."""
+    """Weigher: prefer resources with free capacity for the fewest units of the request.
+
+    Other resources then stay entirely free.
+    """
     free, amounts = candidate.free, requirement.amounts
     return -min((free.get(name, 0) // amounts[name] for name in amounts), default=0)
 
 
 def lowest_id(candidate: Candidate, _requirement: Requirement) -> float:
-    """Prefer the resources that were registered first: this keeps bookings together."""
+    """Weigher: prefer the resources that were registered first, to fill the same ones first."""
     return -candidate.resource.id

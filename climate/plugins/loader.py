@@ -1,6 +1,7 @@
-"""Load plugins and cloud drivers by name. A missing or broken one stops the process.
+"""Load plug-ins, cloud drivers, filters and weighers by the names in the configuration.
 
-If climate only logged the failure, a lease would fail later.
+If any is missing or broken, an exception stops the start of the process. If climate only logged
+the failure, a lease would fail later.
 """
 
 import inspect
@@ -18,7 +19,8 @@ from climate.core.matching.selection import Selection
 from climate.plugins.base import ResourcePlugin, Turn
 
 PLUGINS = "climate.resource_plugins"
-# The noun in the entry points ``climate.NOUN_clouds``, and the group of the option ``cloud``.
+# By resource type: NOUN in the namespace ``climate.NOUN_clouds`` of entry points, and the section
+# of the configuration with the option ``cloud``.
 _CLOUDS = {
     "physical:host": ("host", "physical:host"),
     "virtual:instance": ("instance", "physical:host"),
@@ -28,7 +30,8 @@ _CLOUDS = {
     "virtual:volume": ("volume", "virtual:volume"),
 }
 _MEMBERS = ("resource_type", "schema", "native_properties")
-# Optional methods that had other names before. A plug-in that still has one would lose it silently.
+# Former names of optional members of ResourcePlugin, with their present names. If a plug-in still
+# defined a member by its former name, climate would ignore it without an error.
 _RENAMED = {
     "arranges": "needs_preparation",
     "arrange": "prepare",
@@ -43,13 +46,16 @@ _RENAMED = {
 
 
 class BrokenPlugin(RuntimeError):
-    """A configured plugin or driver is missing or broken."""
+    """A plug-in or driver that the configuration names is missing or broken."""
 
 
 def load_plugins(
     conf: ConfigOpts, names: Sequence[str], turn: Turn, clock: Clock
 ) -> Mapping[str, ResourcePlugin]:
-    """Return the enabled plugins by resource type; raises BrokenPlugin."""
+    """Create the plug-ins with these entry point names; return them by resource type.
+
+    Raises BrokenPlugin.
+    """
     manager: NamedExtensionManager[ResourcePlugin] = NamedExtensionManager(
         PLUGINS,
         names=list(names),
@@ -71,9 +77,10 @@ def load_plugins(
 
 
 def load_cloud(resource_type: str, conf: ConfigOpts, **offered: object) -> Any:  # noqa: ANN401
-    """Return the driver of the cloud that has the resources; raises BrokenPlugin.
+    """Create and return the cloud driver that ``conf`` names for a resource type.
 
-    The driver gets ``conf``, and of the ``offered`` arguments those that it has parameters for.
+    The constructor of the driver receives ``conf``, and those of the ``offered`` arguments for
+    which it has parameters of the same name. Raises BrokenPlugin.
     """
     noun, group = _CLOUDS[resource_type]
     name = conf[group].cloud
@@ -100,7 +107,7 @@ def _checked(name: str, plugin: Any) -> ResourcePlugin:  # noqa: ANN401
 
 
 def _made(name: str, factory: Any, conf: ConfigOpts, **offered: object) -> Any:  # noqa: ANN401
-    """Call the factory with ``conf`` and the offered arguments that it has parameters for."""
+    """Call the factory with ``conf``, and the offered arguments for which it has parameters."""
     try:
         parameters = inspect.signature(factory).parameters
         return factory(conf, **{key: value for key, value in offered.items() if key in parameters})
@@ -123,7 +130,10 @@ WEIGHERS = "climate.weighers"
 
 
 def load_selection(conf: ConfigOpts) -> Selection:
-    """Return what ``[manager] filters`` and ``weighers`` name; raises Misconfigured."""
+    """Load the filters and weighers that ``[manager] filters`` and ``weighers`` name.
+
+    Raises Misconfigured.
+    """
     weighers = [_multiplied(text) for text in conf.manager.weighers]
     found = _load(WEIGHERS, "weighers", [name for name, _ in weighers])
     return Selection(
@@ -135,7 +145,7 @@ def load_selection(conf: ConfigOpts) -> Selection:
 
 
 def _multiplied(text: str) -> tuple[str, float]:
-    """Read ``name`` or ``name=multiplier``."""
+    """Parse ``name`` or ``name=multiplier``; the default multiplier is 1."""
     name, given, number = (part.strip() for part in text.partition("="))
     try:
         multiplier = float(number) if given else 1.0
@@ -147,7 +157,7 @@ def _multiplied(text: str) -> tuple[str, float]:
 
 
 def _load(namespace: str, option: str, names: Sequence[str]) -> list[Callable[..., Any]]:
-    """Return what packages offer under these names, in their order."""
+    """Return the functions with these entry point names, in the order of ``names``."""
 
     def missing(absent: Iterable[str]) -> None:
         raise Misconfigured(

@@ -1,9 +1,9 @@
-"""The journal of the simulated cloud: all effects in order, with configurable failures and delays.
+"""The journal of the simulated cloud: all changes ("effects") in order, with delays and failures.
 
-With ``[simulated] journal`` it is a file with one JSON object per line, which several processes
-share and which outlives them. Otherwise it is in memory. All simulated drivers write to the
-journal and derive their state from it. The names of effects do not change: recorded logs and
-tests contain them.
+All simulated drivers append their effects to the journal and derive their state from it. If
+``[simulated] journal`` is set, the journal is a file with one JSON object per line. Several
+processes can share the file, and it persists when they end. Otherwise each driver has its own
+journal in memory. Do not rename effects: recorded logs and tests contain the names.
 """
 
 import fcntl
@@ -20,19 +20,19 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.plugins import fencing
 
-# The effects that register or power hosts. They do not belong to leases.
+# The effects of registering hosts and of disabling their services. They do not belong to leases.
 _REGISTRATION = {"enroll", "withdraw", "rest", "rouse"}
 
 
 class SimulatedFailure(RuntimeError):
-    """A failure of the simulated cloud: random (``failure_rate``), or one that Nova has too."""
+    """A failure of the simulated cloud: random (``failure_rate``), or as Nova would also fail."""
 
 
 class Journal:
-    """The effects on the simulated cloud, with the delays and failures of ``[simulated]``."""
+    """The effects on the simulated cloud, with the delays and failures set in ``[simulated]``."""
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Read the settings; the journal file is created with its first entry."""
+        """Read the settings. The first ``append`` creates the journal file."""
         settings = conf.simulated
         self._delay: float = settings.delay
         self._failure_rate: float = settings.failure_rate
@@ -40,20 +40,33 @@ class Journal:
         self._state = CloudState(Path(settings.journal) if settings.journal else None)
 
     def locked(self) -> AbstractContextManager["CloudState"]:
-        """Lock the state of the cloud, with the effects of all processes, and return it."""
+        """Return a context manager that locks the state and yields it.
+
+        The state includes all effects of other processes. The lock excludes threads of this
+        process that use the same journal object.
+        """
         return self._state.locked()
 
     def append(self, entry: dict[str, Any]) -> None:
-        """Append an effect without delay or random failure. Raises Fenced, SimulatedFailure."""
+        """Append an effect, unless it changes nothing; without delay or random failure.
+
+        Raises Fenced, and SimulatedFailure for an impossible effect.
+        """
         self._state.append(entry)
 
     def effects(self, past: int = 0) -> list[dict[str, Any]]:
-        """Return the effects of leases and users in order, without the first ``past``."""
+        """Return the effects in order, without the first ``past``.
+
+        Effects that register hosts or disable their services are left out, and not counted.
+        """
         with self.locked() as state:
             return state.effects[past:]
 
     def act(self, name: str, **details: str) -> None:
-        """Append an effect after ``delay``, or fail at ``failure_rate``. Raises Fenced."""
+        """Wait for ``delay``, then append an effect or, at random, raise SimulatedFailure.
+
+        ``failure_rate`` is the probability of the failure. Otherwise raises as ``append`` does.
+        """
         if self._delay:
             time.sleep(self._delay)
         if self._random.random() < self._failure_rate:
@@ -79,7 +92,7 @@ class CloudState:
 
     @contextmanager
     def locked(self) -> Iterator["CloudState"]:
-        """Read the effects of other processes, and keep other threads out."""
+        """Read new effects of other processes from the file; exclude other threads until exit."""
         with self._lock:
             if self._path is not None and self._path.exists():
                 self._catch_up(self._path)
@@ -88,7 +101,7 @@ class CloudState:
     def append(self, entry: dict[str, Any]) -> None:
         """Add an effect, unless it changes nothing. Raises Fenced, SimulatedFailure.
 
-        The file lock lets concurrent processes write whole lines.
+        A lock on the file keeps the lines of concurrent processes apart.
         """
         with self._lock:
             if self._path is None:
@@ -104,7 +117,7 @@ class CloudState:
                     file.write(json.dumps(entry) + "\n")
 
     def _changes_state(self, entry: dict[str, Any]) -> bool:
-        """Tell whether an effect changes anything. Raises SimulatedFailure if it is impossible."""
+        """Return whether an effect changes the state. Raises SimulatedFailure if impossible."""
         pool, host = str(entry.get("pool")), str(entry.get("host"))
         match entry["effect"]:
             case "ensure_pool" | "delete_pool":
@@ -135,7 +148,7 @@ class CloudState:
             self.effects.append(entry)
 
     def _apply(self, entry: dict[str, Any]) -> None:  # noqa: C901 - one case for each effect
-        """Fold one effect into the state."""
+        """Apply one effect to the state."""
         self._add(entry)
         match entry["effect"]:
             case "ensure_pool":

@@ -1,4 +1,7 @@
-"""Audit of hosts: compare the pools of a cloud with the leases. Only reads, and offers repairs."""
+"""Audit of hosts: compare the pools of a cloud with the running reservations.
+
+The audit changes nothing. The Drift objects that it returns have functions that repair.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +13,7 @@ from climate.plugins.base import Drift, ExpectedState, HeldReservation
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A reservation's pool as the cloud has it: the project that can use it, and its hosts."""
+    """A reservation's pool in the cloud: the project with access (None: no project), its hosts."""
 
     project_id: str | None
     hosts: tuple[str, ...]
@@ -23,23 +26,23 @@ class AuditedCloud(Protocol):
         """Return the reservations' pools by reservation id."""
 
     def free_hosts(self) -> Sequence[str]:
-        """Return the hosts in the free pool."""
+        """Return the names of the hosts in the free pool: closed to all projects, not reserved."""
 
     def servers(self, host: str) -> Sequence[str]:
         """Return the ids of the servers on a host."""
 
     def enroll(self, host: str) -> None:
-        """Put a host into the free pool."""
+        """Put a host into the free pool, unless it is in the pool of a reservation."""
 
     def remove_host(self, pool: str, host: str) -> None:
-        """Move a host back into the free pool."""
+        """Move a host from ``pool`` into the free pool."""
 
     def delete_pool(self, pool: str) -> None:
-        """Delete a pool."""
+        """Delete the pool of a reservation."""
 
 
 def find_drifts(cloud: AuditedCloud, expected: Callable[[], ExpectedState]) -> Iterator[Drift]:
-    """Yield every difference; ignore reservations that a manager works on."""
+    """Yield every difference, except for reservations that are being started, changed or ended."""
     pools, free = cloud.pools(), set(cloud.free_hosts())
     state = expected()
     registered, running = state.registered, state.running
@@ -65,7 +68,7 @@ def find_drifts(cloud: AuditedCloud, expected: Callable[[], ExpectedState]) -> I
 def _drifts_of_running(
     cloud: AuditedCloud, held: HeldReservation, pool: Pool | None
 ) -> Iterator[Drift]:
-    """Compare a running reservation; the repair is to start it again."""
+    """Yield the differences of a running reservation; the repair is to call ``start`` again."""
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
     lease_id = held.lease.id
     if pool is None:
@@ -90,7 +93,10 @@ def _drifts_of_running(
 
 
 def _leftover(cloud: AuditedCloud, name: str, pool: Pool) -> Drift:
-    """Report a pool whose reservation has ended; it can be deleted if it has no servers."""
+    """Return the drift for a pool without a running reservation; the repair deletes an empty pool.
+
+    A pool is empty if there are no servers on its hosts. With servers, there is no repair.
+    """
     servers = [server for host in pool.hosts for server in cloud.servers(host)]
     with_servers = f" and servers {', '.join(servers)}" if servers else ""
     return Drift(

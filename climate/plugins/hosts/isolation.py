@@ -1,4 +1,4 @@
-"""The two ways to keep all projects but one off a host with filters of Nova's scheduler. Pure."""
+"""The two filters of Nova's scheduler with which climate reserves hosts for one project. Pure."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,24 +13,27 @@ NOBODY = "nobody"
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """What the scheduler's filter reads in the metadata of host aggregates.
+    """The metadata and zones of host aggregates that one filter of the scheduler evaluates."""
 
-    ``owner_key`` is the metadata key of the owning project, ``zone_prefix`` the prefix of a
-    reservation's availability zone (None: no zone), ``free`` the metadata that closes the free
-    pool. With ``nodes``, climate can reserve single nodes of a service that has several.
-    """
-
+    #: The metadata key of an aggregate whose value is the id of the project with access.
     owner_key: str
+    #: The prefix of the availability zones that climate creates, one per reservation. None: climate
+    #: creates no zones.
     zone_prefix: str | None
+    #: The metadata of the free pool's aggregate, which closes its hosts to all projects.
     free: Mapping[str, str]
+    #: Whether climate can reserve single nodes of a compute service that has several.
     nodes: bool
 
     def operators_zone(self, zone: str) -> str:
-        """Return an availability zone, or "" if it is the zone of a reservation."""
+        """Return ``zone``, or "" if climate created this zone for a reservation."""
         return "" if self.zone_prefix and zone.startswith(self.zone_prefix) else zone
 
     def check_zones(self, host: str, zones: Collection[str | None]) -> None:
-        """Raise Conflict if Nova could not move the host into a reservation's zone later."""
+        """Raise Conflict if the host is in a zone, so that it cannot join a reservation's zone.
+
+        ``zones`` are the zones of the aggregates that contain the host.
+        """
         present = sorted(zone for zone in zones if zone)
         if present and self.zone_prefix is not None:
             raise Conflict(
@@ -41,10 +44,11 @@ class Isolation:
 
 
 def isolation(conf: ConfigOpts) -> Isolation:
-    """Return the isolation of ``[nova] isolation``.
+    """Return the Isolation that ``[nova] isolation`` selects.
 
-    ``blazar`` is for the filter of the package blazar-nova, which needs the zone and knows the
-    free pool by its name. ``tenancy`` is for Nova's own AggregateMultiTenancyIsolation.
+    ``blazar`` is for BlazarFilter of the package blazar-nova, which requires a zone per reservation
+    and recognizes the free pool by its name. ``tenancy`` is for AggregateMultiTenancyIsolation,
+    which is part of Nova.
     """
     if conf.nova.isolation == "blazar":
         return Isolation("blazar:owner", conf.nova.blazar_az_prefix, {}, nodes=False)

@@ -1,7 +1,7 @@
-"""The hosts and pools of a Nova cloud, as far as climate only reads them.
+"""Reads the hosts and pools of a Nova cloud.
 
-Pools are Nova's host aggregates. An aggregate holds compute services, so a service with several
-nodes is one host here; each of its nodes is a host too (``nova_nodes``).
+A pool is a host aggregate of Nova. Aggregates contain compute services, so each service is a host,
+even if it has several nodes. Each node of such a service is also a host by itself (``nova_nodes``).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,13 +27,14 @@ from climate.plugins.openstack import session
 from climate.plugins.openstack.aggregates import AggregateChanges
 from climate.plugins.openstack.servers import HostServers
 
-# The metadata keys of a reservation's aggregate, and of one whose reservation has single nodes.
+# The metadata key of every reservation's aggregate, and the additional key of an aggregate whose
+# reservation has single nodes.
 MARK = "climate:reservation"
 NODES_MARK = "climate:nodes"
 
 
 class NovaHosts:
-    """The methods of NovaCloud that change nothing, and its clients."""
+    """The constructor of NovaCloud, and its methods that only read."""
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
         """Create the clients, without sending a request. Raises Misconfigured."""
@@ -53,14 +54,18 @@ class NovaHosts:
         self.properties = frozenset({NODES, *CPU_INFO}.union(*self._capabilities.values()))
 
     def hosts(self) -> Iterable[DiscoveredResource]:
-        """Return a host for each compute service, and the nodes of those that have several."""
+        """Return a host for each compute service, and one for each node of multi-node services."""
         with session.answers():
             services = known_services(self._services.find_all(), self._isolation.operators_zone)
             nodes = [node.to_dict() for node in self._host_servers.hypervisors()]
         return find_hosts(nodes, services, self._capabilities, alone=self._isolation.nodes)
 
     def load_properties(self, hosts: Sequence[DiscoveredResource]) -> list[DiscoveredResource]:
-        """Add the data of Placement: for a single host, or else for hosts in climate's pools."""
+        """Return the hosts; some with their traits and inventories from Placement.
+
+        If ``hosts`` is one host, it gets this data. Of several hosts, only single nodes and hosts
+        in climate's pools get it, and the others are returned as not ``complete``.
+        """
         names = {host.external_id for host in hosts}
         if len(names) > 1:
             aggregates = self._aggregates().items()
@@ -74,17 +79,17 @@ class NovaHosts:
         return self._providers.describe(hosts, names)
 
     def servers(self, host: str) -> Sequence[str]:
-        """Return the ids of the servers of all projects on a host."""
+        """Return the ids of all projects' servers on a host."""
         with session.answers():
             return [server.id for server in self._host_servers.servers(host)]
 
     def pool_hosts(self, pool: str) -> Sequence[str]:
-        """Return the hosts in the pool; none if the pool does not exist."""
+        """Return the names of the hosts in the pool; none if the pool does not exist."""
         aggregate = self._aggregates().get(pool)
         return self._hosts_in(aggregate) if aggregate else []
 
     def pools(self) -> Mapping[str, Pool]:
-        """Return the reservations' aggregates, which carry climate's mark."""
+        """Return the reservations' pools by name: the aggregates with climate's metadata key."""
         key = self._isolation.owner_key
         return {
             name: Pool(aggregate.metadata.get(key), tuple(self._hosts_in(aggregate)))
@@ -93,7 +98,7 @@ class NovaHosts:
         }
 
     def free_hosts(self) -> Sequence[str]:
-        """Return the hosts in the free pool, and the closed single nodes."""
+        """Return the names of the hosts in the free pool, and of the closed single nodes."""
         free = self._aggregates().get(self._free)
         return sorted([*(free.hosts if free else ()), *self._closed_nodes()])
 
@@ -109,7 +114,7 @@ class NovaHosts:
             return {aggregate.name: aggregate for aggregate in self._nova.aggregates.list()}
 
     def _hosts_in(self, aggregate: Any) -> list[str]:  # noqa: ANN401 - novaclient's
-        """Return a reservation's hosts: services in its aggregate, and single nodes."""
+        """Return the names of an aggregate's hosts: its services and its reservation's nodes."""
         nodes: list[str] = []
         if NODES_MARK in aggregate.metadata:
             with session.answers():

@@ -1,11 +1,13 @@
-"""Single nodes of a compute service with several nodes, isolated by means of Placement.
+"""Reserves single nodes of a compute service with several nodes, by means of Placement.
 
-Host aggregates hold services and cannot separate the nodes of one service. climate closes a free
-node with an allocation of all its memory. A reservation opens the node with a private flavor that
-takes no memory, but a resource class that only a child provider of the node offers. The flavor
-also takes one VCPU of the node: a request for the child alone finds no host (Nova 34, Placement
-16). A reservation's nodes are those whose child provider is in the placement aggregate with the
-reservation's UUID. Nodes are named ``service/node``.
+Nova's host aggregates contain whole services, so they cannot separate the nodes of one service. To
+close a node to all projects, climate allocates all its memory in Placement. A reservation has a
+private flavor that requests no memory, but a resource class that only a child provider of the node
+has. The flavor also requests one VCPU of the node, because Nova finds no host for a request for
+the child provider alone (Nova 34, Placement 16).
+
+A reservation's nodes are those whose child provider is in the Placement aggregate with the
+reservation's UUID. A single node has the host name ``service/node``.
 """
 
 import uuid
@@ -30,10 +32,10 @@ _PREFIX = "climate_"
 
 
 class NovaNodes:
-    """NovaCloud's operations on hosts that are single nodes.
+    """The operations of NovaCloud on hosts that are single nodes.
 
-    Child providers are never deleted: nova-compute fails builds for minutes after a provider that
-    it has seen is gone.
+    climate never deletes child providers: after the deletion of a provider that nova-compute knows,
+    nova-compute cannot build servers for minutes.
     """
 
     def __init__(self, placement: Adapter, nova: Any) -> None:  # noqa: ANN401 - novaclient's
@@ -41,7 +43,10 @@ class NovaNodes:
         self._nova = nova
 
     def enroll(self, host: str) -> None:
-        """Close a node: allocate all its memory. Raises Conflict if it has none, or is in use."""
+        """Close a node: allocate all its memory; succeed if it is already closed.
+
+        Raises Conflict if Placement has no memory of the node, or if the memory is in use.
+        """
         root = self._root(host)
         provider = {"name": _child_name(host), "uuid": _child(host), "parent_provider_uuid": root}
         with suppress(http_errors.Conflict):  # it exists
@@ -66,24 +71,28 @@ class NovaNodes:
                 raise Conflict(f"{host} cannot be closed, because it is in use: {error}") from error
 
     def withdraw(self, host: str) -> None:
-        """Open a node to all projects again."""
+        """Open a node to all projects again: free its memory."""
         with suppress(http_errors.NotFound):
             self._placement.delete(f"/allocations/{_holder(host)}")
 
     def is_closed(self, host: str) -> bool:
-        """Tell whether climate has allocated the node's memory."""
+        """Return whether the node is closed: whether climate has allocated its memory."""
         return bool(self._get(f"/allocations/{_holder(host)}")["allocations"])
 
     def of_pool(self, pool: str, services: Mapping[str, str]) -> list[str]:
-        """Return a reservation's nodes; ``services`` are the services by node."""
+        """Return the names ``service/node`` of a reservation's nodes.
+
+        ``services`` has the service of each node of the cloud, by node name.
+        """
         providers = self._get("/resource_providers", member_of=pool)["resource_providers"]
         names = (provider["name"].removeprefix(_PREFIX) for provider in providers)
         return sorted(f"{services[name]}/{name}" for name in names if name in services)
 
     def add(self, pool: str, host: str, project_id: str, size: Mapping[str, int]) -> None:
-        """Open a closed node to a project, with a flavor of ``size`` (vcpus, ram MiB, disk GiB).
+        """Open a closed node to a project: create the reservation's flavor and add its access.
 
-        Raises Conflict if another reservation still has the node.
+        ``size`` has the columns of the flavor: ``vcpus``, ``ram`` (MiB) and ``disk`` (GiB). Raises
+        Conflict if another reservation still has the node.
         """
         self.enroll(host)
         present = set(self._get(f"{_path(host)}/aggregates")["aggregates"])
@@ -99,12 +108,15 @@ class NovaNodes:
             self._nova.flavor_access.add_tenant_access(pool, project_id)
 
     def close(self, pool: str) -> None:
-        """Revoke all access to a reservation's flavor."""
+        """Revoke all projects' access to a reservation's flavor."""
         for access in self._access(pool):
             self._nova.flavor_access.remove_tenant_access(pool, access.tenant_id)
 
     def remove(self, pool: str, host: str) -> None:
-        """Close a node again. Placement refuses while it has servers of the reservation."""
+        """Remove a node from a reservation; the node is then closed to all projects.
+
+        Placement rejects this while the node has servers of the reservation.
+        """
         if pool in self._get(f"{_path(host)}/aggregates")["aggregates"]:
             self._write(f"{_path(host)}/inventories", inventories={})
             self._write(f"{_path(host)}/aggregates", aggregates=[])

@@ -1,8 +1,8 @@
-"""Pools on Nova: the host aggregate of a host decides which project can use it.
+"""Moves hosts between pools on Nova: the host aggregate of a host decides which project can use it.
 
-A registered host is always in an aggregate that closes it: the free pool, or the pool of its
-reservation. climate adds a host to the next pool before it removes it from the last one, so the
-host is never open to all projects in between.
+A registered host is always in at least one aggregate of climate: the free pool, which is closed to
+all projects, or the pool of its reservation. climate adds a host to its new pool before it removes
+the host from the previous pool. So the host is never open to all projects in between.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,11 @@ class NovaPools(NovaHosts):
     """The methods of NovaCloud that move hosts between pools."""
 
     def enroll(self, host: str) -> None:
-        """Close a host to all projects: put it into the free pool unless a reservation has it."""
+        """Close a host to all projects, unless a reservation has it.
+
+        A service joins the free pool; all memory of a single node is allocated. Raises Conflict if
+        this is impossible, such as for a service of which a node is registered.
+        """
         if is_node(host):
             self._enroll_node(host)
         else:
@@ -66,7 +70,7 @@ class NovaPools(NovaHosts):
                 )
 
     def withdraw(self, host: str) -> None:
-        """Open a host to all projects again."""
+        """Open a host to all projects again; enable its service if climate disabled it."""
         if is_node(host):
             with session.answers():
                 self._nodes.withdraw(host)
@@ -75,7 +79,7 @@ class NovaPools(NovaHosts):
         self._services.enable(host)
 
     def ensure_pool(self, pool: str, project_id: str) -> None:
-        """Create the reservation's aggregate, which only its project can use."""
+        """Create the reservation's aggregate if necessary; only the project can use its hosts."""
         aggregate = self._aggregates().get(pool)
         metadata = {self._isolation.owner_key: project_id, MARK: pool}
         prefix = self._isolation.zone_prefix
@@ -84,7 +88,7 @@ class NovaPools(NovaHosts):
             self._changes.ensure(aggregate, pool, zone, metadata)
 
     def close_pool(self, pool: str) -> None:
-        """Prevent new servers on the pool's hosts."""
+        """Prevent new servers on the pool's hosts; succeed if the pool does not exist."""
         aggregate = self._aggregates().get(pool)
         if aggregate is None:
             return
@@ -96,7 +100,8 @@ class NovaPools(NovaHosts):
     def add_host(self, pool: str, host: str) -> None:
         """Move a host from the free pool into the reservation's pool.
 
-        Raises HostOccupied if another reservation has it, or servers that no lease explains.
+        Raises HostOccupied if the host is in another reservation's pool, or has servers although it
+        is free.
         """
         if is_node(host):
             self._add_node(pool, host)
@@ -131,7 +136,7 @@ class NovaPools(NovaHosts):
             self._nodes.add(pool, host, aggregate.metadata[self._isolation.owner_key], size)
 
     def remove_host(self, pool: str, host: str) -> None:
-        """Move a host from the reservation's pool into the free pool."""
+        """Move a host from the reservation's pool into the free pool, closed to all projects."""
         if is_node(host):
             with session.answers():
                 self._nodes.remove(pool, host)
@@ -144,7 +149,7 @@ class NovaPools(NovaHosts):
         self._leave(aggregates.get(pool), host)
 
     def delete_pool(self, pool: str) -> None:
-        """Delete the reservation's aggregate. Nova refuses while it has hosts."""
+        """Delete the reservation's aggregate if it exists. Nova rejects this while it has hosts."""
         aggregate = self._aggregates().get(pool)
         if aggregate is not None:
             with session.answers(), suppress(nova_errors.NotFound):
@@ -153,7 +158,7 @@ class NovaPools(NovaHosts):
                 aggregate.delete()
 
     def _free_pool(self, aggregates: Mapping[str, Any]) -> Any:  # noqa: ANN401 - novaclient's
-        """Return the aggregate of the free hosts; create and tag it if necessary."""
+        """Return the free pool's aggregate; create it and set its metadata if necessary."""
         present = aggregates.get(self._free)
         return self._changes.ensure(present, self._free, None, self._isolation.free)
 

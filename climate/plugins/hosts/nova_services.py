@@ -1,12 +1,12 @@
-"""Nova's compute services and nodes as hosts that can be reserved; disabling and enabling them.
+"""Converts Nova's compute services and nodes to hosts; disables and enables compute services.
 
-A host is a compute service and has its name. Most services have one node. A service with several
-nodes (bare metal, clusters) is a host as a whole, and each of its nodes is a host named
-``service/node``.
+Each compute service is a host with the service's name. Most services have one node (hypervisor). A
+service with several nodes (bare metal, clusters) is one host as a whole, and additionally each of
+its nodes is a host with the name ``service/node``.
 
-climate disables the service of a host that it powers off, and records that as the reason. A
-service that an operator disabled stays disabled, and a service that climate disabled does not
-count as failed.
+Before climate powers a host off, it disables the service and stores a reason of its own in Nova.
+By this reason it distinguishes its services from those that an operator disabled: it enables only
+the former, and counts only the latter as disabled.
 """
 
 import json
@@ -30,9 +30,9 @@ CPU_INFO = (
     *("cpu_info:arch", "cpu_info:vendor", "cpu_info:model", "cpu_info:features"),
     *(f"cpu_info:topology:{name}" for name in ("cells", "sockets", "cores", "threads")),
 )
-# Why climate disables a compute service.
+# The reason that climate stores in Nova when it disables a compute service.
 REST = "climate: nobody needs the host, it is without power"
-# The property that names the nodes of a service that has several.
+# The property of a service with several nodes: the names of the nodes, separated by commas.
 NODES = "nodes"
 
 Node = Mapping[str, Any]
@@ -42,9 +42,10 @@ _NEVER = datetime.fromtimestamp(0, UTC)
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A compute service: its availability zone, and the time of its last report.
+    """A compute service: its availability zone, and the time of its last report to Nova.
 
-    Nova calls a service up for one minute (``service_down_time``) after its last report.
+    ``zone`` is empty if the service is in a reservation's zone. Nova reports the state "up" until
+    ``service_down_time`` (one minute by default) after ``heard_at``.
     """
 
     zone: str = ""
@@ -52,7 +53,10 @@ class Service:
 
 
 def known_services(listed: Iterable[Any], zone: Callable[[str], str]) -> dict[str, Service]:
-    """Return Nova's services by host; ``zone`` translates the availability zone."""
+    """Return the services of Nova's list by their host name.
+
+    The function ``zone`` replaces the names of reservations' availability zones by "".
+    """
     return {
         service.host: Service(zone(service.zone), _reported(service.updated_at))
         for service in listed
@@ -60,15 +64,15 @@ def known_services(listed: Iterable[Any], zone: Callable[[str], str]) -> dict[st
 
 
 def _reported(updated_at: str | None) -> datetime:
-    """Return the time of a service's last report, which Nova gives in UTC.
+    """Return the time of a service's last report as an aware time; Nova returns UTC without zone.
 
-    A new service has no report yet, and Nova calls it up. It counts as reported long ago.
+    A new service has not reported yet, although its state is "up". It gets the time 1970-01-01.
     """
     return datetime.fromisoformat(updated_at).replace(tzinfo=UTC) if updated_at else _NEVER
 
 
 def is_node(host: str) -> bool:
-    """Tell whether a host is a single node of a service with several nodes."""
+    """Return whether a host name is that of a single node: ``service/node``."""
     return "/" in host
 
 
@@ -79,10 +83,11 @@ def find_hosts(
     *,
     alone: bool,
 ) -> Iterator[DiscoveredResource]:
-    """Yield a host for each service in Nova's list of hypervisors, by name.
+    """Yield a host for each compute service of these ``nodes``, in the order of service names.
 
-    ``capabilities`` are the configured properties of nodes, by name. The nodes of a service that
-    has several follow the service. Unless nodes can be reserved ``alone``, each carries the reason.
+    After a service with several nodes, yield a host for each of its nodes. If ``alone`` is false,
+    the cloud cannot reserve single nodes, and these hosts have a ``refusal``. ``capabilities`` are
+    additional configured properties by node name.
     """
     by_service: dict[str, list[Node]] = {}
     for node in nodes:
@@ -109,9 +114,9 @@ def find_hosts(
 
 
 def parse_capabilities(lines: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Return the properties by node from lines such as ``domain-c7: ha=True, drs=False``.
+    """Parse lines such as ``domain-c7: ha=True, drs=False``; return the properties by node name.
 
-    Raises ValueError with a line that does not have this form.
+    Raises ValueError if a line does not have this form.
     """
     properties: dict[str, dict[str, str]] = {}
     for line in filter(None, lines):
@@ -135,7 +140,7 @@ def _node(node: Node, capabilities: Mapping[str, Mapping[str, str]]) -> dict[str
 
 
 def _value_at(node: Node, name: str) -> Any:  # noqa: ANN401 - JSON
-    """Return the value at the path ``a:b:c``, or None."""
+    """Return the value at the path ``a:b:c`` of nested mappings; None if there is none."""
     value: Any = node
     for key in name.split(":"):
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -143,7 +148,10 @@ def _value_at(node: Node, name: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def _summed(service: str, nodes: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the service as one host, with summed amounts and the properties that nodes share."""
+    """Return the properties of a service with several nodes.
+
+    Amounts are the sums over the nodes. Other properties are those with the same value on all.
+    """
     shared = {
         name: value
         for name, value in nodes[0].items()
@@ -188,7 +196,7 @@ def _works(node: Node) -> bool:
 
 
 def _is_disabled(node: Node) -> bool:
-    """Tell whether an operator disabled the service. climate's own disabling does not count."""
+    """Return whether the service is disabled, except if climate disabled it."""
     return bool(node["status"] != "enabled" and node["service"].get("disabled_reason") != REST)
 
 
@@ -199,9 +207,10 @@ def _text(value: Any) -> str:  # noqa: ANN401 - JSON
 
 
 _COMPUTE = "nova-compute"
-# Seconds. Nova stores the status at once, but answers only after it has informed the host. If the
-# host is off and Nova has not noticed, that takes a minute (rpc_response_timeout). The host reads
-# its status when it starts.
+# Timeout in seconds of a request that enables or disables a service. Nova stores the status at
+# once, but answers only after it has informed the host. If the host is off and Nova does not know
+# it, the answer comes after a minute (rpc_response_timeout). The host reads its status when it
+# starts.
 _PATIENCE = 5.0
 
 
@@ -213,15 +222,19 @@ class ComputeServices:
         self._host_servers = occupants
 
     def find_all(self, **where: str) -> list[Any]:
-        """Return all compute services, or that of one ``host``. Raises the client's errors."""
+        """Return all compute services, or with ``host=NAME`` the service of this name, in a list.
+
+        Raises novaclient's errors.
+        """
         return list(self._nova.services.list(binary=_COMPUTE, **where))
 
     @answers()
     def disable(self, host: str, *, is_free: bool) -> None:
-        """Disable the service of a free host. Raises Conflict if servers are then on the host.
+        """Disable the service of a free host, before climate powers the host off.
 
-        If climate disabled the service before, the host may belong to a lease by now. It is
-        powered off all the same.
+        Raises Conflict if the service does not exist, if an operator disabled it, if it is enabled
+        and the host is not free, or if servers are on the host after the service is disabled. If
+        climate disabled the service before, the host may be reserved again. That is no error.
         """
         service = self._service(host)
         if service is None:
@@ -237,13 +250,13 @@ class ComputeServices:
 
     @answers()
     def enable(self, host: str) -> None:
-        """Enable a service that climate disabled; ignore any other."""
+        """Enable a service if climate disabled it; otherwise do nothing."""
         service = self._service(host)
         if service and service.status == "disabled" and service.disabled_reason == REST:
             self._store(service, status="enabled")
 
     def _store(self, service: Any, **values: str) -> None:  # noqa: ANN401 - novaclient's
-        """Store the values of a service, even if Nova cannot inform its host."""
+        """Set values of a service in Nova; succeed also if Nova cannot inform the host."""
         try:
             self._nova.client.put(f"/os-services/{service.id}", body=values, timeout=_PATIENCE)
         except ConnectTimeout:

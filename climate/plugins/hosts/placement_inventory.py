@@ -1,10 +1,12 @@
-"""Traits and inventories of hosts from Placement, cached by provider generation.
+"""Reads traits and inventories of hosts from Placement, with a cache by provider generation.
 
-A provider's generation grows with every change, even of a server. One request lists all
-generations; traits and inventories take one or two requests per provider. Therefore climate reads
-only the providers whose generation is new, up to a limit per call, and the rest in later calls. A
-host is a tree of providers, and has the sum of them. Instances can share a host with one node; a
-host with several nodes has nothing to share, because no instance runs on two nodes.
+Placement increases the generation of a provider at every change, also when a server starts on it.
+One request returns the generations of all providers, but traits and inventories require one or two
+requests per provider. Therefore climate reads only providers whose generation has changed, up to a
+limit per call; later calls read the others.
+
+A node has a tree of providers, and its data is the sum over the tree. Only a host with a single
+node has inventories that reservations of instances can share: no instance runs on two nodes.
 """
 
 import logging
@@ -22,7 +24,7 @@ from climate.plugins.base import DiscoveredResource
 from climate.plugins.hosts.nova_services import NODES, is_node
 
 LOG = logging.getLogger(__name__)
-# Limits the providers read in one call; each takes some milliseconds.
+# Limits the providers that one call reads. Reading a provider takes some milliseconds.
 MOST_READ = 1_000
 # Prefix of the temporary classes of reservations, which are not properties of hosts.
 _RESERVATION = "CUSTOM_RESERVATION_"
@@ -33,19 +35,22 @@ Provider = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The data of a tree of providers: properties, and inventories that can be shared."""
+    """The data of a tree of providers: properties, and inventories by resource class."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
 
 
 class ProviderInventory:
-    """Adds traits and resource classes to hosts, from a cache that it keeps between calls."""
+    """Adds traits and inventories to hosts. The object keeps its cache between calls."""
 
     def __init__(
         self, placement: Adapter, traits: Sequence[str], resource_classes: Sequence[str]
     ) -> None:
-        """Select the traits and classes that match any of these patterns."""
+        """Configure which traits and resource classes become properties of hosts.
+
+        ``traits`` and ``resource_classes`` are shell patterns, such as ``HW_CPU_*``.
+        """
         self._placement = placement
         self._traits = traits
         self._classes = resource_classes
@@ -54,9 +59,10 @@ class ProviderInventory:
     def describe(
         self, hosts: Sequence[DiscoveredResource], names: Collection[str]
     ) -> list[DiscoveredResource]:
-        """Return all hosts; those in ``names`` with their data from Placement.
+        """Return all hosts; add the data from Placement to those in ``names``.
 
-        The other hosts are marked as not complete, and so are those without current data.
+        The others are returned as not ``complete``. So are hosts whose data could not be read, or
+        was not read in this call because of the limit.
         """
         nodes = {node for host in hosts if host.external_id in names for node in _nodes(host)}
         try:
@@ -67,7 +73,7 @@ class ProviderInventory:
         return [_with_facts(host, known) for host in hosts]
 
     def _read(self, names: Sequence[str]) -> dict[str, Facts]:
-        """Return the current data of trees by the name of their root provider."""
+        """Return the data of trees by the name of their root provider, without outdated data."""
         if not names:
             return {}
         trees, read = self._trees(names), 0
@@ -133,7 +139,7 @@ def _nodes(host: DiscoveredResource) -> list[str]:
 
 
 def _with_facts(host: DiscoveredResource, known: Mapping[str, Facts]) -> DiscoveredResource:
-    """Return a host with the traits that all its nodes have, and the sum of their amounts."""
+    """Return a host with the traits that all its nodes have, and the sums of their amounts."""
     nodes = _nodes(host)
     if any(node not in known for node in nodes):
         return replace(host, complete=False)
@@ -151,7 +157,10 @@ def _with_facts(host: DiscoveredResource, known: Mapping[str, Facts]) -> Discove
 
 
 def _sum(first: Inventory | None, second: Inventory) -> Inventory:
-    """Return the inventory of two providers; each allocation uses one of them only."""
+    """Return the sum of two providers' inventories, with the smaller allocation ratio.
+
+    Each allocation is on one of the providers, so ``max_unit`` is the larger of both.
+    """
     if first is None:
         return second
     return Inventory(

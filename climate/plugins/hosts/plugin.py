@@ -1,8 +1,9 @@
-"""``physical:host``: whole hosts, which a lease's project gets in a pool of its own.
+"""``physical:host``: whole hosts, reserved for the project of a lease.
 
-The plug-in decides which steps happen in which order. A HostCloud (Nova, or the simulated one)
-carries them out. A pool is named after its reservation. Every step checks the cloud first, so a
-call that was interrupted can be repeated.
+Each running reservation has a pool of hosts in the cloud, whose name is the reservation's id. Free
+registered hosts are in the free pool, which is closed to all projects. The plug-in decides which
+steps happen in which order; a HostCloud (of Nova, or simulated) carries them out. Every step
+checks the cloud first, so an interrupted call can be repeated.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,35 +35,40 @@ from climate.plugins.loader import load_cloud
 # Limits one request: climate locks, stores and reports each host separately.
 MAX_HOSTS = 10_000
 BEFORE_END = ("", "default", "snapshot")
-# The property with a host's amount of each resource class.
+# The property with a host's total amount of a resource class.
 _TOTALS = {"VCPU": "vcpus", "MEMORY_MB": "memory_mb", "DISK_GB": "local_gb"}
 
 
 class HostCloud(AuditedCloud, Protocol):
-    """A cloud whose hosts climate reserves. Hosts are named by their external id.
+    """A driver for a cloud whose hosts climate reserves.
 
-    All methods that change something are idempotent. ``properties`` are the names of the
-    properties that some hosts have in addition to those of HostPlugin.
+    ``host`` is the external id of a host, ``pool`` the id of the reservation that has the pool.
+    All methods that change the cloud are idempotent.
     """
 
+    #: The names of the properties that hosts can have in addition to ``HostPlugin.properties``.
     properties: frozenset[str]
 
     def hosts(self) -> Iterable[DiscoveredResource]:
-        """Return all hosts of the cloud."""
+        """Return all hosts of the cloud, also unusable ones and those with a ``refusal``."""
 
     def load_properties(self, hosts: Sequence[DiscoveredResource]) -> Sequence[DiscoveredResource]:
-        """Return these hosts with the properties that take longer to read than ``hosts``."""
+        """Return these hosts, completed with data that takes longer to read.
+
+        ``hosts`` is a result of the method ``hosts``, or a part of it. A driver may leave some
+        incomplete and return them with ``complete=False``.
+        """
 
     def enroll(self, host: str) -> None:
-        """Put a host into the free pool, closed to all projects, unless it is in another pool."""
+        """Put a host into the free pool, closed to all projects, unless it is in a pool already."""
 
     def withdraw(self, host: str) -> None:
-        """Remove a host from the free pool, and so open it to all projects."""
+        """Remove a host from the free pool; this opens it to all projects."""
 
     def disable_service(self, host: str) -> None:
-        """Disable the service of a free host. Raises Conflict.
+        """Disable the service of a free host, so that no server can start on it.
 
-        It raises Conflict if the host is not free, or if servers are on it after its service is
+        Raises Conflict if the host is not free, or if servers are on it after its service is
         disabled.
         """
 
@@ -70,7 +76,7 @@ class HostCloud(AuditedCloud, Protocol):
         """Enable the service of a host, if climate disabled it."""
 
     def ensure_pool(self, pool: str, project_id: str) -> None:
-        """Create the pool, open to this project only."""
+        """Create the pool if necessary, open to this project only."""
 
     def close_pool(self, pool: str) -> None:
         """Prevent new servers on the pool's hosts; succeeds if the pool is gone."""
@@ -88,10 +94,16 @@ class HostCloud(AuditedCloud, Protocol):
         """Delete the pool; succeeds if it is gone."""
 
     def delete_servers(self, pool: str, host: str) -> None:
-        """Delete all servers on a host of the pool; raises NotYet while some remain."""
+        """Delete all servers on a host of the pool; raises NotYet while some remain.
+
+        Does nothing if the host is not in the pool.
+        """
 
     def snapshot_servers(self, host: str, occasion: str) -> None:
-        """Save an image of every server on the host, once per ``occasion``."""
+        """Create an image of every server on the host.
+
+        Repeated calls with the same ``occasion`` (any text) create no further images.
+        """
 
 
 class HostSchema(RequestSchema):
@@ -129,7 +141,7 @@ class HostSchema(RequestSchema):
 
 
 class HostPlugin(ResourcePlugin):
-    """Whole physical hosts."""
+    """The plug-in for whole physical hosts."""
 
     resource_type: ClassVar[str] = HOST
     schema: ClassVar[type[RequestSchema]] = HostSchema
@@ -151,16 +163,17 @@ class HostPlugin(ResourcePlugin):
     )
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Load the host cloud that ``conf`` names. Raises BrokenPlugin."""
+        """Load the host cloud that ``[physical:host] cloud`` names. Raises BrokenPlugin."""
         settings = conf[HOST]
         self.cloud: HostCloud = load_cloud(HOST, conf, turn=turn)
         self.native_properties = self.properties | self.cloud.properties
         self._before_end: str = settings.before_end
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Return ``min`` to ``max`` hosts that match both expressions.
+        """Return a requirement for ``min`` to ``max`` hosts that match both expressions.
 
-        Either expression can use any property.
+        The expressions are the parameters ``hypervisor_properties`` and ``resource_properties``.
+        Each can compare any property of hosts.
         """
         sources = (params["hypervisor_properties"], params["resource_properties"])
         everything: Query = Everything()
@@ -170,9 +183,10 @@ class HostPlugin(ResourcePlugin):
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
     ) -> Mapping[str, Any]:
-        """Move these hosts into the reservation's pool, and all others out of it.
+        """Move ``resources`` into the reservation's pool; free all other hosts of the pool.
 
-        A host that is down joins when it is up again.
+        Deletes the servers on the latter. Skips hosts that are not reservable, such as failed ones.
+        Returns no details.
         """
         pool, reserved = reservation.id, [resource.external_id for resource in resources]
         working = [resource.external_id for resource in resources if resource.reservable]
@@ -187,7 +201,10 @@ class HostPlugin(ResourcePlugin):
     def before_end(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
     ) -> None:
-        """Save images of the servers, if ``before_end`` is ``snapshot``."""
+        """Create images of the servers, if the action is ``snapshot``.
+
+        The action is the request's ``before_end``, or if that is ``default``, the configured one.
+        """
         action = reservation.params["before_end"]
         if (self._before_end if action == "default" else action) == "snapshot":
             for resource in resources:
@@ -197,9 +214,9 @@ class HostPlugin(ResourcePlugin):
     def end(self, _lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
         """Delete the servers on the pool's hosts, free the hosts, and delete the pool.
 
-        The hosts of the pool count, not those of the lease: only they were handed over. An
-        operator may have removed a host from the pool, which opens it to all projects. ``enroll``
-        closes it again.
+        Only hosts that are in the pool were handed over, so only their servers are deleted. If an
+        operator has removed a reserved host from the pool, the host is open to all projects. Then
+        ``enroll`` closes it again.
         """
         pool = reservation.id
         self.cloud.close_pool(pool)
@@ -216,11 +233,11 @@ class HostPlugin(ResourcePlugin):
         self.cloud.remove_host(pool, host)
 
     def enroll(self, external_id: str) -> None:
-        """Close an unreserved host to all projects."""
+        """Close a host to all projects, unless it is in a pool already."""
         self.cloud.enroll(external_id)
 
     def withdraw(self, external_id: str) -> None:
-        """Open a host to all projects."""
+        """Open an unreserved host to all projects."""
         self.cloud.withdraw(external_id)
 
     def disable_service(self, external_id: str) -> None:
@@ -228,15 +245,16 @@ class HostPlugin(ResourcePlugin):
         self.cloud.disable_service(external_id)
 
     def enable_service(self, external_id: str) -> None:
-        """Enable the service of a host that was powered off."""
+        """Enable the service of a host that climate powers on, if climate disabled it."""
         self.cloud.enable_service(external_id)
 
     def find(
         self, *, name: str | None = None, external_number: str | None = None
     ) -> DiscoveredResource:
-        """Return the host with this hypervisor id or name. It must have no servers.
+        """Return the host whose hypervisor has this id (``external_number``), or else this name.
 
-        Raises NotFound, Conflict.
+        Raises NotFound. Raises Conflict if several hosts have the name, the host has servers, or it
+        cannot be reserved.
         """
         value, key = (external_number, "id") if external_number else (name, "hypervisor_hostname")
         hosts = [host for host in self.cloud.hosts() if host.properties.get(key) == value]
@@ -252,11 +270,11 @@ class HostPlugin(ResourcePlugin):
         return self.cloud.load_properties(hosts)[0]
 
     def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
-        """Compare pools and free hosts with the leases."""
+        """Return the differences between the cloud's pools and the running reservations."""
         return find_drifts(self.cloud, expected)
 
     def inventory(self) -> Iterable[DiscoveredResource]:
-        """Return all hosts of the cloud that can be reserved."""
+        """Return all hosts of the cloud that can be registered."""
         return self.cloud.load_properties([host for host in self.cloud.hosts() if not host.refusal])
 
 

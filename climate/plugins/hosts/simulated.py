@@ -1,7 +1,7 @@
-"""Simulated hosts and their cloud driver, for demonstrations and tests.
+"""Simulated hosts and their HostCloud, for demonstrations and tests.
 
-The driver is as slow and unreliable as ``[simulated]`` says, and repeatable for the same seed.
-Its state follows from the journal of effects (``climate.plugins.simulated_journal``).
+``[simulated]`` configures the delay and the failure rate of calls, and the seed of random failures.
+The state of the cloud results from the effects in ``climate.plugins.simulated_journal``.
 """
 
 import json
@@ -60,7 +60,7 @@ class SimulatedCloud(Journal):
         self._count: int = conf.simulated.hosts
 
     def hosts(self) -> list[DiscoveredResource]:
-        """Return all hosts with all properties."""
+        """Return all hosts, each with all its properties."""
         with self.locked() as state:
             down = state.down | state.disabled
             return [host(number, down) for number in range(1, self._count + 1)]
@@ -70,7 +70,7 @@ class SimulatedCloud(Journal):
         return hosts
 
     def servers(self, host: str) -> Sequence[str]:
-        """Return the servers that tests booted on a host."""
+        """Return the ids of the servers that ``boot_server`` booted on a host."""
         with self.locked() as state:
             return sorted(state.servers.get(host, ()))
 
@@ -79,12 +79,15 @@ class SimulatedCloud(Journal):
         self.append({"effect": "enroll", "host": host})
 
     def withdraw(self, host: str) -> None:
-        """Remove a host from the free pool."""
+        """Remove a host from the free pool, and enable its service."""
         self.append({"effect": "withdraw", "host": host})
         self.enable_service(host)
 
     def disable_service(self, host: str) -> None:
-        """Disable a free host; it counts as powered off from then on."""
+        """Disable the service of a free host; the host then counts as lost.
+
+        Raises Conflict if the host is not free, or has servers.
+        """
         with self.locked() as state:
             is_free = host in state.enrolled and host not in state.holder
             is_disabled = host in state.disabled
@@ -95,21 +98,21 @@ class SimulatedCloud(Journal):
             raise Conflict(f"servers {', '.join(servers)} are on {host}")
 
     def enable_service(self, host: str) -> None:
-        """Enable a host."""
+        """Enable the service of a host."""
         self.append({"effect": "rouse", "host": host})
 
     def close_pool(self, pool: str) -> None:
-        """Do nothing: nothing else uses this cloud."""
+        """Do nothing: only ``boot_server`` starts servers in this cloud."""
 
     def ensure_pool(self, pool: str, project_id: str) -> None:
-        """Create the pool if it does not exist."""
+        """Create the pool for the project, if the pool does not exist."""
         with self.locked() as state:
             exists = pool in state.pools
         if not exists:
             self.act("ensure_pool", pool=pool, project=project_id)
 
     def pool_hosts(self, pool: str) -> Sequence[str]:
-        """Return the hosts in the pool."""
+        """Return the names of the hosts in the pool; none if the pool does not exist."""
         with self.locked() as state:
             return sorted(state.pools.get(pool, ()))
 
@@ -122,12 +125,12 @@ class SimulatedCloud(Journal):
             }
 
     def free_hosts(self) -> Sequence[str]:
-        """Return the registered hosts that are in no pool."""
+        """Return the names of the registered hosts that are in no reservation's pool."""
         with self.locked() as state:
             return sorted(state.enrolled - state.holder.keys())
 
     def add_host(self, pool: str, host: str) -> None:
-        """Move a host into the pool. Raises SimulatedFailure if it is in another, as Nova does."""
+        """Move a host into the pool. Raises SimulatedFailure if it is in another pool."""
         with self.locked() as state:
             holder = state.holder.get(host)
         if holder not in {None, pool}:
@@ -136,12 +139,12 @@ class SimulatedCloud(Journal):
             self.act("add_host", pool=pool, host=host)
 
     def remove_host(self, pool: str, host: str) -> None:
-        """Move a host out of the pool."""
+        """Move a host from the pool into the free pool."""
         if host in self.pool_hosts(pool):
             self.act("remove_host", pool=pool, host=host)
 
     def delete_pool(self, pool: str) -> None:
-        """Delete the pool if it exists. Raises SimulatedFailure if it has hosts, as Nova does."""
+        """Delete the pool if it exists. Raises SimulatedFailure if it has hosts."""
         with self.locked() as state:
             hosts = state.pools.get(pool)
         if hosts:
@@ -154,11 +157,11 @@ class SimulatedCloud(Journal):
         self.act("boot_server", host=host, server=server)
 
     def fail_host(self, host: str) -> None:
-        """Let a host fail."""
+        """Simulate the failure of a host: ``hosts`` reports it as lost."""
         self.act("fail_host", host=host)
 
     def mend_host(self, host: str) -> None:
-        """Let a failed host work again."""
+        """End the simulated failure of a host."""
         self.act("mend_host", host=host)
 
     def delete_servers(self, pool: str, host: str) -> None:
@@ -167,7 +170,7 @@ class SimulatedCloud(Journal):
             self.act("delete_servers", host=host)
 
     def snapshot_servers(self, host: str, occasion: str) -> None:
-        """Record an image of each server, once per occasion."""
+        """Record an image of each server on the host, once per ``occasion``."""
         for server in self.servers(host):
             image = {"host": host, "server": server, "occasion": occasion}
             with self.locked() as state:

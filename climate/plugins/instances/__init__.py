@@ -1,1 +1,1 @@
-"""``virtual:instance`` and ``flavor:instance``: slots for servers, on Nova and Placement."""
+"""``virtual:instance`` and ``flavor:instance``: reserved capacity for servers on shared hosts."""

@@ -1,4 +1,7 @@
-"""Audit of instances: compare slots with the leases. Only reads, and offers repairs."""
+"""Audit of instances: compare the slots in the cloud with the running reservations.
+
+The audit changes nothing. The Drift objects that it returns have functions that repair.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -14,9 +17,9 @@ def find_drifts(
     expected: Callable[[], ExpectedState],
     counts: Callable[[HeldReservation], Mapping[str, int]],
 ) -> Iterator[Drift]:
-    """Yield every difference; ignore reservations that a manager works on.
+    """Yield every difference, except for reservations that are being started, changed or ended.
 
-    ``counts`` returns the number of slots on each host that is up.
+    ``counts`` returns the number of slots that a reservation must have, by reservable host.
     """
     present = cloud.slots()
     state = expected()
@@ -30,7 +33,7 @@ def find_drifts(
 def _drifts_of_running(
     cloud: InstanceCloud, held: HeldReservation, counts: Mapping[str, int], slots: Slots
 ) -> Iterator[Drift]:
-    """Compare a running reservation; the repair is to start it again."""
+    """Yield the differences of a running reservation; the repair is to call ``start`` again."""
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
     lease_id, owner = held.lease.id, held.lease.project_id
     if set(slots.projects) != {owner}:
@@ -50,7 +53,10 @@ def _drifts_of_running(
 
 
 def _leftover(cloud: InstanceCloud, id_: str, slots: Slots) -> Drift:
-    """Report slots whose reservation has ended; they can be deleted if they have no servers."""
+    """Return the drift for slots without a running reservation; the repair deletes the slots.
+
+    If there are servers in the slots, there is no repair.
+    """
     servers = cloud.slot_servers(id_)
     hosts = ", ".join(sorted(slots.hosts)) or "none"
     return Drift(

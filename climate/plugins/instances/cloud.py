@@ -1,7 +1,8 @@
-"""Instance slots: the capacity of a reservation on a host, for one instance each.
+"""InstanceCloud, the interface for clouds in which climate reserves instances.
 
-The instance plug-ins open a reservation's slots for a project, put them on hosts, remove them from
-hosts, close them and delete them. An InstanceCloud (Nova, or the simulated one) carries this out.
+A slot is reserved capacity on a host for one instance (server) of a reservation. The plug-ins open
+the slots of a reservation to a project, set their number per host, remove them from hosts, close
+them (no new instances) and delete them. The InstanceCloud of Nova or the simulated one does this.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,30 +14,32 @@ from climate.plugins.base import Requester
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The amounts of one instance by resource class, and its flavor's extra specs.
+    """The amounts of one instance; if a flavor was reserved, also its extra specs and columns."""
 
-    ``shape`` are the flavor's columns (``ram`` and ``swap`` in MiB, disks in GiB), or empty.
-    """
-
+    #: The amounts that the instance allocates, by resource class of Placement.
     amounts: Mapping[str, int]
     extra_specs: Mapping[str, str] = field(default_factory=dict)
+    #: ``vcpus``, ``ram`` and ``swap`` (MiB), ``disk`` and ``ephemeral`` (GiB) of the reserved
+    #: flavor. Empty if no flavor was reserved.
     shape: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """A reservation's slots as the cloud has them: the projects that can use them, and the hosts.
+    """The slots of a reservation in the cloud."""
 
-    ``hosts`` has the number of usable slots: 0 on a host where they are incomplete.
-    """
-
+    #: The ids of the projects that can boot instances in the slots.
     projects: Collection[str]
+    #: The number of usable slots by host; 0 if the objects of the slots are incomplete on the host.
     hosts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Flavor:
-    """A flavor as a reservation stores it; ``ram`` and ``swap`` in MiB, disks in GiB."""
+    """A flavor as a reservation stores it.
+
+    ``ram`` and ``swap`` are in MiB, ``disk`` and ``ephemeral`` in GiB.
+    """
 
     id: str
     name: str
@@ -50,69 +53,80 @@ class Flavor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boot:
-    """The servers to boot in a reservation's slots: ``amount`` in all, of which ``known`` exist.
-
-    ``server`` is the body of Nova's request, ``name`` the default of its name.
-    """
+    """The servers that climate must boot in a reservation's slots."""
 
     reservation_id: str
+    #: The default of the servers' name.
     name: str
+    #: The number of all servers of the reservation.
     amount: int
+    #: The number of servers that were booted before: the reservation's details have their ids.
     known: int
+    #: The user's part of the body of Nova's request.
     server: Mapping[str, Any] = field(repr=False)
 
 
 class InstanceCloud(Protocol):
-    """A cloud in which climate reserves instances.
+    """A driver for a cloud in which climate reserves instances.
 
-    Hosts are named by their external id, slots by the id of their reservation. All methods that
-    change something are idempotent.
+    ``host`` is the external id of a host. All methods that change the cloud are idempotent.
     """
 
-    #: Whether climate boots servers as the user, which takes a trust.
+    #: Whether climate boots servers as the lease's user, which requires a Keystone trust.
     acts_as_user: bool
 
     def find_flavor(self, flavor_id: str, project_id: str) -> Flavor | None:
-        """Return a flavor, or None if the project can use none of this id."""
+        """Return the flavor; None if it does not exist or the project has no access to it."""
 
     def check_image(self, image_id: str, requester: Requester) -> None:
         """Raise InvalidInput if the requester cannot use the image."""
 
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
-        """Let only this project boot instances of this size, limited by the slots on hosts.
+        """Let only this project boot instances of this size in the reservation's slots.
 
-        Return further details for users; the flavor's id is the reservation's id.
+        The slots must be put on hosts by ``set_slots``. The id of the flavor for these instances is
+        the reservation's id. Return additional details of the reservation for users.
         """
 
     def slot_hosts(self, reservation_id: str) -> Sequence[str]:
-        """Return the hosts that may have slots."""
+        """Return the hosts that may have slots of the reservation."""
 
     def set_slots(self, reservation_id: str, host: str, count: int) -> None:
-        """Set the number of slots on a host. Raises an error if the host cannot be shared now."""
+        """Set the number of slots on a host to ``count``.
+
+        Raises an error if the host cannot be shared now, for instance as it is reserved as a whole.
+        """
 
     def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
-        """Boot the servers that are not known yet, as the user of the trust; return their ids.
+        """Boot the servers beyond ``boot.known`` as the user who created the trust.
 
-        Raises NotYet while they are being built, and another error if one cannot be built.
+        Return the ids of these servers. Raises NotYet while the cloud builds them, and another
+        error if a server cannot be built.
         """
 
     def keep_images(self, reservation_id: str) -> None:
-        """Save an image of each instance for the project, where its state allows one.
+        """Create an image of each instance whose state allows this; the project owns the images.
 
-        Raises NotYet while images are being saved.
+        Raises NotYet while the cloud saves images.
         """
 
     def clear_host(self, reservation_id: str, host: str) -> None:
-        """Delete the slots on a host, with their instances; raises NotYet until they are gone."""
+        """Delete a reservation's instances and slots on a host.
+
+        Raises NotYet while instances are being deleted.
+        """
 
     def close_slots(self, reservation_id: str) -> None:
-        """Prevent new instances; succeeds if the slots are closed already."""
+        """Prevent new instances in the reservation's slots, which may be closed already."""
 
     def delete_slots(self, reservation_id: str) -> None:
-        """Delete instances that are on no host, and all that remains; raises NotYet until done."""
+        """Delete the reservation's instances that are on no host, and all its other objects.
+
+        Raises NotYet while instances are being deleted.
+        """
 
     def slots(self) -> Mapping[str, Slots]:
-        """Return all slots by reservation id, including incomplete ones."""
+        """Return the slots of all reservations by reservation id, including incomplete slots."""
 
     def slot_servers(self, reservation_id: str, host: str | None = None) -> Sequence[str]:
-        """Return the ids of a reservation's instances, or of those on one ``host``."""
+        """Return the ids of a reservation's instances; with ``host``, only those on this host."""

@@ -1,7 +1,7 @@
-"""``flavor:instance``: capacity for instances of an existing flavor.
+"""``flavor:instance``: reserved capacity for instances of an existing flavor.
 
-climate looks the flavor up when the user requests the lease, and stores it with the reservation.
-Later changes of the flavor do not change the reservation.
+When a user requests a reservation, climate reads the flavor from Nova and stores it with the
+reservation. Later changes of the flavor do not affect the reservation.
 """
 
 import json
@@ -24,14 +24,16 @@ _POLICY = "hw:cpu_policy"
 # Extra specs that change the number of CPUs in a way that climate does not compute.
 _UNSUPPORTED = {_POLICY: "mixed", "hw:emulator_threads_policy": "isolate"}
 _SHAPE = ("vcpus", "ram", "disk", "ephemeral", "swap")
-# The scope that selects host aggregates. Reserved hosts are in none of the operator's aggregates.
+# The scope of extra specs that select host aggregates. climate removes these specs: reserved hosts
+# are in none of the operator's aggregates.
 _AGGREGATES = "aggregate_instance_extra_specs"
 
 
 class FlavorSchema(LifeCycleSchema):
     """The parameters of a reservation of instances of a flavor.
 
-    ``look_up`` sets the last four from the flavor, and ignores the request's values.
+    ``look_up`` sets ``vcpus``, ``memory_mb``, ``disk_gb`` and ``resource_properties`` from the
+    flavor. Values in the request are ignored.
     """
 
     flavor_id = fields.String(required=True, validate=validate.Length(1, 255))
@@ -50,7 +52,7 @@ class FlavorSchema(LifeCycleSchema):
 
 
 class FlavorPlugin(InstancePlugin):
-    """Capacity for instances of a flavor on hosts."""
+    """The plug-in for instances of an existing flavor."""
 
     resource_type: ClassVar[str] = "flavor:instance"
     schema: ClassVar[type[RequestSchema]] = FlavorSchema
@@ -60,7 +62,11 @@ class FlavorPlugin(InstancePlugin):
     )
 
     def look_up(self, params: Mapping[str, Any], requester: Requester) -> Mapping[str, Any]:
-        """Return ``params`` with the present flavor. Raises InvalidInput if it does not exist."""
+        """Return ``params`` with the data of the flavor, as JSON in ``resource_properties``.
+
+        Raises InvalidInput if the project cannot use the flavor or the image, or if climate cannot
+        reserve the flavor.
+        """
         flavor = self.cloud.find_flavor(params["flavor_id"], requester.project_id)
         if flavor is None:
             raise InvalidInput(f"Flavor {params['flavor_id']} could not be found")
@@ -75,7 +81,7 @@ class FlavorPlugin(InstancePlugin):
         }
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Return shares of hosts with the flavor's traits."""
+        """Return a requirement for ``amount`` instances on hosts with the flavor's traits."""
         flavor = _stored(params)
         specs = flavor.extra_specs.items()
         traits = {key: value for key, value in specs if _has_scope("trait", key)}
@@ -84,7 +90,7 @@ class FlavorPlugin(InstancePlugin):
         return Requirement(HostPlugin.resource_type, amount, amount, query, size.amounts)
 
     def size(self, params: Mapping[str, Any]) -> Size:
-        """Return the size of one instance of the flavor."""
+        """Return the size of one instance of the flavor. Pure."""
         return _size(_stored(params))
 
 
@@ -97,7 +103,10 @@ def _stored(params: Mapping[str, Any]) -> Flavor:
 
 
 def _size(flavor: Flavor) -> Size:
-    """Return the amounts of an instance as Nova counts them. Raises InvalidInput if unsupported."""
+    """Return the size of an instance, with the amounts that Nova allocates for the flavor.
+
+    Raises InvalidInput if climate cannot compute the amounts.
+    """
     specs = flavor.extra_specs
     for key, value in _UNSUPPORTED.items():
         if specs.get(key) == value:
@@ -118,6 +127,6 @@ def _size(flavor: Flavor) -> Size:
 
 
 def _has_scope(scope: str, key: str) -> bool:
-    """Tell whether an extra spec has a scope, which may be numbered: ``trait1:NAME``."""
+    """Return whether an extra spec's key has a scope; it may have a number: ``trait1:NAME``."""
     name, scoped, _ = key.partition(":")
     return bool(scoped) and name.startswith(scope)

@@ -1,10 +1,13 @@
-"""Reserved instances on Nova: a private flavor, and slots for it in Placement.
+"""The InstanceCloud for Nova: each reservation has a private flavor, and slots in Placement.
 
-A host with slots stays in the closed free pool and joins an aggregate of each reservation.
-BlazarFilter admits flavors with ``aggregate_instance_extra_specs:reservation``.
-AggregateMultiTenancyIsolation admits all flavors of the project, so AggregateTypeAffinityFilter
-must reject the project's other flavors. Affinity needs no server groups: the slots are on one host
-or on different ones. The aggregate is created first and deleted last, so leftovers can be found.
+A host with slots stays in the free pool, which is closed to all projects. It also joins one host
+aggregate of each reservation that has slots on it. How Nova's scheduler admits instances to these
+hosts depends on ``[nova] isolation``. BlazarFilter admits only flavors with the extra spec
+``aggregate_instance_extra_specs:reservation``. AggregateMultiTenancyIsolation admits all flavors of
+the project; therefore AggregateTypeAffinityFilter must reject the project's other flavors.
+
+Affinity requires no server groups: climate puts the slots on one host or on different hosts. The
+aggregate is created first and deleted last, so that an audit finds leftovers.
 """
 
 import time
@@ -35,7 +38,7 @@ _PAUSE = 0.2
 
 
 class NovaInstances:
-    """The InstanceCloud of ``[nova]``; hosts are named by their compute service."""
+    """The InstanceCloud for the Nova of ``[nova]``; a host has the name of its compute service."""
 
     acts_as_user = True
 
@@ -53,12 +56,16 @@ class NovaInstances:
         self._patience: float = conf.nova.server_delete_wait
 
     def find_flavor(self, flavor_id: str, project_id: str) -> Flavor | None:
-        """Return a flavor that is public or accessible to the project."""
+        """Return the flavor; None if it does not exist, or is private without access."""
         with _answers():
             return self._flavors.find(flavor_id, project_id)
 
     def check_image(self, image_id: str, requester: Requester) -> None:
-        """Look for the image with the requester's token: climate's user sees other images."""
+        """Request the image from Glance; raise InvalidInput if the requester cannot see it.
+
+        The request has the requester's token, because climate's user sees other images. Without a
+        token, accepts any image.
+        """
         if requester.token is None:
             return
         token = {"X-Auth-Token": requester.token}
@@ -71,7 +78,10 @@ class NovaInstances:
                 raise InvalidInput(f"Image {image_id} could not be found") from None
 
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
-        """Create the aggregate, the resource class and the flavor, which only the project sees."""
+        """Create the reservation's aggregate, resource class and flavor.
+
+        Only the project has access to the flavor. Returns ``aggregate_id``, Nova's number.
+        """
         metadata = {
             MARK: reservation_id,
             "reservation": reservation_id,
@@ -92,9 +102,10 @@ class NovaInstances:
         return sorted(aggregate.hosts) if aggregate else []
 
     def set_slots(self, reservation_id: str, host: str, count: int) -> None:
-        """Add a host to the aggregate, and put slots on it.
+        """Add a host to the reservation's aggregate, and set the number of slots on the host.
 
-        Raises HostOccupied while a reservation has the whole host: its end deletes all servers.
+        Raises HostOccupied while the host is reserved as a whole: at the end of that reservation
+        climate deletes all servers on the host.
         """
         aggregates = self._aggregates()
         if reservation_id not in aggregates:
@@ -108,13 +119,14 @@ class NovaInstances:
             self._slots.put(host, lambda: self._root(host), reservation_id, count)
 
     def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
-        """Boot servers in the slots as the user of the trust."""
+        """Boot servers in the slots as the user who created the trust; return their ids."""
         return self._servers.boot(trust_id, boot)
 
     def keep_images(self, reservation_id: str) -> None:
-        """Save an image ``reserved_<name>`` of each server; raises NotYet while one is saved.
+        """Create an image ``reserved_<name>`` of each server.
 
-        Skips servers whose state does not allow an image (ERROR, rescued, shelved).
+        Raises NotYet while Nova saves an image. Skips servers whose state does not allow an image
+        (ERROR, rescued, shelved).
         """
         servers = self.slot_servers(reservation_id)
         if saving := [id_ for id_ in servers if not self._is_saved(id_, reservation_id)]:
@@ -127,7 +139,10 @@ class NovaInstances:
         return True
 
     def clear_host(self, reservation_id: str, host: str) -> None:
-        """Delete the servers in the slots and the slots; remove the host from the aggregate."""
+        """Delete the servers in the slots, then the slots; remove the host from the aggregate.
+
+        Raises NotYet if servers remain after ``[nova] server_delete_wait`` seconds.
+        """
         self._evict(lambda: self._slots.servers(host, reservation_id))
         aggregate = self._aggregates().get(reservation_id)
         with _answers():
@@ -136,12 +151,15 @@ class NovaInstances:
                 self._changes.leave(aggregate, host)
 
     def close_slots(self, reservation_id: str) -> None:
-        """Revoke all access to the flavor."""
+        """Revoke all projects' access to the reservation's flavor."""
         with _answers():
             self._flavors.close(reservation_id)
 
     def delete_slots(self, reservation_id: str) -> None:
-        """Delete the flavor's remaining servers, which are on no host, and everything else."""
+        """Delete the flavor's remaining servers, then resource class, flavor and aggregate.
+
+        Raises NotYet if servers remain after ``[nova] server_delete_wait`` seconds.
+        """
         self._evict(lambda: self._flavors.servers(reservation_id))
         aggregate = self._aggregates().get(reservation_id)
         with _answers():
@@ -154,12 +172,15 @@ class NovaInstances:
                     aggregate.delete()
 
     def slots(self) -> Mapping[str, Slots]:
-        """Return slots by any trace: an aggregate, a flavor, an inventory or a resource class."""
+        """Return the slots of every reservation with any object in the cloud, by reservation id.
+
+        Such an object is an aggregate, a flavor, an inventory or a resource class.
+        """
         aggregates = self._aggregates()
         with _answers():
             counts, classes = self._slots.counts(), self._slots.reservations()
             flavors = self._flavors.named()
-            # Other flavors of these names: those of pools with single nodes, and Blazar's.
+            # Pools of hosts. Those with single nodes have flavors with the same names.
             others = {name for name, each in aggregates.items() if HOST_MARK in each.metadata}
             known = {name for name, each in aggregates.items() if MARK in each.metadata}
             known |= {id_ for by_reservation in counts.values() for id_ in by_reservation}
@@ -171,7 +192,7 @@ class NovaInstances:
             }
 
     def slot_servers(self, reservation_id: str, host: str | None = None) -> Sequence[str]:
-        """Return the servers on one host, or all servers of the reservation."""
+        """Return the ids of the reservation's servers; with ``host``, only those on this host."""
         with _answers():
             if host is not None:
                 return self._slots.servers(host, reservation_id)
@@ -194,7 +215,7 @@ class NovaInstances:
             time.sleep(_PAUSE)
 
     def _root(self, host: str) -> str:
-        """Return the UUID of a host's provider; raises HostOccupied unless it has one node."""
+        """Return the UUID of a host's provider; raise HostOccupied unless the host has one node."""
         hypervisors = self._host_servers.hypervisors()
         nodes = [node.id for node in hypervisors if node.service["host"] == host]
         if len(nodes) != 1:
@@ -211,7 +232,7 @@ def _hosts(
     reservation_id: str,
     counts: Mapping[str, Mapping[str, int]],
 ) -> dict[str, int]:
-    """Return the number of usable slots by host; 0 where slots are incomplete."""
+    """Return the number of usable slots by host; 0 if aggregate or inventory lacks the host."""
     members = aggregate.hosts if aggregate is not None else ()
     slots = {
         host: by_reservation[reservation_id]

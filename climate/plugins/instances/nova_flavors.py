@@ -1,7 +1,7 @@
-"""The private flavors of reserved instances, each with the id of its reservation.
+"""The private flavors of reserved instances. The id of a flavor is the id of its reservation.
 
-Besides the amounts of an instance, a flavor takes one unit of its reservation's resource class.
-This limits its servers to the hosts with slots, and to the number of slots.
+In addition to the amounts of an instance, a flavor requests one unit of its reservation's resource
+class. This limits its servers to the hosts with slots, and to the number of slots.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,13 +27,13 @@ def flavor_name(reservation_id: str) -> str:
 
 
 class ReservedFlavors:
-    """The reserved flavors of a Nova. Raises novaclient's errors."""
+    """Reads and changes the flavors of reservations in Nova. Raises novaclient's errors."""
 
     def __init__(self, nova: Any) -> None:  # noqa: ANN401 - novaclient's
         self._nova = nova
 
     def find(self, flavor_id: str, project_id: str) -> Flavor | None:
-        """Return a flavor, or None if the project can use none of this id."""
+        """Return the flavor; None if it does not exist or the project has no access to it."""
         try:
             flavor = self._nova.flavors.get(flavor_id)
             if not flavor.is_public and project_id not in self.projects(flavor_id):
@@ -52,7 +52,10 @@ class ReservedFlavors:
             return None
 
     def ensure(self, reservation_id: str, size: Size) -> None:
-        """Create a reservation's flavor, without access for any project."""
+        """Create a reservation's flavor without access for any project, and set its extra specs.
+
+        If the flavor exists, only sets the extra specs that are missing or differ.
+        """
         try:
             flavor = self._nova.flavors.get(reservation_id)
         except nova_errors.NotFound:
@@ -68,7 +71,7 @@ class ReservedFlavors:
         return self._nova.flavors.get(reservation_id)
 
     def open(self, reservation_id: str, project_id: str) -> None:
-        """Give one project access to the flavor, and no other."""
+        """Give one project access to the flavor; revoke that of all others."""
         present = self.projects(reservation_id)
         for other in present - {project_id}:
             self._nova.flavor_access.remove_tenant_access(reservation_id, other)
@@ -77,13 +80,13 @@ class ReservedFlavors:
                 self._nova.flavor_access.add_tenant_access(reservation_id, project_id)
 
     def close(self, reservation_id: str) -> None:
-        """Revoke all access to the flavor; succeeds if it is gone."""
+        """Revoke all projects' access to the flavor; succeeds if the flavor is gone."""
         for project in self.projects(reservation_id):
             with suppress(nova_errors.NotFound):
                 self._nova.flavor_access.remove_tenant_access(reservation_id, project)
 
     def projects(self, reservation_id: str) -> set[str]:
-        """Return the projects with access to the flavor; none if it is gone."""
+        """Return the ids of the projects with access to the flavor; none if it is gone."""
         try:
             accesses = self._nova.flavor_access.list(flavor=reservation_id)
             return {access.tenant_id for access in accesses}
@@ -91,7 +94,7 @@ class ReservedFlavors:
             return set()
 
     def servers(self, reservation_id: str) -> list[str]:
-        """Return the ids of the flavor's servers in all projects; none if it is gone."""
+        """Return the ids of the servers of this flavor in all projects."""
         options = {"flavor": reservation_id, "all_tenants": True}
         return [server.id for server in self._nova.servers.list(search_opts=options, limit=-1)]
 
@@ -101,7 +104,10 @@ class ReservedFlavors:
             self._nova.flavors.delete(reservation_id)
 
     def named(self) -> dict[str, Any]:
-        """Return all flavors with the names of reserved ones, including Blazar's, by id."""
+        """Return all flavors that have the name of a reservation's flavor, by id.
+
+        They include Blazar's and those of hosts reserved as single nodes.
+        """
         return {each.id: each for each in self._all() if each.name == flavor_name(each.id)}
 
     def _all(self) -> Iterator[Any]:
@@ -112,9 +118,10 @@ class ReservedFlavors:
 
 
 def flavor_shape(size: Size) -> dict[str, int]:
-    """Return the columns of a flavor for this size. Pure.
+    """Return the columns of a reservation's flavor, as arguments of novaclient. Pure.
 
-    Nova requires at least one virtual CPU and one MiB. Extra specs correct the amounts.
+    Nova requires at least one virtual CPU and one MiB, even if the size has less. The extra specs
+    then have the correct amounts.
     """
     amounts = size.amounts
     minimal = {
@@ -128,7 +135,11 @@ def flavor_shape(size: Size) -> dict[str, int]:
 
 
 def extra_specs(reservation_id: str, size: Size) -> dict[str, str]:
-    """Return a flavor's extra specs: its own, and the resource class of the slots. Pure."""
+    """Return the extra specs of a reservation's flavor. Pure.
+
+    These are the extra specs of ``size``, corrections of the flavor's amounts, one unit of the
+    slots' resource class, and climate's marks.
+    """
     shape, own = flavor_shape(size), size.extra_specs
     overridden = {key.partition(":")[2] for key in own if key.startswith(RESOURCES[:-1])}
     taken = {
@@ -148,9 +159,10 @@ def extra_specs(reservation_id: str, size: Size) -> dict[str, str]:
 def _corrections(
     amounts: Mapping[str, int], taken: Mapping[str, int], overridden: set[str]
 ) -> dict[str, str]:
-    """Return extra specs for the amounts that differ from the flavor's columns.
+    """Return extra specs for the amounts that differ from those of the flavor's columns.
 
-    Nova rejects a PCPU that is given twice, so overridden classes are left out.
+    Leaves out the resource classes in ``overridden``, which other extra specs already set: Nova
+    rejects a flavor that sets PCPU twice.
     """
     return {
         f"{RESOURCES}{name}": str(amounts.get(name, 0))

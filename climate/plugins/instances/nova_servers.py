@@ -1,8 +1,9 @@
-"""Servers that climate boots in Nova as a lease's user, each exactly once.
+"""Boots the servers of a reservation in Nova as the lease's user, each exactly once.
 
-Nova may create a server although its answer is lost. Therefore servers carry their number within
-the reservation, and climate looks for that number before it boots one. It deletes duplicates. It
-also deletes a server that failed to build; the next attempt boots it again.
+Nova may create a server even if its answer is lost. Therefore the metadata of each server has its
+number within the reservation. Before climate boots a server, it searches for one with that number,
+and deletes duplicates. It also deletes a server that could not be built; the next attempt boots it
+again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,11 +24,11 @@ Server = Mapping[str, Any]
 
 
 class BootFailed(RuntimeError):
-    """Nova could not build a server; the message has Nova's reason."""
+    """Nova could not build some servers; the message has their names and Nova's reasons."""
 
 
 class NovaServers:
-    """Boots servers as the user of a trust."""
+    """Boots servers in Nova as the user who created a trust."""
 
     def __init__(self, conf: ConfigOpts) -> None:
         """Create the client, without sending a request. Raises Misconfigured."""
@@ -35,9 +36,9 @@ class NovaServers:
         self._trusts = Trusts(conf)
 
     def boot(self, trust_id: str | None, boot: Boot) -> list[str]:
-        """Boot the missing servers; return the ids of those that were not known, by number.
+        """Boot the servers beyond ``boot.known``; return their ids in the order of their numbers.
 
-        Raises NotYet while they are being built, BootFailed, DeadTrust, BackendUnavailable.
+        Raises NotYet while Nova builds them. Raises BootFailed, DeadTrust, BackendUnavailable.
         """
         if trust_id is None:
             raise DeadTrust("The lease has no trust: any change by its user creates one")
@@ -62,7 +63,7 @@ class NovaServers:
 
 
 def request(boot: Boot, number: int) -> dict[str, Any]:
-    """Return the body of Nova's request for server ``number`` (from 1). Pure."""
+    """Return the ``server`` object for Nova's request to boot server ``number`` (from 1). Pure."""
     given = {name: value for name, value in boot.server.items() if value is not None}
     name = given.get("name") or boot.name
     mark = {MARK: boot.reservation_id, NUMBER: str(number)}
@@ -86,7 +87,7 @@ def _by_number(nova: Adapter, reservation_id: str) -> dict[int, list[Server]]:
 
 
 def _select(nova: Adapter, servers: Sequence[Server]) -> Server | None:
-    """Return the best server of a number, or None; delete the others."""
+    """Return the best of the servers with one number, or None if there are none; delete others."""
     ordered = sorted(servers, key=_rank)
     for other in ordered[1:]:
         nova.delete(f"/servers/{other['id']}")
@@ -99,7 +100,7 @@ def _rank(server: Server) -> tuple[bool, bool, bool, str]:
 
 
 def _was_built(server: Server | None) -> bool:
-    """Tell whether a server was ever built. Its later state is up to the user."""
+    """Return whether a server was ever built. The user is responsible for its later state."""
     return server is not None and server.get("OS-SRV-USG:launched_at") is not None
 
 
@@ -109,7 +110,7 @@ def _has_failed(server: Server) -> bool:
 
 
 def _is_leaving(server: Server) -> bool:
-    """Tell whether a server is being deleted. climate boots another when it is gone."""
+    """Return whether Nova is deleting a server. climate boots another when it is gone."""
     return server.get("OS-EXT-STS:task_state") == "deleting"
 
 

@@ -1,8 +1,8 @@
-"""``virtual:instance``: capacity for instances on hosts that several reservations share.
+"""``virtual:instance``: reserved capacity for instances on hosts that several reservations share.
 
-An instance takes VCPU, MEMORY_MB (MiB) and DISK_GB (GiB) of a host for the time of the lease. A
-host cannot be reserved as a whole and for instances at the same time. The parameters and their
-spellings are those of Blazar's plug-in.
+An instance allocates amounts of VCPU, MEMORY_MB (MiB) and DISK_GB (GiB) on a host for the time of
+the lease. A host cannot be reserved as a whole and for instances at the same time. The parameters
+and their accepted values are those of Blazar's plug-in.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ from climate.plugins.instances.cloud import Boot, InstanceCloud, Size
 from climate.plugins.instances.server_schema import SNAPSHOT, LifeCycleSchema
 from climate.plugins.loader import load_cloud
 
-# Limits one request: climate places each instance separately.
+# Limits one request: climate chooses a host for each instance separately.
 MAX_INSTANCES = 10_000
 _MOST = 2**31 - 1
 _LAYOUTS: Mapping[bool | None, Layout] = {
@@ -47,7 +47,7 @@ _LAYOUTS: Mapping[bool | None, Layout] = {
 
 
 class Affinity(fields.Field[bool]):
-    """Instances on one host (true), on different hosts (false), or anywhere (None)."""
+    """A field: all instances on one host (True), on different hosts (False), anywhere (None)."""
 
     _WORDS: ClassVar[Mapping[str, bool | None]] = {
         **dict.fromkeys(("", "none"), None),
@@ -90,7 +90,7 @@ class InstanceSchema(LifeCycleSchema):
 
 
 class InstancePlugin(ResourcePlugin):
-    """Capacity for instances on hosts."""
+    """The plug-in for instances of a size that the user chooses."""
 
     resource_type: ClassVar[str] = "virtual:instance"
     schema: ClassVar[type[RequestSchema]] = InstanceSchema
@@ -99,17 +99,21 @@ class InstancePlugin(ResourcePlugin):
     native_properties: frozenset[str] = frozenset()
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Load the instance cloud that ``conf`` names. Raises BrokenPlugin."""
+        """Load the instance cloud that ``[physical:host] cloud`` names. Raises BrokenPlugin."""
         self.cloud: InstanceCloud = load_cloud("virtual:instance", conf, turn=turn)
 
     def look_up(self, params: Mapping[str, Any], requester: Requester) -> Mapping[str, Any]:
-        """Return ``params``. Raises InvalidInput if the requester has no such image."""
+        """Return ``params``. Raises InvalidInput if the requester cannot use the image."""
         if params.get("on_start") == CREATE:
             self.cloud.check_image(params["server"]["imageRef"], requester)
         return params
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Return shares of matching hosts; resource classes of extra specs count."""
+        """Return a requirement for ``amount`` instances on hosts that match the expression.
+
+        ``resource_properties`` may be extra specs. Amounts of resource classes in them are added to
+        the instance; they precede ``vcpus``, ``memory_mb`` and ``disk_gb`` for the same class.
+        """
         selector = read(params["resource_properties"])
         sizes = {
             "VCPU": params["vcpus"],
@@ -126,7 +130,7 @@ class InstancePlugin(ResourcePlugin):
         )
 
     def preview_details(self, reservation_id: str) -> Mapping[str, Any]:
-        """Return the id of the flavor, which is not usable before the start."""
+        """Return the id of the reservation's flavor, which ``start`` creates."""
         return {"flavor_id": reservation_id, "server_group_id": None, "aggregate_id": None}
 
     def size(self, params: Mapping[str, Any]) -> Size:
@@ -134,16 +138,16 @@ class InstancePlugin(ResourcePlugin):
         return Size(self.requirement(params).amounts)
 
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
-        """Tell whether climate boots servers, which it does as the user."""
+        """Return whether climate must boot servers, which it does as the lease's user."""
         return self.cloud.acts_as_user and params.get("on_start") == CREATE
 
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
-        """Put the slots on these hosts, then boot the requested servers.
+        """Put the slots on ``resources``, then boot the servers that the user requested.
 
-        A host that is down gets its slots when it is up again. If a server cannot be booted, the
-        slots stay usable.
+        Deletes slots and servers on other hosts. Skips hosts that are not reservable, such as
+        failed ones. If a server cannot be booted, the slots stay usable.
         """
         id_, reserved = reservation.id, {resource.external_id for resource in resources}
         details = {
@@ -159,7 +163,7 @@ class InstancePlugin(ResourcePlugin):
         return {**details, **self._boot(lease, reservation)}
 
     def _boot(self, lease: Lease, reservation: Reservation) -> dict[str, Any]:
-        """Boot the requested servers that are missing; return the ids of all."""
+        """Boot the requested servers that are missing; return the ids of all, as details."""
         params, known = reservation.params, reservation.details.get("servers", [])
         if params.get("on_start") != CREATE:
             return {"servers": known} if known else {}
@@ -173,7 +177,7 @@ class InstancePlugin(ResourcePlugin):
         return {"servers": [*known, *self.cloud.boot(lease.trust_id, boot)]}
 
     def end(self, _lease: Lease, reservation: Reservation, resources: Sequence[Granted]) -> None:
-        """Delete the instances and their slots."""
+        """Delete the instances and their slots; before, save images if ``on_end`` is snapshot."""
         id_ = reservation.id
         self.cloud.close_slots(id_)
         if reservation.params.get("on_end") == SNAPSHOT:
@@ -183,7 +187,7 @@ class InstancePlugin(ResourcePlugin):
         self.cloud.delete_slots(id_)
 
     def _counts(self, reservation: Reservation, resources: Sequence[Granted]) -> dict[str, int]:
-        """Return the number of slots on each host that is up."""
+        """Return the number of slots by host, without hosts that are not reservable."""
         needs = self.requirement(reservation.params)
         return {
             resource.external_id: needs.units(resource.amounts)
@@ -192,7 +196,7 @@ class InstancePlugin(ResourcePlugin):
         }
 
     def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
-        """Compare the slots of the cloud with the leases."""
+        """Return the differences between the cloud's slots and the running reservations."""
 
         def counts(held: HeldReservation) -> Mapping[str, int]:
             return self._counts(held.reservation, held.resources)

@@ -1,7 +1,8 @@
-"""Parameters for servers that climate boots at the start and images at the end of a lease.
+"""Parameters for servers that climate boots at the start, and images at the end of a lease.
 
-By default a reservation is capacity only, and climate deletes the servers in it at the end.
-``server`` is a subset of Nova's request body, for servers that climate boots as the lease's user.
+By default climate boots no servers, and at the end deletes those that users booted in the
+reservation. ``server`` is a subset of the body of Nova's request to create a server. climate boots
+such servers as the lease's user.
 """
 
 import base64
@@ -21,7 +22,8 @@ from marshmallow import (
 from climate.plugins.base import CREATE, DELETE, NOTHING, RequestSchema
 
 SNAPSHOT = "snapshot"
-# Limits one start: each server is a request to Nova. Users can boot more themselves, or with Heat.
+# Limits the start of a reservation: each server requires a request to Nova. Users can boot more
+# servers themselves, or with Heat.
 MAX_SERVERS = 100
 # The metadata keys of servers that climate boots.
 MARK = "climate:reservation"
@@ -39,7 +41,7 @@ _KEEP = (
 
 
 class Networks(fields.Field[Any]):
-    """``auto``, ``none``, or a list of networks by uuid."""
+    """A field: ``auto``, ``none``, or a list of networks, such as ``[{"uuid": "..."}]``."""
 
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> Any:  # noqa: ANN401
         if value in ("auto", "none"):
@@ -78,10 +80,10 @@ def _own_metadata(metadata: dict[str, str]) -> None:
 
 
 class SecurityGroupSchema(Schema):
-    """A security group of the project."""
+    """A security group of the project, by name."""
 
     class Meta:
-        """Reject Nova's other keys: they do not suit servers that are booted later."""
+        """Reject all other keys."""
 
         unknown = RAISE
 
@@ -89,10 +91,10 @@ class SecurityGroupSchema(Schema):
 
 
 class ServerSchema(Schema):
-    """The parameters of a server, except its flavor; the names are Nova's."""
+    """The parameters of a server without its flavor, with the names in Nova's API."""
 
     class Meta:
-        """Reject unknown keys, so that a typo never passes silently."""
+        """Reject unknown keys, so that climate never ignores a misspelled key."""
 
         unknown = RAISE
 
@@ -120,7 +122,7 @@ def _on_end(word: str) -> None:
 
 
 class LifeCycleSchema(RequestSchema):
-    """The actions at the start and at the end of reserved instances."""
+    """The actions of climate at the start and at the end of a reservation of instances."""
 
     on_start = fields.String(
         load_default=NOTHING, allow_none=True, validate=validate.OneOf([CREATE, NOTHING])

@@ -1,6 +1,6 @@
-"""Access to OpenStack that several resource types share.
+"""Clients of OpenStack that the drivers of several resource types share.
 
-``session`` has the clients, ``trusts`` acts as a user, ``aggregates`` changes Nova host aggregates,
-``placement_reservations`` holds capacity in Placement, ``servers`` lists and deletes servers,
-``neutron`` is its client.
+``session`` creates sessions and clients. ``trusts`` creates and checks Keystone trusts.
+``aggregates`` changes Nova's host aggregates. ``placement_reservations`` stores instance slots in
+Placement. ``servers`` lists and deletes servers. ``neutron`` is a client of Neutron.
 """

@@ -1,9 +1,10 @@
 """Changes of Nova's host aggregates that are safe against concurrent changes.
 
-climate changes an aggregate under an advisory lock, one process at a time. With two concurrent
-changes, each sends the scheduler the hosts that it knows (Nova 34). The scheduler then misses one
-host for good, and opens a host of the free pool to all projects. A process that comes second, for
-instance to create the free pool, succeeds.
+climate changes an aggregate only while it holds the aggregate's advisory lock. Without the lock,
+each of two concurrent changes would send the scheduler only the hosts that it has read (Nova 34).
+The scheduler would then permanently miss a host of the aggregate. If that is the free pool, the
+host would be open to all projects. If another process has made the same change before, for
+instance created the free pool, the change succeeds.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from climate.plugins.base import Turn
 
 
 class AggregateChanges:
-    """Changes of aggregates, each under the lock of its aggregate."""
+    """Changes aggregates while holding the lock of the aggregate. Raises novaclient's errors."""
 
     def __init__(self, nova: Client, turn: Turn) -> None:
         self._nova = nova
@@ -30,10 +31,11 @@ class AggregateChanges:
         zone: str | None,
         metadata: Mapping[str, str],
     ) -> Any:  # noqa: ANN401 - novaclient's
-        """Return the aggregate of this name; create and tag it if necessary.
+        """Return the aggregate of this name; create it and set its metadata if necessary.
 
-        ``present`` is the aggregate if the caller has read it. Nova answers 500 to one of two
-        requests that tag the same aggregate at the same time.
+        ``present`` is the aggregate as the caller has read it, or None if it does not exist.
+        ``zone`` applies to a new aggregate only. If two requests set metadata of the same aggregate
+        at the same time, Nova answers one with status 500. This is no error if the metadata is set.
         """
         if present and metadata.items() <= present.metadata.items():
             return present
@@ -58,7 +60,7 @@ class AggregateChanges:
             raise
 
     def join(self, aggregate: Any, host: str) -> None:  # noqa: ANN401 - novaclient's
-        """Add a host to an aggregate; succeeds if it is already in it."""
+        """Add a host to an aggregate; succeeds if the aggregate already contains the host."""
         try:
             with self._lock(aggregate.name):
                 aggregate.add_host(host)
@@ -67,7 +69,7 @@ class AggregateChanges:
                 raise
 
     def leave(self, aggregate: Any, host: str) -> None:  # noqa: ANN401 - novaclient's
-        """Remove a host from an aggregate; succeeds if either is gone."""
+        """Remove a host from an aggregate; succeeds if the host or the aggregate is gone."""
         with self._lock(aggregate.name), suppress(nova_errors.NotFound):
             aggregate.remove_host(host)
 

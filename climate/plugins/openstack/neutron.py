@@ -1,7 +1,8 @@
-"""Neutron client, and the marks on the objects that climate creates there.
+"""A Neutron client that marks the objects that climate creates with their reservation.
 
-The description of an object names its reservation from the start; the tags, by which owners find
-it, follow in a second request. Owners can change both.
+The marks are a part of the object's description, and tags. The request that creates an object sets
+the description; a second request sets the tags, by which the owners of objects can search. Owners
+can change both.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,17 +16,17 @@ from climate.core.errors import BackendUnavailable
 from climate.plugins.openstack import session
 
 MARK = "climate"
-# Blazar's tags, for users who look for their addresses by these.
+# Tags that Blazar sets too, for users that search their addresses by these.
 _BLAZAR = "blazar"
 _RESERVATION = "reservation:"
 _DESCRIPTION = f"climate {_RESERVATION}"
-# Number of values that fit into one URL.
+# Limits the number of values in one URL.
 _CHUNK = 100
 _REFUSED, GONE = 400, 404
 
 
 class Neutron:
-    """The Neutron of ``[neutron]``, for one collection, such as ``floatingips``."""
+    """A client of the Neutron in ``[neutron]`` for one collection, such as ``floatingips``."""
 
     def __init__(self, conf: ConfigOpts, collection: str) -> None:
         """Create the client, without sending a request. Raises Misconfigured."""
@@ -33,41 +34,51 @@ class Neutron:
         self._collection, self._noun = collection, collection.removesuffix("s")
 
     def find(self, **query: Any) -> list[dict[str, Any]]:
-        """Return the objects that match every parameter of ``query``, by any of its values."""
+        """Return the collection's objects that match all parameters.
+
+        An object matches a parameter if the field of this name has any of the given values.
+        """
         return self.fetch(self._collection, query)
 
     def tagged(self, reservation_id: str) -> list[dict[str, Any]]:
         """Return the objects that climate created for a reservation.
 
-        Owners may put its tag on other objects, so the description must match, too.
+        Both the tag and the description must name the reservation, because owners can put the tag
+        on other objects.
         """
         mark = f"{_DESCRIPTION}{reservation_id}"
         objects = self.find(tags=f"{_RESERVATION}{reservation_id}")
         return [each for each in objects if (each.get("description") or "").endswith(mark)]
 
     def create(self, reservation_id: str, values: Mapping[str, Any], description: str = "") -> str:
-        """Create an object whose description names the reservation; return its id."""
+        """Create an object, without tags; return its id.
+
+        Its description is ``description``, followed by climate's mark with the reservation id.
+        """
         text = f"{description} {_DESCRIPTION}{reservation_id}".strip()
         answer = self.send("POST", self._collection, {self._noun: {**values, "description": text}})
         return str(answer.json()[self._noun]["id"])
 
     def change(self, id_: str, **values: Any) -> None:
-        """Change an object; succeeds if it is gone."""
+        """Set fields of an object; succeeds if the object is gone."""
         self.send("PUT", f"{self._collection}/{id_}", {self._noun: values}, missing=True)
 
     def delete(self, id_: str) -> None:
-        """Delete an object; succeeds if it is gone."""
+        """Delete an object; succeeds if the object is gone."""
         self.send("DELETE", f"{self._collection}/{id_}", missing=True)
 
     def mark(self, id_: str, reservation_id: str) -> None:
-        """Add climate's tags to an object; its owner's tags stay."""
+        """Add climate's tags to an object; keep its other tags."""
         path = f"{self._collection}/{id_}/tags"
         before = self.send("GET", path).json()["tags"]
         tags = {*before, _BLAZAR, MARK, f"{_RESERVATION}{reservation_id}"}
         self.send("PUT", path, {"tags": sorted(tags)})
 
     def unmark(self, id_: str) -> None:
-        """Remove climate's tags, then its part of the description; succeeds if it is gone."""
+        """Remove climate's tags and mark from an object, and any description after the mark.
+
+        Succeeds if the object is gone.
+        """
         answer = self.send("GET", f"{self._collection}/{id_}", missing=True)
         if answer.status_code == GONE:
             return
@@ -87,7 +98,7 @@ class Neutron:
             yield from self.fetch(collection, {name: values[start : start + _CHUNK]})
 
     def fetch(self, collection: str, query: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the objects of a collection that match ``query``."""
+        """Return the objects of any collection that match ``query``, as ``find`` does."""
         return list(self.send("GET", collection, params=query).json()[collection])
 
     def send(
@@ -99,9 +110,9 @@ class Neutron:
         params: Mapping[str, Any] | None = None,
         missing: bool = False,
     ) -> Response:
-        """Send a request. Raises BackendUnavailable with Neutron's reason.
+        """Send a request; return the response. Raises BackendUnavailable with Neutron's reason.
 
-        With ``missing``, status 404 is not an error.
+        ``path`` is relative to ``/v2.0/``. With ``missing``, status 404 is not an error.
         """
         content = {} if body is None else {"json": body}
         with session.answers("Neutron"):
@@ -114,7 +125,11 @@ class Neutron:
 
 
 def marks(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the reservation of an object, and whether its tags name it."""
+    """Return ``reservation_id`` and ``is_marked`` of an object.
+
+    ``reservation_id`` is from the tags, or else from the description; None without either.
+    ``is_marked`` tells whether the object has climate's tag and a tag with a reservation id.
+    """
     tags: Iterable[str] = record.get("tags", ())
     tagged = [tag.removeprefix(_RESERVATION) for tag in tags if tag.startswith(_RESERVATION)]
     described = (record.get("description") or "").partition(_DESCRIPTION)[2]
@@ -130,7 +145,7 @@ def _is_climates(tag: str) -> bool:
 
 
 def _reason(answer: Response) -> str:
-    """Return the message of an answer, or else its status."""
+    """Return Neutron's message in an error response, or else the HTTP status."""
     try:
         return str(answer.json()["NeutronError"]["message"])
     except (ValueError, KeyError, TypeError):

@@ -1,10 +1,13 @@
 """Instance slots in Placement: how many instances of a reservation each host can run.
 
-Each reservation has a resource class, of which its flavor takes one unit. The inventory is on a
-child of the host's provider, because nova-compute removes unknown classes from its own (Nova 34).
-Children are created on first use and never deleted: nova-compute fails builds for minutes after a
-provider that it has seen is gone. Every server changes a provider's generation, so each write
-reads first and is retried after a conflict.
+Each reservation has a resource class, and its flavor requests one unit of it. The inventory of the
+class is on a child provider of the host's provider, because nova-compute removes unknown classes
+from the latter (Nova 34). climate creates the child provider with the first slots of a host, and
+never deletes it: after the deletion of a provider that nova-compute knows, nova-compute cannot
+build servers for minutes.
+
+Each new server changes the generation of a provider, and Placement rejects writes with an old
+generation. Therefore climate reads the generation before each write, and retries after a conflict.
 """
 
 from collections.abc import Callable
@@ -18,7 +21,7 @@ from climate.plugins.base import NotYet
 
 _CLASS = "CUSTOM_RESERVATION_"
 _CHILD = "climate_"
-# Attempts to write an inventory that others change at the same time.
+# The number of attempts to write an inventory that other processes change at the same time.
 _RACES = 10
 
 
@@ -28,15 +31,19 @@ def reservation_class(reservation_id: str) -> str:
 
 
 class PlacementSlots:
-    """Slots by host (compute service) and reservation. Raises keystoneauth's errors."""
+    """Reads and changes the slots of reservations on hosts (compute services).
+
+    Raises keystoneauth's errors.
+    """
 
     def __init__(self, placement: Adapter) -> None:
         self._placement = placement
 
     def put(self, host: str, root: Callable[[], str], reservation_id: str, count: int) -> None:
-        """Set the number of slots on a host.
+        """Set the number of slots of a reservation on a host to ``count``.
 
-        ``root`` returns the UUID of the host's provider; it is called to create the child.
+        ``root`` returns the UUID of the host's provider. It is called only if the host has no child
+        provider yet.
         """
         child = self._child(host) or self._create_child(host, root())
         path, name = f"{_path(child)}/inventories", reservation_class(reservation_id)
@@ -55,12 +62,15 @@ class PlacementSlots:
                 return
 
     def clear(self, host: str, reservation_id: str) -> None:
-        """Remove the slots from a host; raises NotYet while one is in use."""
+        """Remove a reservation's slots from a host; raises NotYet while a slot is in use."""
         if child := self._child(host):
             self._clear(child, reservation_id)
 
     def servers(self, host: str, reservation_id: str) -> list[str]:
-        """Return the servers in the slots on a host, including those that Nova is building."""
+        """Return the ids of the servers in a reservation's slots on a host.
+
+        They include servers that Nova is building.
+        """
         if not (child := self._child(host)):
             return []
         allocations = self._get(f"{_path(child)}/allocations")["allocations"]
@@ -68,7 +78,7 @@ class PlacementSlots:
         return sorted(id_ for id_, record in allocations.items() if name in record["resources"])
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Return the number of slots by host and reservation."""
+        """Return the number of slots by host and, for each host, by reservation id."""
         return {
             child["name"].removeprefix(_CHILD): {
                 _reservation(name): inventory["total"]
@@ -79,17 +89,20 @@ class PlacementSlots:
         }
 
     def reservations(self) -> set[str]:
-        """Return the reservations that have a resource class."""
+        """Return the ids of the reservations that have a resource class."""
         classes = self._get("/resource_classes")["resource_classes"]
         names = (record["name"] for record in classes)
         return {_reservation(name) for name in names if name.startswith(_CLASS)}
 
     def ensure_class(self, reservation_id: str) -> None:
-        """Create a reservation's resource class."""
+        """Create a reservation's resource class; succeeds if it exists."""
         self._placement.put(f"/resource_classes/{reservation_class(reservation_id)}")
 
     def delete_class(self, reservation_id: str) -> None:
-        """Delete a reservation's resource class, and its inventory on any host."""
+        """Delete a reservation's resource class, and its slots on all hosts.
+
+        Succeeds if the class is gone. Raises NotYet while a slot is in use.
+        """
         path = f"/resource_classes/{reservation_class(reservation_id)}"
         with suppress(http_errors.NotFound):
             try:

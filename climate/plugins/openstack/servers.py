@@ -1,7 +1,7 @@
-"""Servers on a host: list them, delete them, and keep images of servers that will be deleted.
+"""Lists and deletes the servers on a host, and creates images of servers before the deletion.
 
-Nova lists a server on a host when the host has accepted it, which is some time after the scheduler
-chose the host. Its allocation in Placement exists from that choice on, so the code reads both.
+Nova lists a server on a host only some time after the scheduler chose the host. The allocation of
+the server in Placement exists from that choice on. Therefore ``HostServers.on`` reads both.
 """
 
 import time
@@ -12,7 +12,7 @@ from typing import Any
 from keystoneauth1.adapter import Adapter
 from novaclient import exceptions as nova_errors
 
-# The consumer type of the allocation that closes a node. It is not a server.
+# The consumer type of the allocation with which climate closes a node. Its consumer is no server.
 HOLD = "RESERVATION"
 _NODE = "OS-EXT-SRV-ATTR:hypervisor_hostname"
 _PAGE = 500
@@ -20,14 +20,20 @@ _PAUSE = 0.2
 
 
 class HostServers:
-    """The servers on hosts. Raises the clients' errors."""
+    """Lists and deletes servers by host. Raises the errors of novaclient and keystoneauth.
+
+    A host is a compute service, or a single node with the name ``service/node``.
+    """
 
     def __init__(self, nova: Any, placement: Adapter) -> None:  # noqa: ANN401 - novaclient's
         self._nova = nova
         self._placement = placement
 
     def hypervisors(self) -> list[Any]:
-        """Return all nodes, page by page: Nova returns at most a thousand at a time."""
+        """Return all nodes of the cloud, as novaclient's hypervisors.
+
+        Reads page by page: Nova returns at most a thousand per request.
+        """
         nodes: list[Any] = []
         while page := self._nova.hypervisors.list(
             detailed=True, marker=nodes[-1].id if nodes else None, limit=_PAGE
@@ -36,14 +42,18 @@ class HostServers:
         return nodes
 
     def servers(self, host: str) -> list[Any]:
-        """Return the servers of all projects on a service, or on one node of it."""
+        """Return the servers of all projects that Nova lists on a host."""
         service, _, node = host.partition("/")
         options = {"host": service, "all_tenants": True}
         servers = self._nova.servers.list(search_opts=options, limit=-1)
         return [server for server in servers if node in {"", getattr(server, _NODE)}]
 
     def on(self, host: str) -> list[str]:
-        """Return the ids of the servers on a host, and of those that Nova is moving to it."""
+        """Return the ids of all consumers of a host's capacity, except climate's allocations.
+
+        These are servers on the host, servers that Nova builds there or moves there, and
+        migrations: an unconfirmed resize keeps an allocation on the old host.
+        """
         service, _, node = host.partition("/")
         ids = {server.id for server in self.servers(host)}
         for hypervisor in self.hypervisors():
@@ -53,17 +63,17 @@ class HostServers:
         return sorted(ids)
 
     def remaining_after(self, seconds: float, host: str) -> list[str]:
-        """Wait up to ``seconds`` for deletions, then return the servers still on a host."""
+        """Wait up to ``seconds`` until ``on`` returns no ids for a host; return the last result."""
         until = time.monotonic() + seconds
         while (remaining := self.on(host)) and time.monotonic() < until:
             time.sleep(_PAUSE)
         return remaining
 
     def delete(self, server_ids: Iterable[str]) -> None:
-        """Delete servers immediately, even where Nova defers deletion.
+        """Request the immediate deletion of servers, even if Nova is configured to defer it.
 
-        If an id belongs to a resize that its owner has not confirmed, confirm the resize: this
-        frees the host that the server left.
+        If an id is that of the migration of an unconfirmed resize, confirm the resize instead: this
+        frees the host that the server has left.
         """
         for server_id in server_ids:
             try:
@@ -72,7 +82,7 @@ class HostServers:
                 self._confirm(server_id)
 
     def _confirm(self, migration: str) -> None:
-        """Confirm the resize whose migration has an allocation on the old host."""
+        """Confirm the resize with this migration, which has an allocation on the old host."""
         for record in self._nova.migrations.list(status="finished"):
             if record.uuid == migration:
                 # The owner may confirm or revert at the same moment.
@@ -80,7 +90,7 @@ class HostServers:
                     self._nova.servers.confirm_resize(record.instance_uuid)
 
     def _consumers(self, provider: str) -> list[str]:
-        """Return the consumers with allocations on a node's provider, except climate's own."""
+        """Return the ids of consumers with allocations on a provider, without climate's own."""
         path = f"/resource_providers/{provider}/allocations"
         allocations = self._placement.get(path, raise_exc=False).json().get("allocations", {})
         return [
@@ -90,7 +100,7 @@ class HostServers:
         ]
 
 
-# The states of images that are saved, or on the way.
+# The states of images that are saved or being saved.
 _SAVED = {"active", "importing", "queued", "saving", "uploading"}
 # The vm_states in which Nova creates images of servers.
 _SNAPSHOT_STATES = {"active", "paused", "stopped", "suspended"}
@@ -98,12 +108,12 @@ _PATCH = {"Content-Type": "application/openstack-images-v2.1-json-patch"}
 
 
 def can_be_imaged(server: Any) -> bool:  # noqa: ANN401 - novaclient's
-    """Tell whether Nova can create an image of a server, now or when its present task ends."""
+    """Return whether Nova can create an image of a server now, or perhaps after its task ends."""
     return is_busy(server) or getattr(server, "OS-EXT-STS:vm_state") in _SNAPSHOT_STATES
 
 
 def is_busy(server: Any) -> bool:  # noqa: ANN401 - novaclient's
-    """Tell whether Nova works on a server, for instance to create an image."""
+    """Return whether Nova runs a task on a server, for instance to create an image."""
     return getattr(server, "OS-EXT-STS:task_state", None) is not None
 
 
@@ -112,11 +122,11 @@ def keep_image(
     server: Any,  # noqa: ANN401 - novaclient's
     occasion: str,
 ) -> bool:
-    """Create an image ``reserved_<name>`` of a server, once per occasion; tell if it is finished.
+    """Create an image ``reserved_<name>`` of a server, once per occasion; return if it is finished.
 
-    It is finished when Nova has saved it, or has stopped without saving it. Nova creates the image
-    for climate's project, so a second request gives it to the server's project. The next call
-    completes an interrupted one.
+    An image is finished when Nova has saved it, or has stopped without saving it. Repeat the call
+    until it returns True. Nova creates the image in climate's project; a second request makes the
+    server's project its owner. If a call is interrupted, the next call completes its work.
     """
     mark = {"climate_server": server.id, "climate_occasion": occasion}
     # Users can put climate's marks on images. Only Nova sets instance_uuid.

@@ -1,8 +1,8 @@
-"""Sessions and adapters for the services of an OpenStack cloud.
+"""Creates sessions and clients for the services of an OpenStack cloud.
 
-Every request has a timeout. The transport retries failed connections, and repeats a sent request
-only if it reads. It sends a request that changes something only while the thread's fencing token
-is valid.
+Every request has a timeout. The transport retries failed connections. It repeats a request that it
+has sent only if the request is a GET or HEAD. It sends a request that changes the cloud only while
+the fencing token of the thread, if any, is valid.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from climate.plugins import fencing
 
 # The oldest version in which migrations have UUIDs. Since 2.88 hypervisors lack most properties.
 NOVA = "2.59"
-# The options for scopes of a token other than a trust.
+# The options of keystoneauth that select a scope of the token other than a trust.
 _SCOPES = frozenset(
     {
         "system_scope",
@@ -54,10 +54,10 @@ _RETRY = Retry(
 
 
 class Transport(TCPKeepAliveAdapter):
-    """The transport of all requests to the cloud."""
+    """The HTTP transport of all requests to the cloud."""
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
-        """Send a request. Raises Fenced if the request changes something and the token expired."""
+        """Send a request. Raises Fenced for a change if the thread's fencing token has expired."""
         if request.method not in _READS:
             fencing.check()
         answer: Response = super().send(request, *args, **kwargs)
@@ -65,10 +65,10 @@ class Transport(TCPKeepAliveAdapter):
 
 
 def make_session(conf: ConfigOpts, trust_id: str | None = None) -> Session:
-    """Return the session of the user in ``[service_user]``; raises Misconfigured.
+    """Return a new session of the user in ``[service_user]``; raises Misconfigured.
 
-    With a trust, the session acts as the user who created the trust. It requests a token with
-    its first request. Threads can share it.
+    With a trust, the session acts as the user who created the trust. Sends no request: the session
+    gets its Keystone token before its first request. Threads can share the session.
     """
     try:
         # The section is known only now, because auth_section can name another one.
@@ -88,7 +88,7 @@ def make_session(conf: ConfigOpts, trust_id: str | None = None) -> Session:
 
 
 def token_session(conf: ConfigOpts, token: str, endpoint: str) -> Session:
-    """Return a session with a user's token, for one service."""
+    """Return a session that sends a user's token to the service at ``endpoint``."""
     auth = Token(endpoint, token)
     session = loading.load_session_from_conf_options(
         conf, SERVICE_USER, auth=auth, app_name="climate"
@@ -108,7 +108,7 @@ def _with_timeouts(session: Session) -> Session:
 
 
 def _trusted(conf: ConfigOpts, trust_id: str) -> dict[str, str | None]:
-    """Return options that make a trust the only scope. Raises Misconfigured."""
+    """Return options of keystoneauth that make a trust the token's scope. Raises Misconfigured."""
     section = conf[conf[SERVICE_USER].auth_section or SERVICE_USER]
     known = {option.dest for option in loading.get_plugin_loader(section.auth_type).get_options()}
     if "trust_id" not in known:
@@ -121,7 +121,7 @@ def _trusted(conf: ConfigOpts, trust_id: str) -> dict[str, str | None]:
 def adapter(
     conf: ConfigOpts, session: Session, group: str, default_microversion: str | None = None
 ) -> Adapter:
-    """Return an adapter for the service of ``[group]``."""
+    """Return a client for the service that the section ``[group]`` configures."""
     section = conf[group]
     return Adapter(
         session,
@@ -135,7 +135,7 @@ def adapter(
 
 
 def nova_client(conf: ConfigOpts, session: Session) -> Any:  # noqa: ANN401 - novaclient's
-    """Return the client of Nova."""
+    """Return a novaclient for the Nova that ``[nova]`` configures."""
     service = adapter(conf, session, "nova")
     return client.Client(
         NOVA,
@@ -149,7 +149,10 @@ def nova_client(conf: ConfigOpts, session: Session) -> Any:  # noqa: ANN401 - no
 
 @contextmanager
 def answers(service: str = "Nova") -> Iterator[None]:
-    """Turn a client's errors into BackendUnavailable with the service's name and reason."""
+    """Convert a client's errors inside the block to BackendUnavailable.
+
+    Its message has the name of the ``service`` and the reason that it gave.
+    """
     try:
         yield
     except (ClientException, nova_errors.ClientException) as error:

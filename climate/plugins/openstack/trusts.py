@@ -1,8 +1,8 @@
-"""Keystone trusts: they let climate act as a user in one project after the user's request.
+"""Keystone trusts: a trust lets climate act as a user in one project after the user's request.
 
-climate creates a trust with the token of the request that creates the lease. The trust is valid
-while the user is enabled and has the roles that it delegated. climate's trusts carry a mark,
-because other services may use the same service user.
+climate creates the trust with the token of the request that creates or changes the lease. The trust
+is valid while the user is enabled and has the roles that the trust delegates. climate's trusts have
+a mark, because other services may use the same service user.
 """
 
 import hashlib
@@ -36,12 +36,12 @@ _DELEGATED = {
 
 
 class DeadTrust(RuntimeError):
-    """climate cannot act as the user: the trust is invalid, or does not exist."""
+    """climate cannot act as the lease's user: the trust is invalid, or does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """A trust that climate created, as Keystone has it."""
+    """A trust of this deployment, as stored in Keystone; ``user_id`` is the user who created it."""
 
     id: str
     user_id: str
@@ -50,7 +50,7 @@ class Trust:
 
 
 class Trusts:
-    """The trusts whose trustee is climate's service user."""
+    """Creates, uses and deletes the trusts whose trustee is climate's service user."""
 
     def __init__(self, conf: ConfigOpts) -> None:
         """Create the client, without sending a request. Raises Misconfigured."""
@@ -65,10 +65,10 @@ class Trusts:
         )
 
     def make(self, requester: Requester, now: datetime) -> str:
-        """Create a trust from the requester to climate, in the requester's project; return its id.
+        """Create a trust from the requester to climate in the requester's project; return its id.
 
-        Raises Forbidden if the kind of token does not allow this, Unauthenticated,
-        BackendUnavailable.
+        Raises Forbidden if Keystone does not allow this with the requester's kind of token,
+        Unauthenticated if the token has expired, BackendUnavailable.
         """
         try:
             with answers("Keystone"):
@@ -115,12 +115,15 @@ class Trusts:
         return str(answer.json()["trust"]["id"])
 
     def revoke(self, trust_id: str) -> None:
-        """Delete a trust; succeeds if it is gone. Raises BackendUnavailable."""
+        """Delete a trust; succeeds if the trust is gone. Raises BackendUnavailable."""
         with answers("Keystone"), suppress(keystone_errors.NotFound):
             self._keystone.delete(f"{_TRUSTS}/{trust_id}")
 
     def session(self, trust_id: str) -> Session:
-        """Return a session as the user of a trust. Raises DeadTrust, BackendUnavailable."""
+        """Return a session that acts as the user who created the trust, with a valid token.
+
+        Raises DeadTrust, BackendUnavailable.
+        """
         session = openstack_session.make_session(self._conf, trust_id)
         with answers("Keystone"):
             try:
@@ -135,11 +138,14 @@ class Trusts:
         return session
 
     def check(self, trust_id: str) -> None:
-        """Raise DeadTrust if climate cannot use a trust now. Raises BackendUnavailable."""
+        """Raise DeadTrust if climate cannot use the trust now.
+
+        Raises BackendUnavailable if Keystone does not answer.
+        """
         self.session(trust_id)
 
     def find_all(self) -> list[Trust]:
-        """Return the trusts of this deployment, not those of others with the same service user."""
+        """Return the trusts of this deployment; others may have the same service user."""
         with answers("Keystone"):
             query = {"trustee_user_id": self._session.get_user_id()}
             trusts = self._keystone.get(_TRUSTS, params=query).json()["trusts"]
@@ -150,7 +156,7 @@ class Trusts:
         ]
 
     def _made_at(self, trust: Mapping[str, Any]) -> datetime | None:
-        """Return when this deployment created a trust; None if it did not."""
+        """Return the (aware) time at which this deployment created a trust; None if it did not."""
         deployment, _, moment = str(trust.get(MARK, "")).partition(" ")
         if deployment != self._deployment:
             return None
@@ -161,7 +167,7 @@ class Trusts:
 
 
 def _deployment(conf: ConfigOpts) -> str:
-    """Return an id of this deployment, derived from its database."""
+    """Return an id of this deployment, derived from the address of its database."""
     url = urlsplit(conf.database.connection)
     where = f"{url.hostname}:{url.port}{url.path}"  # without the password
     return hashlib.sha256(where.encode()).hexdigest()[:16]
