@@ -30,10 +30,9 @@ class Idle:
 
 
 def idle(session: Session, now: datetime) -> list[Idle]:
-    """Return the hosts that work, have power, and have neither a lease nor a task, sorted by id.
+    """Return the working hosts with power, without a lease (cleaning included) and without a task.
 
-    A host has a lease from the start time of the lease until the end of cleaning, or while the
-    lease has begun and is not over.
+    They are sorted by id. A lease that has begun and is not over counts whatever its dates are.
     """
     has_task = sa.or_(
         sa.exists().where(

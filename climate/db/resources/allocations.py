@@ -252,11 +252,7 @@ def find_all(
     lease_id: str | None = None,
     reservation_id: str | None = None,
 ) -> list[Allocation]:
-    """Return the allocations of a resource type, sorted by resource and start.
-
-    The other arguments select some of them: ``ending_after`` those of leases that do not end
-    before this time. Executes one SQL statement.
-    """
+    """Return the allocations of a type, of leases that end at ``ending_after`` or later, sorted."""
     query = (
         sa.select(AllocationRow, LeaseRow.id, LeaseRow.start_at, LeaseRow.end_at)
         .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)

@@ -46,10 +46,8 @@ def reallocate(
 ) -> bool:
     """Store the allocations of the changed lease; return whether there is something to hand over.
 
-    That is so if the lease gains units, or if the size of a reservation's units changes. A pending
-    lease keeps the resources that still fit, and replaces the others. A started lease keeps all its
-    resources. If the lease ends now, its allocations are only shortened. Raises
-    InsufficientResources, LostRace.
+    That is so if units are added or change their size. A pending lease replaces resources that no
+    longer fit, a started one keeps all. Raises InsufficientResources, LostRace.
     """
     live = [reservation for reservation in reservations if reservation.stays]
     if not live:
