@@ -78,8 +78,8 @@ def listen(arguments: Sequence[str] | None = None) -> int:
         "--pool",
         metavar="NAME",
         help="share a queue of this name with others who give it; the broker keeps it and fills"
-        " it while nobody listens (default: a queue of your own, so that everybody who runs"
-        " this sees everything, from now until it ends)",
+        " it while no listener is connected (default: a queue of its own for each listener, which"
+        " gets all notifications while it runs)",
     )
     parser.add_argument("--url", help="follow this service over HTTP, whatever else is configured")
     parser.add_argument("--token", default="admin:admin:admin", help="X-Auth-Token over HTTP")

@@ -112,6 +112,7 @@ def test_the_sample_is_what_make_config_writes(
         line.split("==") for line in (ROOT / "constraints.txt").read_text().split() if "==" in line
     )
     oslo = ("oslo.config", "oslo.log", "oslo.messaging", "oslo.policy")
+    # These libraries add options of their own to the sample, which differ between their versions.
     for name in (*oslo, "keystoneauth1", "keystonemiddleware"):
         if metadata.version(name) != pinned[name]:
             pytest.skip(f"{name} is not {pinned[name]}: its options may differ")

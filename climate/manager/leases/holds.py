@@ -133,7 +133,7 @@ def _check_with_service(runtime: Runtime, enforcer: Enforcer, lease: Lease) -> N
 def _check_not_over(runtime: Runtime, lease: Lease) -> None:
     """Raise InvalidDate if the end of the lease has passed."""
     if lease.window.end <= runtime.clock.now():
-        raise InvalidDate("The lease's end has passed before all was asked that has to be")
+        raise InvalidDate("The end of the lease has passed while climate waited for other services")
 
 
 def _prepare(runtime: Runtime, lease: Lease, requester: Requester) -> Lease:

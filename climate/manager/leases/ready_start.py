@@ -64,7 +64,9 @@ def check_possible(runtime: Runtime, lease: Lease) -> None:
     if lease.start.when is not StartWhen.READY:
         return
     if runtime.settings.provisioning is None:
-        raise NotProvisioned("Nobody gets hosts ready here: leave out start_when, or say scheduled")
+        raise NotProvisioned(
+            "This service prepares no hosts: leave out start_when, or set it to scheduled"
+        )
     requirements = (
         requirement
         for reservation in lease.reservations

@@ -103,8 +103,8 @@ def _looked_up(
 ) -> LookedUp:
     if requester.project_id != lease.project_id:
         raise Forbidden(
-            "What a stack consists of is looked up with the token of its own project: nobody else"
-            " can change it"
+            "Only the project of the lease can change a stack: climate reads the contents of the"
+            " stack with the token of that project"
         )
     plugin = runtime.plugin(before.resource_type)
     params = plugin.schema().load({**before.params, **change.params})

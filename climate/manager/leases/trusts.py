@@ -68,8 +68,8 @@ def make_for(runtime: Runtime, requester: Requester, lease: Lease) -> str:
     """
     if not is_owner(requester, lease):
         raise Forbidden(
-            f"For this climate must act in the cloud as the lease's user {lease.user_id} in project"
-            f" {lease.project_id}, so nobody else can ask for it"
+            f"Only user {lease.user_id} of project {lease.project_id} can request this, because"
+            " climate must act in the cloud as that user"
         )
     return make(runtime, requester)
 

@@ -79,7 +79,9 @@ class LeaseRequest(Strict):
         if is_asap and not ("duration" in data and "end_by" in data):
             raise ValidationError("This needs a duration and end_by.", "start")
         if is_asap and (data.get("events") or "before_end" in data):
-            raise ValidationError("Nobody knows yet when that is: leave out its events.", "start")
+            raise ValidationError(
+                "With asap the start is not known yet: leave out events and before_end.", "start"
+            )
         if "end_by" in data and "start" in data and not is_asap:
             raise ValidationError("This goes with the start asap.", "end_by")
 
