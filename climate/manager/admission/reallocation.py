@@ -222,8 +222,8 @@ def _still_in_use(
     return InsufficientResources(
         f"Not enough {requirement.noun} available: reservation {id_} is in use with {held}"
         f" {requirement.noun},"
-        f" of which it could keep only {kept} (the others are booked by other leases then, do not match,"
-        " or exceed max)",
+        f" of which it could keep only {kept} (the others are booked by other leases then,"
+        " do not match, or exceed max)",
         demands,
         [demand.reservation_id for demand in demands].index(id_),
         {"asked": held, "matching": held, "free": kept},

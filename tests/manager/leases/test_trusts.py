@@ -332,7 +332,7 @@ class TestChange:
         self, at: Story, keystone: Keystone
     ) -> None:
         lease = reserve(at, asked(""))
-        with pytest.raises(Forbidden, match="as the lease's user alice"):
+        with pytest.raises(Forbidden, match="Only user alice of project lab"):
             self.change(at, lease, BOB)
         assert keystone.kept == {}
 
