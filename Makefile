@@ -24,7 +24,7 @@ BIN := $(VENV)/bin
 TESTBED = $(PYTHON) -m tests.openstack.testbed
 PARALLEL := --numprocesses $(JOBS) --dist worksteal
 # Tests that no other target runs with its own marker.
-ELSEWHERE := not faults and not openstack and not nightly
+ELSEWHERE := not faults and not openstack and not clusters and not nightly
 # Each set of packages has a stamp; it is installed again when one of INPUTS has changed.
 INSTALLED := $(VENV)/.installed
 INSTALLED_TEST := $(VENV)/.installed-test
@@ -38,7 +38,8 @@ PACKAGES := --constraint constraints.txt --editable
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install install-dev run test test-db test-system test-openstack test-faults \
-	test-faults-short test-nightly test-nightly-local test-nightly-faults test-nightly-openstack \
+	test-faults-short test-clusters test-nightly test-nightly-local test-nightly-faults \
+	test-nightly-clusters test-nightly-openstack clusters-up clusters-down \
 	coverage lint format type check config openstack-up openstack-down openstack-wipe bench \
 	constraints clean
 
@@ -69,24 +70,38 @@ test-faults-short: $(INSTALLED_TEST) ## Run each fault at one moment, with few l
 	CLIMATE_TEST_FAULT_LEASES=12 CLIMATE_TEST_FAULT_RESULTS=.faults/short \
 		$(BIN)/pytest $(PARALLEL) -m 'faults and not nightly' tests/faults $(ARGS)
 
+test-clusters: $(INSTALLED_TEST) ## Run the tests of databases that span machines (5 minutes)
+	$(BIN)/pytest -m 'clusters and not nightly' tests/clusters $(ARGS)
+
 test-openstack: $(INSTALLED_TEST) ## Run the tests on that OpenStack, or on the one that OS_* variables name
 	$(call on_openstack,openstack and not nightly)
 
 test-nightly: $(INSTALLED_TEST) ## Run all that takes minutes: races, programs, faults, OpenStack (hours)
-	@status=0; for kind in local faults openstack; do \
+	@status=0; for kind in local faults clusters openstack; do \
 		$(MAKE) --no-print-directory test-nightly-$$kind || status=1; \
 	done; exit $$status
 
 # First all property tests once more, with more examples.
 test-nightly-local: $(INSTALLED_TEST)
 	CLIMATE_TEST_THOROUGH=1 $(BIN)/pytest $(PARALLEL) -m '$(ELSEWHERE) and not db and not system' $(ARGS)
-	$(BIN)/pytest -m 'nightly and not faults and not openstack' $(ARGS)
+	$(BIN)/pytest -m 'nightly and not faults and not openstack and not clusters' $(ARGS)
 
 test-nightly-faults: $(INSTALLED_TEST)
 	$(BIN)/pytest $(PARALLEL) -m 'nightly and faults' tests/faults $(ARGS)
 
+# As many rounds and promotions as the promises name; CI runs fewer.
+test-nightly-clusters: $(INSTALLED_TEST)
+	CLIMATE_TEST_CLUSTER_ROUNDS=30 CLIMATE_TEST_PROMOTIONS=10 \
+		$(BIN)/pytest -m clusters tests/clusters $(ARGS)
+
 test-nightly-openstack: $(INSTALLED_TEST)
 	$(call on_openstack,openstack and nightly)
+
+clusters-up: $(INSTALLED_TEST) ## Start three Galera nodes and two PostgreSQL servers on loopback
+	@$(BIN)/python -m tests.clusters.testbed up
+
+clusters-down: $(INSTALLED_TEST) ## Stop them and remove their data
+	@$(BIN)/python -m tests.clusters.testbed down
 
 openstack-up: ## Start a real OpenStack on this machine (3 minutes, later less than one)
 	@$(TESTBED) up

@@ -19,11 +19,11 @@ from typing import Any
 
 import climate
 from climate import bootstrap
-from climate.clock import ManualClock
 from climate.config import registry as config_registry
 from climate.db.engine import schema
 from climate.manager.events.dispatcher import Dispatcher
 from climate.plugins.networking.simulated import NETWORK
+from tests.support.clock import ManualClock
 
 ROOT = Path(climate.__file__).parent
 LEFT_OUT = ("metrics.py", "clock.py", "log_context.py", "__init__.py")

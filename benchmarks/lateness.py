@@ -50,7 +50,7 @@ from climate.db.events.ordering import IN_PROGRESS, due
 from climate.db.notifications import outbox
 from climate.db.tables.leases import EVENTS, LEASES, RESERVATIONS, EventRow
 from climate.manager.events.dispatcher import Dispatcher, owner_name
-from climate.manager.events.fair_share import LARGEST_BATCH
+from climate.manager.events.queue import LARGEST_BATCH
 from climate.manager.process.runtime import Runtime
 
 _POLL = 10.0

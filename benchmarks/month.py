@@ -29,7 +29,6 @@ from typing import Any, NamedTuple, TextIO
 from oslo_config.cfg import ConfigOpts
 
 from climate import bootstrap
-from climate.clock import ManualClock
 from climate.config import registry as config_registry
 from climate.core.notifications.message import Notification
 from climate.db.engine import ids, schema
@@ -39,6 +38,7 @@ from climate.manager.events.dispatcher import Dispatcher
 from climate.manager.notifications.relay import Relay
 from climate.manager.resources.inventory_sync import synchronise
 from climate.plugins.hosts.simulated import SimulatedCloud
+from tests.support.clock import ManualClock
 
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 MONTH = timedelta(days=30)

@@ -29,11 +29,12 @@ from climate.db.engine.clock import present
 from climate.db.engine.database import Database
 from climate.manager import enforcement
 from climate.manager.audit.backlog import show_backlog, show_pool
-from climate.manager.audit.invariants import SelfAudit
+from climate.manager.audit.invariants import self_audit
 from climate.manager.events.dispatcher import Dispatcher, owner_name
 from climate.manager.notifications.relay import Relay
 from climate.manager.notifications.webhook_delivery import WebhookDelivery
 from climate.manager.process.long_poll import LongPoll
+from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
 from climate.manager.provisioning.planner import Planner
 from climate.manager.resources.inventory_sync import InventorySync
@@ -61,40 +62,29 @@ _DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """The parts of a manager process; ``planner`` only if provisioning is enabled."""
+    """The parts of a manager process; ``periodic`` has only the parts that are enabled."""
 
     dispatcher: Dispatcher
     relay: Relay
-    inventory: InventorySync
-    self_audit: SelfAudit
+    periodic: list[InventorySync | PeriodicTask | Planner]
     exporter: Exporter
     deliveries: WebhookDelivery
-    planner: Planner | None
 
     def start(self) -> None:
         """Start all parts, in threads; raises Misconfigured."""
-        self.exporter.start()
-        self.dispatcher.start()
-        self.relay.start()
-        self.inventory.start()
-        self.self_audit.start()
-        self.deliveries.start()
-        if self.planner is not None:
-            self.planner.start()
+        for part in (self.exporter, self.dispatcher, self.relay, *self.periodic, self.deliveries):
+            part.start()
 
     def stop(self) -> None:
         """Finish or release the work in progress.
 
         The relay of another manager publishes the notifications that remain.
         """
-        self.exporter.stop()
-        if self.planner is not None:
-            self.planner.stop()
-        self.inventory.stop()
-        self.self_audit.stop()
-        for part in (self.dispatcher, self.relay, self.deliveries):
+        for part in (self.exporter, *self.periodic):
+            part.stop()
+        for owner in (self.dispatcher, self.relay, self.deliveries):
             try:
-                part.stop()
+                owner.stop()
             except sa.exc.DBAPIError as error:
                 LOG.warning("claims were not released, they will expire: %s", error.orig)
 
@@ -127,10 +117,21 @@ def make_database(conf: ConfigOpts) -> Database:
         raise Misconfigured(f"[database] connection names {url.drivername}: {error}") from error
 
 
+@contextmanager
+def open_database(conf: ConfigOpts) -> Iterator[Database]:
+    """Yield the database; close its connections after the block."""
+    database = make_database(conf)
+    try:
+        yield database
+    finally:
+        database.dispose()
+
+
 def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
     """Return the collaborators of the use cases; raises Misconfigured, BrokenPlugin."""
     database = make_database(conf)
     settings = config_registry.settings(conf)
+    user = conf[SERVICE_USER]
     clock = clock or SampledClock(partial(present, database))
     news = wakeup.for_database(database, wakeup.NEWS)
     followers = conf.notifications.followers
@@ -144,17 +145,12 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
         latest=LongPoll(database, news, settings.poll_interval, followers),
         selection=load_selection(conf),
         enforcer=enforcement.for_config(conf),
-        trusts=_trusts(conf),
+        # To act as users, climate needs the credentials of a service user.
+        trusts=Trusts(conf) if user.auth_type or user.auth_section else None,
     )
     database.on_conflict = runtime.metrics.conflict
     show_pool(runtime.metrics, database)
     return runtime
-
-
-def _trusts(conf: ConfigOpts) -> Trusts | None:
-    """Return the trusts to act as users; None without the credentials of a service user."""
-    user = conf[SERVICE_USER]
-    return Trusts(conf) if user.auth_type or user.auth_section else None
 
 
 @contextmanager
@@ -179,14 +175,14 @@ def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
     owner = owner_name()
     show_backlog(runtime)
     settings = runtime.settings.provisioning
+    planner = [Planner(runtime, settings)] if settings else []
+    audit = [self_audit(runtime)] if runtime.settings.self_audit_interval else []
     return Manager(
         Dispatcher(runtime, owner),
         Relay(runtime, emit.for_config(conf), owner),
-        InventorySync(runtime),
-        SelfAudit(runtime),
+        [InventorySync(runtime), *audit, *planner],
         Exporter(runtime.metrics, conf.manager.metrics_host, conf.manager.metrics_port),
         WebhookDelivery(runtime, webhooks.for_config(conf, runtime.settings.webhooks), owner),
-        Planner(runtime, settings) if settings else None,
     )
 
 
@@ -227,12 +223,11 @@ def open_provisioner(conf: ConfigOpts) -> Iterator[Provisioner]:
 
 
 def _climate(conf: ConfigOpts) -> ClimateClient:
-    """Return a client of climate's API, with the service user's tokens unless auth is off."""
     url = conf.provisioner.url
     if conf.api.auth_strategy == "noauth":
         return ClimateClient(Session(auth=NoAuth()), url or http_server.url(conf.host, conf.port))
     session = openstack_session.make_session(conf)
-    region = conf[config_registry.SERVICE_USER].region_name
+    region = conf[SERVICE_USER].region_name
     endpoint = url or session.get_endpoint(service_type="reservation", region_name=region)
     if not endpoint:
         raise Misconfigured("[provisioner] url is not set, and the catalog has no reservation")

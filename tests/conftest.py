@@ -1,4 +1,4 @@
-"""Fixtures for all tests: databases that are really there, a service on a clock that stands still.
+"""Fixtures for all tests: real databases, and a service on a manual clock.
 
 A test that uses ``database_url`` runs on each database of CLIMATE_TEST_DATABASES; on PostgreSQL and
 MariaDB it has the marker ``db``. If a server is absent, the test is skipped with a line that names
@@ -8,6 +8,7 @@ the server, or fails if CLIMATE_TEST_REQUIRE names it.
 import datetime as dt
 import os
 import shutil
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,10 +17,10 @@ import pytest
 from hypothesis import settings
 
 from climate import bootstrap
-from climate.clock import ManualClock
 from climate.config import registry as config_registry
 from climate.db.engine.database import Database
-from tests.support import servers
+from tests.support import broker, servers
+from tests.support.clock import ManualClock
 from tests.support.service import Story
 
 # No example has a deadline: its time depends on the machine. `make test-nightly` runs hypothesis'
@@ -34,7 +35,12 @@ NOON = dt.datetime(2030, 1, 15, 12, 0, 0, tzinfo=dt.UTC)
 
 FOLDER = Path(__file__).parent
 # Markers of all tests in a folder.
-MARKERS = {"race": pytest.mark.db, "system": pytest.mark.system, "faults": pytest.mark.faults}
+MARKERS = {
+    "race": pytest.mark.db,
+    "system": pytest.mark.system,
+    "faults": pytest.mark.faults,
+    "clusters": pytest.mark.clusters,
+}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -57,7 +63,7 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(params=[one for one in servers.BACKENDS if one in servers.CHOSEN])
+@pytest.fixture(params=[item for item in servers.BACKENDS if item in servers.CHOSEN])
 def backend(request: pytest.FixtureRequest) -> str:
     """Name each database in turn; skip (or fail) if it is absent."""
     servers.need(request.param)
@@ -93,7 +99,6 @@ def database(database_url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def programs() -> Iterator[ExitStack]:
-    """Return what ends all programs of the test."""
     with ExitStack() as made:
         yield made
 
@@ -135,7 +140,6 @@ def make_story(sqlite_url: str, clock: ManualClock, tmp_path: Path) -> Iterator[
 def make_story_everywhere(
     database_url: str, clock: ManualClock, tmp_path: Path
 ) -> Iterator[MakeStory]:
-    """Return a maker of services on each database in turn."""
     made: list[Story] = []
 
     def make(**options: object) -> Story:
@@ -182,3 +186,12 @@ def story_everywhere(database_url: str, clock: ManualClock, tmp_path: Path) -> I
 def pytest_sessionfinish() -> None:
     """Leave no databases behind on the servers."""
     servers.drop_all()
+
+
+@pytest.fixture
+def topic() -> Iterator[str]:
+    """Return a topic at the broker that no other test uses."""
+    servers.need("rabbitmq")
+    name = f"climate-test-{uuid.uuid4().hex[:12]}"
+    yield name
+    broker.remove_queue(f"{name}.info")

@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from climate.clock import ManualClock, SampledClock, SystemClock
+from climate.clock import SampledClock, SystemClock
 from tests.conftest import NOON
+from tests.support.clock import ManualClock
 from tests.support.process import eventually
 
 HOUR = 3600.0

@@ -25,7 +25,7 @@ BROUGHT = {"kombu": "oslo.messaging", "werkzeug": "Flask"}
 def required() -> set[str]:
     """Return the names of the packages that climate requires without any extra."""
     given = map(Requirement, metadata.requires("climate") or [])
-    return {canonicalize_name(one.name) for one in given if one.marker is None}
+    return {canonicalize_name(item.name) for item in given if item.marker is None}
 
 
 def imported() -> Iterator[str]:

@@ -9,10 +9,11 @@ from typing import Any
 
 from flask import Flask, Response, jsonify, request
 from oslo_config.cfg import ConfigOpts
+from oslo_policy.policy import DocumentedRuleDefault, Operation, RuleDefault
 
 from climate.api import auth, discovery, errors, health
 from climate.api.call import Answer, Api, Call
-from climate.api.policy import Policy
+from climate.api.policy import RULES, Policy
 from climate.api.route import Route
 from climate.api.v1 import microversion
 from climate.api.v1 import routes as v1
@@ -47,10 +48,7 @@ ROUTES = [route for route in _ALL if route.rule is not None]
 
 
 def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) -> Flask:
-    """Build the application.
-
-    ``dispatcher`` is that of the manager in this process (None: no manager); /readyz checks it.
-    """
+    """Build the application; ``dispatcher`` is None without a manager in this process."""
     app = Flask("climate", static_folder=None, template_folder="api/v2/templates")
     app.config["MAX_CONTENT_LENGTH"] = _MAX_BODY_BYTES
     app.json.sort_keys = False  # type: ignore[attr-defined]  # the default provider has it
@@ -70,11 +68,35 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     return app
 
 
+def list_rules() -> list[RuleDefault]:
+    """Return the policy rules with the routes that require them, for oslopolicy-sample-generator.
+
+    A rule without a route, such as ``leases:get_all``, extends what ``leases:get`` allows.
+    """
+    routes: dict[str, list[Operation]] = {}
+    for route in ROUTES:
+        operation: Operation = {"method": route.method, "path": route.template}
+        routes.setdefault(f"climate:{route.rule}", []).append(operation)
+    return [
+        DocumentedRuleDefault(
+            rule.name,
+            rule.check_str,
+            rule.description or "",
+            routes.get(rule.name) or routes[rule.name.rpartition("_")[0]],
+            scope_types=rule.scope_types,
+        )
+        if rule.scope_types
+        else rule
+        for rule in RULES
+    ]
+
+
 def _strategy(app: Flask, conf: ConfigOpts) -> auth.Identify:
-    """Return the function that identifies callers, according to ``[api] auth_strategy``."""
     if conf.api.auth_strategy == "keystone":
         return auth.guard(app, conf, {route.path for route in OPEN})
-    return auth.without_authentication(conf)
+    if conf.api.serve_unauthenticated_to_the_network:
+        return auth.by_token_text
+    return auth.by_token_text_on_loopback
 
 
 def _unguarded(api: Api, view: Callable[..., Answer]) -> Callable[[], Response]:

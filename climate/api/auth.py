@@ -11,7 +11,7 @@ import ipaddress
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import Any
@@ -25,21 +25,17 @@ from werkzeug import Request
 
 from climate.config.registry import TOKEN_CHECKER, Misconfigured
 from climate.core.errors import ClimateError, Forbidden, IdentityUnavailable, Unauthenticated
+from climate.manager.leases.create import Owner
 
 _MAX_ID_LENGTH = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Owner):
     """The identity of the user that sent a request, and the project of its token."""
 
-    user_id: str
-    project_id: str
-    roles: tuple[str, ...]
     # Roles of the service that forwards the request, if it sends a service token.
     service_roles: tuple[str, ...] = ()
-    # The validated token; kept only for the duration of the request.
-    token: str | None = field(default=None, repr=False)
     # When the token expires, if it does.
     expires_at: datetime | None = None
 
@@ -79,17 +75,7 @@ def by_token_text(request: Request) -> Caller:
     return Caller(user, project, given_roles or _DEFAULT_ROLES)
 
 
-def without_authentication(conf: ConfigOpts) -> Identify:
-    """Return the function that identifies callers without validation of their tokens.
-
-    By default, that function rejects callers on other machines.
-    """
-    if conf.api.serve_unauthenticated_to_the_network:
-        return by_token_text
-    return _by_token_text_on_loopback
-
-
-def _by_token_text_on_loopback(request: Request) -> Caller:
+def by_token_text_on_loopback(request: Request) -> Caller:
     """Reject callers on other machines, also behind a WSGI server other than climate's."""
     if request.remote_addr and not is_loopback(request.remote_addr):
         raise Forbidden(
@@ -123,7 +109,10 @@ def guard(app: Flask, conf: ConfigOpts, open_paths: Collection[str]) -> Identify
 
     Returns the function that identifies the caller of a request. Raises Misconfigured.
     """
-    app.wsgi_app = _gate(app.wsgi_app, conf)  # type: ignore[method-assign]  # as Flask documents
+    try:
+        app.wsgi_app = _Gate(app.wsgi_app, conf)  # type: ignore[method-assign]  # as in its docs
+    except ClientException as error:
+        raise Misconfigured(f"[{TOKEN_CHECKER}]: {error}") from error
 
     def check() -> None:
         error: ClimateError | None = request.environ[_ERROR]
@@ -140,21 +129,20 @@ def by_token(request: Request) -> Caller:
     project_id = headers.get("X-Project-Id")
     if not project_id:
         raise Forbidden(
-            "This token is not scoped to a project, and what is reserved belongs to one: get a"
+            "This token is not scoped to a project, but reservations belong to projects: get a"
             " token for a project (OS_PROJECT_NAME or OS_PROJECT_ID)"
         )
     return Caller(
         headers["X-User-Id"],
         project_id,
         _names(headers.get("X-Roles")),
-        _names(headers.get("X-Service-Roles")),
         headers["X-Auth-Token"],
+        _names(headers.get("X-Service-Roles")),
         _expiry(request.environ.get("keystone.token_info") or {}),
     )
 
 
 def _expiry(token_info: Mapping[str, Any]) -> datetime | None:
-    """Return when the token expires, according to Keystone; None if it does not say."""
     try:
         expires_at = datetime.fromisoformat(token_info["token"]["expires_at"])
     except (LookupError, TypeError, ValueError):
@@ -164,14 +152,6 @@ def _expiry(token_info: Mapping[str, Any]) -> datetime | None:
 
 def _names(joined: str | None) -> tuple[str, ...]:
     return tuple(name.strip().lower() for name in (joined or "").split(",") if name.strip())
-
-
-def _gate(app: Any, conf: ConfigOpts) -> "_Gate":  # noqa: ANN401 - any WSGI application
-    """Wrap ``app`` in the middleware; raises Misconfigured."""
-    try:
-        return _Gate(app, conf)
-    except ClientException as error:
-        raise Misconfigured(f"[{TOKEN_CHECKER}]: {error}") from error
 
 
 class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untyped
@@ -203,7 +183,6 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
         request.environ[_ERROR] = self._validate(request)
 
     def _validate(self, request: Any) -> ClimateError | None:  # noqa: ANN401 - a WebOb request
-        """Validate the token; return the error if it is invalid."""
         for name in _TOKEN_HEADERS:
             if not _TOKEN.fullmatch(request.headers.get(name, "none")):
                 request.headers[name] = "malformed"

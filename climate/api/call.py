@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -34,10 +34,7 @@ T = TypeVar("T", bound=_OfProject)
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """The objects that all requests share.
-
-    ``dispatcher`` is that of the manager in this process; None if there is no manager.
-    """
+    """The objects that all requests share; ``dispatcher`` is None without a manager here."""
 
     conf: ConfigOpts
     runtime: Runtime
@@ -61,14 +58,8 @@ class Call:
 
     @property
     def owner(self) -> Owner:
-        """The caller, in the form that the use cases expect."""
-        caller = self.caller
-        return Owner(
-            user_id=caller.user_id,
-            project_id=caller.project_id,
-            roles=caller.roles,
-            token=caller.token,
-        )
+        """The caller, with what the policy lets it see in queries."""
+        return replace(self.caller, sees_private=self.may("resources:get_private"))
 
     def require(self, rule: str, project_id: str | None = None) -> None:
         """Raise Forbidden unless ``rule`` allows the caller to act on objects of the project.
@@ -78,10 +69,7 @@ class Call:
         self.api.policy.require(self.caller, rule, project_id or self.caller.project_id)
 
     def may(self, rule: str, project_id: str | None = None) -> bool:
-        """Return whether ``rule`` allows the caller to act on objects of the project.
-
-        ``project_id`` defaults to the caller's own project.
-        """
+        """Return whether ``require`` accepts the same arguments."""
         return self.api.policy.allows(self.caller, rule, project_id or self.caller.project_id)
 
     def visible(self, get: Callable[[Runtime, str], T], id_: str, rule: str, absent: str) -> T:
@@ -96,10 +84,6 @@ class Call:
         if not self.may(rule, item.project_id):
             raise NotFound(absent)
         return item
-
-    def query(self, name: str) -> str | None:
-        """Return a parameter of the query string, None if it is absent."""
-        return request.args.get(name)
 
     def body(self) -> dict[str, Any]:
         """Return the body, a JSON object; raises InvalidInput for anything else."""

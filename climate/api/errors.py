@@ -106,8 +106,8 @@ def _unexpected(error: Exception) -> Response:
         LOG.error("the database does not answer: %s", error)
         return answer(
             BackendUnavailable(
-                "The database does not answer: if this was to change something, look whether it"
-                " did before you try again"
+                "The database does not answer: before you try again, check whether your change was"
+                " made"
             )
         )
     LOG.error("unhandled error", exc_info=error)

@@ -7,6 +7,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from climate.api.call import Answer, Api
 from climate.core.errors import NotFound
 from climate.db.engine import schema
+from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.process.runtime import Runtime
 from climate.observability.metrics import CONTENT_TYPE
 
 # A dispatcher without a database query for this many poll intervals is stuck.
@@ -36,7 +38,7 @@ def readyz(api: Api) -> tuple[Any, int]:
         checks["database"] = f"does not answer ({type(error).__name__})"
         checks["schema"] = "unknown"
     if api.dispatcher is not None:
-        checks["manager"] = _tick(api)
+        checks["manager"] = _tick(api.runtime, api.dispatcher)
     ready = all(state == "ok" for state in checks.values())
     return {"status": "ready" if ready else "not ready", "checks": checks}, 200 if ready else 503
 
@@ -51,11 +53,10 @@ def metrics(api: Api) -> Answer:
     return api.runtime.metrics.exposition().decode(), 200, {"Content-Type": CONTENT_TYPE}
 
 
-def _tick(api: Api) -> str:
-    assert api.dispatcher is not None  # noqa: S101 - the caller checked
-    last = api.dispatcher.last_tick
+def _tick(runtime: Runtime, dispatcher: Dispatcher) -> str:
+    last = dispatcher.last_tick
     if last is None:
-        return "has not looked for due events yet"
-    age = api.runtime.clock.elapsed() - last
-    limit = max(1.0, api.runtime.settings.poll_interval) * _MAX_MISSED_POLLS
-    return "ok" if age <= limit else f"last looked for due events {age:.0f} s ago"
+        return "has not queried for due events yet"
+    age = runtime.clock.elapsed() - last
+    limit = max(1.0, runtime.settings.poll_interval) * _MAX_MISSED_POLLS
+    return "ok" if age <= limit else f"last queried for due events {age:.0f} s ago"

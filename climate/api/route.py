@@ -1,6 +1,7 @@
 """A row of the route tables of v1 and v2. The OpenAPI document of v2 uses the same rows."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -42,6 +43,11 @@ class Route(NamedTuple):
     response_headers: tuple[str, ...] = ()
     answers: Mapping[int, type[Schema] | str | None] = {}
     own_errors: tuple[type[ClimateError], ...] = ()
+
+    @property
+    def template(self) -> str:
+        """The path with its parameters in braces."""
+        return re.sub(r"<(\w+)>", r"{\1}", self.path)
 
     @property
     def summary(self) -> str:

@@ -13,11 +13,8 @@ from climate.manager.admission.limits import Account
 from climate.manager.process.runtime import Runtime
 
 
-def run(runtime: Runtime, arguments: argparse.Namespace) -> int:
-    """Run the command, print the resulting limits, and return exit code 0.
-
-    Raises InvalidInput.
-    """
+def run(runtime: Runtime, arguments: argparse.Namespace) -> None:
+    """Run the command and print the resulting limits; raises InvalidInput."""
     parties = [
         Party(scope, id_)
         for scope, id_ in ((Scope.PROJECT, arguments.project), (Scope.USER, arguments.user))
@@ -30,14 +27,13 @@ def run(runtime: Runtime, arguments: argparse.Namespace) -> int:
         raise InvalidInput("limits set needs --limit NAME=NUMBER")
     for party in parties:
         if action == "set":
-            limits.set_own(runtime, party, dict(_assignment(text) for text in arguments.limit))
+            values = dict(_assignment(text) for text in arguments.limit)
+            limits.set_own(runtime.database, party, values)
         elif action == "unset":
-            limits.unset_own(runtime, party, arguments.limit)
+            limits.unset_own(runtime.database, party, arguments.limit)
     if not runtime.settings.limits.enabled:
         sys.stderr.write("limits are stored but not enforced: [limits] enabled is false\n")
-    accounts = [limits.show_party(runtime, party) for party in parties]
-    _print(accounts if parties else limits.show_all(runtime))
-    return 0
+    _print(limits.show(runtime.store, runtime.settings.limits, parties))
 
 
 def _assignment(text: str) -> tuple[str, int]:
@@ -49,7 +45,6 @@ def _assignment(text: str) -> tuple[str, int]:
 
 
 def _print(accounts: Iterable[Account]) -> None:
-    """Print a line for each limit: scope, owner, name, number, usage and source."""
     for account in accounts:
         used, limit = asdict(account.usage), asdict(account.limits)
         for name in NAMES:

@@ -48,7 +48,7 @@ def db_manage(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("climate-db-manage", description=db_manage.__doc__)
     parser.add_argument("command", choices=["upgrade", "downgrade", "current", "check"])
     parser.add_argument("revision", nargs="?", help="for upgrade (default: head) and downgrade")
-    parser.add_argument("--database", metavar="URL", help="instead of [database] connection")
+    parser.add_argument("--database", metavar="URL", help="overrides [database] connection")
     return _run(parser, arguments)
 
 
@@ -61,7 +61,7 @@ def manage(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser("climate-manage", description=manage.__doc__)
     parser.add_argument("command", choices=["audit", "limits"])
-    parser.add_argument("--repair", action="store_true", help="audit: repair what is safe")
+    parser.add_argument("--repair", action="store_true", help="audit: repair safe differences")
     _add_limit_arguments(parser)
     return _run(parser, arguments)
 
@@ -72,22 +72,21 @@ def listen(arguments: Sequence[str] | None = None) -> int:
     Reads from the broker in --transport-url or the configuration, else from a service over HTTP.
     """
     parser = argparse.ArgumentParser("climate-listen", description=listen.__doc__)
-    parser.add_argument("--transport-url", metavar="URL", help="follow this broker")
-    parser.add_argument("--topic", action="append", help="topic(s) to follow on the broker")
+    parser.add_argument("--transport-url", metavar="URL", help="URL of the broker to read from")
+    parser.add_argument("--topic", action="append", help="topic on the broker (repeatable)")
     parser.add_argument(
         "--pool",
         metavar="NAME",
-        help="share a queue of this name with others who give it; the broker keeps it and fills"
-        " it while no listener is connected (default: a queue of its own for each listener, which"
-        " gets all notifications while it runs)",
+        help="share the durable queue of this name with other listeners; it also stores messages"
+        " while no listener is connected (default: a temporary queue for each listener)",
     )
-    parser.add_argument("--url", help="follow this service over HTTP, whatever else is configured")
-    parser.add_argument("--token", default="admin:admin:admin", help="X-Auth-Token over HTTP")
+    parser.add_argument("--url", help="read from this service over HTTP, even with a broker")
+    parser.add_argument("--token", default="admin:admin:admin", help="X-Auth-Token for HTTP")
     parser.add_argument(
         "--after",
         metavar="SEQ",
         type=int,
-        help="over HTTP, print what is later than this number (default: all that is kept)",
+        help="over HTTP, start after this sequence number (default: all stored notifications)",
     )
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends any wait
     try:
@@ -97,29 +96,26 @@ def listen(arguments: Sequence[str] | None = None) -> int:
 
 
 def _add_limit_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``climate-manage limits``."""
     parser.add_argument(
-        "action",
-        nargs="?",
-        choices=LIMIT_ACTIONS,
-        help="with limits: what to do (default: show)",
+        "action", nargs="?", choices=LIMIT_ACTIONS, help="limits: the action (default: show)"
     )
-    parser.add_argument("--project", metavar="ID", help="whose limits")
-    parser.add_argument("--user", metavar="ID", help="whose limits")
+    parser.add_argument("--project", metavar="ID", help="limits: of this project")
+    parser.add_argument("--user", metavar="ID", help="limits: of this user")
     parser.add_argument(
         "--limit",
         action="append",
         default=[],
         metavar="NAME[=NUMBER]",
-        help=f"set: NAME=NUMBER, -1 for unlimited; unset: NAME, none for all; one of"
+        help=f"set: NAME=NUMBER, -1: unlimited; unset: NAME, default: all; names:"
         f" {', '.join(NAMES)} (repeatable)",
     )
 
 
 def _run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int:
-    """Parse the arguments and run the program; return its exit code."""
-    parser.add_argument("--config-file", action="append", default=[], help="(repeatable)")
-    parser.add_argument("--debug", action="store_true", help="log more")
+    parser.add_argument(
+        "--config-file", action="append", default=[], help="configuration file (repeatable)"
+    )
+    parser.add_argument("--debug", action="store_true", help="log at level DEBUG")
     parsed = parser.parse_args(arguments)
 
     from climate.cmd import programs  # noqa: PLC0415 - takes seconds, not for --help

@@ -131,8 +131,7 @@ def _provisioner(conf: ConfigOpts, _: argparse.Namespace) -> None:
 
 
 def _db_manage(conf: ConfigOpts, arguments: argparse.Namespace) -> None:
-    database = bootstrap.make_database(conf)
-    try:
+    with bootstrap.open_database(conf) as database:
         if arguments.command == "upgrade":
             schema.upgrade(database, arguments.revision or "head")
         elif arguments.command == "downgrade":
@@ -142,8 +141,6 @@ def _db_manage(conf: ConfigOpts, arguments: argparse.Namespace) -> None:
         elif arguments.command == "check":
             schema.check(database)
         sys.stdout.write(f"{schema.current(database) or 'empty'}\n")
-    finally:
-        database.dispose()
 
 
 def _manage(conf: ConfigOpts, arguments: argparse.Namespace) -> int:
@@ -152,9 +149,10 @@ def _manage(conf: ConfigOpts, arguments: argparse.Namespace) -> int:
         if arguments.command == "audit":
             return _audit(runtime, with_repair=arguments.repair)
         try:
-            return cmd_limits.run(runtime, arguments)
+            cmd_limits.run(runtime, arguments)
         except InvalidInput as error:
             raise Misconfigured(error.message) from error
+    return 0
 
 
 def _audit(runtime: Runtime, *, with_repair: bool) -> int:

@@ -18,7 +18,6 @@ class Upgrade(upgradecheck.UpgradeCommands):
     """The checks, in the form of oslo.upgradecheck."""
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Create the command for the installation that ``conf`` describes."""
         self._conf = conf
 
     def check(self) -> Code:
@@ -32,10 +31,7 @@ class Upgrade(upgradecheck.UpgradeCommands):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check the installation, and return the exit code.
-
-    See ``climate-status upgrade check --help``.
-    """
+    """Check the installation; return the exit code."""
     conf = ConfigOpts()
     log.register_options(conf)
     argv = list(sys.argv[1:] if arguments is None else arguments)

@@ -32,18 +32,16 @@ Check = Callable[[ConfigOpts], Result]
 
 def check_database(conf: ConfigOpts) -> Result:
     """Check that the database answers and has this release's schema; warn of an earlier schema."""
-    database = bootstrap.make_database(conf)
-    try:
-        revision = schema.current(database)
-        schema.check(database)
-    except schema.UnknownSchema as error:
-        return Result(Code.FAILURE, str(error))
-    except schema.SchemaMismatch as error:
-        return Result(Code.WARNING if revision else Code.FAILURE, str(error))
-    except sa.exc.SQLAlchemyError as error:
-        return Result(Code.FAILURE, f"the database cannot be used: {error}")
-    finally:
-        database.dispose()
+    with bootstrap.open_database(conf) as database:
+        try:
+            revision = schema.current(database)
+            schema.check(database)
+        except schema.UnknownSchema as error:
+            return Result(Code.FAILURE, str(error))
+        except schema.SchemaMismatch as error:
+            return Result(Code.WARNING if revision else Code.FAILURE, str(error))
+        except sa.exc.SQLAlchemyError as error:
+            return Result(Code.FAILURE, f"the database cannot be used: {error}")
     return Result(Code.SUCCESS, f"schema {revision}")
 
 
@@ -53,19 +51,17 @@ def check_clock(conf: ConfigOpts) -> Result:
     Warn from one second on, and fail from ``claim_timeout`` on. The duration of the query is
     subtracted from the difference.
     """
-    database = bootstrap.make_database(conf)
     try:
-        skew, took = _skew(database)
+        with bootstrap.open_database(conf) as database:
+            skew, took = _skew(database)
     except sa.exc.SQLAlchemyError as error:
-        return Result(Code.FAILURE, f"the database does not say what time it is: {error}")
-    finally:
-        database.dispose()
+        return Result(Code.FAILURE, f"the time of the database cannot be read: {error}")
     off = max(0.0, abs(skew) - took)
     if off < _MAX_SKEW:
         return Result(Code.SUCCESS)
     text = f"this machine is {abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} the database"
     code = Code.FAILURE if off >= conf.manager.claim_timeout else Code.WARNING
-    return Result(code, f"{text}: keep its clock in time (NTP)")
+    return Result(code, f"{text}: synchronise its clock (NTP)")
 
 
 def _skew(database: Database) -> tuple[float, float]:
@@ -87,14 +83,12 @@ _TIME = {
 
 def check_plugins(conf: ConfigOpts) -> Result:
     """Check that plug-ins, filters and weighers load, without a request to a cloud."""
-    database = bootstrap.make_database(conf)
     try:
-        load_plugins(conf, conf.manager.plugins, AdvisoryLocks(database).hold, SystemClock())
+        with bootstrap.open_database(conf) as database:
+            load_plugins(conf, conf.manager.plugins, AdvisoryLocks(database).hold, SystemClock())
         load_selection(conf)
-    except (BrokenPlugin, cfg.Error) as error:
+    except BrokenPlugin as error:
         return Result(Code.FAILURE, str(error))
-    finally:
-        database.dispose()
     return Result(Code.SUCCESS, ", ".join(conf.manager.plugins))
 
 
@@ -108,7 +102,7 @@ def check_broker(conf: ConfigOpts) -> Result:
         return Result(Code.SUCCESS, "no broker is configured")
     scheme, _, rest = url.partition("://")
     if scheme not in {"rabbit", "amqp", "amqps"}:
-        return Result(Code.WARNING, f"a broker of the kind {scheme} is not tried")
+        return Result(Code.WARNING, f"brokers of the kind {scheme} are not checked")
     first = rest.split(",")[0] if "@" in rest.rpartition(",")[2] else rest
     connection = kombu.Connection(f"amqp://{first}", connect_timeout=_BROKER_TIMEOUT)
     try:
@@ -123,17 +117,14 @@ def check_broker(conf: ConfigOpts) -> Result:
 def check_configuration(conf: ConfigOpts) -> Result:
     """Check for unknown options, impossible values and dangerous settings."""
     config_registry.check_values(conf)
-    failures, warnings = _impossible(conf), [*_unknown(conf), *_dangerous(conf)]
-    code = Code.FAILURE if failures else Code.WARNING if warnings else Code.SUCCESS
-    return Result(code, "; ".join([*failures, *warnings]) or None)
-
-
-def _impossible(conf: ConfigOpts) -> list[str]:
+    code, texts = Code.SUCCESS, [*_unknown(conf), *_dangerous(conf)]
+    if texts:
+        code = Code.WARNING
     try:
         http_server.check_address(conf)
     except Misconfigured as error:
-        return [str(error)]
-    return []
+        code, texts = Code.FAILURE, [str(error), *texts]
+    return Result(code, "; ".join(texts) or None)
 
 
 def _unknown(conf: ConfigOpts) -> Iterator[str]:
@@ -146,7 +137,7 @@ def _unknown(conf: ConfigOpts) -> Iterator[str]:
         ]
         for group, name in options:
             if name.replace("-", "_") not in conf[group]:
-                yield f"{path} sets [{group}] {name}, which is no option (any more)"
+                yield f"{path} sets [{group}] {name}, which is not an option (any more)"
 
 
 def _dangerous(conf: ConfigOpts) -> list[str]:
@@ -156,7 +147,7 @@ def _dangerous(conf: ConfigOpts) -> list[str]:
     cases = [
         (
             api.auth_strategy == "noauth" and not is_loopback(conf.host),
-            "[api] auth_strategy = noauth: whoever reaches the API can do anything",
+            "[api] auth_strategy = noauth: anyone who reaches the API can do anything",
         ),
         (
             is_server and simulated,
@@ -168,15 +159,15 @@ def _dangerous(conf: ConfigOpts) -> list[str]:
         ),
         (
             manager.poll_interval >= manager.claim_timeout,
-            "[manager] poll_interval is not below claim_timeout: what a dead manager held waits",
+            "[manager] poll_interval is not below claim_timeout: events of a dead manager wait",
         ),
         (
             not manager.self_audit_interval,
-            "[manager] self_audit_interval = 0: nobody checks the invariants",
+            "[manager] self_audit_interval = 0: no manager checks the invariants",
         ),
         (
             api.metrics and not is_loopback(conf.host),
-            "[api] metrics = true: keep /metrics from the outside in the proxy",
+            "[api] metrics = true: block /metrics in the proxy",
         ),
     ]
     return [text for applies, text in cases if applies]

@@ -3,45 +3,42 @@
 from oslo_config import cfg
 
 HOST: list[cfg.Opt] = [
-    cfg.StrOpt("cloud", default="simulated", help="Driver that reaches the hosts."),
+    cfg.StrOpt("cloud", default="simulated", help="Driver for the hosts."),
     cfg.StrOpt(
         "before_end",
         default="",
-        choices=[("", "Nothing."), ("snapshot", "Images of all servers are kept.")],
-        help="What happens before the end of reservations that say 'default'.",
+        choices=[("", "None."), ("snapshot", "Create an image of each server.")],
+        help="Action before the end of reservations with before_end 'default'.",
     ),
     cfg.IntOpt(
         "healing_interval",
         default=60,
         min=0,
-        help="Leases that start within so many minutes get others for hosts that fail; 0: all.",
+        help="Minutes before its start from which a lease gets others for failed hosts; 0: always.",
     ),
 ]
 FLOATINGIP: list[cfg.Opt] = [
-    cfg.StrOpt("cloud", default="simulated", help="Driver that reaches the floating IPs."),
+    cfg.StrOpt("cloud", default="simulated", help="Driver for the floating IPs.")
 ]
-NETWORK: list[cfg.Opt] = [
-    cfg.StrOpt("cloud", default="simulated", help="Driver that reaches the networks."),
-]
+NETWORK: list[cfg.Opt] = [cfg.StrOpt("cloud", default="simulated", help="Driver for the networks.")]
 STACK: list[cfg.Opt] = [
-    cfg.StrOpt("cloud", default="simulated", help="Driver that reaches the stacks."),
+    cfg.StrOpt("cloud", default="simulated", help="Driver for the stacks."),
     cfg.FloatOpt(
         "end_patience",
         default=600.0,
         min=0,
-        help="Seconds that the room of a stack is left to it when its lease is over (or a manager"
-        " finds that it is) and it can be neither deleted nor suspended; then it is taken back, and"
-        " the stack given up.",
+        help="Seconds after the end of a lease for which a stack that cannot be deleted or"
+        " suspended keeps its resources; then climate leaves the stack to the operator.",
     ),
 ]
 VOLUME: list[cfg.Opt] = [
-    cfg.StrOpt("cloud", default="simulated", help="Driver that reaches the volumes."),
+    cfg.StrOpt("cloud", default="simulated", help="Driver for the volumes."),
     cfg.FloatOpt(
         "stuck_after",
         default=300.0,
         min=1,
-        help="Seconds in which nothing happens to a volume that is being deleted, made or detached"
-        " after which it is set back and deleted again.",
+        help="Seconds without progress after which a volume's deletion, creation or detachment is"
+        " reset and the volume deleted again.",
     ),
 ]
 NOVA: list[cfg.Opt] = [
@@ -50,42 +47,41 @@ NOVA: list[cfg.Opt] = [
         default="blazar",
         choices=[
             ("blazar", "The scheduler filter of the package blazar-nova; needs a hint to boot."),
-            ("tenancy", "Nova's own AggregateMultiTenancyIsolation; users just boot."),
+            ("tenancy", "Nova's AggregateMultiTenancyIsolation; needs no hint."),
         ],
-        help="What keeps others off reserved and free hosts; docs/openstack.md compares them.",
+        help="Keeps other servers off reserved and free hosts; see docs/openstack.md.",
     ),
     cfg.StrOpt(
         "aggregate_freepool_name",
         default="freepool",
-        help="Host aggregate of the hosts that nobody has reserved now; made if it is absent.",
+        help="Host aggregate of the hosts without a current lease; created if absent.",
     ),
     cfg.StrOpt(
         "blazar_az_prefix",
         default="blazar_",
-        help="What the availability zones of reservations begin with, in mode blazar.",
+        help="Prefix of the availability zones of reservations (isolation = blazar).",
     ),
     cfg.FloatOpt(
         "server_delete_wait",
         default=0.0,
         min=0,
-        help="Seconds to wait for servers to be gone before looking again a second later.",
+        help="Seconds that an end waits for the deletion of servers before a retry a second later.",
     ),
     cfg.ListOpt(
         "traits",
         default=["CUSTOM_*", "HW_*"],
-        help="Traits in Placement that become properties of hosts, so that reservations can ask"
-        " for them; * is any text. Nothing: none is read.",
+        help="Traits in Placement that become properties of hosts; * matches any text.",
     ),
     cfg.ListOpt(
         "resource_classes",
         default=["CUSTOM_*", "PCPU", "PGPU", "VGPU"],
-        help="Resource classes in Placement of which hosts have their total as a property.",
+        help="Resource classes in Placement whose totals become properties of hosts.",
     ),
     cfg.MultiStrOpt(
         "node_capabilities",
         default=[],
-        help="Properties of a node that Nova does not tell, such as those of a cluster:"
-        " 'domain-c7: ha=True, drs=False'. One line per node.",
+        help="Properties of a node that Nova does not report: 'domain-c7: ha=True, drs=False'. One"
+        " line per node.",
     ),
 ]
 TRUSTS: list[cfg.Opt] = [
@@ -93,20 +89,19 @@ TRUSTS: list[cfg.Opt] = [
         "check_ahead",
         default=24,
         min=0,
-        help="Hours before the start of a lease from which on managers look whether its user still"
-        " lets climate act in its name.",
+        help="Hours before the start from which managers check the trust of a lease.",
     ),
     cfg.FloatOpt(
         "check_interval",
         default=300.0,
         min=0.1,
-        help="Seconds between these looks, each of which costs Keystone a token per lease.",
+        help="Seconds between these checks; each costs Keystone one token per lease.",
     ),
 ]
 SIMULATED = [
-    cfg.IntOpt("hosts", default=16, min=0, help="Number of made-up hosts."),
-    cfg.IntOpt("seed", default=1, help="Seed of the made-up failures."),
-    cfg.FloatOpt("delay", default=0.0, min=0, help="Seconds that each effect takes."),
-    cfg.FloatOpt("failure_rate", default=0.0, min=0, max=1, help="Share of effects that fail."),
-    cfg.StrOpt("journal", help="File that keeps the effects, to be shared by processes."),
+    cfg.IntOpt("hosts", default=16, min=0, help="Number of simulated hosts."),
+    cfg.IntOpt("seed", default=1, help="Seed of the simulated failures."),
+    cfg.FloatOpt("delay", default=0.0, min=0, help="Seconds that each simulated action takes."),
+    cfg.FloatOpt("failure_rate", default=0.0, min=0, max=1, help="Share of actions that fail."),
+    cfg.StrOpt("journal", help="File with the simulated cloud's state, shared by processes."),
 ]

@@ -7,29 +7,28 @@ from oslo_config import cfg
 from climate.core.limits import NAMES, UNLIMITED, Limits, Rules, Scope
 
 _MEANINGS = {
-    "leases": "Leases that a {scope} may have at once, over and deleted ones not counted",
-    "hosts": "Hosts that a {scope} may have at any one time",
-    "vcpus": "Virtual CPUs, of hosts and of instances, that a {scope} may have at any one time",
-    "host_hours": "Host-hours that a {scope} may use in any window of the length of period",
+    "leases": "Current and future leases of a {scope}",
+    "hosts": "Hosts of a {scope} at any one time",
+    "vcpus": "Virtual CPUs of hosts and instances of a {scope} at any one time",
+    "host_hours": "Host-hours of a {scope} in any rolling window (period)",
     "duration": "Seconds that a lease of a {scope} may last",
-    "horizon": "Seconds from now that a lease of a {scope} may end at the latest",
-    "extension_window": "Seconds before its end from which on a running lease of a {scope} may be"
-    " prolonged",
-    "extension": "Seconds that a running lease of a {scope} may be prolonged by at once",
+    "horizon": "Seconds from now to the latest end of a lease of a {scope}",
+    "extension_window": "Seconds before its end from which a lease of a {scope} may be extended",
+    "extension": "Seconds of one extension of a running lease of a {scope}",
 }
 LIMITS: list[cfg.Opt] = [
     cfg.BoolOpt(
         "enabled",
         default=False,
-        help="Count what projects and users have, and refuse what is beyond their limits: those"
-        " below, or those of their own that 'climate-manage limits set' has stored.",
+        help="Enforce limits on projects and users: the defaults below, or a party's own limits,"
+        " which 'climate-manage limits set' stores.",
     ),
     *(
         cfg.IntOpt(
             f"{scope}_{name}",
             default=UNLIMITED,
             min=UNLIMITED,
-            help=f"{_MEANINGS[name].format(scope=scope)}; -1: as many as there are.",
+            help=f"{_MEANINGS[name].format(scope=scope)}; -1: unlimited.",
         )
         for scope in Scope
         for name in NAMES
@@ -45,13 +44,13 @@ LIMITS: list[cfg.Opt] = [
     cfg.ListOpt("exempt_users", default=[], help="Ids of users without limits."),
     cfg.ListOpt("exempt_roles", default=[], help="Roles whose requests are not limited."),
 ]
-_ENDPOINT_HELP = "Its address, if not below external_service_base_endpoint."
+_ENDPOINT_HELP = "Its URL, if not below external_service_base_endpoint."
 ENFORCEMENT: list[cfg.Opt] = [
     cfg.URIOpt(
         "external_service_base_endpoint",
         schemes=["http", "https"],
-        help="Address of a service that is asked about each lease, at check-create, check-update"
-        " and on-end below it. Without an address a question is not asked.",
+        help="URL of an external service that approves leases; climate appends /check-create,"
+        " /check-update or /on-end. A request without a URL is not sent.",
     ),
     *(
         cfg.URIOpt(
@@ -63,23 +62,21 @@ ENFORCEMENT: list[cfg.Opt] = [
         "external_service_token",
         default="",
         secret=True,
-        help="What the service gets as X-Auth-Token; empty: no such header.",
+        help="X-Auth-Token for the service; empty: no such header.",
     ),
-    cfg.StrOpt("auth_url", default="", help="Address of Keystone, as the service is told it."),
-    cfg.StrOpt("cafile", help="Certificates that the service's own is checked with."),
+    cfg.StrOpt("auth_url", default="", help="URL of Keystone to send to the service."),
+    cfg.StrOpt("cafile", help="CA certificates for the service."),
     cfg.FloatOpt("connect_timeout", default=3.0, min=0.1, help="Seconds to wait for a connection."),
-    cfg.FloatOpt("timeout", default=10.0, min=0.1, help="Seconds to wait for the whole answer."),
+    cfg.FloatOpt("timeout", default=10.0, min=0.1, help="Seconds for the complete response."),
     cfg.BoolOpt(
-        "fail_open",
-        default=False,
-        help="Whether leases are granted while the service gives no answer that can be used.",
+        "fail_open", default=False, help="Admit leases while the service gives no valid response."
     ),
     cfg.FloatOpt(
         "hold_timeout",
         default=60.0,
         min=1,
-        help="Seconds after which a manager releases what was held for a question whose asker"
-        " died; more than connect_timeout and timeout together.",
+        help="Seconds after which a manager releases the resources of a request whose process"
+        " died; must exceed connect_timeout plus timeout.",
     ),
 ]
 
@@ -90,7 +87,8 @@ def rules(conf: cfg.ConfigOpts) -> Rules:
     return Rules(
         enabled=limits.enabled,
         defaults={
-            scope: Limits.of({name: limits[f"{scope}_{name}"] for name in NAMES}) for scope in Scope
+            scope: Limits().overridden({name: limits[f"{scope}_{name}"] for name in NAMES})
+            for scope in Scope
         },
         period=timedelta(seconds=limits.period),
         exempt_projects=frozenset(limits.exempt_projects),

@@ -6,99 +6,95 @@ MANAGER = [
     cfg.ListOpt(
         "plugins",
         default=["physical.host.plugin"],
-        help="Resource plugins in use; one that is missing or broken stops the start.",
+        help="Enabled resource plugins; a missing or broken plugin prevents the start.",
     ),
     cfg.ListOpt(
-        "filters",
-        default=[],
-        help="Filters that a resource must pass to be booked, besides what was asked for.",
+        "filters", default=[], help="Additional filters that a resource must pass to be booked."
     ),
     cfg.ListOpt(
         "weighers",
         default=[],
-        help="Weighers that say which resources are taken first, each NAME or NAME=MULTIPLIER."
-        " Without any, requests are spread, so that parallel ones rarely meet.",
+        help="Weighers that order resources, each NAME or NAME=MULTIPLIER. Empty: a random order,"
+        " in which parallel requests rarely conflict.",
     ),
     cfg.IntOpt(
         "minutes_before_end_lease",
         default=60,
         min=0,
-        help="Minutes before its end that a lease's before_end_lease event is due; 0 for none.",
+        help="Minutes before the end of a lease for its before_end_lease event; 0: no event.",
     ),
     cfg.ListOpt(
         "before_start_leads",
         item_type=types.Integer(min=1),
         default=[3600, 600, 60],
-        help="Seconds before its start that a lease's heads-ups (before_start_lease) are due.",
+        help="Seconds before the start of a lease for its heads-ups (before_start_lease).",
     ),
     cfg.IntOpt(
         "event_max_retries",
         default=5,
         min=0,
         max=50,
-        help="Times a failed start or end is soon tried again before the lease shows ERROR; after"
-        " that it is tried on at a slow pace.",
+        help="Quick retries of a start or end before the lease shows ERROR; slow retries follow.",
     ),
     cfg.FloatOpt(
         "poll_interval",
         default=1.0,
         min=0.05,
-        help="Seconds between looks at the database when no timer or hint calls: the net under"
-        " both, and how late other processes' work is seen without PostgreSQL.",
+        help="Seconds between queries for due events if no timer or hint causes one. Without"
+        " PostgreSQL, also the delay until other processes' changes are seen.",
     ),
     cfg.FloatOpt(
         "sync_interval",
         default=60.0,
         min=0.1,
-        help="Seconds between looks at which resources the cloud has and which of them work.",
+        help="Seconds between synchronisations of the resources and their states with the cloud.",
     ),
     cfg.FloatOpt(
         "claim_timeout",
         default=30.0,
         min=1,
-        help="Seconds after which the work of a manager that stopped answering is taken over, and"
-        " it may change nothing in the cloud any more.",
+        help="Seconds without a heartbeat after which other managers reclaim a manager's events,"
+        " and it may no longer change the cloud.",
     ),
     cfg.FloatOpt(
         "call_timeout",
         default=600.0,
         min=1,
-        help="Seconds that a plugin may take to hand one reservation over, or to take it back;"
-        " then the attempt has failed, and others get its worker.",
+        help="Seconds that a plugin may take to start or end a reservation; then the attempt has"
+        " failed and its worker is free.",
     ),
     cfg.FloatOpt(
         "late_after",
         default=60.0,
         min=1,
-        help="Seconds past its time after which an event is late: a notification (lease.catch_up)"
-        " says once which events of a lease are, and which of them are skipped.",
+        help="Seconds after its due time from which an event is late: a notification"
+        " (lease.catch_up) lists the late and the skipped events of a lease once.",
     ),
     cfg.IntOpt(
         "workers",
         default=8,
         min=1,
-        help="Events a manager runs at once. Some workers are kept for each resource type, and no"
-        " project gets all.",
+        help="Events that a manager runs at once. Each resource type has reserved workers, and no"
+        " project gets all workers.",
     ),
     cfg.FloatOpt(
         "shutdown_timeout",
         default=20.0,
         min=0,
-        help="Seconds that work under way may take to finish after SIGTERM; then it is handed"
-        " back.",
+        help="Seconds to finish events in progress after SIGTERM; then the manager releases them.",
     ),
     cfg.FloatOpt(
         "self_audit_interval",
         default=60.0,
         min=0,
-        help="Seconds between looks at whether the invariants hold; 0 for none.",
+        help="Seconds between checks of the invariants; 0: no checks.",
     ),
     cfg.HostAddressOpt(
-        "metrics_host", default="127.0.0.1", help="Address a manager's metrics are served on."
+        "metrics_host", default="127.0.0.1", help="Address on which a manager serves metrics."
     ),
     cfg.PortOpt(
         "metrics_port",
         min=1,
-        help="Port a manager's metrics are served on, for Prometheus; without it they are not.",
+        help="Port on which a manager serves metrics to Prometheus; unset: none.",
     ),
 ]

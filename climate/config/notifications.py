@@ -5,46 +5,40 @@ from datetime import timedelta
 
 from oslo_config import cfg, types
 
-from climate.core.notifications.subscription import Network, WebhookRules
-
-
-def _network(text: str) -> Network:
-    """Parse a network; raises ValueError."""
-    return ipaddress.ip_network(text.strip())
-
+from climate.core.notifications.subscription import WebhookRules
 
 NOTIFICATIONS: list[cfg.Opt] = [
     cfg.StrOpt(
         "transport_url",
         secret=True,
-        help="URL of the broker for oslo.messaging, such as rabbit://user:password@host:5672/."
-        " Without it notifications are logged and kept for GET /v2/notifications.",
+        help="Broker URL for oslo.messaging, such as rabbit://user:password@host:5672/. Unset:"
+        " notifications go only to the log and to GET /v2/notifications.",
     ),
-    cfg.ListOpt("topics", default=["notifications"], help="Topics to publish on."),
-    cfg.StrOpt("publisher_id", default="climate.lease", help="Who we say that we are."),
+    cfg.ListOpt("topics", default=["notifications"], help="Topics on which to publish."),
+    cfg.StrOpt("publisher_id", default="climate.lease", help="Publisher id of the notifications."),
     cfg.IntOpt(
         "kept_days",
         default=90,
         min=0,
         max=36500,
-        help="Days after which notifications that were published are removed, and dead letters"
-        " with them; 0: never.",
+        help="Days after which published notifications, and their dead letters, are removed; 0:"
+        " never.",
     ),
     cfg.IntOpt(
         "followers",
         default=16,
         min=0,
         max=1000,
-        help="How many may follow notifications at once at a process, by streams and by questions"
-        " that wait. The built-in server has a thread for each, besides [api] threads; with"
-        " another server, leave it most of its threads.",
+        help="Streams and long polls that a process serves at once. The built-in server has a"
+        " thread for each, in addition to [api] threads; another server needs more threads than"
+        " this.",
     ),
     cfg.IntOpt(
         "subscriptions_per_project",
         default=10,
         min=0,
         max=10000,
-        help="Webhook subscriptions that a project may have; 0: nobody has any.",
+        help="Maximum number of webhook subscriptions of a project; 0: none.",
     ),
     cfg.ListOpt(
         "webhook_networks",
@@ -53,43 +47,42 @@ NOTIFICATIONS: list[cfg.Opt] = [
         help="Networks (10.1.0.0/16, fd00::/8) that webhooks may reach besides the public"
         " Internet.",
     ),
-    cfg.BoolOpt(
-        "webhook_http", default=False, help="Whether webhooks may be plain http, not only https."
-    ),
-    cfg.StrOpt("webhook_cafile", help="Certificates that those of receivers are checked with."),
+    cfg.BoolOpt("webhook_http", default=False, help="Allow webhooks with plain http."),
+    cfg.StrOpt("webhook_cafile", help="CA certificates for receivers of webhooks."),
     cfg.FloatOpt(
         "webhook_timeout",
         default=10.0,
         min=0.1,
         max=300,
-        help="Seconds that a receiver has to answer, connecting included.",
+        help="Seconds for a receiver to respond, including the time to connect.",
     ),
     cfg.IntOpt(
         "webhook_attempts",
         default=10,
         min=1,
         max=100,
-        help="Times that a notification is tried before it is put aside as a dead letter. The"
-        " pauses are 1, 2, 4 and so on seconds, at most 300.",
+        help="Attempts to deliver a notification before it becomes a dead letter. The pauses are"
+        " 1, 2, 4 and so on seconds, at most 300.",
     ),
     cfg.IntOpt(
         "webhook_dead_letters",
         default=5,
         min=1,
-        help="Dead letters in a row after which a subscription is suspended.",
+        help="Consecutive dead letters that suspend a subscription.",
     ),
     cfg.IntOpt(
         "webhook_max_bytes",
         default=256 * 1024,
         min=4096,
-        help="Largest body that is sent; of a larger one only what it is about.",
+        help="Maximum bytes of a body; of a larger notification only its ids, name and status are"
+        " sent.",
     ),
     cfg.IntOpt(
         "webhook_parallel",
         default=16,
         min=1,
         max=1000,
-        help="Subscriptions that a manager serves at once; those with slow receivers get half.",
+        help="Subscriptions that a manager serves at once; slow receivers get half of them.",
     ),
 ]
 
@@ -101,10 +94,17 @@ def retention(conf: cfg.ConfigOpts) -> timedelta | None:
 
 
 def webhook_rules(conf: cfg.ConfigOpts) -> WebhookRules:
-    """Return the rules for webhooks in the configuration; raises ValueError for a bad network."""
+    """Return the rules for webhooks in the configuration.
+
+    Raises ValueError, with a message for the operator.
+    """
     options = conf.notifications
+    try:
+        networks = tuple(ipaddress.ip_network(text.strip()) for text in options.webhook_networks)
+    except ValueError as error:
+        raise ValueError(f"[notifications] webhook_networks: {error}") from None
     return WebhookRules(
-        networks=tuple(_network(text) for text in options.webhook_networks),
+        networks=networks,
         plain=options.webhook_http,
         timeout=options.webhook_timeout,
         attempts=options.webhook_attempts,

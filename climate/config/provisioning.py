@@ -15,69 +15,71 @@ PROVISIONING: list[cfg.Opt] = [
     cfg.BoolOpt(
         "enabled",
         default=False,
-        help="Ask for hosts to be got ready before their leases start, and count one that has no"
-        " power as working while no lease has it.",
+        help="Request the preparation of hosts before their leases start, and treat a free host"
+        " without power as working.",
     ),
     cfg.StrOpt(
         "hosts",
         default="",
-        help="Which hosts: a property expression such as"
-        ' ["==", "$provisioned", "true"]; empty: all.',
+        help='Property expression of the hosts to prepare, such as ["==", "$provisioned", "true"];'
+        " empty: all.",
     ),
     cfg.FloatOpt(
         "ready_share",
         default=0.99,
         min=0.5,
         max=0.9999,
-        help="The share of leases of which all hosts shall be ready at the start.",
+        help="Target share of leases whose hosts are all ready at the start.",
     ),
     cfg.FloatOpt(
         "prior",
         default=_POLICY.prior,
         min=1,
-        help="Seconds that a host of a class of which nothing is known is thought to need.",
+        help="Seconds of preparation assumed for a hardware class without known durations.",
     ),
     cfg.FloatOpt(
-        "margin", default=_POLICY.margin, min=1, help="Factor on the time that was learned."
+        "margin", default=_POLICY.margin, min=1, help="Safety factor on the learned duration."
     ),
     cfg.FloatOpt(
         "shortest",
         default=_POLICY.shortest,
         min=1,
-        help="Seconds before the start at which a host is asked for at the latest.",
+        help="Minimum lead time of a preparation in seconds.",
     ),
     cfg.FloatOpt(
         "longest",
         default=_POLICY.longest,
         min=1,
-        help="Seconds before the start at which a host is asked for at the earliest.",
+        help="Maximum lead time of a preparation in seconds.",
     ),
     cfg.FloatOpt(
         "interval",
         default=5.0,
         min=0.1,
-        help="Seconds between a manager's looks at what is to be got ready.",
+        help="Seconds between a manager's checks for hosts to prepare.",
     ),
     cfg.IntOpt(
-        "keep_days", default=90, min=1, help="Days that it is known what came of preparations."
+        "keep_days",
+        default=90,
+        min=1,
+        help="Days after which finished preparations and shutdowns are removed.",
     ),
     cfg.BoolOpt(
         "topics",
         default=False,
-        help="Publish what concerns a host on a topic of its own, too: climate.node.NAME. The"
-        " broker keeps what nobody reads there: see docs/provisioning.md before.",
+        help="Also publish a host's notifications on the topic climate.node.NAME. The broker keeps"
+        " messages that no program reads: see docs/provisioning.md.",
     ),
     cfg.BoolOpt(
         "power_off",
         default=False,
-        help="Switch hosts off that nobody needs for longer than they take to come back.",
+        help="Power off hosts that no lease needs for longer than they take to become ready.",
     ),
     cfg.FloatOpt(
         "idle_time",
         default=_ENERGY.idle_time,
         min=1,
-        help="Seconds that nobody has had a host before it is switched off, and that it can then"
-        " stay off before it is asked for again.",
+        help="Minimum seconds without a lease before a host is powered off, and again after it.",
     ),
     cfg.IntOpt(
         "spare",
@@ -90,47 +92,48 @@ PROVISIONER: list[cfg.Opt] = [
     cfg.StrOpt(
         "nodes_file",
         default="/etc/climate/nodes.toml",
-        help="The nodes that can be got ready, and how each is reached.",
+        help="File with the nodes and their controllers.",
     ),
     cfg.URIOpt(
         "url",
         schemes=["http", "https"],
-        help="Address of climate's API, without a version; without it, it is that of the catalog,"
-        " or with noauth the one that [DEFAULT] host and port say.",
+        help="URL of climate's API without a version. Default: from the catalog, or with noauth"
+        " from [DEFAULT] host and port.",
     ),
-    cfg.IntOpt("workers", default=16, min=1, max=256, help="Nodes got ready at once."),
+    cfg.IntOpt(
+        "workers", default=16, min=1, max=256, help="Nodes that this process prepares at once."
+    ),
     cfg.FloatOpt(
         "poll_interval",
         default=2.0,
         min=0.1,
-        help="Seconds between looks at what is wanted, if something is there already or climate has"
-        " no place to wait.",
+        help="Seconds between queries while tasks exist, or if climate has no room for a long"
+        " poll.",
     ),
     cfg.IntOpt(
         "claim_timeout",
         default=120,
         min=3,
         max=3600,
-        help="Seconds after which another provisioner takes over from one that has died.",
+        help="Seconds after which another provisioner reclaims the tasks of a dead one.",
     ),
     cfg.FloatOpt(
         "power_timeout",
         default=120.0,
         min=1,
-        help="Seconds that a node's controller may take to do what it was asked.",
+        help="Seconds for a node's controller to complete an action.",
     ),
     cfg.FloatOpt(
         "shutdown_timeout",
         default=180.0,
         min=0,
-        help="Seconds that a node may take to shut down by itself before its power is cut; 0: it is"
-        " cut at once.",
+        help="Seconds for a node to shut down before its power is cut; 0: no wait.",
     ),
     cfg.FloatOpt(
         "ready_timeout",
         default=3600.0,
         min=1,
-        help="Seconds after which a node that cannot be used yet has failed.",
+        help="Seconds for a node to become ready; then its preparation has failed.",
     ),
     cfg.IntOpt(
         "group_limit",
@@ -161,6 +164,7 @@ def provisioning(conf: cfg.ConfigOpts) -> Provisioning | None:
         hosts = expression.parse(options.hosts or None)
     except InvalidQuery as error:
         raise ValueError(f"[provisioning] hosts: {error.message}") from None
+    policy = energy.Policy(idle_time=options.idle_time, spare=options.spare)
     return Provisioning(
         hosts=hosts,
         share=options.ready_share,
@@ -173,9 +177,5 @@ def provisioning(conf: cfg.ConfigOpts) -> Provisioning | None:
         interval=options.interval,
         kept=timedelta(days=options.keep_days),
         topics=options.topics,
-        energy=_energy(options) if options.power_off else None,
+        energy=policy if options.power_off else None,
     )
-
-
-def _energy(options: cfg.ConfigOpts) -> energy.Policy:
-    return energy.Policy(idle_time=options.idle_time, spare=options.spare)

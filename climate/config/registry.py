@@ -16,17 +16,16 @@ from climate.config.manager import MANAGER
 from climate.config.notifications import NOTIFICATIONS, retention, webhook_rules
 from climate.config.provisioning import PROVISIONER, PROVISIONING, provisioning
 from climate.config.services import service_options
-from climate.core.notifications.subscription import WebhookRules
-from climate.core.settings import Provisioning, Settings
+from climate.core.settings import Settings
 
 DEFAULT = [
-    cfg.HostAddressOpt("host", default="127.0.0.1", help="Address the API listens on."),
-    cfg.PortOpt("port", default=1234, help="Port the API listens on."),
+    cfg.HostAddressOpt("host", default="127.0.0.1", help="Address on which the API listens."),
+    cfg.PortOpt("port", default=1234, help="Port on which the API listens."),
     cfg.IntOpt(
         "cleaning_time",
         default=0,
         min=0,
-        help="Minutes a resource stays free after a lease, before the next one may start.",
+        help="Minutes that a resource stays free between two leases.",
     ),
 ]
 DATABASE = [
@@ -37,44 +36,52 @@ DATABASE = [
         help="SQLAlchemy URL of the database: sqlite:///FILE, postgresql+psycopg://... or"
         " mysql+pymysql://... (MariaDB 10.6 or later).",
     ),
-    cfg.IntOpt("pool_size", default=10, min=1, help="Connections kept open per process."),
+    cfg.IntOpt("pool_size", default=10, min=1, help="Open connections per process."),
 ]
 API = [
     cfg.StrOpt(
         "auth_strategy",
         default="noauth",
         choices=[
-            ("noauth", "Identity from 'X-Auth-Token: user:project[:role,...]', unchecked."),
-            ("keystone", "Tokens of Keystone, checked as [keystone_authtoken] says."),
+            ("noauth", "Identity from 'X-Auth-Token: user:project[:role,...]', not validated."),
+            ("keystone", "Keystone tokens, validated according to [keystone_authtoken]."),
         ],
-        help="How callers are identified.",
+        help="How the API identifies callers.",
     ),
     cfg.BoolOpt(
         "serve_unauthenticated_to_the_network",
         default=False,
-        help="With noauth, listen on addresses other than loopback, and answer callers on other"
-        " machines: anyone who reaches them can do anything.",
+        help="With noauth, listen on other addresses than loopback and serve other machines:"
+        " anyone who reaches the API can do anything.",
     ),
-    cfg.IntOpt("threads", default=8, min=1, help="Requests served at once by a process."),
+    cfg.IntOpt("threads", default=8, min=1, help="Requests that a process serves at once."),
     cfg.FloatOpt(
         "delete_wait",
         default=5.0,
         min=0,
-        help="Seconds a DELETE of a started lease waits for its end before it answers; the lease"
-        " shows as DELETING until then.",
+        help="Seconds that a DELETE of a started lease waits for its end; until then the lease"
+        " shows DELETING.",
+    ),
+    cfg.FloatOpt(
+        "search_timeout",
+        default=5.0,
+        min=0.1,
+        help="Seconds after which a search for free windows ends with an error.",
     ),
     cfg.IntOpt(
-        "idempotency_hours", default=24, min=1, max=8760, help="Hours Idempotency-Keys are kept."
+        "idempotency_hours",
+        default=24,
+        min=1,
+        max=8760,
+        help="Hours until Idempotency-Keys expire.",
     ),
     cfg.BoolOpt(
         "metrics",
         default=False,
-        help="Answer GET /metrics to whoever reaches the API, for Prometheus.",
+        help="Serve GET /metrics, for Prometheus, to anyone who reaches the API.",
     ),
 ]
-USER: list[cfg.Opt] = [
-    cfg.StrOpt("region_name", help="Region of the services whose own section names none."),
-]
+USER: list[cfg.Opt] = [cfg.StrOpt("region_name", help="Default region of the OpenStack services.")]
 # The sections with climate's user: for requests to the cloud, and for the validation of tokens.
 SERVICE_USER = "service_user"
 TOKEN_CHECKER = "keystone_authtoken"  # noqa: S105 - not a secret; keystonemiddleware names it
@@ -107,10 +114,7 @@ class Misconfigured(RuntimeError):
 
 
 def library_options() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return keystoneauth's options as pairs of a section and its options.
-
-    The sections are ``service_user`` and a section for each OpenStack service.
-    """
+    """Return keystoneauth's options by section: of the service user and of each service."""
     connection = loading.get_session_conf_options()
     cfg.set_defaults(connection, timeout=60)
     user = (SERVICE_USER, [*loading.get_auth_common_conf_options(), *connection])
@@ -144,9 +148,8 @@ def register(conf: cfg.ConfigOpts) -> None:
     set_library_defaults()
     for group, options in (*GROUPS.items(), *library_options()):
         conf.register_opts(options, group=None if group == "DEFAULT" else group)
-    conf.set_default(
-        "instance_uuid_format", "[lease: %(uuid)s] "
-    )  # see climate.observability.log_context
+    # climate.observability.log_context uses the field of instances for leases.
+    conf.set_default("instance_uuid_format", "[lease: %(uuid)s] ")
 
 
 def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None) -> None:
@@ -176,6 +179,10 @@ def check_values(conf: cfg.ConfigOpts) -> None:
 
 def settings(conf: cfg.ConfigOpts) -> Settings:
     """Return the settings of use cases and managers; raises Misconfigured."""
+    try:
+        webhooks, provisioned = webhook_rules(conf), provisioning(conf)
+    except ValueError as error:
+        raise Misconfigured(str(error)) from None
     manager = conf.manager
     minutes = manager.minutes_before_end_lease
     healing = conf["physical:host"].healing_interval
@@ -199,21 +206,8 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         trust_interval=timedelta(seconds=conf.trusts.check_interval),
         stack_patience=timedelta(seconds=conf["virtual:stack"].end_patience),
         self_audit_interval=manager.self_audit_interval,
+        search_timeout=conf.api.search_timeout,
         notifications_kept=retention(conf),
-        webhooks=_webhooks(conf),
-        provisioning=_provisioning(conf),
+        webhooks=webhooks,
+        provisioning=provisioned,
     )
-
-
-def _webhooks(conf: cfg.ConfigOpts) -> WebhookRules:
-    try:
-        return webhook_rules(conf)
-    except ValueError as error:
-        raise Misconfigured(f"[notifications] webhook_networks: {error}") from error
-
-
-def _provisioning(conf: cfg.ConfigOpts) -> Provisioning | None:
-    try:
-        return provisioning(conf)
-    except ValueError as error:
-        raise Misconfigured(str(error)) from None

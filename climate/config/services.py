@@ -20,19 +20,17 @@ def service_options() -> list[tuple[str, list[cfg.Opt]]]:
 
 def _options(service_type: str) -> list[cfg.Opt]:
     return [
-        cfg.StrOpt(
-            "service_type", default=service_type, help="Type of the service in the catalog."
-        ),
-        cfg.StrOpt("service_name", help="Name of the service, if several have that type."),
+        cfg.StrOpt("service_type", default=service_type, help="Service type in the catalog."),
+        cfg.StrOpt("service_name", help="Service name, if several services have that type."),
         cfg.ListOpt(
             "valid_interfaces",
             item_type=types.String(choices=["internal", "public", "admin"]),
             default=["internal", "public"],
-            help="Which addresses in the catalog to use, the best first.",
+            help="Interfaces of the catalog to use, in the order of preference.",
         ),
-        cfg.StrOpt("region_name", help="Region of the service, if not that of [service_user]."),
+        cfg.StrOpt("region_name", help="Region of the service; default: that of [service_user]."),
         cfg.StrOpt(
             "endpoint_override",
-            help="Address instead of that in the catalog, with the version as there.",
+            help="URL instead of the catalog's, with the same API version in it.",
         ),
     ]

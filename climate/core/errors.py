@@ -1,8 +1,8 @@
 """All errors that climate reports to callers, in one table.
 
-A class has a stable ``code`` for programs and an HTTP ``status``; the code that raises it writes
-the message for people. Any other exception is a defect in climate and becomes a 500 without
-details.
+A class has a stable ``code`` for programs and an HTTP ``status``, by default those of its base. The
+code that raises it writes the message for people. Any other exception is a defect in climate and
+becomes a 500 without details.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,10 @@ class ClimateError(Exception):
     code = "error"
     status = 500
 
+    def __init_subclass__(cls, *, code: str | None = None, status: int | None = None) -> None:
+        super().__init_subclass__()
+        cls.code, cls.status = code or cls.code, status or cls.status
+
     def __init__(self, message: str, details: Mapping[str, Any] | None = None) -> None:
         """Keep the message for the caller, and ``details`` for programs (JSON)."""
         super().__init__(message)
@@ -22,211 +26,133 @@ class ClimateError(Exception):
         self.details = dict(details or {})
 
 
-class InvalidInput(ClimateError):
+class InvalidInput(ClimateError, code="invalid_input", status=400):
     """The request is malformed or can never be satisfied."""
 
-    code = "invalid_input"
-    status = 400
 
-
-class MissingParameter(InvalidInput):
+class MissingParameter(InvalidInput, code="missing_parameter"):
     """A required parameter is absent."""
 
-    code = "missing_parameter"
 
-
-class InvalidDate(InvalidInput):
+class InvalidDate(InvalidInput, code="invalid_date"):
     """A date is malformed or out of order."""
 
-    code = "invalid_date"
 
-
-class InvalidQuery(InvalidInput):
+class InvalidQuery(InvalidInput, code="invalid_query"):
     """A property expression is malformed or names an unknown property."""
 
-    code = "invalid_query"
+
+class SearchTooLong(InvalidInput, code="search_too_long"):
+    """A search for free windows has reached its deadline."""
 
 
-class UnsupportedResourceType(InvalidInput):
+class UnsupportedResourceType(InvalidInput, code="unsupported_resource_type"):
     """No enabled plugin serves this resource type."""
 
-    code = "unsupported_resource_type"
 
-
-class NotProvisioned(InvalidInput):
+class NotProvisioned(InvalidInput, code="not_provisioned"):
     """The start should wait for hosts to be ready, but no provisioner prepares them."""
 
-    code = "not_provisioned"
 
-
-class Unauthenticated(ClimateError):
+class Unauthenticated(ClimateError, code="unauthenticated", status=401):
     """The request carries no usable identity."""
 
-    code = "unauthenticated"
-    status = 401
 
-
-class Forbidden(ClimateError):
+class Forbidden(ClimateError, code="forbidden", status=403):
     """The policy does not allow the caller to do this."""
 
-    code = "forbidden"
-    status = 403
 
-
-class LimitExceeded(Forbidden):
+class LimitExceeded(Forbidden, code="limit_exceeded"):
     """The project or user would exceed a limit; the details name it."""
 
-    code = "limit_exceeded"
 
-
-class EnforcementDenied(Forbidden):
+class EnforcementDenied(Forbidden, code="enforcement_denied"):
     """The operator's enforcement service rejected the lease."""
 
-    code = "enforcement_denied"
 
-
-class NotFound(ClimateError):
+class NotFound(ClimateError, code="not_found", status=404):
     """The named object does not exist, or the caller may not see it."""
 
-    code = "not_found"
-    status = 404
 
-
-class MethodNotAllowed(ClimateError):
+class MethodNotAllowed(ClimateError, code="method_not_allowed", status=405):
     """The path exists, but not with this method."""
 
-    code = "method_not_allowed"
-    status = 405
 
-
-class UnsupportedVersion(ClimateError):
+class UnsupportedVersion(ClimateError, code="unsupported_version", status=406):
     """climate does not support the requested microversion."""
 
-    code = "unsupported_version"
-    status = 406
 
-
-class Conflict(ClimateError):
+class Conflict(ClimateError, code="conflict", status=409):
     """The request is valid, but the current state does not allow it."""
 
-    code = "conflict"
-    status = 409
 
-
-class NotEnoughResources(Conflict):
+class NotEnoughResources(Conflict, code="not_enough_resources"):
     """Fewer matching resources are free than the request needs."""
 
-    code = "not_enough_resources"
 
-
-class LeaseBusy(Conflict):
+class LeaseBusy(Conflict, code="lease_busy"):
     """The lease is being started or ended right now."""
 
-    code = "lease_busy"
 
-
-class InvalidTransition(Conflict):
+class InvalidTransition(Conflict, code="invalid_transition"):
     """The state machine has no such transition."""
 
-    code = "invalid_transition"
 
-
-class NotificationsRemoved(ClimateError):
+class NotificationsRemoved(ClimateError, code="notifications_removed", status=410):
     """Some notifications after the requested number were removed."""
 
-    code = "notifications_removed"
-    status = 410
 
-
-class PreparationOver(Conflict):
+class PreparationOver(Conflict, code="preparation_over"):
     """No lease needs the host of this preparation any more."""
 
-    code = "preparation_over"
 
-
-class PreparationClaimed(Conflict):
+class PreparationClaimed(Conflict, code="preparation_claimed"):
     """Another provisioner has claimed the preparation, or the reporter did not claim it."""
 
-    code = "preparation_claimed"
 
-
-class ShutdownOver(Conflict):
+class ShutdownOver(Conflict, code="shutdown_over"):
     """The host of this shutdown must have power again."""
 
-    code = "shutdown_over"
 
-
-class ShutdownClaimed(Conflict):
+class ShutdownClaimed(Conflict, code="shutdown_claimed"):
     """Another provisioner has claimed the shutdown, or the reporter did not claim it."""
 
-    code = "shutdown_claimed"
 
-
-class PreconditionFailed(ClimateError):
+class PreconditionFailed(ClimateError, code="precondition_failed", status=412):
     """The object has changed since the caller read it."""
 
-    code = "precondition_failed"
-    status = 412
 
-
-class ContentTooLarge(ClimateError):
+class ContentTooLarge(ClimateError, code="content_too_large", status=413):
     """The body is larger than any valid request."""
 
-    code = "content_too_large"
-    status = 413
 
-
-class UnsupportedMediaType(ClimateError):
+class UnsupportedMediaType(ClimateError, code="unsupported_media_type", status=415):
     """The Content-Type of the body is not JSON."""
 
-    code = "unsupported_media_type"
-    status = 415
 
-
-class RequestUnderWay(ClimateError):
+class RequestUnderWay(ClimateError, code="request_under_way", status=409):
     """The same request was sent before and is still being processed."""
 
-    code = "request_under_way"
-    status = 409
 
-
-class IdempotencyKeyReused(ClimateError):
+class IdempotencyKeyReused(ClimateError, code="idempotency_key_reused", status=422):
     """The idempotency key belongs to a different request."""
 
-    code = "idempotency_key_reused"
-    status = 422
 
-
-class Contention(ClimateError):
+class Contention(ClimateError, code="contention", status=503):
     """Other requests kept the resources locked through all retries."""
 
-    code = "contention"
-    status = 503
 
-
-class TooManyFollowers(ClimateError):
+class TooManyFollowers(ClimateError, code="too_many_followers", status=503):
     """The maximum number of clients already waits for notifications."""
 
-    code = "too_many_followers"
-    status = 503
 
-
-class BackendUnavailable(ClimateError):
+class BackendUnavailable(ClimateError, code="backend_unavailable", status=503):
     """The database does not answer; it is unknown whether the change was stored."""
 
-    code = "backend_unavailable"
-    status = 503
 
-
-class IdentityUnavailable(ClimateError):
+class IdentityUnavailable(ClimateError, code="identity_unavailable", status=503):
     """The identity service does not answer; nothing was changed."""
 
-    code = "identity_unavailable"
-    status = 503
 
-
-class EnforcementUnavailable(ClimateError):
+class EnforcementUnavailable(ClimateError, code="enforcement_unavailable", status=503):
     """The operator's enforcement service gave no usable answer; nothing was changed."""
-
-    code = "enforcement_unavailable"
-    status = 503

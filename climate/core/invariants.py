@@ -26,10 +26,8 @@ class Due:
 
 
 def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> Iterator[str]:
-    """Yield a text for each moment when a resource is double-booked or shared beyond ``capacity``.
-
-    A sweep over time. At the same instant, ends come before starts.
-    """
+    """Yield a text for each moment when a resource is double-booked or exceeds its ``capacity``."""
+    # At the same instant, ends come before starts.
     steps = sorted(
         (moment, change, booking.resource_class or "", booking.amount)
         for booking in bookings
@@ -85,11 +83,11 @@ class Verdict:
     """The state of an invariant: violated since when, and the violations of this round."""
 
     broken_since: datetime | None
-    found: tuple[str, ...]
+    violations: tuple[str, ...]
 
-    def after(self, found: Sequence[str], now: datetime, *, is_round_over: bool) -> "Verdict":
+    def after(self, violations: Sequence[str], now: datetime, *, is_round_over: bool) -> "Verdict":
         """Return the state after one more slice; a round without violations ends the violation."""
-        seen = tuple(dict.fromkeys((*self.found, *found)))
+        seen = tuple(dict.fromkeys((*self.violations, *violations)))
         since = self.broken_since or (now if seen else None)
         if not is_round_over:
             return Verdict(since, seen)

@@ -11,7 +11,7 @@ of a use; only those windows are examined.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import accumulate, pairwise
@@ -37,10 +37,9 @@ class Limits:
     """The limits of a project or a user; None is unlimited.
 
     They limit the number of ``leases`` that are not over, ``hosts`` and ``vcpus`` at any one time,
-    and ``host_hours`` in any window of the period. In seconds, they limit
-    the ``duration`` of a lease, how far ahead a lease may end (``horizon``), how long before its
-    end an active lease may be prolonged (``extension_window``), and by how much at once
-    (``extension``).
+    and ``host_hours`` in any window of the period. In seconds, they limit the ``duration`` of a
+    lease, how far ahead it may end (``horizon``), how long before its end an active lease may be
+    prolonged (``extension_window``), and by how much at once (``extension``).
     """
 
     leases: int | None = None
@@ -52,21 +51,12 @@ class Limits:
     extension_window: int | None = None
     extension: int | None = None
 
-    @classmethod
-    def of(cls, values: Mapping[str, int]) -> "Limits":
-        """Return the limits in ``values``; a negative value is unlimited."""
-        limits = {name: value for name, value in values.items() if name in NAMES}
-        return cls(**{name: None if value < 0 else value for name, value in limits.items()})
-
     def overridden(self, values: Mapping[str, int]) -> "Limits":
         """Return these limits, with those in ``values`` replaced; a negative value is unlimited."""
-        overrides = asdict(Limits.of(values))
-        return replace(self, **{name: overrides[name] for name in values if name in overrides})
-
-    @property
-    def is_none(self) -> bool:
-        """Whether there are no limits."""
-        return self == Limits()
+        changes = {
+            name: limit if limit >= 0 else None for name, limit in values.items() if name in NAMES
+        }
+        return replace(self, **changes)
 
     @property
     def counts(self) -> bool:
@@ -109,10 +99,7 @@ NO_RULES = Rules(defaults={scope: Limits() for scope in Scope})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """The use of ``hosts`` whole hosts and of ``vcpus`` from ``start`` to ``end``.
-
-    ``vcpus`` is the total of whole hosts and of shares of hosts.
-    """
+    """Whole hosts used from ``start`` to ``end``, and vcpus of whole hosts and of shares."""
 
     start: datetime
     end: datetime
@@ -135,30 +122,19 @@ def excess_of_dates(
 ) -> Excess | None:
     """Return the first limit that new dates exceed, or None; ``before`` is None for a new lease."""
     length = after.end - after.start
-    ahead = after.end - now
-    more = after.end - before.end if before else timedelta(0)
-    longer = before is None or length > before.end - before.start
-    later = before is None or more > timedelta(0)
-    if longer and _above(length, limits.duration):
-        return _excess("duration", limits.duration, length)
-    if later and _above(ahead, limits.horizon):
-        return _excess("horizon", limits.horizon, ahead)
-    if before is None or not (started and later):
-        return None
-    if _above(before.end - now, limits.extension_window):
-        return _excess("extension_window", limits.extension_window, before.end - now)
-    if _above(more, limits.extension):
-        return _excess("extension", limits.extension, more)
+    spans = {}
+    if before is None or length > before.end - before.start:
+        spans["duration"] = length
+    if before is None or after.end > before.end:
+        spans["horizon"] = after.end - now
+    if before and started and after.end > before.end:
+        spans["extension_window"] = before.end - now
+        spans["extension"] = after.end - before.end
+    for name, span in spans.items():
+        allowed, seconds = getattr(limits, name), span.total_seconds()
+        if allowed is not None and seconds > allowed:
+            return Excess(limit=name, allowed=allowed, used=0, requested=seconds)
     return None
-
-
-def _above(span: timedelta, seconds: int | None) -> bool:
-    return seconds is not None and span.total_seconds() > seconds
-
-
-def _excess(limit: str, allowed: int | None, requested: timedelta) -> Excess:
-    seconds = requested.total_seconds()
-    return Excess(limit=limit, allowed=allowed or 0, used=0, requested=seconds)
 
 
 def excess_of_leases(limits: Limits, others: int) -> Excess | None:
@@ -179,17 +155,15 @@ def excess_of_use(
 
     The change is from ``before`` to ``after``. ``others`` are the uses by the owner's other leases.
     """
-    for name in ("hosts", "vcpus"):
-        allowed = getattr(limits, name)
-        if allowed is not None:
+    for name in ("hosts", "vcpus", "host_hours"):
+        if (allowed := getattr(limits, name)) is None:
+            continue
+        if name == "host_hours":
+            total, own = host_hours(others, before, after, period)
+        else:
             total, own = peak(others, before, after, name)
-            if total > allowed:
-                return Excess(limit=name, allowed=allowed, used=total - own, requested=own)
-    if limits.host_hours is not None:
-        total, own = host_hours(others, before, after, period)
-        if total > limits.host_hours:
-            used, allowed = total - own, limits.host_hours
-            return Excess(limit="host_hours", allowed=allowed, used=used, requested=own)
+        if total > allowed:
+            return Excess(limit=name, allowed=allowed, used=total - own, requested=own)
     return None
 
 
@@ -228,10 +202,7 @@ def host_hours(
 
 
 def most_hours(uses: Sequence[Use], now: datetime, period: timedelta) -> float:
-    """Return the maximum of host-hours over the windows that end at ``now`` or later.
-
-    ``period`` is the length of a window.
-    """
+    """Return the maximum of host-hours in any ``period`` that ends at ``now`` or later."""
     course, length = _course(uses, "hosts"), period // _TICK
     first = (now - _DAWN) // _TICK - length
     edges = {edge - shift for edge in course.edges for shift in (0, length)} | {first}
@@ -258,7 +229,6 @@ class _Course:
         self._sums = list(accumulate(areas, initial=0))
 
     def at(self, when: int) -> float:
-        """Return the amount at ``when``."""
         index = bisect_right(self.edges, when)
         return self._levels[index - 1] if index else 0
 
@@ -298,7 +268,7 @@ def limit_exceeded(scope: Scope, owner_id: str, period: timedelta, excess: Exces
         ),
         "extension": f"a running lease may be prolonged by {allowed} seconds, not by {asked:g}",
     }
-    counted = f"{allowed} {unit} {when} are allowed, {used:g} are taken, this asks for {asked:g}"
+    counted = f"{allowed} {unit} {when} are allowed, {used:g} are taken, this lease needs {asked:g}"
     details = {"limit": excess.limit, "scope": scope.value, "owner_id": owner_id, "unit": unit}
     return LimitExceeded(
         f"Limit {excess.limit} of {scope.value} {owner_id}: {sentences.get(excess.limit, counted)}",

@@ -18,22 +18,17 @@ from climate.core.provisioning.shutdown import Shutdown
 T = TypeVar("T")
 
 # Sort keys of each list; the id decides between equal items.
-LEASE_SORTS: Mapping[str, Callable[[Lease], Any]] = {
+Sorts = Mapping[str, Callable[[T], Any]]
+LEASE_SORTS: Sorts[Lease] = {
     "start": lambda lease: lease.window.start,
     "end": lambda lease: lease.window.end,
     "created": lambda lease: lease.created_at,
     "name": lambda lease: lease.name,
 }
-RESOURCE_SORTS: Mapping[str, Callable[[Resource], Any]] = {"id": lambda resource: resource.id}
-PREPARATION_SORTS: Mapping[str, Callable[[Preparation], Any]] = {
-    "needed": lambda preparation: preparation.needed_at
-}
-SHUTDOWN_SORTS: Mapping[str, Callable[[Shutdown], Any]] = {
-    "wanted": lambda shutdown: shutdown.wanted_at
-}
-SUBSCRIPTION_SORTS: Mapping[str, Callable[[Subscription], Any]] = {
-    "created": lambda subscription: subscription.created_at
-}
+RESOURCE_SORTS: Sorts[Resource] = {"id": lambda resource: resource.id}
+PREPARATION_SORTS: Sorts[Preparation] = {"needed": lambda task: task.needed_at}
+SHUTDOWN_SORTS: Sorts[Shutdown] = {"wanted": lambda task: task.wanted_at}
+SUBSCRIPTION_SORTS: Sorts[Subscription] = {"created": lambda item: item.created_at}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +75,7 @@ class ResourceFilter:
 class TaskFilter:
     """Which preparations or shutdowns to list; None (or no state) means any.
 
-    ``claimable_at`` selects the tasks that a provisioner could claim at that time. Only
-    preparations have a ``lease_id``.
+    ``claimable_at``: tasks that can be claimed then. Only preparations have a ``lease_id``.
     """
 
     states: tuple[str, ...] = ()

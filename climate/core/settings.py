@@ -33,9 +33,10 @@ class Settings:
     """The operator's settings for use cases and managers.
 
     ``before_start_leads``, ``poll_interval``, ``call_timeout``, ``shutdown_timeout``,
-    ``sync_interval`` and ``self_audit_interval`` are seconds. A ``self_audit_interval`` of 0 turns
-    the self-audit off. ``healing_interval`` bounds how far ahead leases are healed; None is no
-    bound. ``hold_timeout`` bounds how long capacity is held while an external service decides.
+    ``search_timeout``, ``sync_interval`` and ``self_audit_interval`` are seconds. A
+    ``self_audit_interval`` of 0 turns the self-audit off. ``healing_interval`` bounds how far ahead
+    leases are healed; None is no bound. ``hold_timeout`` bounds how long capacity is held while an
+    external service decides.
     Every ``trust_interval`` managers check the trusts of leases that start within ``trust_ahead``.
     A stack that cannot be deleted keeps its capacity for ``stack_patience``. None for
     ``notifications_kept`` keeps all notifications, None for ``provisioning`` prepares no hosts.
@@ -60,6 +61,7 @@ class Settings:
     trust_interval: timedelta = timedelta(minutes=5)
     stack_patience: timedelta = timedelta(minutes=10)
     self_audit_interval: float = 0.0
+    search_timeout: float = 5.0
     notifications_kept: timedelta | None = None
     webhooks: WebhookRules = NO_WEBHOOK_RULES
     provisioning: Provisioning | None = None

@@ -19,7 +19,6 @@ class Window:
     end: datetime
 
     def __post_init__(self) -> None:
-        """Reject naive times and empty or reversed spans."""
         if self.start.tzinfo is None or self.end.tzinfo is None:
             raise TypeError("a window needs aware times")
         if self.end <= self.start:

@@ -1,7 +1,6 @@
 """Queries of the self-audit: examine the invariants in bounded slices, and keep their progress.
 
-A query examines one slice. It starts at the stored position, and returns the violations and the
-next position (None: the round is complete). All statements of one query must see the same state,
+A query examines one slice, from the stored position. All its statements must see the same state,
 so it needs a session of ``Database.snapshot``. Overdue work counts as a violation only after
 ``PATIENCE``, because a manager may be about to do it.
 
@@ -11,7 +10,7 @@ So one manager at a time runs a query, and each change is reported once.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -22,7 +21,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from climate.core.invariants import Due, Verdict, booked_twice, wrong_events
 from climate.core.lease.blazar_wire import date
 from climate.core.lease.lifecycle import LeaseStatus, ReservationStatus
-from climate.core.lease.model import HOST, LEAVING, Inventory
+from climate.core.lease.model import HOST, LEAVING
 from climate.core.lease.schedule import PATIENCE
 from climate.core.matching.calendar import Booking
 from climate.core.window import Window
@@ -34,38 +33,34 @@ from climate.db.tables.leases import (
     LEASES,
     AllocationRow,
     Base,
-    EventRow,
     ReservationRow,
     ResourceRow,
 )
 from climate.db.tables.notifications import OutboxRow, RelayRow
 
 _Lease = Any  # a row of _leases
-Taken = tuple[datetime, datetime]
-Look = Callable[[Session, str, datetime], tuple[list[str], str | None]]
+#: The violations of a slice, and the position of the next slice (None: the round is complete).
+Findings = tuple[list[str], str | None]
 
-
+# Rows per slice.
 _RESOURCES = 100
-_SOME = 500
+_LEASES = 500
 _NUMBERS = 10_000
+# Violations per slice.
 _FINDINGS = 20
 
 _HOLDING = [
     status.value for status in (LeaseStatus.PENDING, LeaseStatus.STARTING, LeaseStatus.ACTIVE)
 ]
-
-
 _DUE = sa.select(EVENTS.c.lease_id, EVENTS.c.kind, EVENTS.c.status, EVENTS.c.due_at).where(
     any_of(EVENTS.c.lease_id, "ids")
 )
 
 
-def bookings(session: Session, after: str, now: datetime) -> tuple[list[str], str | None]:
+def bookings(session: Session, after: str, now: datetime) -> Findings:
     """Check invariant 1: after ``now`` no resource is booked twice or beyond its capacity."""
-    query = sa.select(ResourceRow.id, ResourceRow.external_id).where(
-        ResourceRow.id > int(after or 0)
-    )
-    page = session.execute(query.order_by(ResourceRow.id).limit(_RESOURCES))
+    query = sa.select(ResourceRow.id, ResourceRow.external_id).order_by(ResourceRow.id)
+    page = session.execute(query.where(ResourceRow.id > int(after or 0)).limit(_RESOURCES))
     names = {row.id: row.external_id for row in page}
     taken: dict[int, list[Booking]] = defaultdict(list)
     rows = sa.select(AllocationRow).where(
@@ -75,72 +70,56 @@ def bookings(session: Session, after: str, now: datetime) -> tuple[list[str], st
         booking = Booking(row.start_at, row.busy_until, row.resource_class, row.amount or 0)
         taken[row.resource_id].append(booking)
     inventories = capacity.find_some(session, taken)
-    violations = [
-        f"resource {names[id_]} {fault}"
-        for id_, booked in taken.items()
-        for fault in booked_twice(booked, _capacities(inventories[id_]))
-    ]
+    violations: list[str] = []
+    for id_, booked in taken.items():
+        capacities = {name: item.capacity for name, item in inventories[id_].items()}
+        faults = booked_twice(booked, capacities)
+        violations += [f"resource {names[id_]} {fault}" for fault in faults]
     return violations, str(max(names)) if len(names) == _RESOURCES else None
 
 
-def _capacities(inventories: Mapping[str, Inventory]) -> dict[str, int]:
-    return {name: inventory.capacity for name, inventory in inventories.items()}
-
-
-def open_events(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
+def open_events(session: Session, after: str, _now: datetime) -> Findings:
     """Check invariant 2: a lease has the open events that its status requires."""
     leases, end = _leases(session, after)
     events: dict[str, list[Due]] = defaultdict(list)
     for lease_id, *event in session.execute(_DUE, {"ids": [lease.id for lease in leases]}):
         events[lease_id].append(Due(*event))
-    violations = [
-        f"lease {lease.id} {fault}"
-        for lease in leases
-        if (fault := wrong_events(lease.status, _window(lease), events[lease.id]))
-    ]
+    violations = []
+    for lease in leases:
+        window = Window(lease.start_at, lease.end_at)
+        if fault := wrong_events(lease.status, window, events[lease.id]):
+            violations.append(f"lease {lease.id} {fault}")
     return violations, end
 
 
-def _window(lease: _Lease) -> Window:
-    return Window(lease.start_at, lease.end_at)
-
-
-def claims(session: Session, _after: str, now: datetime) -> tuple[list[str], str | None]:
+def claims(session: Session, _after: str, now: datetime) -> Findings:
     """Check invariant 3: the owner of each claim renews it; a manager attempts each due event."""
     since = now - PATIENCE
-    lost = sa.or_(
-        EventRow.owner.is_(None),
-        EventRow.claimed_until.is_(None),
-        EventRow.claimed_until < since,
-    )
-    unowned = sa.select(EventRow.id).where(EventRow.status == IN_PROGRESS, lost)
-    time_type = EVENTS.c.run_at.type
-    overdue = sa.select(EventRow.id, EventRow.kind, EventRow.run_at).where(
-        *due(sa.literal(since, time_type)),
-        EventRow.attempt == 0,
-        ~blocked(sa.literal(now, time_type)),
-    )
+    of, time_type = EVENTS.c, EVENTS.c.run_at.type
+    lost = sa.or_(of.owner.is_(None), of.claimed_until.is_(None), of.claimed_until < since)
+    unowned = sa.select(of.id).where(of.status == IN_PROGRESS, lost)
+    is_due = (*due(sa.literal(since, time_type)), ~blocked(sa.literal(now, time_type)))
+    overdue = sa.select(of.id, of.kind, of.run_at).where(*is_due, of.attempt == 0)
     violations = [
-        f"event {id_} is claimed, and nobody is at it"
+        f"event {id_} is claimed, but no manager renews its claim"
         for id_ in session.scalars(unowned.limit(_FINDINGS))
     ]
     violations += [
-        f"event {row.id} ({row.kind}) may run since {row.run_at} and was never tried"
-        for row in session.execute(overdue.order_by(EventRow.run_at).limit(_FINDINGS))
+        f"event {row.id} ({row.kind}) could run since {row.run_at} and was never attempted"
+        for row in session.execute(overdue.order_by(of.run_at).limit(_FINDINGS))
     ]
     return violations, None
 
 
-def numbers(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
+def numbers(session: Session, after: str, _now: datetime) -> Findings:
     """Check invariant 4: no number is missing from the oldest stored to the last assigned."""
     last = session.scalar(sa.select(RelayRow.last_seq)) or 0
-    oldest, newest = session.execute(
-        sa.select(sa.func.min(OutboxRow.seq), sa.func.max(OutboxRow.seq))
-    ).one()
+    bounds = sa.select(sa.func.min(OutboxRow.seq), sa.func.max(OutboxRow.seq))
+    oldest, newest = session.execute(bounds).one()
     if newest is None or oldest is None:
         return [], None
     if newest > last:
-        return [f"number {newest} was given, and {last} is said to be the last"], None
+        return [f"number {newest} was assigned, but {last} is stored as the last"], None
     begin = max(int(after or 0), oldest - 1)
     end = min(begin + _NUMBERS, last)
     between = sa.and_(OutboxRow.seq > begin, OutboxRow.seq <= end)
@@ -150,7 +129,7 @@ def numbers(session: Session, after: str, _now: datetime) -> tuple[list[str], st
     return violations, str(end) if end < last else None
 
 
-def announced_dates(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
+def announced_dates(session: Session, after: str, _now: datetime) -> Findings:
     """Check invariant 4: the latest notification of a lease contains the dates of the lease."""
     leases, end = _leases(session, after)
     confirmed = [lease for lease in leases if lease.status != LeaseStatus.CREATING.value]
@@ -177,61 +156,61 @@ def announced_dates(session: Session, after: str, _now: datetime) -> tuple[list[
 def _announcement_fault(
     lease: _Lease, payload: dict[str, Any] | None, stored_since: datetime | None
 ) -> str | None:
-    """Return what is wrong with the latest notification; one that was removed counts as right."""
+    """Return what is wrong with the latest notification; a removed one counts as right."""
     if payload is None:
         is_stored = stored_since is not None and lease.created_at > stored_since
-        return "was never told of" if is_stored else None
+        return "has no notification" if is_stored else None
     present = {"start_date": date(lease.start_at), "end_date": date(lease.end_at)}
     differs = any(payload.get(name, value) != value for name, value in present.items())
-    return "was last told of with other dates than it has" if differs else None
+    return "has other dates than its latest notification" if differs else None
 
 
-def whole_leases(session: Session, after: str, _now: datetime) -> tuple[list[str], str | None]:
+def whole_leases(session: Session, after: str, _now: datetime) -> Findings:
     """Check invariant 5: a lease has enough hosts, and holds each resource until the lease ends."""
     leases, end = _leases(session, after)
     holding = {lease.id: lease for lease in leases if lease.status in _HOLDING}
     query = (
-        sa.select(ReservationRow, AllocationRow.start_at, AllocationRow.busy_until)
+        sa.select(ReservationRow, AllocationRow)
         .outerjoin(AllocationRow, AllocationRow.reservation_id == ReservationRow.id)
         .where(
             any_of(ReservationRow.lease_id, holding),
             ReservationRow.status != ReservationStatus.DELETED.value,
         )
     )
-    reservations: dict[str, tuple[ReservationRow, list[Taken]]] = {}
-    for row, start, until in session.execute(query):
-        spans = reservations.setdefault(row.id, (row, []))[1]
-        if start is not None:
-            spans.append((start, until))
+    allocations: dict[ReservationRow, list[AllocationRow]] = defaultdict(list)
+    for row, allocation in session.execute(query):
+        allocations[row] += filter(None, [allocation])
     violations = [
-        f"reservation {id_} of lease {row.lease_id} {fault}"
-        for id_, (row, spans) in reservations.items()
-        if (fault := _booking_fault(holding[row.lease_id], row, spans))
+        f"reservation {row.id} of lease {row.lease_id} {fault}"
+        for row, held in allocations.items()
+        if (fault := _booking_fault(holding[row.lease_id], row, held))
     ]
     return violations, end
 
 
-def _booking_fault(lease: _Lease, row: ReservationRow, taken: list[Taken]) -> str | None:
+def _booking_fault(lease: _Lease, row: ReservationRow, held: list[AllocationRow]) -> str | None:
     if LEAVING in row.details:  # the reservation was removed from the lease
         return None
-    for start, until in taken:
-        if start < lease.start_at or until < lease.end_at:
-            return f"has something from {start} to {until}, not until the end"
+    for of in held:
+        if of.start_at < lease.start_at or of.busy_until < lease.end_at:
+            return (
+                f"holds a resource from {of.start_at} to {of.busy_until}, not for the whole lease"
+            )
     minimum = row.params.get("min") if row.resource_type == HOST else None
-    if not row.missing_resources and isinstance(minimum, int) and len(taken) < minimum:
-        return f"has {len(taken)} hosts, and asked for {minimum} at least"
+    if not row.missing_resources and isinstance(minimum, int) and len(held) < minimum:
+        return f"has {len(held)} hosts, fewer than its minimum of {minimum}"
     return None
 
 
 def _leases(session: Session, after: str) -> tuple[Sequence[_Lease], str | None]:
     of = LEASES.c
     query = sa.select(of.id, of.status, of.start_at, of.end_at, of.created_at)
-    rows = session.execute(query.where(of.id > after).order_by(of.id).limit(_SOME)).all()
-    return rows, rows[-1].id if len(rows) == _SOME else None
+    rows = session.execute(query.where(of.id > after).order_by(of.id).limit(_LEASES)).all()
+    return rows, rows[-1].id if len(rows) == _LEASES else None
 
 
 # The queries by name, with the number of their invariant in ARCHITECTURE.md.
-LOOKS: dict[str, tuple[int, Look]] = {
+LOOKS: dict[str, tuple[int, Callable[[Session, str, datetime], Findings]]] = {
     "bookings": (1, bookings),
     "open_events": (2, open_events),
     "claims": (3, claims),
@@ -272,8 +251,7 @@ def broken(session: Session) -> set[str]:
 
 def is_due(session: Session, name: str, now: datetime) -> bool:
     """Return whether a manager may claim the next slice of the query ``name`` now."""
-    query = sa.select(SelfAuditRow.next_at).where(SelfAuditRow.name == name)
-    next_at = session.scalar(query)
+    next_at = session.scalar(sa.select(SelfAuditRow.next_at).where(SelfAuditRow.name == name))
     return next_at is None or next_at <= now
 
 
@@ -296,6 +274,8 @@ def store(session: Session, turn: Turn, position: str, verdict: Verdict) -> bool
     result = session.execute(
         sa.update(SelfAuditRow)
         .where(SelfAuditRow.name == turn.name, SelfAuditRow.next_at == turn.until)
-        .values(position=position, found=list(verdict.found), broken_since=verdict.broken_since)
+        .values(
+            position=position, found=list(verdict.violations), broken_since=verdict.broken_since
+        )
     )
     return bool(result.rowcount)  # type: ignore[attr-defined]

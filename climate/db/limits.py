@@ -4,7 +4,7 @@ A transaction that counts the use of a party locks the party's row first (``lock
 cannot both pass a limit that has capacity for one of them.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,6 +16,7 @@ from climate.core.lease.model import HOST, Lease
 from climate.core.limits import Scope, Use
 from climate.core.matching.packing import Units
 from climate.core.matching.requirement import Requirement
+from climate.db.engine.certification import certify_where
 from climate.db.tables.leases import (
     AllocationRow,
     LeaseRow,
@@ -40,6 +41,7 @@ class Party:
 
 
 Overrides = dict[Party, dict[str, int]]
+_Uses = tuple[str, str, str, datetime, datetime, int, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,18 +61,18 @@ class UseOf:
 
 def overrides(session: Session, parties: Collection[Party]) -> Overrides:
     """Return the overrides of those parties that have a row."""
-    query = sa.select(LimitRow).where(sa.or_(*(_is(party) for party in parties)))
-    return _by_party(session.scalars(query).all())
+    return _overrides(session, sa.or_(*(_is(party) for party in parties)))
 
 
 def all_overrides(session: Session) -> Overrides:
     """Return the overrides of all parties that have any."""
-    query = sa.select(LimitRow).order_by(LimitRow.scope, LimitRow.owner_id)
-    by_party = _by_party(session.scalars(query).all())
+    by_party = _overrides(session, sa.true())
     return {party: values for party, values in by_party.items() if values}
 
 
-def _by_party(rows: Sequence[LimitRow]) -> Overrides:
+def _overrides(session: Session, which: sa.ColumnElement[bool]) -> Overrides:
+    query = sa.select(LimitRow).where(which).order_by(LimitRow.scope, LimitRow.owner_id)
+    rows = session.scalars(query)
     return {Party(Scope(row.scope), row.owner_id): dict(row.overrides) for row in rows}
 
 
@@ -86,10 +88,10 @@ def lock(session: Session, parties: Collection[Party]) -> Overrides:
         query = sa.select(LimitRow).where(_is(party)).with_for_update()
         row = session.scalars(query.execution_options(populate_existing=True)).one_or_none()
         if row is None:  # if another transaction inserts it now, this one is retried
-            insert = sa.insert(LimitRow)
-            session.execute(
-                insert.values(scope=party.scope.value, owner_id=party.owner_id, overrides={})
-            )
+            new = sa.insert(LimitRow).values(scope=party.scope.value, owner_id=party.owner_id)
+            session.execute(new.values(overrides={}))
+        else:
+            certify_where(session, LimitRow, _is(party))
         locked[party] = dict(row.overrides) if row else {}
     return locked
 
@@ -103,13 +105,14 @@ def replace(session: Session, party: Party, values: Mapping[str, int]) -> None:
     session.execute(sa.update(LimitRow).where(_is(party)).values(overrides=dict(values)))
 
 
-def count_leases(session: Session, party: Party, now: datetime, besides: str | None = None) -> int:
-    """Return how many leases of a party are not over, not counting the lease ``besides``."""
-    of_party = _belongs_to(party, LeaseRow)
-    query = sa.select(sa.func.count()).select_from(LeaseRow)
-    query = query.where(of_party, LeaseRow.end_at > now, LeaseRow.status.not_in(_OVER))
-    if besides is not None:
-        query = query.where(LeaseRow.id != besides)
+def count_leases(
+    session: Session, party: Party, now: datetime, excluding: str | None = None
+) -> int:
+    """Return how many leases of a party are not over, except the lease ``excluding``."""
+    is_open = (LeaseRow.end_at > now, LeaseRow.status.not_in(_OVER))
+    query = sa.select(sa.func.count()).where(_belongs_to(party, LeaseRow), *is_open)
+    if excluding is not None:
+        query = query.where(LeaseRow.id != excluding)
     return session.scalar(query) or 0
 
 
@@ -129,16 +132,10 @@ def uses(
     """
     of_party = sa.or_(*(_belongs_to(party, LeaseRow) for party in parties))
     query = _uses().where(of_party, LeaseRow.end_at > since)
-    deleted = sa.select(
-        sa.null(),
-        PastUseRow.project_id,
-        PastUseRow.user_id,
-        PastUseRow.start_at,
-        PastUseRow.end_at,
-        PastUseRow.hosts,
-        sa.literal(0.0),
-    ).where(
-        sa.or_(*(_belongs_to(party, PastUseRow) for party in parties)), PastUseRow.end_at > since
+    past, was_of_party = PastUseRow, sa.or_(*(_belongs_to(party, PastUseRow) for party in parties))
+    stored = (past.project_id, past.user_id, past.start_at, past.end_at, past.hosts)
+    deleted = sa.select(sa.null(), *stored, sa.literal(0.0)).where(
+        was_of_party, past.end_at > since
     )
     if until is not None:
         query = query.where(AllocationRow.start_at < until)
@@ -147,10 +144,7 @@ def uses(
 
 
 def uses_of(session: Session, lease_id: str) -> list[Use]:
-    """Return the use of hosts by a lease, one entry per start of its bookings.
-
-    Executes one SQL statement.
-    """
+    """Return the use of hosts by a lease, one entry per start of its bookings."""
     return [row.use for row in _use_of(session, _uses().where(LeaseRow.id == lease_id))]
 
 
@@ -166,12 +160,11 @@ def use_of(
     shares = sum(
         needs.amounts.get(_VCPU_CLASS, 0) * sum(units.values()) for needs, units in host_units
     )
-    vcpus = sa.select(sa.func.coalesce(sa.func.sum(ResourceProperty.number), 0.0)).where(
+    query = sa.select(sa.func.sum(ResourceProperty.number)).where(
         ResourceProperty.resource_id.in_(whole), ResourceProperty.name == _VCPUS
     )
-    return Use(
-        start=start, end=end, hosts=len(whole), vcpus=shares + float(session.scalar(vcpus) or 0)
-    )
+    vcpus = shares + float(session.scalar(query) or 0)
+    return Use(start=start, end=end, hosts=len(whole), vcpus=vcpus)
 
 
 def _belongs_to(party: Party, table: type[LeaseRow | PastUseRow]) -> sa.ColumnElement[bool]:
@@ -179,7 +172,7 @@ def _belongs_to(party: Party, table: type[LeaseRow | PastUseRow]) -> sa.ColumnEl
     return column == party.owner_id
 
 
-def _uses() -> sa.Select[str, str, str, datetime, datetime, int, float]:
+def _uses() -> sa.Select[*_Uses]:
     """Select the use of hosts by leases; bookings of a lease with the same start are one row.
 
     A whole host counts with all its VCPUs, a share of a host with the VCPUs of the share.
@@ -209,11 +202,7 @@ def _uses() -> sa.Select[str, str, str, datetime, datetime, int, float]:
     )
 
 
-def _use_of(
-    session: Session,
-    query: sa.Select[str, str, str, datetime, datetime, int, float]
-    | sa.CompoundSelect[str, str, str, datetime, datetime, int, float],
-) -> list[UseOf]:
+def _use_of(session: Session, query: sa.Select[*_Uses] | sa.CompoundSelect[*_Uses]) -> list[UseOf]:
     return [
         UseOf(
             lease_id=lease_id,
@@ -235,14 +224,9 @@ def keep_past_use(
     deleted = lease.updated_at if lease.status is LeaseStatus.DELETING else None
     end = min(lease.window.end, deleted or now)
     query = _uses().where(ReservationRow.id.in_(reservation_ids))
+    party = {"project_id": lease.project_id, "user_id": lease.user_id}
     rows = [
-        {
-            "project_id": lease.project_id,
-            "user_id": lease.user_id,
-            "start_at": use.start,
-            "end_at": end,
-            "hosts": use.hosts,
-        }
+        {**party, "start_at": use.start, "end_at": end, "hosts": use.hosts}
         for use in (row.use for row in _use_of(session, query))
         if use.hosts and use.start < end
     ]

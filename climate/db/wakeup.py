@@ -8,7 +8,7 @@ at their next poll.
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from climate.db.engine.database import Database
 
@@ -20,33 +20,20 @@ _RECONNECT = 5.0
 _PAUSE = 0.02
 
 
-class Wakeup(Protocol):
-    """Carries hints from processes that store work to processes that execute it."""
-
-    def hint(self) -> None:
-        """Announce that new work was committed. Never raises."""
-
-    def subscribe(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` (quick, thread-safe) at each hint."""
-
-    def close(self) -> None:
-        """Stop calling the subscribers."""
-
-
-class LocalWakeup:
-    """Hints within one process."""
+class Wakeup:
+    """Hints within one process, from threads that store work to threads that execute it."""
 
     def __init__(self) -> None:
         """Start without subscribers."""
         self._callbacks: list[Callable[[], None]] = []
 
     def hint(self) -> None:
-        """Call every subscriber."""
+        """Announce that new work was committed: call every subscriber. Never raises."""
         for callback in self._callbacks:
             callback()
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Add a subscriber."""
+        """Call ``callback`` (quick, thread-safe, without errors) at each hint."""
         self._callbacks.append(callback)
 
     def close(self) -> None:
@@ -54,7 +41,7 @@ class LocalWakeup:
         self._callbacks.clear()
 
 
-class PostgresWakeup(LocalWakeup):
+class PostgresWakeup(Wakeup):
     """Hints within the process, and between processes by LISTEN/NOTIFY."""
 
     def __init__(self, database: Database, channel: str = WORK) -> None:
@@ -129,6 +116,4 @@ class PostgresWakeup(LocalWakeup):
 
 def for_database(database: Database, channel: str = WORK) -> Wakeup:
     """Return the wake-up for a channel: across processes on PostgreSQL, else local."""
-    if database.dialect == "postgresql":
-        return PostgresWakeup(database, channel)
-    return LocalWakeup()
+    return PostgresWakeup(database, channel) if database.dialect == "postgresql" else Wakeup()

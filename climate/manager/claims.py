@@ -11,14 +11,17 @@ begins after it has read that claim or renewal. So the owner always stops first.
 """
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import threading
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
+from climate.core.backoff import pause_before
 from climate.core.lease.lifecycle import EventStatus
 from climate.core.lease.model import LEAVING, Event, Granted, Lease, Reservation
 from climate.core.lease.schedule import END, START, UPDATE
@@ -27,7 +30,7 @@ from climate.db.engine.database import is_retried
 from climate.db.events import queue as event_queue
 from climate.db.events.queue import Held
 from climate.db.leases import leases
-from climate.manager.process.runtime import Store
+from climate.manager.process.runtime import Runtime, Store
 from climate.plugins import fencing
 from climate.plugins.fencing import FencingToken
 
@@ -55,12 +58,8 @@ class Work:
 
     def is_leaving(self, reservation_id: str) -> bool:
         """Whether the event reclaims this reservation because a user removed it from its lease."""
-        if self.event.kind not in {START, UPDATE, END}:
-            return False
-        for reservation in self.lease.reservations:
-            if reservation.id == reservation_id:
-                return LEAVING in reservation.details
-        return False
+        leaving = {r.id for r in self.lease.reservations if LEAVING in r.details}
+        return self.event.kind in {START, UPDATE, END} and reservation_id in leaving
 
 
 @record(frozen=True, slots=True)
@@ -123,6 +122,109 @@ class Task(NamedTuple):
 
     claim: Claim
     work: Work
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A task, and the results of its plug-in calls by reservation id; they are not stored yet.
+
+    ``details`` are to be stored, ``failed`` are errors, and ``waiting`` are the reasons why a
+    reservation is not done yet although nothing failed.
+    """
+
+    task: Task
+    details: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    waiting: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def undone(self) -> dict[str, str]:
+        """Why reservations are not done, whether they failed or wait."""
+        return {**self.failed, **self.waiting}
+
+
+class Batch:
+    """The claims and the progress of one worker. Thread-safe.
+
+    All claims are on the same resource types. If a plug-in call is unexpectedly slow,
+    ``relieve`` removes all other tasks, so that another thread requeues them or stores their
+    results.
+    """
+
+    def __init__(self, claims: Sequence[Claim]) -> None:
+        """Begin with ``claims``, at least one, and without tasks or results."""
+        self.types = claims[0].types
+        self._claims = {claim.event_id: claim for claim in claims}
+        self._tasks: deque[Task] = deque()
+        self._results: list[Result] = []
+        self._lock = threading.Lock()
+
+    @property
+    def claims(self) -> list[Claim]:
+        """The claims that this worker must still finish."""
+        with self._lock:
+            return list(self._claims.values())
+
+    @property
+    def projects(self) -> set[str | None]:
+        """The project ids of the claims that this worker must still finish."""
+        return {claim.project_id for claim in self.claims}
+
+    def begin(self, tasks: Sequence[Task]) -> None:
+        """Set the tasks that need plug-in calls; forget all other claims, which are decided."""
+        with self._lock:
+            self._claims = {task.claim.event_id: task.claim for task in tasks}
+            self._tasks = deque(tasks)
+
+    def next(self) -> Task | None:
+        """Remove and return the next task for which to call plug-ins; None if there is none."""
+        with self._lock:
+            return self._tasks.popleft() if self._tasks else None
+
+    def add(self, result: Result) -> None:
+        """Add a result, which the worker stores later."""
+        with self._lock:
+            self._results.append(result)
+
+    def take_results(self) -> list[Result]:
+        """Remove and return all results, so that the caller stores them."""
+        with self._lock:
+            results, self._results = self._results, []
+            return results
+
+    def relieve(self) -> tuple[list[Task], list[Result]]:
+        """Remove and return (tasks that called no plug-in yet, results that are not stored yet).
+
+        The worker forgets their claims, so the caller must finish them.
+        """
+        tasks, results = self.take_tasks(), self.take_results()
+        with self._lock:
+            self._forget([result.task.claim for result in results])
+        return tasks, results
+
+    def take_tasks(self) -> list[Task]:
+        """Remove and return the tasks that called no plug-in yet, and forget their claims."""
+        with self._lock:
+            tasks, self._tasks = list(self._tasks), deque()
+            self._forget([task.claim for task in tasks])
+            return tasks
+
+    def discard(self, claim: Claim) -> None:
+        """Forget a claim, whose call the pool has abandoned."""
+        with self._lock:
+            self._forget([claim])
+
+    def call_since_before(self, moment: float) -> tuple[Claim, Call] | None:
+        """Return the running call and its claim if it began before ``moment``; None otherwise.
+
+        ``moment`` is a reading of ``clock.elapsed``.
+        """
+        calls = ((claim, claim.call_since_before(moment)) for claim in self.claims)
+        return next(((claim, call) for claim, call in calls if call is not None), None)
+
+    def _forget(self, claims: Iterable[Claim]) -> None:
+        for claim in claims:
+            self._claims.pop(claim.event_id, None)
 
 
 def lease_of(session: Session, claim: Claim) -> Lease | None:
@@ -194,11 +296,7 @@ def close_all(
 
 
 def close(
-    session: Session,
-    claim: Claim,
-    now: datetime,
-    status: EventStatus,
-    **outcome: Any,
+    session: Session, claim: Claim, now: datetime, status: EventStatus, **outcome: Any
 ) -> bool:
     """Store a claim's outcome; return False, and store nothing, if the claim is lost.
 
@@ -207,6 +305,17 @@ def close(
     return event_queue.finish(
         session, claim.event_id, claim.owner, claim.attempt, now, status=status.value, **outcome
     )
+
+
+def retry_later(runtime: Runtime, claim: Claim, error: str) -> None:
+    """Store a failed attempt of an event without retry limit, and the time of the next attempt.
+
+    Opens a transaction. Stores nothing if the claim is lost.
+    """
+    now = runtime.clock.now()
+    pause = pause_before(claim.attempt, runtime.settings.max_retries, runtime.rng)
+    retry = {"last_error": error, "run_at": now + timedelta(seconds=pause)}
+    runtime.database.write(lambda session: close(session, claim, now, EventStatus.UNDONE, **retry))
 
 
 def requeue(session: Session, claim: Claim, **again: datetime) -> None:
@@ -224,13 +333,13 @@ def remove(session: Session, claim: Claim) -> None:
 
 
 class ClaimKeeper:
-    """Renews the claims of one manager, and reclaims claims that other managers do not renew."""
+    """Renews the claims of one manager, and reclaims claims that other managers do not renew.
+
+    A claim expires ``timeout`` after its last renewal.
+    """
 
     def __init__(self, store: Store, owner: str, timeout: timedelta) -> None:
-        """Renew the claims of ``owner``. A claim expires ``timeout`` after its last renewal."""
-        self._store = store
-        self._owner = owner
-        self._timeout = timeout
+        self._store, self._owner, self._timeout = store, owner, timeout
         self._observed: dict[str, tuple[Held, float]] = {}
 
     def expires(self) -> float:
@@ -262,20 +371,16 @@ class ClaimKeeper:
         with self._store.database.read() as session:
             claimed = event_queue.claimed(session)
         now = self._store.clock.elapsed()
-        self._observed = {
-            id_: (held, self._unchanged_since(id_, held, now))
-            for id_, held in claimed.items()
-            if id_ not in own
-        }
+        observed = {id_: (held, now) for id_, held in claimed.items() if id_ not in own}
+        for id_, (held, _) in observed.items():
+            if (previous := self._observed.get(id_)) is not None and previous[0] == held:
+                observed[id_] = previous
+        self._observed = observed
         limit = now - self._timeout.total_seconds()
-        expired = {id_: held for id_, (held, since) in self._observed.items() if since <= limit}
+        expired = {id_: held for id_, (held, since) in observed.items() if since <= limit}
         if not expired:
             return 0
         count = self._store.database.write(lambda session: event_queue.reclaim(session, expired))
         if count:
             LOG.warning("reclaimed %s event(s) of managers that stopped renewing", count)
         return count
-
-    def _unchanged_since(self, event_id: str, held: Held, now: float) -> float:
-        previous = self._observed.get(event_id)
-        return previous[1] if previous is not None and previous[0] == held else now

@@ -40,16 +40,22 @@ class Busy(EnforcementUnavailable):
 
 
 class Enforcer:
-    """Calls the enforcement service. Thread-safe."""
+    """Calls the enforcement service. Thread-safe.
+
+    ``checks_create`` and ``checks_update`` state whether the service checks new leases and changes,
+    ``reports_ends`` whether climate reports the ends of leases to it.
+    """
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Read addresses and time-outs from ``[enforcement]``."""
         options = conf.enforcement
         base = (options.external_service_base_endpoint or "").rstrip("/")
         self._urls = {
             name: options[f"external_service_{name}_endpoint"] or (base and f"{base}/{path}")
             for name, path in _PATHS.items()
         }
+        self.checks_create = bool(self._urls["check_create"])
+        self.checks_update = bool(self._urls["check_update"])
+        self.reports_ends = bool(self._urls["on_end"])
         token = options.external_service_token
         self._headers = {"Content-Type": "application/json"}
         self._headers |= {"X-Auth-Token": token} if token else {}
@@ -60,30 +66,12 @@ class Enforcer:
         self._reporters = threading.Semaphore(_PARALLEL_REPORTS)
         self._unavailable_until = 0.0
 
-    @property
-    def checks_create(self) -> bool:
-        """Whether the service checks new leases."""
-        return bool(self._urls["check_create"])
-
-    @property
-    def checks_update(self) -> bool:
-        """Whether the service checks changes of leases."""
-        return bool(self._urls["check_update"])
-
-    @property
-    def reports_ends(self) -> bool:
-        """Whether climate reports the ends of leases to the service."""
-        return bool(self._urls["on_end"])
-
     def check_create(self, lease: Mapping[str, Any]) -> None:
-        """Return None if the lease is allowed.
-
-        Raises EnforcementDenied; raises EnforcementUnavailable unless ``fail_open`` is set.
-        """
+        """Raises EnforcementDenied and, unless ``fail_open`` is set, EnforcementUnavailable."""
         self._check("check_create", {"lease": lease})
 
     def check_update(self, current: Mapping[str, Any], lease: Mapping[str, Any]) -> None:
-        """Return None if ``current`` may become ``lease``. Raises the same as ``check_create``."""
+        """Check whether ``current`` may become ``lease``. Raises the same as ``check_create``."""
         self._check("check_update", {"current_lease": current, "lease": lease})
 
     def on_end(self, lease: Mapping[str, Any]) -> None:
@@ -93,9 +81,8 @@ class Enforcer:
         EnforcementUnavailable if the service gave no valid answer. A denial counts as a delivered
         report, as the lease has ended already.
         """
-        if time.monotonic() < self._unavailable_until or not self._reporters.acquire(
-            blocking=False
-        ):
+        pausing = time.monotonic() < self._unavailable_until
+        if pausing or not self._reporters.acquire(blocking=False):
             raise Busy("the enforcement service is busy or away")
         try:
             self._call("on_end", {"lease": lease})

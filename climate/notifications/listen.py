@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import oslo_messaging
@@ -33,24 +34,6 @@ class Refused(RuntimeError):
     """The service rejected the request for notifications, and a retry would not help."""
 
 
-class _Endpoint:
-    """The endpoint that oslo.messaging calls for each message of priority INFO."""
-
-    def __init__(self, handler: Handler) -> None:
-        self._handler = handler
-
-    def info(
-        self,
-        _context: dict[str, Any],
-        _publisher_id: str,
-        event_type: str,
-        payload: dict[str, Any],
-        _metadata: dict[str, Any],
-    ) -> None:
-        """Handle a message. It is acknowledged after that, so a crash causes a redelivery."""
-        self._handler(event_type, payload)
-
-
 @contextmanager
 def from_broker(
     conf: ConfigOpts,
@@ -67,10 +50,13 @@ def from_broker(
     """
     transport = open_transport(conf, transport_url)
     queue = pool or f"climate-listen-{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    # oslo.messaging calls ``info`` for each message of priority INFO. It acknowledges the message
+    # after that, so a crash causes a redelivery.
+    endpoint = SimpleNamespace(info=lambda _ctxt, _id, kind, payload, _meta: handler(kind, payload))
     listener = oslo_messaging.get_notification_listener(
         transport,
         [oslo_messaging.Target(topic=topic) for topic in topics],
-        [_Endpoint(handler)],
+        [endpoint],
         executor="threading",
         pool=queue,
     )
@@ -115,7 +101,7 @@ def from_http(
     while True:
         part = _read(session, f"{url.rstrip('/')}/v2/notifications", after)
         if part is None:
-            LOG.warning("asking again in %s s", next_pause)
+            LOG.warning("retrying in %s s", next_pause)
             time.sleep(next_pause)
             next_pause = min(next_pause * 2, _LONGEST_PAUSE)
             continue

@@ -115,7 +115,6 @@ class WebhookPoster:
                     raise TimeoutError
 
     def _connect(self, host: str, port: int, deadline: float) -> socket.socket:
-        """Return a connection to the first allowed address that accepts it."""
         failure: OSError | InvalidInput = OSError("there is no such name")
         for family, kind, protocol, _, address in socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM
@@ -142,12 +141,12 @@ class WebhookPoster:
         if isinstance(error, TimeoutError):
             return f"no answer within {self._rules.timeout:g} s"
         if isinstance(error, ssl.SSLCertVerificationError):
-            return f"its certificate is not to be trusted: {error.verify_message}"
+            return f"its certificate is not trusted: {error.verify_message}"
         if isinstance(error, socket.gaierror):
             return "its name cannot be resolved"
         if isinstance(error, ConnectionRefusedError):
             return "it refuses connections"
-        return "the connection broke, or what came back is no HTTP"
+        return "the connection broke, or the response is not HTTP"
 
 
 def event_body(

@@ -99,7 +99,6 @@ class Metrics:
     """The metrics of one process."""
 
     def __init__(self) -> None:
-        """Create all metrics in a new registry."""
         self.registry = CollectorRegistry()
         reg = self.registry
         self._requests = Histogram(*_REQUESTS, registry=reg)
@@ -123,10 +122,7 @@ class Metrics:
         self._requests.labels(bounded, route, str(status)).observe(seconds)
 
     def admission(self, request: str, outcome: str) -> None:
-        """Count a request to create or change a lease.
-
-        ``outcome`` is "admitted", or the error code of the rejection.
-        """
+        """Count a request to create or change a lease, by "admitted" or the code of its error."""
         self._admissions.labels(request, outcome).inc()
 
     def conflict(self, reason: str) -> None:
@@ -207,17 +203,13 @@ def counted(
     def decorate(use_case: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
         @wraps(use_case)
         def run(runtime: R, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            outcome: str | None = "error"
             try:
                 result = use_case(runtime, *args, **kwargs)
-                outcome = "admitted"
             except Exception as error:
-                is_retried = getattr(error, "is_retried", False)
-                outcome = None if is_retried else str(getattr(error, "code", outcome))
+                if not getattr(error, "is_retried", False):
+                    runtime.metrics.admission(request, str(getattr(error, "code", "error")))
                 raise
-            finally:
-                if outcome is not None:
-                    runtime.metrics.admission(request, outcome)
+            runtime.metrics.admission(request, "admitted")
             return result
 
         return run

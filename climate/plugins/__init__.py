@@ -2,5 +2,6 @@
 
 ``base`` is the interface that plug-ins implement. ``fencing`` stops a manager from changing the
 cloud after it lost the claim on its event. ``loader`` loads plug-ins and drivers by their entry
-points. ``openstack`` has the code that several drivers share.
+points. ``openstack`` has the code that several drivers share. The interface documents the methods
+of plug-ins and drivers: ResourcePlugin, or a Protocol such as HostCloud.
 """

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
 
-from marshmallow import EXCLUDE, Schema, fields
+from marshmallow import EXCLUDE, Schema, fields, missing, post_load
 
 from climate.core.errors import Conflict, InvalidQuery
 from climate.core.lease.model import Granted, Inventory, Lease, Reservation, Resource
@@ -165,6 +165,18 @@ class RequestSchema(Schema):
         """Ignore unknown keys: a request also has keys of all types, and may have other types'."""
 
         unknown = EXCLUDE
+
+
+class DefaultingSchema(RequestSchema):
+    """A RequestSchema in which null means the default of an optional parameter."""
+
+    @post_load
+    def _replace_null(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
+        return {
+            name: value if value is not None or each.required else each.deserialize(missing)
+            for name, value in data.items()
+            for each in (self.fields[name],)
+        }
 
 
 class ResourcePlugin(abc.ABC):
@@ -358,7 +370,7 @@ class ResourcePlugin(abc.ABC):
         return ()
 
 
-def run_all(*steps: Callable[[], None]) -> None:
+def run_all(*steps: Callable[[], object]) -> None:
     """Call every step in order, even if some fail, so that one host does not block the others.
 
     If steps raised exceptions, raises the first that is not NotYet, or else the first NotYet.

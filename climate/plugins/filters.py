@@ -25,10 +25,7 @@ def fewest_properties(candidate: Candidate, requirement: Requirement) -> float:
 
 
 def fewest_left(candidate: Candidate, requirement: Requirement) -> float:
-    """Weigher: prefer resources with free capacity for the fewest units of the request.
-
-    Other resources then stay entirely free.
-    """
+    """Weigher: prefer resources with capacity for the fewest units; others stay entirely free."""
     free, amounts = candidate.free, requirement.amounts
     return -min((free.get(name, 0) // amounts[name] for name in amounts), default=0)
 

@@ -52,10 +52,7 @@ class BrokenPlugin(RuntimeError):
 def load_plugins(
     conf: ConfigOpts, names: Sequence[str], turn: Turn, clock: Clock
 ) -> Mapping[str, ResourcePlugin]:
-    """Create the plug-ins with these entry point names; return them by resource type.
-
-    Raises BrokenPlugin.
-    """
+    """Create the plug-ins with these entry point names, by resource type. Raises BrokenPlugin."""
     manager: NamedExtensionManager[ResourcePlugin] = NamedExtensionManager(
         PLUGINS,
         names=list(names),
@@ -80,7 +77,8 @@ def load_cloud(resource_type: str, conf: ConfigOpts, **offered: object) -> Any: 
     """Create and return the cloud driver that ``conf`` names for a resource type.
 
     The constructor of the driver receives ``conf``, and those of the ``offered`` arguments for
-    which it has parameters of the same name. Raises BrokenPlugin.
+    which it has parameters of the same name. Constructors of climate's drivers send no request.
+    Raises BrokenPlugin.
     """
     noun, group = _CLOUDS[resource_type]
     name = conf[group].cloud
@@ -96,10 +94,10 @@ def load_cloud(resource_type: str, conf: ConfigOpts, **offered: object) -> Any: 
 
 def _checked(name: str, plugin: Any) -> ResourcePlugin:  # noqa: ANN401
     if not isinstance(plugin, ResourcePlugin):
-        raise BrokenPlugin(f"plugin {name!r} is no ResourcePlugin: {plugin!r}")
+        raise BrokenPlugin(f"plugin {name!r} is not a ResourcePlugin: {plugin!r}")
     missing = [member for member in _MEMBERS if not hasattr(plugin, member)]
     if missing:
-        raise BrokenPlugin(f"plugin {name!r} does not say its {', '.join(missing)}")
+        raise BrokenPlugin(f"plugin {name!r} does not define {', '.join(missing)}")
     for old, new in _RENAMED.items():
         if hasattr(plugin, old):
             raise BrokenPlugin(f"plugin {name!r} defines {old}, which is now {new}")
@@ -130,10 +128,7 @@ WEIGHERS = "climate.weighers"
 
 
 def load_selection(conf: ConfigOpts) -> Selection:
-    """Load the filters and weighers that ``[manager] filters`` and ``weighers`` name.
-
-    Raises Misconfigured.
-    """
+    """Load the configured ``[manager] filters`` and ``weighers``. Raises Misconfigured."""
     weighers = [_multiplied(text) for text in conf.manager.weighers]
     found = _load(WEIGHERS, "weighers", [name for name, _ in weighers])
     return Selection(
@@ -161,7 +156,7 @@ def _load(namespace: str, option: str, names: Sequence[str]) -> list[Callable[..
 
     def missing(absent: Iterable[str]) -> None:
         raise Misconfigured(
-            f"[manager] {option}: {', '.join(sorted(absent))} is offered by no installed package"
+            f"[manager] {option}: no installed package offers {', '.join(sorted(absent))}"
             f" ({namespace})"
         )
 
@@ -182,5 +177,5 @@ def _load(namespace: str, option: str, names: Sequence[str]) -> list[Callable[..
         if offered.count(extension.name) > 1:
             raise Misconfigured(f"[manager] {option}: several packages offer {extension.name}")
         if not callable(extension.plugin):
-            raise Misconfigured(f"[manager] {option}: {extension.name} is no function")
+            raise Misconfigured(f"[manager] {option}: {extension.name} is not a function")
     return [extension.plugin for extension in manager]

@@ -40,18 +40,11 @@ class Journal:
         self._state = CloudState(Path(settings.journal) if settings.journal else None)
 
     def locked(self) -> AbstractContextManager["CloudState"]:
-        """Return a context manager that locks the state and yields it.
-
-        The state includes all effects of other processes. The lock excludes threads of this
-        process that use the same journal object.
-        """
+        """Return a context manager that locks and yields the state (``CloudState.locked``)."""
         return self._state.locked()
 
     def append(self, entry: dict[str, Any]) -> None:
-        """Append an effect, unless it changes nothing; without delay or random failure.
-
-        Raises Fenced, and SimulatedFailure for an impossible effect.
-        """
+        """Append an effect as ``CloudState.append`` does, without delay or random failure."""
         self._state.append(entry)
 
     def effects(self, past: int = 0) -> list[dict[str, Any]]:

@@ -29,11 +29,6 @@ _LONG_POLL = 5
 _GRACE = 30.0
 
 
-def owner_name() -> str:
-    """Return a name that is unique to this process."""
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-
-
 class Provisioner:
     """Polls for tasks and runs them in threads."""
 
@@ -45,33 +40,26 @@ class Provisioner:
         claim_timeout: int,
         shutdown_pause: float,
     ) -> None:
-        """Read the nodes file. Raises InvalidNodeConfig.
-
-        ``claim_timeout`` and ``shutdown_pause`` are seconds; the latter is the minimum between two
-        polls for shutdowns.
-        """
+        """Raises InvalidNodeConfig. Polls for shutdowns are at least ``shutdown_pause`` s apart."""
         self._tools = tools
         self._file = file
         self._workers, self._claim_timeout = workers, claim_timeout
         self._shutdown_pause, self._shutdowns_at = shutdown_pause, 0.0
-        self._owner = owner_name()
+        # Unique to this process.
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._running: dict[str, threading.Thread] = {}
         self._stopping = threading.Event()
         self.wake = threading.Event()
         self._read_at = -1.0
-        self._nodes = self._read()
-
-    @property
-    def nodes(self) -> Mapping[str, Node]:
-        """The nodes of the file by name."""
-        return self._nodes
+        #: The nodes of the file by name.
+        self.nodes = self._read()
 
     def run(self, stopping: threading.Event, pause: float) -> None:
         """Poll and run tasks until ``stopping`` is set, then release the claims of running tasks.
 
         ``pause`` is the time between two polls in seconds; the time of a long poll counts.
         """
-        LOG.info("%s provisions %s node(s)", self._owner, len(self._nodes))
+        LOG.info("%s provisions %s node(s)", self._owner, len(self.nodes))
         self._stopping = stopping  # so that tasks stop even during a long poll
         while not stopping.is_set():
             waited = 0.0
@@ -81,15 +69,17 @@ class Provisioner:
                 LOG.warning("cannot get tasks from climate: %s", error)
             except Exception:
                 LOG.exception("cannot get tasks")
-            self._wait(stopping, pause - waited)
-        self._stop()
+            self._wait(pause - waited)
+        until = time.monotonic() + _GRACE
+        for thread in self._running.values():
+            thread.join(max(until - time.monotonic(), 0.0))
 
     def poll(self) -> float:
         """Start waiting tasks as long as workers are free. Raises ApiUnavailable.
 
         Return the seconds of a long poll without tasks, or 0 if there were any.
         """
-        self._nodes = self._reread()
+        self.nodes = self._reread()
         self._running = {id_: thread for id_, thread in self._running.items() if thread.is_alive()}
         now = time.monotonic()
         if now >= self._shutdowns_at:  # preparations first: a lease waits for them
@@ -105,21 +95,21 @@ class Provisioner:
             is_idle = False
             if len(self._running) >= self._workers or self._stopping.is_set():
                 break
-            if task.node in self._nodes and task.id not in self._running:
+            if task.node in self.nodes and task.id not in self._running:
                 self._start(task)
         return not is_idle
 
-    def _wait(self, stopping: threading.Event, seconds: float) -> None:
-        """Wait for up to ``seconds``, or until ``wake`` or ``stopping`` is set."""
+    def _wait(self, seconds: float) -> None:
+        """Wait for up to ``seconds``, or until ``wake`` or ``_stopping`` is set."""
         until = time.monotonic() + seconds
-        while time.monotonic() < until and not stopping.is_set():
+        while time.monotonic() < until and not self._stopping.is_set():
             if self.wake.wait(min(0.2, seconds)):
                 self.wake.clear()
                 return
 
     def _start(self, task: NodeTask) -> None:
         claim = Claim(self._tools.climate, task, self._owner, self._claim_timeout, self._stopping)
-        node = self._nodes[task.node]
+        node = self.nodes[task.node]
         thread = threading.Thread(
             target=self._run_task, args=(node, claim), name=node.name, daemon=True
         )
@@ -133,19 +123,13 @@ class Provisioner:
         except Exception:
             LOG.exception("the task for %s failed; its claim will expire", node.name)
 
-    def _stop(self) -> None:
-        self._stopping.set()
-        until = time.monotonic() + _GRACE
-        for thread in self._running.values():
-            thread.join(max(until - time.monotonic(), 0.0))
-
     def _reread(self) -> Mapping[str, Node]:
         """Return the nodes; reread a changed file, and keep the old nodes if it is invalid."""
         try:
-            return self._read() if self._file.stat().st_mtime != self._read_at else self._nodes
+            return self._read() if self._file.stat().st_mtime != self._read_at else self.nodes
         except (OSError, InvalidNodeConfig) as error:
             LOG.warning("the nodes file is invalid, so the previous nodes stay: %s", error)
-            return self._nodes
+            return self.nodes
 
     def _read(self) -> Mapping[str, Node]:
         try:

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -69,15 +70,8 @@ def _command(check: Mapping[str, Any]) -> bool:
         except subprocess.TimeoutExpired:
             return False
         finally:
-            _kill(process)
-
-
-def _kill(process: "subprocess.Popen[bytes]") -> None:
-    """Kill the process group of a program, with all that it started."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+            with suppress(ProcessLookupError):  # the process group: all that the program started
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 _CHECKS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {

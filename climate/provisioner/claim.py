@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from climate.provisioner.client import ApiUnavailable, ClaimLost, ClimateClient, NodeTask
@@ -44,9 +44,7 @@ class Claim:
     def acquire(self) -> None:
         """Acquire or renew the claim. Raises ClaimLost, ApiUnavailable."""
         requested_at = time.monotonic()
-        answer = self._climate.report(
-            self.task, owner=self._owner, state="accepted", claim_seconds=self._seconds
-        )
+        answer = self._report(state="accepted", claim_seconds=self._seconds)
         self.attempt = answer["attempt"]
         self._renewed_at = requested_at
 
@@ -67,9 +65,7 @@ class Claim:
             try:
                 self._report(state=state, **values)
             except ApiUnavailable as error:
-                LOG.warning(
-                    "%s is %s; cannot report this to climate: %s", self.task.node, state, error
-                )
+                LOG.warning("cannot report that %s is %s: %s", self.task.node, state, error)
                 if self._stopping.wait(_RETRY):
                     return
             else:
@@ -90,13 +86,11 @@ class Claim:
             self.acquire()
         except ApiUnavailable as error:
             if age >= self._seconds:
-                raise ClaimLost(
-                    f"the claim has expired, and climate does not answer: {error}"
-                ) from None
+                raise ClaimLost(f"the claim expired without an answer: {error}") from None
             LOG.warning("cannot renew the claim on %s: %s", self.task.node, error)
 
-    def _report(self, **values: Any) -> None:
-        self._climate.report(self.task, owner=self._owner, **values)
+    def _report(self, **values: Any) -> Mapping[str, Any]:
+        return self._climate.report(self.task, owner=self._owner, **values)
 
 
 def run_claimed(claim: Claim, action: Callable[[], None]) -> None:

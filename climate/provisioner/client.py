@@ -28,10 +28,7 @@ class ClaimLost(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeTask:
-    """A node to prepare or to shut down, according to ``noun``.
-
-    A shutdown in state ``waking`` powers the node on again.
-    """
+    """A node to prepare or to shut down (``noun``), or to power on again (state ``waking``)."""
 
     id: str
     node: str
@@ -59,8 +56,7 @@ class ClimateClient:
                 yield NodeTask(**values, noun=noun)
             # The link contains the mount path of the service, and so does the root URL.
             link = page["next"]
-            path = f"/v2/{link.partition('/v2/')[2]}" if link else None
-            page = self._request("GET", path) if path else None
+            page = link and self._request("GET", f"/v2/{link.partition('/v2/')[2]}")
 
     def _first(self, noun: str, wait: int) -> Any:  # noqa: ANN401 - a page
         path = f"/v2/{noun}?claimable=true"
@@ -73,14 +69,10 @@ class ClimateClient:
 
     def report(self, task: NodeTask, **values: Any) -> Mapping[str, Any]:
         """Report progress; return the task from the answer. Raises ClaimLost, ApiUnavailable."""
-        answer = self._request("POST", f"/v2/{task.noun}/{task.id}/report", values)
-        return dict(answer)
+        return dict(self._request("POST", f"/v2/{task.noun}/{task.id}/report", values))
 
     def is_up(self, resource_id: str, since: datetime) -> bool:
-        """Tell whether the cloud has reported a host as up since ``since``.
-
-        Raises ApiUnavailable, and ClaimLost if climate has no such host.
-        """
+        """Tell whether the cloud saw a host up since then. Raises ApiUnavailable, ClaimLost."""
         readiness = self._request("GET", f"/v2/resources/{resource_id}/readiness")
         seen_at = readiness["seen_at"]
         return bool(readiness["up"]) and datetime.fromisoformat(seen_at) >= since

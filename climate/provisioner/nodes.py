@@ -17,12 +17,12 @@ power request, so it can change at any time. The provisioner never stores passwo
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from marshmallow import Schema, ValidationError, post_load, validate, validates_schema
+from marshmallow import Schema, ValidationError, validate, validates_schema
 from marshmallow import fields as shapes
 
 #: The required keys of each kind of check; see ``checks``.
@@ -57,7 +57,7 @@ class Node:
     password_file: str = ""
     password_env: str = ""
     boot_device: str = ""
-    groups: tuple[str, ...] = ()
+    groups: Sequence[str] = ()
     check: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -78,7 +78,6 @@ class Node:
 
 
 def _check(check: Mapping[str, Any]) -> None:
-    """Raise ValidationError unless the table is a valid check."""
     kind = check.get("kind", "none")
     needs = CHECKS.get(kind) if isinstance(kind, str) else None
     if needs is None:
@@ -108,10 +107,6 @@ class _NodeSchema(Schema):
     def _one_password(self, data: dict[str, Any], **_kwargs: Any) -> None:
         if data["password_file"] and data["password_env"]:
             raise ValidationError("Give password_file or password_env, not both")
-
-    @post_load
-    def _frozen(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        return {**data, "groups": tuple(data["groups"])}
 
 
 def read(path: Path) -> Mapping[str, Node]:

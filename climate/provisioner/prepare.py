@@ -39,10 +39,7 @@ class Tools:
 
 
 def prepare(tools: Tools, node: Node, claim: Claim) -> None:
-    """Power on the node of a claim, wait until it is usable, and report the result.
-
-    Raises ClaimLost, Stopped, ApiUnavailable.
-    """
+    """Get the node of a claim ready, and report it. Raises ClaimLost, Stopped, ApiUnavailable."""
     seconds: dict[str, float] = {}
     try:
         cold = get_ready(tools, node, claim, seconds)

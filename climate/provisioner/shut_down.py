@@ -44,7 +44,6 @@ def shut_down(tools: Tools, node: Node, claim: Claim) -> None:
 
 
 def _wake(tools: Tools, node: Node, claim: Claim) -> None:
-    """Power a node on again, and report the result."""
     try:
         get_ready(tools, node, claim, {})
     except (PowerError, InvalidNodeConfig, NotUsable) as error:

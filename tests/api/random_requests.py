@@ -40,8 +40,6 @@ class Request:
         return f"Request({', '.join(repr(part)[:1_000] for part in parts)})"
 
     def filled_in(self, ids: Mapping[str, str]) -> "Request":
-        """Return the request with the ids of existing objects."""
-
         def fill(text: str) -> str:
             return re.sub(r"@([\w ]+)@", lambda found: ids.get(found[1], found[0]), text)
 

@@ -11,9 +11,9 @@ from werkzeug.test import TestResponse
 
 from climate import bootstrap
 from climate.api import app
-from climate.clock import ManualClock
 from climate.config import registry as config_registry
 from tests.conftest import MakeStory
+from tests.support.clock import ManualClock
 from tests.support.keystone import SERVICE_TOKEN, Keystone
 from tests.support.process import write_config
 from tests.support.service import Story
@@ -65,14 +65,12 @@ def keystone() -> Keystone:
 
 @pytest.fixture
 def online(keystone: Keystone) -> Iterator[Keystone]:
-    """Return the same Keystone, listening."""
     with keystone.listening():
         yield keystone
 
 
 @pytest.fixture
 def story(keystone: Keystone, sqlite_url: str, clock: ManualClock, tmp_path: Path) -> Any:
-    """Return a service that asks that Keystone."""
     path = write_config(
         tmp_path / "climate.conf",
         database__connection=sqlite_url,

@@ -26,7 +26,6 @@ def manager(story: Story) -> Iterator[Manager]:
 
 
 def app(story: Story, manager: Manager) -> FlaskClient:
-    """Return the API in front of that manager."""
     return parts.make_api(story.conf, story.runtime, manager).test_client()
 
 
@@ -41,14 +40,14 @@ def test_a_service_with_database_and_manager_is_ready(story: Story, manager: Man
 
 def test_a_manager_before_its_first_query_is_not_ready(story: Story) -> None:
     idle = parts.make_manager(story.conf, story.runtime)
-    assert not_ready(app(story, idle))["manager"] == "has not looked for due events yet"
+    assert not_ready(app(story, idle))["manager"] == "has not queried for due events yet"
 
 
 def test_a_manager_that_stopped_is_not_ready(story: Story, manager: Manager) -> None:
     manager.stop()
     story.clock.advance(60)
     checks = not_ready(app(story, manager))
-    assert checks["manager"] == "last looked for due events 60 s ago"
+    assert checks["manager"] == "last queried for due events 60 s ago"
 
 
 def test_an_api_without_a_manager_is_ready(story: Story) -> None:
@@ -62,7 +61,6 @@ def test_a_process_without_the_schema_is_alive_and_not_ready(story: Story) -> No
 
 
 def not_ready(http: FlaskClient) -> dict[str, Any]:
-    """Return the checks of a service that must not be ready."""
     answer = http.get("/readyz")
     assert answer.status_code == 503
     assert answer.get_json()["status"] == "not ready"

@@ -10,7 +10,6 @@ from climate.api import http_server
 
 @pytest.fixture
 def failures(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the errors of threads."""
     errors: list[str] = []
     monkeypatch.setattr(
         threading, "excepthook", lambda arguments: errors.append(str(arguments.exc_value))

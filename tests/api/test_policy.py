@@ -4,19 +4,20 @@ from pathlib import Path
 
 from oslo_policy.policy import DocumentedRuleDefault
 
+from climate.api.app import list_rules
 from climate.api.auth import Caller
-from climate.api.policy import Policy, list_rules
+from climate.api.policy import Policy
 from climate.config import registry as config_registry
 from tests.support.process import write_config
 
 READER = Caller("bob", "lab", ("reader",))
 MEMBER = Caller("alice", "lab", ("member", "reader"))
 ADMIN = Caller("boss", "ops", ("admin", "member", "reader"))
-EVERYBODY = {READER, MEMBER, ADMIN}
+ALL_ROLES = {READER, MEMBER, ADMIN}
 # The callers that each rule allows in the project lab. All but those about resources and
 # notifications, and leases:get_all, are Blazar's.
 ALLOWED = {
-    "leases:get": EVERYBODY,
+    "leases:get": ALL_ROLES,
     "leases:post": {MEMBER, ADMIN},
     "leases:put": {MEMBER, ADMIN},
     "leases:delete": {MEMBER, ADMIN},
@@ -28,20 +29,20 @@ ALLOWED = {
     "oshosts:get_allocations": {ADMIN},
     "oshosts:get_resource_properties": {ADMIN},
     "oshosts:update_resource_properties": {ADMIN},
-    "floatingips:get": EVERYBODY,
+    "floatingips:get": ALL_ROLES,
     "floatingips:post": {ADMIN},
     "floatingips:delete": {ADMIN},
     "networks:get": {ADMIN},
     "networks:post": {ADMIN},
     "networks:delete": {ADMIN},
-    "resources:get": EVERYBODY,
+    "resources:get": ALL_ROLES,
     "resources:post": {ADMIN},
     "resources:delete": {ADMIN},
-    "limits:get": EVERYBODY,
-    "availability:get": EVERYBODY,
+    "limits:get": ALL_ROLES,
+    "availability:get": ALL_ROLES,
     "resources:get_private": {ADMIN},
-    "plugins:get": EVERYBODY,
-    "notifications:get": EVERYBODY,
+    "plugins:get": ALL_ROLES,
+    "notifications:get": ALL_ROLES,
     "notifications:get_all": {ADMIN},
     "subscriptions:get": {MEMBER, ADMIN},
     "subscriptions:get_all": {ADMIN},
@@ -77,7 +78,7 @@ def test_each_rule_allows_exactly_its_callers_by_default(tmp_path: Path) -> None
     rules = policy(tmp_path)
 
     def allowed(rule: str, project: str) -> set[Caller]:
-        return {caller for caller in EVERYBODY if rules.allows(caller, rule, project)}
+        return {caller for caller in ALL_ROLES if rules.allows(caller, rule, project)}
 
     assert {rule: allowed(rule, "lab") for rule in ALLOWED} == ALLOWED
     assert [rule for rule in ALLOWED if allowed(rule, "other") != {ADMIN}] == []

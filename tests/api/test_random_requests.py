@@ -42,7 +42,6 @@ class Sandbox:
         return {host["resource_id"] for host in found if host["reservations"]}
 
     def send(self, request: random_requests.Request) -> random_requests.Answer:
-        """Send a request to the service."""
         app = self.story.http.application
         return random_requests.send(app, request.filled_in(self.ids))
 
@@ -51,7 +50,6 @@ class Sandbox:
         return rows.dump(self.story.runtime.database) == self.rows
 
     def restore(self) -> None:
-        """Restore the rows of the beginning."""
         rows.put_back(self.story.runtime.database, self.rows)
 
 

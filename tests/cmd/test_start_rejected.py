@@ -96,8 +96,11 @@ def test_names_plugins_clouds_filters_and_weighers_that_do_not_exist(
             "two enabled plugins serve physical:host",
         ),
         ({"physical:host__cloud": "no-such-cloud"}, "no-such-cloud"),
-        ({"manager__filters": "no_such"}, "[manager] filters: no_such"),
-        ({"manager__weighers": "lowest_id=2,no_such=1"}, "[manager] weighers: no_such"),
+        ({"manager__filters": "no_such"}, "[manager] filters: no installed package offers no_such"),
+        (
+            {"manager__weighers": "lowest_id=2,no_such=1"},
+            "[manager] weighers: no installed package offers no_such",
+        ),
     ]:
         assert reason in rejection(program, "--config-file", configured(**options))
 

@@ -22,7 +22,7 @@ def check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
         path = write_config(tmp_path / "climate.conf", **options)
         code = status.main([f"--config-file={path}", "upgrade", "check", "--json"])
         checks = json.loads(capsys.readouterr().out)["checks"]
-        return code, {one["check"]: (one["result"], one["details"] or "") for one in checks}
+        return code, {item["check"]: (item["result"], item["details"] or "") for item in checks}
 
     return make
 
@@ -64,9 +64,9 @@ def test_unreachable_servers_fail_and_no_password_is_shown(check: Any, sqlite_ur
 
 RISKS = [
     ("DEFAULT__host", "0.0.0.0", 2, "not listening on 0.0.0.0"),  # noqa: S104
-    ("manager__pol_interval", 3, 1, "[manager] pol_interval, which is no option"),
+    ("manager__pol_interval", 3, 1, "[manager] pol_interval, which is not an option"),
     ("manager__claim_timeout", 1, 1, "poll_interval is not below claim_timeout"),
-    ("manager__self_audit_interval", 0, 1, "nobody checks the invariants"),
+    ("manager__self_audit_interval", 0, 1, "no manager checks the invariants"),
 ]
 
 

@@ -159,7 +159,7 @@ class TestOverrides:
         assert defaults.overridden({"hosts": -1, "vcpus": 8}) == Limits(leases=2, vcpus=8)
 
     def test_a_negative_value_means_no_limit(self) -> None:
-        assert Limits.of({"hosts": -1, "leases": 0}) == Limits(leases=0)
+        assert Limits().overridden({"hosts": -1, "leases": 0}) == Limits(leases=0)
 
 
 class TestRules:
@@ -177,14 +177,14 @@ class TestRules:
         assert not self.RULES.apply_to("lab", "root", ["member"])
         assert not self.RULES.apply_to("lab", "alice", ["member", "admin"])
 
-    def test_apply_to_nobody_unless_enabled(self) -> None:
+    def test_limits_apply_only_if_enabled(self) -> None:
         assert not limits.NO_RULES.apply_to("lab", "alice", [])
 
 
 def test_the_error_has_a_message_and_machine_readable_details() -> None:
     excess = Excess(limit="hosts", allowed=4, used=3, requested=2)
     error = limits.limit_exceeded(Scope.PROJECT, "lab", HOUR, excess)
-    assert "4 hosts at any one time are allowed, 3 are taken, this asks for 2" in error.message
+    assert "4 hosts at any one time are allowed, 3 are taken, this lease needs 2" in error.message
     assert (error.code, error.status) == ("limit_exceeded", 403)
     assert error.details == {
         "limit": "hosts",

@@ -63,7 +63,6 @@ def code_spans(document: str) -> list[str]:
 
 
 def make_targets() -> set[str]:
-    """Return the targets that the Makefile describes."""
     return set(re.findall(r"^([a-z][\w-]*):.*##", text("Makefile"), re.MULTILINE))
 
 
@@ -88,7 +87,6 @@ def routes() -> list[str]:
 
 
 def event_kinds() -> list[str]:
-    """Return all kinds of events that the service itself creates."""
     names = ("BEFORE_START", "START", "UPDATE", "BEFORE_END", "END")
     return [getattr(schedule, name) for name in names]
 
@@ -167,7 +165,7 @@ def test_every_path_and_test_that_the_documentation_names_exists() -> None:
         for document in documents
     }
     assert all(named[name] for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "comparison.md"))
-    missing = {name: [one for one in paths if not exists(*one)] for name, paths in named.items()}
+    missing = {name: [item for item in paths if not exists(*item)] for name, paths in named.items()}
     assert {name: paths for name, paths in missing.items() if paths} == {}
 
 

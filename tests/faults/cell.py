@@ -1,4 +1,4 @@
-"""Three managers, a database and a broker that can be cut off, a cloud, and leases due together."""
+"""A cell of the matrix: managers, a database and a broker behind proxies, and leases."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from climate.manager.leases.create import LeaseRequest, Owner, create_lease
 from climate.manager.process.runtime import Runtime
 from tests.faults import pace, stage
 from tests.faults.evidence import Evidence
-from tests.faults.ground import Ground, OnServer, runtime
+from tests.faults.ground import FaultDatabase, ServerDatabase, runtime
 from tests.faults.private import RabbitMQ
 from tests.faults.stage import Moment, Stage
 from tests.support.process import Program, eventually, running, write_config
@@ -53,9 +53,9 @@ _PARAMS = {
 
 
 class Cell:
-    """All of it, from ``with`` on; ``live`` has leases live, which ``moment`` is about."""
+    """Three managers, a database, a broker, a cloud, and leases whose events are due together."""
 
-    def __init__(self, home: Path, ground: Ground, broker: RabbitMQ, moment: Moment) -> None:
+    def __init__(self, home: Path, ground: FaultDatabase, broker: RabbitMQ, moment: Moment) -> None:
         self.ground, self.broker, self.moment = ground, broker, moment
         self.journal = home / "cloud"
         self.stage = Stage(home / "stage")
@@ -67,8 +67,8 @@ class Cell:
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        if isinstance(self.ground, OnServer):
-            self.ground.server.start()  # whoever crashed it may have failed to start it
+        if isinstance(self.ground, ServerDatabase):
+            self.ground.server.start()  # a failed fault may have left it stopped
         self.broker.start()
         self.ground.clear(self.journal)
         self._remove_queue()
@@ -91,9 +91,9 @@ class Cell:
         self._stack.__exit__(*failure)
 
     def live(self, lasts: float, step: int | None) -> None:
-        """Make leases, and return when managers are held in the moment of some of them.
+        """Create leases; return when managers are held at the moment of some of them.
 
-        ``lasts`` are the seconds that the fault will take: the next moment comes after that.
+        ``lasts`` is the duration of the fault in seconds: the next moment comes after it.
         """
         self.stage.hold(self.moment, step)
         at = self._dates(lasts)
@@ -109,35 +109,36 @@ class Cell:
         eventually(lambda: held().total() >= at_once, f"managers are at {self.moment}", left + 30)
 
     def victim(self) -> Program:
-        """Return a manager that is held."""
         [(pid, _)] = self.stage.held().most_common(1)
-        return next(one for one in self.managers if one.pid == pid)
+        return next(manager for manager in self.managers if manager.pid == pid)
 
-    def until_over(self) -> None:
-        """Wait until nothing is left to do; fail, saying what is, if that takes too long."""
-        while left := self._left():
+    def wait_until_over(self) -> None:
+        """Wait until no work is left; fail with the rest after the time-out."""
+        while left := self._remaining_work():
             late = time.monotonic() - self._over_at
             assert late < 0, f"not over {_PATIENCE} s after all should have been: {left}"
             time.sleep(_PAUSE)
 
     def end(self) -> Evidence:
-        """Stop the managers, and return what is found then."""
+        """Stop the managers, and return the evidence."""
         for program in self.managers:
             program.stop()
         effects = [json.loads(line) for line in self.journal.read_text().splitlines()]
         return Evidence(
             acknowledged=self.acknowledged,
             rows=dump(self.runtime.database),
-            effects=[one for one in effects if one["effect"] not in {"enroll", "boot_server"}],
+            effects=[
+                effect for effect in effects if effect["effect"] not in {"enroll", "boot_server"}
+            ],
             messages=self._messages(),
             done=self.stage.done(),
             now=datetime.now(UTC),
         )
 
     def _dates(self, lasts: float) -> dict[Moment, datetime]:
-        """Return when what happens to each lease: all of them can be done before the next."""
+        """Return the times of each lease's events, far enough apart to process all leases."""
         disturbed = Moment.START if self.moment is Moment.RELAY else self.moment
-        gap, seconds = self.pace.gap(LEASES), self.pace.to_make(LEASES)
+        gap, seconds = self.pace.gap(LEASES), self.pace.creation_time(LEASES)
         dates = {}
         for moment in _ORDER:
             dates[moment] = self.runtime.clock.now() + timedelta(seconds=seconds)
@@ -151,7 +152,7 @@ class Cell:
             end=at[Moment.END],
             before_end=at[Moment.BEFORE_END],
             reservations=(ReservationRequest(resource_type="physical:host", params=_PARAMS),),
-            user_events=tuple((BEFORE_START, one) for one in [at.get(Moment.HEADS_UP)] if one),
+            user_events=tuple((BEFORE_START, item) for item in [at.get(Moment.HEADS_UP)] if item),
         )
         return create_lease(self.runtime, Owner(user_id="alice", project_id="lab"), request).id
 
@@ -161,18 +162,20 @@ class Cell:
         self._lease(at)
 
     def _is_one_at_a_time(self) -> bool:
-        # Heads-ups that are due at once are told in one transaction.
+        # Reminders that are due together are stored in one transaction.
         return self.moment in {Moment.RELAY, Moment.HEADS_UP}
 
-    def _left(self) -> list[str]:
-        """Return what is not over yet: some of it will do."""
-        event, told = EventRow, OutboxRow
+    def _remaining_work(self) -> list[str]:
+        """Return what is not over yet, at least a part of it."""
+        event, outbox = EventRow, OutboxRow
         claim = (event.kind, event.status, event.owner, event.attempt, event.last_error)
         done = sa.select(RelayRow.published_seq).scalar_subquery()
         for left in (
             sa.select(*claim, event.run_at).where(event.status.in_(OPEN_EVENT)),
             sa.select(LeaseRow.id, LeaseRow.status).where(LeaseRow.status != "TERMINATED"),
-            sa.select(told.event_type, told.seq).where(sa.or_(told.seq.is_(None), told.seq > done)),
+            sa.select(outbox.event_type, outbox.seq).where(
+                sa.or_(outbox.seq.is_(None), outbox.seq > done)
+            ),
         ):
             with self.runtime.database.read() as session:
                 if found := session.execute(left.limit(5)).all():
@@ -180,8 +183,8 @@ class Cell:
         return []
 
     def _url(self) -> str:
-        """Return how managers reach the database: by a way that can be cut, if there is any."""
-        if not isinstance(self.ground, OnServer):
+        """Return the managers' URL of the database, through the proxy if the database has one."""
+        if not isinstance(self.ground, ServerDatabase):
             return self.ground.url
         server = self.ground.server
         self.way_to_database = self._stack.enter_context(Proxy("127.0.0.1", server.port))
@@ -197,12 +200,12 @@ class Cell:
             manager__poll_interval=0.5,
             notifications__transport_url=self.broker.url(self.way_to_broker.port),
             notifications__topics=_TOPIC,
-            # Else what nobody has taken yet would be lost with the broker.
+            # Otherwise messages that are not received yet would be lost with the broker.
             oslo_messaging_rabbit__amqp_durable_queues=True,
         )
 
     def _messages(self) -> Sequence[dict[str, Any]]:
-        """Return all that arrived, in order, as a listener finds it in its queue."""
+        """Return all messages in order, as a listener receives them."""
         found: list[dict[str, Any]] = []
         with kombu.Connection(self.broker.amqp) as connection, connection.channel() as channel:
             while message := channel.basic_get(f"{_TOPIC}.info", no_ack=True):

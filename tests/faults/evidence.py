@@ -1,7 +1,4 @@
-"""What is left of the lives of leases, and whether all was as it must be.
-
-Pure: what was found is given, so that ``test_evidence`` can forge it.
-"""
+"""What leases leave behind, and the checks of it."""
 
 import itertools
 from collections import Counter, defaultdict
@@ -14,7 +11,7 @@ from climate.core.lease.schedule import BEFORE_END, BEFORE_START, END, START
 from tests.support import invariants
 from tests.support.rows import Rows
 
-#: What is told of a lease that lives undisturbed.
+#: The notifications of an undisturbed lease.
 LIFE = ["lease.create"] + [f"lease.event.{kind}" for kind in (BEFORE_START, START, BEFORE_END, END)]
 #: What is done to the cloud for one.
 EFFECTS = ["ensure_pool", "add_host", "snapshot", "delete_servers", "remove_host", "delete_pool"]
@@ -30,10 +27,10 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Leases that were acknowledged, all rows, all effects in order, all messages in order.
+    """Acknowledged leases, all rows, all effects and all messages, in order.
 
-    A message is its payload with ``event_type``. ``done`` says when some effects were had first, by
-    "EFFECT POOL", whatever managers took for the present.
+    A message is its payload with ``event_type``. ``done`` has the first time of some effects by
+    "EFFECT POOL", as the managers' clocks showed it.
     """
 
     acknowledged: Sequence[str]
@@ -46,7 +43,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What happened more than once, as it may, or not, as its time was over; for the table."""
+    """What was repeated, or omitted because it was too late; for the table."""
 
     tried_again: int
     told_again: int
@@ -54,7 +51,7 @@ class Outcome:
 
 
 def check(found: Evidence) -> Outcome:
-    """Check all; raises AssertionError with what is wrong."""
+    """Run all checks; raises AssertionError with the reason."""
     check_leases(found)
     check_effects(found)
     check_nothing_is_early(found)
@@ -62,17 +59,17 @@ def check(found: Evidence) -> Outcome:
     check_numbers(found)
     check_messages(found)
     events = found.rows["events"]
-    ids = Counter(one["message_id"] for one in found.messages)
-    told = {one["message_id"] for one in found.messages if one["event_type"] in LIFE}
+    ids = Counter(item["message_id"] for item in found.messages)
+    messages = {item["message_id"] for item in found.messages if item["event_type"] in LIFE}
     return Outcome(
         tried_again=sum(event["attempt"] - 1 for event in events if event["attempt"] > 1),
         told_again=sum(count - 1 for count in ids.values()),
-        too_late=len(LIFE) * len(found.acknowledged) - len(told),
+        too_late=len(LIFE) * len(found.acknowledged) - len(messages),
     )
 
 
 def check_leases(found: Evidence) -> None:
-    """Those that were acknowledged are there, no others are, and their life is over."""
+    """All acknowledged leases exist, no others, and all are over."""
     leases = {row["id"]: row for row in found.rows["leases"]}
     assert leases.keys() == set(found.acknowledged)
     assert {row["status"] for row in leases.values()} == {"TERMINATED"}, _statuses(leases)
@@ -83,13 +80,13 @@ def check_leases(found: Evidence) -> None:
 
 
 def check_effects(found: Evidence) -> None:
-    """Each effect was had once, in order, and for no lease but ours."""
+    """Each effect occurred once, in order, and only for our leases."""
     pools = {row["id"]: row["lease_id"] for row in found.rows["reservations"]}
     done: dict[str, list[str]] = defaultdict(list)
     holder: dict[str, str] = {}
     for effect in found.effects:
         pool = effect.get("pool") or holder.get(effect["host"])
-        assert pool in pools, f"an effect for nobody: {effect}"
+        assert pool in pools, f"an effect without a lease: {effect}"
         done[pool].append(effect["effect"])
         if effect["effect"] == "add_host":
             assert effect["host"] not in holder, f"taken by {holder}: {effect}"
@@ -98,14 +95,14 @@ def check_effects(found: Evidence) -> None:
             del holder[effect["host"]]
     leases = {row["id"]: row for row in found.rows["leases"]}
     for pool, lease_id in pools.items():
-        excused = BEFORE_END in _excused(found, leases[lease_id])
-        wanted = [one for one in EFFECTS if one != "snapshot" or "snapshot" in done[pool]]
+        excused = BEFORE_END in _excused_kinds(found, leases[lease_id])
+        wanted = [item for item in EFFECTS if item != "snapshot" or "snapshot" in done[pool]]
         assert done[pool] == wanted, (lease_id, done[pool])
         assert "snapshot" in done[pool] or excused, f"no image was kept of lease {lease_id}"
 
 
 def check_nothing_is_early(found: Evidence) -> None:
-    """No lease had its hosts before its start, or lost them before its end."""
+    """No lease got its hosts before its start, or lost them before its end."""
     leases = {row["id"]: row for row in found.rows["leases"]}
     for row in found.rows["reservations"]:
         lease = leases[row["lease_id"]]
@@ -115,7 +112,7 @@ def check_nothing_is_early(found: Evidence) -> None:
 
 
 def check_nothing_is_left(found: Evidence) -> None:
-    """All pools are gone, and all hosts are free and without servers."""
+    """All pools are deleted, and all hosts are free and without servers."""
     pools, holder, cleared = set[str](), dict[str, str](), set[str]()
     for effect in found.effects:
         match effect["effect"]:
@@ -144,7 +141,7 @@ def check_numbers(found: Evidence) -> None:
 
 
 def check_messages(found: Evidence) -> None:
-    """Whatever was written arrived, unchanged; of each lease in its order, and no more."""
+    """Each notification arrived unchanged, in the order of its lease, and no others."""
     first: dict[str, Message] = {}
     for message in found.messages:
         first.setdefault(message["message_id"], message)
@@ -156,24 +153,24 @@ def check_messages(found: Evidence) -> None:
     for message in first.values():
         of[message["lease_id"]].append(message)
     for lease in found.rows["leases"]:
-        check_told(found, lease, of[lease["id"]])
+        check_notifications(found, lease, of[lease["id"]])
 
 
-def check_told(found: Evidence, lease: Mapping[str, Any], told: Sequence[Message]) -> None:
-    """One lease: its life, in order; what could not be had in time may be missing."""
-    for one, other in itertools.pairwise(told):
-        assert one["seq"] < other["seq"], f"out of order: {one} before {other}"
-    types = [one["event_type"] for one in told]
-    excused = {f"lease.event.{kind}" for kind in _excused(found, lease)}
-    known = [one for one in types if one in LIFE]
-    assert known == [one for one in LIFE if one in known], types
+def check_notifications(found: Evidence, lease: Mapping[str, Any], sent: Sequence[Message]) -> None:
+    """The notifications of one lease are in order; late events may be missing."""
+    for first, second in itertools.pairwise(sent):
+        assert first["seq"] < second["seq"], f"out of order: {first} before {second}"
+    types = [item["event_type"] for item in sent]
+    excused = {f"lease.event.{kind}" for kind in _excused_kinds(found, lease)}
+    known = [type_ for type_ in types if type_ in LIFE]
+    assert known == [item for item in LIFE if item in known], types
     assert set(LIFE) - set(known) <= excused, (set(LIFE) - set(known), types)
 
 
-def _excused(found: Evidence, lease: Mapping[str, Any]) -> set[str]:
-    """Return the kinds of events whose time was over when somebody could see to them.
+def _excused_kinds(found: Evidence, lease: Mapping[str, Any]) -> set[str]:
+    """Return the kinds of events that may be missing because they were too late.
 
-    A heads-up has nothing to say after the start; what fails before the end gives way to the end.
+    A reminder is useless after the start; a failed before-end gives way to the end.
     """
     events = [row for row in found.rows["events"] if row["lease_id"] == lease["id"]]
     closed = {event["kind"]: event["updated_at"] for event in events}

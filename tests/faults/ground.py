@@ -1,4 +1,4 @@
-"""Where lives are lived: a database with hosts in it, on a server of ours or on a disk of ours."""
+"""Databases with hosts, on a server of the tests or on a small disk."""
 
 import json
 import os
@@ -30,15 +30,14 @@ _MIB = 1 << 20
 
 @contextmanager
 def runtime(conf: Path) -> Iterator[Runtime]:
-    """Open what use cases need, as a configuration says."""
     read = config_registry.new()
     config_registry.load(read, "test", [f"--config-file={conf}"])
     with bootstrap.open_runtime(read) as made:
         yield made
 
 
-class Ground(ABC):
-    """A database in which hosts are registered, each with a server on it; cleared at will."""
+class FaultDatabase(ABC):
+    """A database with registered hosts, each with a server; a test can clear it."""
 
     def __init__(self, home: Path, hosts: int) -> None:
         self._home = home
@@ -56,13 +55,13 @@ class Ground(ABC):
                 resources.register(made, "physical:host", name)
         with self._journal.open("a", encoding="utf-8") as journal:
             for name in names:
-                # Put there by nobody's lease: something for before-end to keep an image of.
+                # A server of no lease, of which before-end keeps an image.
                 boot = {"effect": "boot_server", "host": name, "server": f"server-on-{name}"}
                 journal.write(json.dumps(boot) + "\n")
         return self
 
     def __exit__(self, *_: object) -> None:  # noqa: B027 - whoever has the server has the database
-        """Leave the database."""
+        """Close the database."""
 
     @property
     @abstractmethod
@@ -70,20 +69,20 @@ class Ground(ABC):
         """SQLAlchemy URL of the database."""
 
     def clear(self, journal: Path) -> None:
-        """Leave hosts only, in the database and in the cloud, whose journal is made anew."""
+        """Delete all rows but the hosts', and restore the cloud."""
         engine = sa.create_engine(self.url)
         with engine.begin() as connection:
             for table in reversed(Base.metadata.sorted_tables):
                 if table.name not in _KEPT:
                     connection.execute(sa.delete(table))
-            anew = {"last_seq": 0, "published_seq": 0, "owner": None, "claimed_until": None}
-            connection.execute(sa.update(RelayRow).values(**anew))
+            initial = {"last_seq": 0, "published_seq": 0, "owner": None, "claimed_until": None}
+            connection.execute(sa.update(RelayRow).values(**initial))
         engine.dispose()
         shutil.copy(self._journal, journal)
 
 
-class OnServer(Ground):
-    """On a private server."""
+class ServerDatabase(FaultDatabase):
+    """A database on a private server."""
 
     def __init__(self, server: DatabaseServer, home: Path, hosts: int) -> None:
         super().__init__(home, hosts)
@@ -98,8 +97,8 @@ class OnServer(Ground):
         return self.server.url()
 
 
-class OnDisk(Ground):
-    """An SQLite file on a small disk, in memory, which takes root to mount."""
+class DiskDatabase(FaultDatabase):
+    """An SQLite file on a small disk in memory, which only root can mount."""
 
     def __init__(self, home: Path, hosts: int) -> None:
         super().__init__(home, hosts)
@@ -137,7 +136,7 @@ class OnDisk(Ground):
             os.close(file)
 
     def empty(self) -> None:
-        """Have room again."""
+        """Free the disk."""
         (self._disk / "filler").unlink(missing_ok=True)
 
     @staticmethod

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.faults.cell import CLAIM, Cell
-from tests.faults.ground import OnDisk, OnServer
+from tests.faults.ground import DiskDatabase, ServerDatabase
 from tests.faults.stage import Moment
 
 # Seconds: that a server is away, that the cloud is slow or fails, by which clocks are off.
@@ -19,9 +19,10 @@ _SLOW = CLAIM + 1.5
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is done, and the seconds that leases are given for it to be over.
+    """A fault, and the seconds that leases get until it is over.
 
-    ``first`` has managers held at the first step of a moment: the last at which a fence can help.
+    With ``first``, managers are held at the first step of a moment: the last at which a fence can
+    help.
     """
 
     name: str
@@ -42,14 +43,14 @@ def _pause(cell: Cell) -> None:
     asleep = cell.victim()
     asleep.freeze()
     cell.stage.release()
-    cell.until_over()
+    cell.wait_until_over()
     asleep.signal(signal.SIGCONT)
     time.sleep(CLAIM)
 
 
 def _restart_database(cell: Cell) -> None:
     """The server ends without a checkpoint, and is started again."""
-    assert isinstance(cell.ground, OnServer)
+    assert isinstance(cell.ground, ServerDatabase)
     cell.ground.server.crash()
     cell.stage.release()
     cell.ground.server.start()
@@ -80,7 +81,7 @@ def _cut_broker(cell: Cell) -> None:
 
 def _fill_disk(cell: Cell) -> None:
     """The disk with the database has no byte free for 5 seconds."""
-    assert isinstance(cell.ground, OnDisk)
+    assert isinstance(cell.ground, DiskDatabase)
     cell.ground.fill()
     cell.stage.release()
     time.sleep(_AWAY)
@@ -140,7 +141,7 @@ FAULTS = [
 def step(fault: Fault, moment: Moment) -> int | None:
     """Return the step at which managers are held; None: each lease at one of them.
 
-    What the broker did not get can only be lost before it has it.
+    What the broker did not receive can be lost only before it receives it.
     """
     is_first = fault.first or (moment is Moment.RELAY and fault.name.startswith("broker"))
     return 0 if is_first else None

@@ -1,9 +1,4 @@
-"""How far apart the moments of leases have to be: as far as this machine needs for all of them.
-
-What makes a lease late shall be the fault and the work that it left behind, and that shall not take
-the lease's whole time. So a few leases are made and started in this process, with no fault: what
-that took is what each takes in the cell, where managers share the machine.
-"""
+"""The time between the moments of leases, as this machine needs it."""
 
 import time
 from collections.abc import Callable
@@ -23,22 +18,22 @@ _MARGIN, _LEAST = 2.0, 3.0
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds that it took to make a lease, and to run an event of one."""
+    """Seconds to create a lease, and to process an event."""
 
     make: float
     run: float
 
-    def to_make(self, leases: int) -> float:
-        """Return the seconds in which so many leases are surely made."""
+    def creation_time(self, leases: int) -> float:
+        """Return the seconds in which ``count`` leases are certainly created."""
         return _LEAST + _MARGIN * leases * self.make
 
     def gap(self, leases: int) -> float:
-        """Return the seconds in which one event of each of so many leases is surely run."""
+        """Return the seconds in which one event of each lease is certainly processed."""
         return _LEAST + _MARGIN * leases * self.run
 
 
 def measure(runtime: Runtime, lease_from_now: Callable[[], object]) -> Pace:
-    """Make some leases that start at once, and start them here."""
+    """Create leases that start at once, and start them in this process."""
     dispatcher = Dispatcher(runtime, "pace")
     for _ in range(_FIRST):
         lease_from_now()

@@ -1,10 +1,4 @@
-"""Database servers and a broker of our own, to be crashed: those of the machine are others', too.
-
-Each keeps its data in a folder that is removed with it, and listens on a port of the loopback that
-was free; neither outlives whoever runs the tests, however that ends. What cannot be run is absent.
-
-A process that is killed loses nothing of what it wrote, so databases need not wait for the disk.
-"""
+"""Private database servers and a private broker, which tests crash."""
 
 import contextlib
 import os
@@ -28,17 +22,17 @@ from tests.support.will import Will
 # Seconds that a server may take to start, or to end.
 _PATIENCE = 180.0
 _WILL = 'kill -s "$1" -- "-$(cat "$2/group")"; sleep 2; rm -rf -- "$2"'
-_NOBODY_ELSE = {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", "LC_ALL": "C.UTF-8"}
+_CLEAN_ENVIRONMENT = {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", "LC_ALL": "C.UTF-8"}
 
 
 class Server(ABC):
-    """A server that runs from ``with`` on; ``crash`` and ``start`` as often as you like."""
+    """A server that runs inside the ``with`` block; ``crash`` and ``start`` can be repeated."""
 
     name: ClassVar[str]
 
     def __init__(self) -> None:
         self.port = free_port()
-        # Not below pytest's folders, which nobody but their owner may enter.
+        # Not below pytest's folders, which only their owner may enter.
         self.data = Path(tempfile.mkdtemp(prefix=f"climate-faults-{self.name}-"))
         self._process: subprocess.Popen[bytes] | None = None
         self._will = Will(_WILL, str(int(self._end)), str(self.data))
@@ -69,7 +63,7 @@ class Server(ABC):
         eventually(self._answers, f"{self.name} answers", within=_PATIENCE)
 
     def crash(self) -> None:
-        """End it without a chance to tidy up; fine if it does not run."""
+        """Kill it, if it runs."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, self._end)
@@ -81,15 +75,15 @@ class Server(ABC):
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Make its data; raises OSError or SubprocessError if that cannot be."""
+        """Create its data; raises OSError or SubprocessError."""
 
     @abstractmethod
     def _run(self, log: Any) -> "subprocess.Popen[bytes]":
-        """Start it."""
+        pass
 
     @abstractmethod
     def _is_ready(self) -> None:
-        """Ask it something; raises if it does not answer."""
+        """Send a request; raises if it does not answer."""
 
     def _answers(self) -> bool:
         assert self._process is not None
@@ -103,7 +97,7 @@ class Server(ABC):
 
 
 class DatabaseServer(Server):
-    """One that has a database for us."""
+    """A server with a database for the tests."""
 
     #: SQLAlchemy URL without host and port, and the database that is always there.
     drivername: ClassVar[str]
@@ -112,7 +106,7 @@ class DatabaseServer(Server):
     database: ClassVar[str] = "climate"
 
     def url(self, port: int | None = None, database: str | None = None) -> str:
-        """Return where our database is, or is by way of another port."""
+        """The URL of our database, directly or through another port."""
         return sa.URL.create(
             self.drivername,
             self.user,
@@ -137,7 +131,7 @@ class DatabaseServer(Server):
 
 
 class PostgreSQL(DatabaseServer):
-    """It refuses to run as root, so it runs as its own user then."""
+    """PostgreSQL refuses to run as root, so it runs as its own user then."""
 
     name, drivername, user, first = "postgresql", "postgresql+psycopg", "postgres", "postgres"
     # What it calls immediate: no checkpoint, recovery at the next start. SIGKILL to the parent
@@ -145,7 +139,7 @@ class PostgreSQL(DatabaseServer):
     _end = signal.SIGQUIT
 
     def _prepare(self) -> None:
-        self._as = _another_user("postgres")
+        self._as = _unprivileged_user("postgres")
         if self._as:
             shutil.chown(self.data, self._as)
         files = [f"--pgdata={self.data}/files", "--username=postgres", "--auth=trust", "--no-sync"]
@@ -186,17 +180,16 @@ class MariaDB(DatabaseServer):
 
 
 class RabbitMQ(Server):
-    """A node of its own: name, cookie, data and ports."""
+    """A node with its own name, cookie, data and ports."""
 
     name = "rabbitmq"
 
     def url(self, port: int | None = None) -> str:
-        """Return where it is for oslo.messaging, or is by way of another port."""
+        """The URL of our database, directly or through another port."""
         return f"rabbit://guest:guest@127.0.0.1:{port or self.port}/"
 
     @property
     def amqp(self) -> str:
-        """Where it is for kombu."""
         return self.url().replace("rabbit://", "amqp://")
 
     def _prepare(self) -> None:
@@ -233,14 +226,14 @@ DATABASES: dict[str, type[DatabaseServer]] = {one.name: one for one in (PostgreS
 def _program(name: str, *folders: str) -> str:
     """Return the path of a program; raises FileNotFoundError."""
     places = [*folders, *map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True))]
-    found = shutil.which(name, path=":".join([*places, _NOBODY_ELSE["PATH"]]))
+    found = shutil.which(name, path=":".join([*places, _CLEAN_ENVIRONMENT["PATH"]]))
     if found is None:
         raise FileNotFoundError(f"there is no {name}")
     return found
 
 
-def _another_user(name: str) -> str | None:
-    """Return who runs what root may not run; raises OSError if there is no such user."""
+def _unprivileged_user(name: str) -> str | None:
+    """Return the user for programs that refuse root; raises OSError if none exists."""
     if os.geteuid() != 0:
         return None
     try:
@@ -253,7 +246,7 @@ def _call(command: Sequence[str], user: str | None = None) -> None:
     options: dict[str, Any] = {"user": user, "extra_groups": []} if user else {}
     done = subprocess.run(
         command,
-        env=_NOBODY_ELSE,
+        env=_CLEAN_ENVIRONMENT,
         cwd="/",
         capture_output=True,
         text=True,
@@ -271,7 +264,7 @@ def _popen(
     options: dict[str, Any] = {"user": user, "extra_groups": []} if user else {}
     return subprocess.Popen(
         command,
-        env={**_NOBODY_ELSE, **(more or {})},
+        env={**_CLEAN_ENVIRONMENT, **(more or {})},
         cwd="/",
         stdin=subprocess.DEVNULL,
         stdout=log,

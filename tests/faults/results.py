@@ -31,9 +31,9 @@ Cells = dict[tuple[str, str, str], dict[str, Any]]
 
 @dataclass
 class Note:
-    """What a cell found: how many calls were held as the fault came, and what came of it.
+    """How many calls were held when the fault came, and the outcome.
 
-    ``gap`` are the seconds from one moment of the leases to the next, if none is disturbed.
+    ``gap`` are the seconds between two moments of the leases, if nothing disturbs them.
     """
 
     held: int = 0
@@ -43,7 +43,7 @@ class Note:
 
 @contextmanager
 def noted(backend: str, fault: str, moment: str) -> Iterator[Note]:
-    """Write down what becomes of a cell, good or bad."""
+    """Write the result of a cell, passed or failed."""
     note, began = Note(), time.monotonic()
     try:
         yield note
@@ -72,7 +72,6 @@ def _write(cell: Sequence[str], note: Note, began: float, why: str | None) -> No
 
 
 def page(cells: Cells) -> str:
-    """Return the page."""
     parts = [_HEAD.format(managers=MANAGERS, when=_when(list(cells.values())))]
     for backend, name in DATABASES.items():
         faults = [fault for fault in FAULTS if backend in fault.databases]
@@ -87,9 +86,9 @@ def page(cells: Cells) -> str:
 def _when(found: Sequence[dict[str, Any]]) -> str:
     if not found:
         return "Nothing was run yet."
-    passed = sum(one["passed"] for one in found)
-    leases = sorted({one["leases"] for one in found})
-    days = sorted({one["date"] for one in found})
+    passed = sum(item["passed"] for item in found)
+    leases = sorted({item["leases"] for item in found})
+    days = sorted({item["date"] for item in found})
     many = " to ".join(map(str, dict.fromkeys((leases[0], leases[-1]))))
     when = " to ".join(dict.fromkeys((days[0], days[-1])))
     return f"{passed} of {len(found)} passed, with {many} leases each, on {when}."
@@ -113,7 +112,7 @@ def _text(cell: dict[str, Any] | None) -> str:
 
 
 def _why(cell: dict[str, Any]) -> str:
-    """Return the first line of what was wrong, as code."""
+    """Return the first line of the error, as code."""
     return f"`{cell['why'].splitlines()[0][:_LONGEST_LINE].replace('`', chr(39))}`"
 
 
@@ -181,9 +180,8 @@ while that fails is tried by `make test-openstack`
 
 
 def main() -> None:
-    """Write the page."""
     found = [json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))]
-    cells: Cells = {(one["cell"][0], one["cell"][1], one["cell"][2]): one for one in found}
+    cells: Cells = {(item["cell"][0], item["cell"][1], item["cell"][2]): item for item in found}
     PAGE.write_text(page(cells))
 
 

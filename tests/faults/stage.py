@@ -1,9 +1,9 @@
-"""What tests and managers share: where managers are held, and what they find wrong with the world.
+"""A folder through which a test holds managers at a step, and changes their cloud and clocks.
 
-It is a folder. The test says in files of it where managers shall wait, that plugins are slow or
-fail, and how far wall clocks are off; managers, which have called ``take_part``, look there at
-every step. So a fault is had exactly while a phase is under way, at some lease before, at others
-after each step. Nothing is changed but that: all else in a manager is as shipped.
+The test writes to its files where managers must wait, that plugins are slow or fail, and how far
+wall clocks are off. Managers that called ``take_part`` read the files at every step. So a fault
+occurs during a phase: for some leases before a step, for others after it. All other code of a
+manager is as shipped.
 """
 
 import json
@@ -33,7 +33,7 @@ _PAUSE = 0.02
 
 
 class Moment(StrEnum):
-    """What managers are at when the fault comes, in the order of a lease's life."""
+    """The phases of a lease in which managers are held, in order."""
 
     HEADS_UP = "heads-up"
     START = "start"
@@ -66,7 +66,7 @@ _AFTER = {
 
 
 class Stage:
-    """The folder."""
+    """The folder, for the test and for the managers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -75,27 +75,27 @@ class Stage:
     # The test's side.
 
     def hold(self, moment: Moment, step: int | None = None) -> None:
-        """Have managers wait in ``moment``, at this step or each lease at one of them."""
-        self._tell("hold", [moment, step])
+        """Hold managers in ``moment``, at this step or each lease at one of the steps."""
+        self._write("hold", [moment, step])
 
     def release(self) -> None:
-        """Let all go on, those that will come, too."""
-        self._forget("hold")
+        """Release all managers, also those that would be held later."""
+        self._remove("hold")
 
     def held(self) -> Counter[int]:
-        """Return how many threads of which process wait."""
+        """Return how many threads are held, by process."""
         return Counter(int(mark.name.split("-")[1]) for mark in self.folder.glob("held-*"))
 
     def slow(self, seconds: float) -> None:
-        """Have every change of the cloud take ``seconds`` more; 0: none."""
-        self._tell("slow", seconds)
+        """Delay each change of the cloud by ``seconds``; 0: no delay."""
+        self._write("slow", seconds)
 
     def fail(self, *, failing: bool) -> None:
-        """Have every change of the cloud fail, or not any more."""
-        self._tell("fail", failing)
+        """Let each change of the cloud fail, or succeed again."""
+        self._write("fail", failing)
 
     def done(self) -> dict[str, datetime]:
-        """Return when the machine's clock said that each effect was had first, as EFFECT POOL."""
+        """Return the time of the first occurrence of each effect, by EFFECT POOL."""
         found: dict[str, datetime] = {}
         path = self.folder / "done"
         for line in path.read_text().splitlines() if path.exists() else []:
@@ -104,27 +104,27 @@ class Stage:
         return found
 
     def step_clock(self, pid: int, seconds: float) -> None:
-        """Have the wall clock of a process be off by ``seconds``."""
-        self._tell("clock", {**self._told("clock", {}), str(pid): seconds})
+        """Shift the wall clock of a process by ``seconds``."""
+        self._write("clock", {**self._read("clock", {}), str(pid): seconds})
 
-    def _tell(self, name: str, value: object) -> None:
+    def _write(self, name: str, value: object) -> None:
         new = self.folder / f"{name}.new"
         new.write_text(json.dumps(value))
         new.replace(self.folder / name)
 
-    def _forget(self, name: str) -> None:
+    def _remove(self, name: str) -> None:
         (self.folder / name).unlink(missing_ok=True)
 
     # The managers' side.
 
-    def _told(self, name: str, default: Any) -> Any:
+    def _read(self, name: str, default: Any) -> Any:
         try:
             return json.loads((self.folder / name).read_text())
         except FileNotFoundError:
             return default
 
     def reach(self, moment: Moment, step: int, what: str) -> None:
-        """Wait here if this is where ``what`` is to be held."""
+        """Wait here while ``what`` is held at this step."""
         if not self._holds(moment, step, what):
             return
         mark = self.folder / f"held-{os.getpid()}-{threading.get_ident()}"
@@ -134,18 +134,18 @@ class Stage:
         mark.unlink()
 
     def _holds(self, moment: Moment, step: int, what: str) -> bool:
-        wanted, at = self._told("hold", (None, None))
+        wanted, at = self._read("hold", (None, None))
         if wanted != moment:
             return False
         return step == (zlib.crc32(what.encode()) % STEPS[moment] if at is None else at)
 
     @contextmanager
     def changing(self, effect: str, what: str) -> Iterator[None]:
-        """Be at an effect of the cloud: held before or after, slow, failing."""
+        """Run an effect of the cloud: hold it before or after, delay it, or let it fail."""
         if effect in _BEFORE:
             self.reach(*_BEFORE[effect], what)
-        time.sleep(self._told("slow", 0))
-        if self._told("fail", default=False):
+        time.sleep(self._read("slow", 0))
+        if self._read("fail", default=False):
             raise SimulatedFailure(f"the cloud refuses {effect}")
         yield
         with (self.folder / "done").open("a", encoding="utf-8") as done:
@@ -154,23 +154,23 @@ class Stage:
             self.reach(*_AFTER[effect], what)
 
     def wall(self, zone: tzinfo | None = None) -> datetime:
-        """Return what this process takes for the present."""
-        off = self._told("clock", {}).get(str(os.getpid()), 0)
+        """Return the time of this process's wall clock."""
+        off = self._read("clock", {}).get(str(os.getpid()), 0)
         return datetime.now(zone) + timedelta(seconds=off)
 
 
 def take_part(folder: Path) -> None:
-    """Be, from now on, a process that looks there."""
+    """Make this process read the folder from now on."""
     stage = Stage(folder)
     _wrap(SimulatedCloud, "act", lambda act: _acting(stage, act))
-    for module in _who_uses("announce", announcements.announce):
+    for module in _importers("announce", announcements.announce):
         _wrap(module, "announce", lambda announce: _announcing(stage, announce))
     _wrap(MessagingEmitter, "publish", lambda publish: _publishing(stage, publish))
     _replace_clock(stage)
 
 
-def _who_uses(name: str, what: object) -> list[ModuleType]:
-    """Return the modules of climate that have imported ``what``."""
+def _importers(name: str, what: object) -> list[ModuleType]:
+    """Return the modules of climate that imported ``what``."""
     ours = [module for path, module in sys.modules.items() if path.startswith("climate.")]
     return [module for module in ours if getattr(module, name, None) is what]
 
@@ -189,11 +189,11 @@ def _acting(stage: Stage, act: Callable[..., None]) -> Callable[..., None]:
 
 def _announcing(stage: Stage, announce: Callable[..., None]) -> Callable[..., None]:
     def announcing(session: Any, news: Sequence[News], now: datetime) -> None:
-        told = [one.lease.id for one in news if one.kind == BEFORE_START]
-        for lease_id in told:
+        lease_ids = [item.lease.id for item in news if item.kind == BEFORE_START]
+        for lease_id in lease_ids:
             stage.reach(Moment.HEADS_UP, 0, lease_id)
         announce(session, news, now)
-        for lease_id in told:
+        for lease_id in lease_ids:
             stage.reach(Moment.HEADS_UP, 1, lease_id)
 
     return announcing
@@ -214,9 +214,9 @@ def _publishing(stage: Stage, publish: Callable[..., None]) -> Callable[..., Non
 
 
 def _replace_clock(stage: Stage) -> None:
-    """Have climate's clock and the timer ask the stage for the time, wherever they would ask.
+    """Replace climate's clock and the timer's by the stage's.
 
-    Only the wall clock: what counts seconds goes on counting, as when an operator sets the clock.
+    Only wall clocks: monotonic clocks continue, as when an operator sets the clock.
     """
 
     class Kind(type(datetime)):  # type: ignore[misc]
@@ -233,4 +233,4 @@ def _replace_clock(stage: Stage) -> None:
         if is_ours and getattr(module, "datetime", None) is datetime:
             module.datetime = Wall  # type: ignore[attr-defined]
     real = time.time
-    time.time = lambda: real() + stage._told("clock", {}).get(str(os.getpid()), 0)
+    time.time = lambda: real() + stage._read("clock", {}).get(str(os.getpid()), 0)

@@ -1,4 +1,4 @@
-"""A process is killed at each statement of an admission in turn: nothing of it is there."""
+"""A process that is killed at any statement of an admission leaves no trace."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from climate.clock import ManualClock
 from climate.core.lease.model import Lease
 from climate.db.resources import allocations
 from climate.manager.events.dispatcher import Dispatcher
@@ -17,9 +16,10 @@ from climate.manager.leases.read import find_all_leases
 from climate.manager.process.runtime import Runtime
 from tests.conftest import NOON
 from tests.race.engine import kinds
-from tests.race.engine.asking import addresses, ask, change, hosts, instances
 from tests.race.engine.bookings import violations
+from tests.race.engine.requests import addresses, change, hosts, instances, reserve
 from tests.support import rows
+from tests.support.clock import ManualClock
 from tests.support.process import FORKSERVER, eventually
 
 pytestmark = pytest.mark.faults
@@ -30,7 +30,7 @@ _ENOUGH = 60
 
 
 def _create(runtime: Runtime) -> object:
-    return ask(runtime, hosts(), instances(2, 4, vcpus=1, gpus=1), addresses(300, 500), start=0)
+    return reserve(runtime, hosts(), instances(2, 4, vcpus=1, gpus=1), addresses(300, 500), start=0)
 
 
 def _update(runtime: Runtime) -> object:
@@ -45,17 +45,17 @@ def _delete(runtime: Runtime) -> object:
 
 
 def _pending(runtime: Runtime) -> Lease:
-    return ask(runtime, instances(2, vcpus=1, gpus=1), addresses(300), hosts(), start=2)
+    return reserve(runtime, instances(2, vcpus=1, gpus=1), addresses(300), hosts(), start=2)
 
 
 def _running(runtime: Runtime) -> Lease:
-    lease = ask(runtime, instances(2, vcpus=1, gpus=1), addresses(300), hosts(), start=0)
+    lease = reserve(runtime, instances(2, vcpus=1, gpus=1), addresses(300), hosts(), start=0)
     Dispatcher(runtime, "manager").run_due()
     return lease
 
 
 def _stop_at(number: int, url: str, what: Callable[[Runtime], object], seen: Connection) -> None:
-    """Do ``what``, but stand still before its statement ``number`` (its commit counts, too)."""
+    """Run ``what``, but stop before its statement ``number`` (the commit counts as one)."""
     runtime = kinds.make_runtime(url, ManualClock(NOON))
     left = [number]
 
@@ -72,7 +72,7 @@ def _stop_at(number: int, url: str, what: Callable[[Runtime], object], seen: Con
 
 
 def _is_killed_at(number: int, url: str, what: Callable[[Runtime], object]) -> bool:
-    """Kill a process at that statement; tell whether it got no further."""
+    """Kill a process at that statement; return whether it had reached it."""
     ours, theirs = FORKSERVER.Pipe()
     process = FORKSERVER.Process(target=_stop_at, args=(number, url, what, theirs), daemon=True)
     process.start()

@@ -1,4 +1,4 @@
-"""What the matrix checks at its end, seen red: evidence of a good run, forged in one place each."""
+"""Each check of the evidence fails on evidence that is forged in one place."""
 
 import copy
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def at(seconds: float) -> datetime:
 
 
 def evidence() -> Evidence:
-    """Return what two leases leave that were never disturbed."""
+    """Return the evidence of two undisturbed leases."""
     names = ("one", "two")
     rows: dict[str, list[dict[str, Any]]] = {
         "leases": [lease(name) for name in names],
@@ -36,7 +36,7 @@ def evidence() -> Evidence:
     messages = [message(name, kind) for kind in LIFE for name in names]
     for seq, one in enumerate(messages, start=1):
         one["seq"] = seq
-    rows["outbox"] = [{"seq": one["seq"], "message_id": one["message_id"]} for one in messages]
+    rows["outbox"] = [{"seq": item["seq"], "message_id": item["message_id"]} for item in messages]
     effects = [effect(name, kind, number) for kind in EFFECTS for number, name in enumerate(names)]
     seconds = {"ensure_pool": DUE[START] + 1, "remove_host": DUE[END] + 1}
     done = {f"{kind} pool-{name}": at(when) for kind, when in seconds.items() for name in names}
@@ -80,7 +80,7 @@ def row_of(found: Evidence, table: str, **wanted: object) -> dict[str, Any]:
 
 
 def delivered(found: Evidence, kind: str, name: str) -> int:
-    ids = [one["message_id"] for one in found.messages]
+    ids = [item["message_id"] for item in found.messages]
     return ids.index(f"{kind}-{name}")
 
 
@@ -132,7 +132,7 @@ def effects_in_another_order(found: Evidence) -> Evidence:
     return replace(found, effects=changed)
 
 
-def an_effect_for_nobody(found: Evidence) -> Evidence:
+def an_effect_without_a_lease(found: Evidence) -> Evidence:
     return replace(found, effects=[*found.effects, effect("three", "ensure_pool", 3)])
 
 
@@ -157,7 +157,7 @@ def messages_of_a_lease_in_another_order(found: Evidence) -> Evidence:
     return replace(found, messages=changed)
 
 
-def a_start_never_told(found: Evidence) -> Evidence:
+def a_start_without_a_notification(found: Evidence) -> Evidence:
     """Neither written nor sent: numbers have no gap."""
     index = delivered(found, f"lease.event.{END}", "two")
     start = delivered(found, f"lease.event.{START}", "two")
@@ -177,7 +177,7 @@ def a_lease_lost(found: Evidence) -> Evidence:
     return replace(found, acknowledged=("one", "two", "three"))
 
 
-def a_lease_that_was_refused(found: Evidence) -> Evidence:
+def a_rejected_lease(found: Evidence) -> Evidence:
     return replace(found, acknowledged=("one",))
 
 
@@ -207,16 +207,16 @@ FORGERIES: list[Forgery] = [
     no_image,
     servers_left_on_a_host,
     effects_in_another_order,
-    an_effect_for_nobody,
+    an_effect_without_a_lease,
     a_start_before_its_time,
     an_end_before_its_time,
     a_message_lost,
     messages_of_a_lease_in_another_order,
-    a_start_never_told,
+    a_start_without_a_notification,
     a_number_skipped,
     a_message_unpublished,
     a_lease_lost,
-    a_lease_that_was_refused,
+    a_rejected_lease,
     a_lease_not_over,
     an_event_still_claimed,
     a_start_that_failed,
@@ -224,20 +224,20 @@ FORGERIES: list[Forgery] = [
 ]
 
 
-def test_undisturbed_lives_pass() -> None:
+def test_evidence_of_undisturbed_leases_passes() -> None:
     outcome = check(evidence())
     assert (outcome.tried_again, outcome.told_again, outcome.too_late) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
-def test_it_is_seen(forge: Forgery) -> None:
+def test_each_forgery_fails_its_check(forge: Forgery) -> None:
     found = copy.deepcopy(evidence())
     forged = forge(found) or found
     with pytest.raises(AssertionError):
         check(forged)
 
 
-def test_what_may_happen_is_counted() -> None:
+def test_counts_repetitions_that_are_allowed() -> None:
     found = evidence()
     row_of(found, "events", lease_id="two", kind=END)["attempt"] = 3
     again = [*found.messages, found.messages[4]]
@@ -245,15 +245,15 @@ def test_what_may_happen_is_counted() -> None:
     assert (outcome.tried_again, outcome.told_again, outcome.too_late) == (2, 1, 0)
 
 
-def test_a_heads_up_may_be_missing_when_nobody_could_tell_it_before_the_start() -> None:
+def test_a_reminder_may_be_missing_if_no_manager_ran_before_the_start() -> None:
     found = evidence()
     row_of(found, "events", lease_id="one", kind=BEFORE_START)["updated_at"] = at(DUE[START] + 5)
     first = [
-        one for one in found.messages if one["message_id"] != f"lease.event.{BEFORE_START}-one"
+        item for item in found.messages if item["message_id"] != f"lease.event.{BEFORE_START}-one"
     ]
     found.rows["outbox"][:] = [
         {"seq": n, "message_id": one["message_id"]} for n, one in enumerate(first, start=1)
     ]
     found.rows["relay"][0] = {"last_seq": len(first), "published_seq": len(first)}
-    told = [{**one, "seq": n} for n, one in enumerate(first, start=1)]
-    assert check(replace(found, messages=told)).too_late == 1
+    messages = [{**one, "seq": n} for n, one in enumerate(first, start=1)]
+    assert check(replace(found, messages=messages)).too_late == 1

@@ -1,4 +1,4 @@
-"""A plugin that hangs delays the leases that need its resources, and nobody else."""
+"""A plug-in call that hangs delays only the leases that need its resources."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from tests.support.service import Story
 
 
 class Hanging:
-    """Hosts of which some never come, until they are let go."""
+    """Hosts of which some hang until a test releases them."""
 
     def __init__(self, plugin: HostPlugin) -> None:
         self._start = plugin.start
@@ -29,7 +29,7 @@ class Hanging:
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Granted]
     ) -> Mapping[str, Any]:
-        if self.hosts.isdisjoint(one.external_id for one in resources):
+        if self.hosts.isdisjoint(item.external_id for item in resources):
             return self._start(lease, reservation, resources)
         self.calls += 1
         assert self.let_go.wait(60)
@@ -71,7 +71,7 @@ def is_in(story: Story, lease: Mapping[str, Any], status: str) -> None:
 
 def status_of(story: Story, lease: Mapping[str, Any], kind: str) -> str:
     found = story.lease(lease["id"])["events"]
-    return next(str(one["status"]) for one in found if one["event_type"] == kind)
+    return next(str(item["status"]) for item in found if item["event_type"] == kind)
 
 
 def name_of(story: Story, lease: Mapping[str, Any]) -> str:
@@ -79,7 +79,7 @@ def name_of(story: Story, lease: Mapping[str, Any]) -> str:
     return f"sim-{number}"
 
 
-def test_who_needs_other_hosts_does_not_wait(
+def test_a_lease_of_other_hosts_starts_meanwhile(
     story: Story, hanging: Hanging, manager: Manager
 ) -> None:
     stuck = [story.reserve(60, 120) for _ in range(2)]
@@ -98,7 +98,7 @@ def test_who_needs_other_hosts_does_not_wait(
         is_in(story, lease, "ACTIVE")
 
 
-def test_what_was_taken_together_with_a_call_that_hangs_does_not_wait(
+def test_other_events_of_the_batch_run_on_another_worker(
     story: Story, hanging: Hanging, manager: Manager
 ) -> None:
     is_in(story, story.reserve(0, 60), "ACTIVE")  # so it is known that starts are quick
@@ -106,7 +106,7 @@ def test_what_was_taken_together_with_a_call_that_hangs_does_not_wait(
     hanging.hosts.add(name_of(story, stuck))
     story.clock.advance(3600)
     eventually(lambda: hanging.calls == 1, "a start hangs")
-    assert any(len(one.claims) > 1 for one in manager.dispatcher.pool.running), "taken together"
+    assert any(len(item.claims) > 1 for item in manager.dispatcher.pool.running), "taken together"
     story.clock.advance(2)
     for lease in (before, behind):
         is_in(story, lease, "ACTIVE")
@@ -115,7 +115,7 @@ def test_what_was_taken_together_with_a_call_that_hangs_does_not_wait(
     is_in(story, stuck, "ACTIVE")
 
 
-def test_a_call_that_takes_too_long_has_failed_and_does_nothing_more(
+def test_a_call_past_its_time_limit_fails_and_changes_nothing_more(
     story: Story, hanging: Hanging, manager: Manager
 ) -> None:
     lease = story.reserve(60, 600)
@@ -135,7 +135,7 @@ def test_a_call_that_takes_too_long_has_failed_and_does_nothing_more(
     is_in(story, lease, "ACTIVE")
 
 
-def test_a_lease_that_is_deleted_while_it_starts_is_taken_back_whole_when_it_has_started(
+def test_a_lease_deleted_during_its_start_is_reclaimed_after_the_start(
     story: Story, hanging: Hanging, manager: Manager
 ) -> None:
     lease = story.reserve(60, 120)
@@ -149,13 +149,13 @@ def test_a_lease_that_is_deleted_while_it_starts_is_taken_back_whole_when_it_has
         lambda: story.call("GET", f"/v1/leases/{lease['id']}").status_code == 404,
         "the lease is gone",
     )
-    assert [one["effect"] for one in story.cloud.effects()] == [
+    assert [effect["effect"] for effect in story.cloud.effects()] == [
         "ensure_pool",
         "add_host",
         "remove_host",
         "delete_pool",
     ]
-    assert story.told(lease["id"])[-3:] == [
+    assert story.event_types(lease["id"])[-3:] == [
         "lease.event.start_lease",
         "lease.event.end_lease",
         "lease.delete",

@@ -1,4 +1,4 @@
-"""An API that is killed while an enforcement service thinks: a manager leaves nothing behind."""
+"""A manager releases the hosts of an API that was killed while it waited for enforcement."""
 
 import threading
 from contextlib import suppress
@@ -31,7 +31,7 @@ def _count(database: Database, table: type) -> int:
 
 
 def _write_config(path: Path, url: str, outside: EnforcementService) -> str:
-    """Return the argument that has a program ask that service, not for long."""
+    """Return the argument for a configuration with short time-outs of the service."""
     options = {
         "database__connection": url,
         "simulated__journal": path / "cloud",
@@ -45,14 +45,14 @@ def _write_config(path: Path, url: str, outside: EnforcementService) -> str:
 
 
 def _reserve(api: Service, body: dict[str, Any]) -> None:
-    """Ask for a lease, and do not mind that there will be no answer."""
+    """Request a lease, and ignore the missing answer."""
     with suppress(requests.ConnectionError):
         api.call("POST", "/v1/leases", body)
 
 
 @pytest.mark.parametrize(
     "backend",
-    ["postgresql", *(pytest.param(one, marks=NIGHTLY) for one in ("sqlite", "mariadb"))],
+    ["postgresql", *(pytest.param(item, marks=NIGHTLY) for item in ("sqlite", "mariadb"))],
     indirect=True,
 )
 def test_hosts_held_by_a_killed_process_are_released(database_url: str, tmp_path: Path) -> None:
@@ -81,11 +81,11 @@ def test_hosts_held_by_a_killed_process_are_released(database_url: str, tmp_path
             asking.join()
         assert _count(database, AllocationRow) == HOSTS
         with running(tmp_path, "climate-manager", argument):
-            eventually(lambda: outside.asked_at("/on-end"), "the service is told")
+            eventually(lambda: outside.bodies_of("/on-end"), "the service gets the end")
             eventually(lambda: not _count(database, EventRow), "nothing is left to do")
         for table in (LeaseRow, ReservationRow, AllocationRow, OutboxRow):
             assert _count(database, table) == 0
-        [begun], [over] = outside.asked_at("/check-create"), outside.asked_at("/on-end")
+        [begun], [over] = outside.bodies_of("/check-create"), outside.bodies_of("/on-end")
         assert over["lease"]["id"] == begun["lease"]["id"]
         with running(tmp_path, *serving):
             eventually(api.is_up, "the API is back")

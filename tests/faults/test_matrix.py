@@ -1,4 +1,4 @@
-"""Every fault at every moment: each lease lives its life once, and the world is told of it."""
+"""Each fault at each moment: every lease lives its life once, with all notifications."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults import evidence, results
 from tests.faults.cell import LEASES, Cell
-from tests.faults.conftest import Grounds
+from tests.faults.conftest import Databases
 from tests.faults.injection import FAULTS, Fault, step
 from tests.faults.private import RabbitMQ
 from tests.faults.stage import Moment
@@ -29,7 +29,6 @@ _SHORT = {
 
 
 def cells() -> Iterator[object]:
-    """Return all, by name."""
     for fault in FAULTS:
         for backend in fault.databases:
             for moment in Moment:
@@ -42,15 +41,20 @@ def cells() -> Iterator[object]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("backend", "fault", "moment"), list(cells()))
 def test_every_lease_lives_its_life_once(
-    backend: str, fault: Fault, moment: Moment, grounds: Grounds, broker: RabbitMQ, tmp_path: Path
+    backend: str,
+    fault: Fault,
+    moment: Moment,
+    databases: Databases,
+    broker: RabbitMQ,
+    tmp_path: Path,
 ) -> None:
     with (
         results.noted(backend, fault.name, moment) as note,
-        Cell(tmp_path, grounds.on(backend), broker, moment) as cell,
+        Cell(tmp_path, databases.on(backend), broker, moment) as cell,
     ):
         note.gap = cell.pace.gap(LEASES)
         cell.live(fault.lasts, step(fault, moment))
         note.held = cell.stage.held().total()
         fault.inject(cell)
-        cell.until_over()
+        cell.wait_until_over()
         note.outcome = evidence.check(cell.end())

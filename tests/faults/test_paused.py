@@ -1,4 +1,4 @@
-"""A manager that is paused for longer than its claims last does nothing twice when it wakes."""
+"""A manager that is paused for longer than its claims repeats nothing when it continues."""
 
 import signal
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from tests.support.process import eventually
     ("asked", "made", "removed"),
     [(whole_hosts, "ensure_pool", "delete_pool"), (instances, "open_slots", "delete_slots")],
 )
-def test_what_was_taken_back_meanwhile_is_not_made_again(
+def test_a_manager_resumed_after_the_end_changes_nothing(
     database_url: str,
     tmp_path: Path,
     programs: ExitStack,
@@ -26,13 +26,13 @@ def test_what_was_taken_back_meanwhile_is_not_made_again(
     made: str,
     removed: str,
 ) -> None:
-    """Paused before its first change, awake after the end: nobody would take it back again."""
+    """Paused before its first change, resumed after the end: nothing would undo a change."""
     options = {"manager__claim_timeout": SOON, "simulated__delay": 2.0}
     world = World(database_url, tmp_path, programs, **options)
     managers = world.start_managers(2)
     lease: Lease = world.reserve(asked(1))
     world.until(lease, "STARTING")
-    asleep = world.who_runs(managers, lease, START)
+    asleep = world.claim_owner(managers, lease, START)
     world.freeze(asleep)
     assert not world.journal(made), "too late to interfere"
     world.until(lease, "ACTIVE")
@@ -45,4 +45,4 @@ def test_what_was_taken_back_meanwhile_is_not_made_again(
     )
     assert [effect["effect"] for effect in world.journal(made, removed)] == [made, removed]
     eventually(world.is_quiet, "all is done")
-    assert world.told(lease, START) == 1
+    assert world.count_notifications(lease, START) == 1

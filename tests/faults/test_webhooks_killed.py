@@ -1,4 +1,4 @@
-"""Managers that deliver are killed: each receiver hears all, in order, and knows the repeats."""
+"""Managers are killed while they deliver webhooks: each receiver gets all, in order."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ LEASES = 8
 @pytest.mark.parametrize(
     "backend", ["postgresql", pytest.param("mariadb", marks=NIGHTLY)], indirect=True
 )
-def test_managers_that_are_killed_lose_no_delivery(database_url: str, tmp_path: Path) -> None:
+def test_killed_managers_lose_no_delivery(database_url: str, tmp_path: Path) -> None:
     conf = write_config(
         tmp_path / "climate.conf",
         database__connection=database_url,
@@ -63,6 +63,6 @@ def test_managers_that_are_killed_lose_no_delivery(database_url: str, tmp_path: 
                 manager.kill()
         for receiver in (first, second):
             assert list(dict.fromkeys(receiver.seqs)) == expected
-            ids = {one["id"] for one in receiver.events}
+            ids = {event["id"] for event in receiver.events}
             assert len(ids) == len(expected)
             assert len(receiver.got) - len(expected) <= ROUNDS  # one for each kill at most

@@ -1,4 +1,4 @@
-"""Tests that are killed leave nothing behind: no server, no folder, no program of ours."""
+"""A killed test run leaves no server, no folder and no program behind."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ _ROOT = _THIS.parents[2]
 
 
 def be_killed(name: str, home: Path) -> None:
-    """Be whoever runs tests: with a server, and a program that is frozen besides."""
+    """Run a server and a frozen program, as a test run that is killed."""
     with SERVERS[name]() as server, standalone(home) as (_, program):
         program.freeze()
         (home / "new").write_text(f"{server.port} {program.pid} {server.data}")
@@ -32,7 +32,7 @@ def be_killed(name: str, home: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", list(SERVERS))
-def test_nothing_outlives_tests_that_are_killed(name: str, tmp_path: Path) -> None:
+def test_nothing_outlives_a_killed_test_run(name: str, tmp_path: Path) -> None:
     call = f"from pathlib import Path; from tests.faults.{_THIS.stem} import be_killed"
     script = f"{call}; be_killed({name!r}, Path({str(tmp_path)!r}))"
     with subprocess.Popen([sys.executable, "-c", script], cwd=_ROOT) as tests:

@@ -1,7 +1,7 @@
-"""A world for faults: a database, a cloud, and managers that are processes of their own.
+"""A world for faults: a database, a cloud, and managers as processes.
 
-They can be killed, frozen, woken and started at will, in the middle of what they do: each step in
-the cloud takes a while. Afterwards the world tells what was done, how often, and what was told.
+A test can kill, freeze, resume and start managers during their work: each change of the cloud
+takes a while. Afterwards the world shows the effects on the cloud and the notifications.
 """
 
 import json
@@ -27,7 +27,8 @@ from climate.manager.admission.requirements import ReservationRequest
 from climate.manager.events.dispatcher import Dispatcher
 from climate.manager.leases.create import LeaseRequest, Owner, create_lease
 from climate.manager.leases.read import get_lease
-from climate.manager.leases.update import LeaseChange, update_lease
+from climate.manager.leases.reservation_changes import LeaseChange
+from climate.manager.leases.update import update_lease
 from climate.manager.process.runtime import Runtime
 from climate.manager.resources import registry as resources
 from tests.support.process import Program, eventually, running, write_config
@@ -41,21 +42,19 @@ _PLUGINS = "physical.host.plugin,virtual.instance.plugin"
 
 
 def whole_hosts(count: int) -> ReservationRequest:
-    """Return a request for hosts."""
     anything = {"hypervisor_properties": "", "resource_properties": "", "before_end": "default"}
     params = {"min": count, "max": count, **anything}
     return ReservationRequest(resource_type="physical:host", params=params)
 
 
 def instances(count: int) -> ReservationRequest:
-    """Return a request for small instances."""
     size = {"vcpus": 1, "memory_mb": 1, "disk_gb": 0}
     params = {"amount": count, **size, "affinity": None, "resource_properties": ""}
     return ReservationRequest(resource_type="virtual:instance", params=params)
 
 
 class World:
-    """A database, a cloud, and managers that look after both."""
+    """A database, a cloud, and managers as processes."""
 
     def __init__(self, url: str, home: Path, programs: ExitStack, **options: object) -> None:
         self._home, self._programs = home, programs
@@ -77,12 +76,11 @@ class World:
         self.register(*HOSTS)
 
     def register(self, *names: str) -> None:
-        """Make hosts reservable."""
         for name in names:
             resources.register(self.runtime, "physical:host", name)
 
     def start_managers(self, count: int) -> list[Program]:
-        """Return managers at work; those that are left at the end must stop well when asked."""
+        """Start managers; at the end those that still run must stop with exit code 0."""
         argument = f"--config-file={self._config}"
         made = [
             self._programs.enter_context(running(self._home, "climate-manager", argument))
@@ -97,7 +95,7 @@ class World:
         start: float = 0.0,
         seconds: float = 7200.0,
     ) -> Lease:
-        """Make a lease, of all hosts unless told otherwise, from ``start`` seconds from now on."""
+        """Create a lease, by default of all hosts, that starts in ``start`` seconds."""
         begin = self.runtime.clock.now() + timedelta(seconds=start)
         request = LeaseRequest(
             name="lease",
@@ -108,54 +106,52 @@ class World:
         return create_lease(self.runtime, Owner(user_id="user", project_id=project), request)
 
     def run_due(self) -> None:
-        """Do what is due in this process, as fast as can be."""
+        """Process all due events in this process, without delays."""
         Dispatcher(self.runtime, "the test").run_due()
 
     def end(self, lease: Lease) -> None:
-        """Have the lease end now."""
         change = LeaseChange(dates=Change(end=self.runtime.clock.now()))
         update_lease(self.runtime, lease.id, change)
 
     def until(self, lease: Lease, status: str) -> None:
-        """Wait for a lease to have ``status``."""
         eventually(
             lambda: get_lease(self.runtime, lease.id).status == status, f"the lease is {status}"
         )
 
     def until_half(self, effect: str) -> None:
-        """Wait until something was done to some of the hosts, and see that it is not over."""
+        """Wait until an effect occurred on some of the hosts, but not on all."""
         eventually(lambda: len(self.effects(effect)) >= 2, f"{effect} was begun")
         assert len(self.effects(effect)) < len(HOSTS), "too late to interfere"
 
     def effects(self, name: str) -> list[str]:
-        """Return the hosts that something was done to, sorted."""
+        """Return the hosts on which an effect occurred, sorted."""
         return sorted(str(effect.get("host")) for effect in self.journal(name))
 
     def journal(self, *names: str) -> list[dict[str, Any]]:
-        """Return what was done to the cloud, all or what has one of these names, in order."""
+        """Return the effects on the cloud, all or those of these names, in order."""
         lines = self._journal.read_text().splitlines() if self._journal.exists() else []
         found = [json.loads(line) for line in lines]
         return [effect for effect in found if not names or effect["effect"] in names]
 
-    def told(self, lease: Lease, kind: str) -> int:
-        """Return how often the world was told that an event took place."""
+    def count_notifications(self, lease: Lease, kind: str) -> int:
+        """Return how many notifications say that an event took place."""
         query = sa.select(sa.func.count()).where(
             OutboxRow.lease_id == lease.id, OutboxRow.event_type == f"lease.event.{kind}"
         )
         with self.runtime.database.read() as session:
             return session.scalar(query) or 0
 
-    def who_runs(self, managers: list[Program], lease: Lease, kind: str) -> Program:
+    def claim_owner(self, managers: list[Program], lease: Lease, kind: str) -> Program:
         """Return the manager that has claimed an event."""
         query = sa.select(EventRow.owner).where(
             EventRow.lease_id == lease.id, EventRow.kind == kind
         )
         with self.runtime.database.read() as session:
             owner = session.scalar(query) or ""
-        return next(one for one in managers if f":{one.pid}:" in owner)
+        return next(manager for manager in managers if f":{manager.pid}:" in owner)
 
     def is_locked(self) -> bool:
-        """Tell whether somebody is in the middle of a transaction that others may wait for."""
+        """Return whether a transaction holds locks that others may wait for."""
         database = self.runtime.database
         if database.dialect == "sqlite":
             engine = sa.create_engine(database.engine.url, connect_args={"timeout": 0})
@@ -176,25 +172,24 @@ class World:
         return False
 
     def freeze(self, manager: Program) -> None:
-        """Stop a manager where it is, but not while others would have to wait for it."""
+        """Stop a manager, but not while it holds locks."""
         manager.freeze()
         while self.is_locked():
             manager.signal(signal.SIGCONT)
             manager.freeze()
 
     def pause(self, manager: Program, seconds: float) -> None:
-        """Freeze a manager for a while."""
         self.freeze(manager)
         time.sleep(seconds)
         manager.signal(signal.SIGCONT)
 
     def attempts(self) -> Counter[int]:
-        """Return how many events were attempted how often."""
+        """Return the number of events by their number of attempts."""
         with self.runtime.database.read() as session:
             return Counter(session.scalars(sa.select(EventRow.attempt)))
 
     def is_quiet(self, now_due: Sequence[str] = ()) -> bool:
-        """Tell whether nothing that is due (of these kinds) is left to be done."""
+        """Return whether no event (of these kinds) is due and open."""
         due = sa.select(EventRow.id).where(
             EventRow.status.in_([status.value for status in OPEN_EVENT]),
             EventRow.due_at <= self.runtime.clock.now(),

@@ -14,7 +14,7 @@ from climate.manager.enforcement import Enforcer
 from tests.conftest import MakeStory
 from tests.race.crowd import at_work
 from tests.support import enforcement
-from tests.support.enforcement import Answer, EnforcementService, no
+from tests.support.enforcement import Answer, EnforcementService, rejection
 from tests.support.rows import dump
 from tests.support.service import Story, host_reservation, hosts
 
@@ -25,7 +25,6 @@ Make = Callable[..., Story]
 
 @pytest.fixture
 def outside() -> Iterator[EnforcementService]:
-    """Return an enforcement service that says yes."""
     with enforcement.serving() as made:
         yield made
 
@@ -48,7 +47,6 @@ def enforced(
 
 @pytest.fixture
 def story(enforced: Make) -> Story:
-    """Return a service that asks it."""
     return enforced()
 
 
@@ -87,13 +85,13 @@ class TestCreate:
             "auth_url": "https://keystone.example.org/v3",
             "region_name": "north",
         }
-        told = asked.body["lease"]
-        assert (told["id"], told["name"]) == (lease["id"], "lease")
-        assert (told["start_date"], told["end_date"]) == (
+        sent = asked.body["lease"]
+        assert (sent["id"], sent["name"]) == (lease["id"], "lease")
+        assert (sent["start_date"], sent["end_date"]) == (
             "2030-01-15T13:00:00",
             "2030-01-15T14:00:00",
         )
-        [reservation] = told["reservations"]
+        [reservation] = sent["reservations"]
         assert (reservation["resource_type"], reservation["min"]) == ("physical:host", 2)
         hosts = reservation["allocations"]
         assert sorted(host["id"] for host in hosts) == sorted(story.hosts_of(lease["id"]))
@@ -106,7 +104,7 @@ class TestCreate:
         assert story.lease(lease["id"]) == lease
         kinds = {event["event_type"] for event in lease["events"]}
         assert kinds == {"before_start_lease", "start_lease", "before_end_lease", "end_lease"}
-        assert story.told(lease["id"]) == ["lease.create"]
+        assert story.event_types(lease["id"]) == ["lease.create"]
         story.at(60)
         assert story.lease(lease["id"])["status"] == "ACTIVE"
 
@@ -114,7 +112,7 @@ class TestCreate:
         self, story: Story, outside: EnforcementService
     ) -> None:
         before = rows(story)
-        outside.answers = [no("You have 3 credits left, this would cost 5.")]
+        outside.answers = [rejection("You have 3 credits left, this would cost 5.")]
         assert code(story, "POST", "/v1/leases", story.lease_body()) == (
             403,
             "enforcement_denied",
@@ -257,7 +255,7 @@ class TestNoAnswer:
         for fail_open, status in ((False, 503), (True, 200)):
             story = enforced(fail_open=fail_open)
             lease = story.reserve(60, 120)
-            outside.answers = [Answer(500), no("no")]
+            outside.answers = [Answer(500), rejection("no")]
             body = {"end_date": story.date(180)}
             answer = story.call("PUT", f"/v1/leases/{lease['id']}", body)
             assert answer.status_code == status
@@ -303,8 +301,8 @@ class TestHold:
         assert story.run() == 0
         assert story.call("POST", "/v1/leases", story.lease_body(1, 60)).status_code == 409
         story.clock.advance(1)
-        assert story.run() == 2  # the release, and that the service is told
-        assert [body["lease"]["id"] for body in outside.asked_at(ON_END)] == [held]
+        assert story.run() == 2  # the release, and the notification of the service
+        assert [body["lease"]["id"] for body in outside.bodies_of(ON_END)] == [held]
         assert rows(story) == before
         assert story.published() == []
 
@@ -348,7 +346,7 @@ class TestHold:
         lease = story.reserve(0, 60)
         story.run()
         assert story.lease(lease["id"])["status"] == "ACTIVE"
-        assert "lease.catch_up" not in story.told(lease["id"])
+        assert "lease.catch_up" not in story.event_types(lease["id"])
 
 
 class TestUpdate:
@@ -360,23 +358,23 @@ class TestUpdate:
         reservation = {"id": lease["reservations"][0]["id"], "min": 2, "max": 2}
         change = {"reservations": [reservation], "end_date": story.date(180)}
         story.ok("PUT", f"/v1/leases/{lease['id']}", change)
-        [asked] = outside.asked_at(UPDATE)
+        [asked] = outside.bodies_of(UPDATE)
 
-        def told(name: str) -> tuple[str, list[str]]:
+        def sent(name: str) -> tuple[str, list[str]]:
             [found] = asked[name]["reservations"]
             return asked[name]["end_date"], sorted(host["id"] for host in found["allocations"])
 
-        assert told("current_lease") == ("2030-01-15T14:00:00", before)
-        assert told("lease") == ("2030-01-15T15:00:00", sorted(story.hosts_of(lease["id"])))
+        assert sent("current_lease") == ("2030-01-15T14:00:00", before)
+        assert sent("lease") == ("2030-01-15T15:00:00", sorted(story.hosts_of(lease["id"])))
         assert asked["context"]["user_id"] == "admin"
-        assert story.told(lease["id"]) == ["lease.create", "lease.update"]
+        assert story.event_types(lease["id"]) == ["lease.create", "lease.update"]
 
     def test_a_denied_change_changes_nothing(
         self, story: Story, outside: EnforcementService
     ) -> None:
         lease = story.reserve(60, 120)
         before = rows(story)
-        outside.answers = [no("too long")]
+        outside.answers = [rejection("too long")]
         body = {"end_date": story.date(180)}
         answer = code(story, "PUT", f"/v1/leases/{lease['id']}", body)
         assert answer == (403, "enforcement_denied", "too long")
@@ -386,7 +384,7 @@ class TestUpdate:
         lease = story.reserve()
         story.ok("PUT", f"/v1/leases/{lease['id']}", {"name": "new"})
         story.ok("PUT", f"/v1/leases/{lease['id']}", {})
-        assert outside.asked_at(UPDATE) == []
+        assert outside.bodies_of(UPDATE) == []
 
     def test_ending_a_lease_now_needs_one_approval(
         self, story: Story, outside: EnforcementService
@@ -395,7 +393,7 @@ class TestUpdate:
         story.at(1)
         story.clock.advance(0.25)
         story.ok("PUT", f"/v1/leases/{lease['id']}", {"end_date": "now"})
-        assert len(outside.asked_at(UPDATE)) == 1
+        assert len(outside.bodies_of(UPDATE)) == 1
         story.run()
         assert story.lease(lease["id"])["status"] == "TERMINATED"
 
@@ -406,7 +404,7 @@ class TestUpdate:
         [mine] = story.hosts_of(lease["id"])
 
         def meanwhile() -> None:
-            proposed = outside.asked_at(UPDATE)[0]["lease"]["reservations"][0]["allocations"]
+            proposed = outside.bodies_of(UPDATE)[0]["lease"]["reservations"][0]["allocations"]
             [gained] = [host["id"] for host in proposed if host["id"] != mine]
             wanted = host_reservation(resource_properties=f'["==", "$id", "{gained}"]')
             story.reserve(60, 120, reservations=[wanted])
@@ -414,9 +412,9 @@ class TestUpdate:
         outside.answers = [Answer(wait=meanwhile)]
         reservation = {"id": lease["reservations"][0]["id"], "min": 2, "max": 2}
         story.ok("PUT", f"/v1/leases/{lease['id']}", {"reservations": [reservation]})
-        _, last = outside.asked_at(UPDATE)
-        told = [host["id"] for host in last["lease"]["reservations"][0]["allocations"]]
-        assert sorted(told) == sorted(story.hosts_of(lease["id"]))
+        _, last = outside.bodies_of(UPDATE)
+        sent = [host["id"] for host in last["lease"]["reservations"][0]["allocations"]]
+        assert sorted(sent) == sorted(story.hosts_of(lease["id"]))
 
     def test_approval_is_repeated_at_most_three_times(
         self, story: Story, outside: EnforcementService
@@ -431,7 +429,7 @@ class TestUpdate:
         outside.answers = [Answer(wait=meanwhile)] * 6
         status, name, _ = code(story, "PUT", path, {"end_date": story.date(180)})
         assert (status, name) == (503, "contention")
-        assert len(outside.asked_at(UPDATE)) == 3
+        assert len(outside.bodies_of(UPDATE)) == 3
         assert story.lease(lease["id"])["end_date"] == lease["end_date"]
 
 
@@ -442,15 +440,15 @@ class TestOnEnd:
         lease = story.reserve(0, 60)
         hosts = story.hosts_of(lease["id"])
         story.at(1)
-        assert outside.asked_at(ON_END) == []
+        assert outside.bodies_of(ON_END) == []
         story.at(60)
-        [request] = outside.asked_at(ON_END)
+        [request] = outside.bodies_of(ON_END)
         assert request["lease"]["id"] == lease["id"]
         [reservation] = request["lease"]["reservations"]
         assert [host["id"] for host in reservation["allocations"]] == hosts
         story.ok("DELETE", f"/v1/leases/{lease['id']}")
         story.run()
-        assert len(outside.asked_at(ON_END)) == 1
+        assert len(outside.bodies_of(ON_END)) == 1
         assert finalizers(story) == []
 
     @pytest.mark.parametrize("started", [False, True])
@@ -459,11 +457,11 @@ class TestOnEnd:
     ) -> None:
         lease = story.reserve(0 if started else 60, 120)
         story.run()
-        outside.answers = [no("I do mind")]
+        outside.answers = [rejection("I do mind")]
         story.ok("DELETE", f"/v1/leases/{lease['id']}")
         story.run()
         story.refused(404, "GET", f"/v1/leases/{lease['id']}")
-        assert [body["lease"]["id"] for body in outside.asked_at(ON_END)] == [lease["id"]]
+        assert [body["lease"]["id"] for body in outside.bodies_of(ON_END)] == [lease["id"]]
         assert finalizers(story) == [], "a denial is an answer, too"
 
     def test_an_unavailable_service_blocks_no_end_and_is_notified_later(
@@ -482,7 +480,7 @@ class TestOnEnd:
         story.run()
         story.clock.advance(2)
         story.run()
-        assert len(outside.asked_at(ON_END)) == 3
+        assert len(outside.bodies_of(ON_END)) == 3
         assert finalizers(story) == []
 
     def test_notifying_the_service_is_given_up_after_a_day(
@@ -506,7 +504,7 @@ class TestOnEnd:
         for lease in made:
             story.ok("DELETE", f"/v1/leases/{lease['id']}")
         story.run()
-        assert len(outside.asked_at(ON_END)) == 1
+        assert len(outside.bodies_of(ON_END)) == 1
         assert sorted(row["attempt"] for row in finalizers(story)) == [0, 0, 0, 1]
 
     def test_pending_notifications_are_dropped_if_the_service_is_no_longer_configured(
@@ -538,7 +536,7 @@ def test_holds_changes_and_notifications_work_on_every_database(
         lease = story.reserve(0, 60)
         assert found == [409]
         before = rows(story)
-        outside.answers = [no("no"), no("no")]
+        outside.answers = [rejection("no"), rejection("no")]
         story.refused(403, "POST", "/v1/leases", story.lease_body())
         path = f"/v1/leases/{lease['id']}"
         story.refused(403, "PUT", path, {"end_date": story.date(90)})
@@ -551,7 +549,7 @@ def test_holds_changes_and_notifications_work_on_every_database(
         story.at(2)
         story.ok("DELETE", path)
         story.run()
-        assert len(outside.asked_at(ON_END)) == 2
+        assert len(outside.bodies_of(ON_END)) == 2
         story.dispatcher.upkeep.tidy()
         left = rows(story)
         assert (left["leases"], left["allocations"], left["events"]) == ([], [], [])

@@ -18,20 +18,19 @@ Samples = dict[tuple[str, tuple[str, ...]], float]
 def samples(text: str) -> Samples:
     """Return values by name and the values of labels, but for the limits of buckets."""
     return {
-        (one.name, tuple(value for _, value in sorted(one.labels.items()))): one.value
+        (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
-        for one in family.samples
-        if not one.name.endswith("_bucket")
+        for sample in family.samples
+        if not sample.name.endswith("_bucket")
     }
 
 
-def told(runtime: Runtime) -> Samples:
+def samples_of(runtime: Runtime) -> Samples:
     return samples(runtime.metrics.exposition().decode())
 
 
 @pytest.fixture
 def watched(make_story: MakeStory) -> Story:
-    """Return a service that tells its metrics."""
     story = make_story(api__metrics=True)
     show_backlog(story.runtime)
     story.register(1)
@@ -62,7 +61,7 @@ def test_admissions_are_counted_by_their_error_code(watched: Story) -> None:
     watched.refused(409, "POST", "/v1/leases", watched.lease_body())
     watched.ok("PUT", f"/v1/leases/{lease['id']}", {"name": "other"})
     watched.refused(400, "PUT", f"/v1/leases/{lease['id']}", {"end_date": watched.date(-5)})
-    found = told(watched.runtime)
+    found = samples_of(watched.runtime)
     assert found["climate_admissions_total", ("admitted", "create")] == 1
     assert found["climate_admissions_total", ("not_enough_resources", "create")] == 1
     assert found["climate_admissions_total", ("admitted", "update")] == 1
@@ -75,7 +74,7 @@ def test_a_stale_tag_is_counted_once_and_a_repeated_comparison_is_not(watched: S
     for name, status in (("first", 200), ("second", 412)):
         answer = watched.call("PATCH", path, {"name": name}, headers={"If-Match": tag})
         assert answer.status_code == status
-    found = told(watched.runtime)
+    found = samples_of(watched.runtime)
     assert found["climate_admissions_total", ("admitted", "update")] == 1
     assert found["climate_admissions_total", ("precondition_failed", "update")] == 1
 
@@ -89,7 +88,7 @@ def test_a_lost_race_is_counted(watched: Story) -> None:
             raise LostRace
 
     watched.runtime.database.write(work)
-    assert told(watched.runtime)["climate_transaction_conflicts_total", ("lost",)] == 2
+    assert samples_of(watched.runtime)["climate_transaction_conflicts_total", ("lost",)] == 2
 
 
 def test_events_and_plugin_calls_are_measured(watched: Story) -> None:
@@ -125,7 +124,7 @@ def test_the_backlog_is_counted_on_every_database(story_everywhere: Story) -> No
     story.relay.flush()
     story.reserve(0, 120, events=[{"event_type": "party", "event_date": story.date(1)}])
     story.clock.advance(60)
-    found = told(story.runtime)
+    found = samples_of(story.runtime)
     assert found["climate_events_due", ("start_lease",)] == 1
     assert found["climate_events_due", ("user",)] == 1, "what users call things is no label"
     assert found["climate_outbox_lag_rows", ()] == 1
@@ -133,7 +132,7 @@ def test_the_backlog_is_counted_on_every_database(story_everywhere: Story) -> No
     assert found["climate_database_connections_most", ()] > 0
     story.run()
     story.relay.flush()
-    found = told(story.runtime)
+    found = samples_of(story.runtime)
     assert ("climate_events_due", ("start_lease",)) not in found
     assert (found["climate_outbox_lag_rows", ()], found["climate_outbox_lag_seconds", ()]) == (0, 0)
 
@@ -142,7 +141,7 @@ def test_an_unreachable_database_is_a_metric_and_no_error(watched: Story, tmp_pa
     watched.close()
     for path in tmp_path.glob("climate.sqlite*"):
         path.unlink()
-    found = told(watched.runtime)
+    found = samples_of(watched.runtime)
     assert found["climate_database_up", ()] == 0
     assert ("climate_outbox_lag_rows", ()) not in found
 
@@ -150,4 +149,4 @@ def test_an_unreachable_database_is_a_metric_and_no_error(watched: Story, tmp_pa
 def test_each_runtime_counts_for_itself(make_story: MakeStory) -> None:
     one, other = make_story(), make_story()
     one.call("GET", "/healthz")
-    assert told(one.runtime).keys() - told(other.runtime).keys()
+    assert samples_of(one.runtime).keys() - samples_of(other.runtime).keys()

@@ -1,4 +1,4 @@
-"""Who the tests are: an administrator of the cloud, and projects with users that pass."""
+"""Accounts for tests: the cloud's administrator, and temporary projects with users."""
 
 import os
 import uuid
@@ -51,7 +51,7 @@ class Account:
 
     @property
     def token(self) -> str:
-        """A token scoped to the project; it is the same until it expires."""
+        """A token scoped to the project; the session renews it."""
         return str(self.cloud.session.get_token())
 
     @property
@@ -65,7 +65,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Project:
-    """A project with one user per role; nobody else is in it."""
+    """A project with one user per role."""
 
     id: str
     name: str
@@ -75,8 +75,8 @@ class Project:
 
 
 @contextmanager
-def passing_project(admin: Account, name: str) -> Iterator[Project]:
-    """Make a project with its users, and remove them at the end."""
+def temporary_project(admin: Account, name: str) -> Iterator[Project]:
+    """Create a project with its users; delete them at the end."""
     identity = admin.cloud.identity
     unique = f"climate-{name}-{uuid.uuid4().hex[:6]}"
     domain = admin.cloud.session.auth.get_access(admin.cloud.session).project_domain_id

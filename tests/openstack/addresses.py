@@ -1,4 +1,4 @@
-"""An external network for the tests of addresses, with a port behind it that they can be put at."""
+"""An external network with a port to which floating IPs can be attached."""
 
 import uuid
 from collections.abc import Iterator
@@ -15,32 +15,31 @@ SPARE = [f"203.0.113.{number}" for number in range(2, 8)]
 
 @dataclass(frozen=True)
 class Public:
-    """The network, and a port of the project that owns the router to it."""
+    """An external network, and a port of the project that owns the router to it."""
 
     cloud: Connection
     id: str
     port_id: str
 
     def floatingips(self) -> dict[str, Any]:
-        """Return what is there now, by address, as its administrator sees it."""
+        """Return all floating IPs of the network by address."""
         found = self.cloud.network.ips(floating_network_id=self.id)
-        return {one.floating_ip_address: one for one in found}
+        return {item.floating_ip_address: item for item in found}
 
     def take(self, address: str, project_id: str) -> Any:
-        """Make a floating IP as an operator might, without a word to climate."""
+        """Create a floating IP outside of climate."""
         return self.cloud.network.create_ip(
             floating_network_id=self.id, floating_ip_address=address, project_id=project_id
         )
 
     def clear(self) -> None:
-        """Delete all floating IPs."""
-        for one in self.floatingips().values():
-            self.cloud.network.delete_ip(one)
+        for ip in self.floatingips().values():
+            self.cloud.network.delete_ip(ip)
 
 
 @contextmanager
-def passing_network(cloud: Connection, project_id: str) -> Iterator[Public]:
-    """Make the network, and for a project what it takes to use it; remove all of it at the end."""
+def temporary_network(cloud: Connection, project_id: str) -> Iterator[Public]:
+    """Create the network, and a router and a port for a project; delete all of it at the end."""
     network, name = cloud.network, f"climate-{uuid.uuid4().hex[:6]}"
     mine = {"name": name, "project_id": project_id}
     with ExitStack() as undone:

@@ -1,4 +1,4 @@
-"""Servers that tests boot, on whatever cloud it is: the smallest flavor, any image, no network."""
+"""Servers that tests boot on any cloud: the smallest flavor, any image, no network."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _SETTLED = {"ACTIVE", "ERROR"}
 
 
 def boot(account: Account, name: str, **options: Any) -> Server:
-    """Ask for a server and wait until it is ACTIVE or in ERROR; it is returned in either state.
+    """Boot a server, wait until it is ACTIVE or in ERROR, and return it.
 
     ``options`` are those of the SDK's ``create_server``: ``scheduler_hints``, ``host``.
     """
@@ -25,7 +25,7 @@ def boot(account: Account, name: str, **options: Any) -> Server:
 
 
 def smallest(cloud: Connection) -> tuple[str, str]:
-    """Return the ids of the smallest flavor that is for all and of an image."""
+    """Return the ids of the smallest public flavor and of an image."""
     public = cloud.compute.flavors(is_public=True)
     flavor = min(public, key=lambda one: (one.ram, one.vcpus, one.disk))
     image = next(iter(cloud.image.images(status="active")))
@@ -33,7 +33,7 @@ def smallest(cloud: Connection) -> tuple[str, str]:
 
 
 def settled(cloud: Connection, server_id: str) -> Server:
-    """Return the server once it is ACTIVE or in ERROR."""
+    """Wait until the server is ACTIVE or in ERROR, and return it."""
 
     def found() -> Server | None:
         server = cloud.compute.get_server(server_id)
@@ -45,13 +45,12 @@ def settled(cloud: Connection, server_id: str) -> Server:
 
 
 def host_of(administrator: Account, server: Server) -> tuple[str, str] | None:
-    """Return the (service host, node) that a server is on; None if it was refused one."""
+    """Return the (service host, node) of a server; None if Nova found no host."""
     seen = administrator.cloud.compute.get_server(server.id)
     return (seen.compute_host, seen.hypervisor_hostname) if seen.compute_host else None
 
 
 def is_gone(cloud: Connection, server_id: str) -> bool:
-    """Tell whether Nova no longer knows the server."""
     try:
         cloud.compute.get_server(server_id)
     except NotFoundException:
@@ -60,7 +59,7 @@ def is_gone(cloud: Connection, server_id: str) -> bool:
 
 
 def remove(cloud: Connection, *server_ids: str) -> None:
-    """Delete servers and wait until they are gone; fine if they are."""
+    """Delete servers, and wait until Nova does not know them."""
     for server_id in server_ids:
         cloud.compute.delete_server(server_id)
     for server_id in server_ids:

@@ -1,4 +1,4 @@
-"""Who can land where: servers are booted to find out, and go with the test."""
+"""The hosts on which a user's servers can land, found by booting servers."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +15,7 @@ _REFUSED = "No valid host was found"
 
 
 class Lander:
-    """Boots servers of the smallest flavor; ``remove`` them in the end."""
+    """Boots servers of the smallest flavor; ``remove`` deletes them."""
 
     def __init__(self, cloud: Connection) -> None:
         self._cloud = cloud
@@ -30,9 +30,9 @@ class Lander:
     def can_get_onto(
         self, project: Project, host: str, reservation: str | None = None, node: str | None = None
     ) -> bool:
-        """Tell whether a server of the project can be on a host (on a node of it).
+        """Return whether a server of the project can boot on a host (or on a node of it).
 
-        Only its administrator may ask for a host; the filters see no other difference.
+        Only the administrator may select a host; the filters see no other difference.
         """
         asked = {"hypervisor_hostname": node} if node else {"host": host}
         found = self.boot(project.admin, reservation, **asked)
@@ -42,11 +42,10 @@ class Lander:
     def can_get_onto_any(
         self, project: Project, hosts: Iterable[str], reservation: str | None = None
     ) -> bool:
-        """Tell whether a server of the project can be on one of ``hosts``."""
         return any(self.can_get_onto(project, host, reservation) for host in hosts)
 
     def eligible(self, account: Account) -> set[str]:
-        """Return all hosts that a user's servers land on, who does not ask for any."""
+        """Return all hosts that the scheduler selects for a user without a hint."""
         compute = account.cloud.compute
         unlimited = dict.fromkeys(("instances", "cores", "ram", "server_group_members"), -1)
         self._cloud.compute.update_quota_set(account.project_id, **unlimited)
@@ -61,7 +60,6 @@ class Lander:
         return found
 
     def remove(self) -> None:
-        """Delete what was booted."""
         guests.remove(self._cloud, *self._booted)
         self._booted.clear()
 

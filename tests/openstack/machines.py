@@ -1,4 +1,4 @@
-"""A machine of the testbed with a controller: its compute service runs while it has power."""
+"""A machine of the testbed with a BMC: its compute service runs while the machine has power."""
 
 import datetime as dt
 import os
@@ -41,7 +41,7 @@ options = {{cipher_suite = 3}}
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine, by the name of its compute service; ``nodes`` is a provisioner's file of it."""
+    """A machine, by the name of its compute service; ``nodes`` is a provisioner's nodes file."""
 
     host: str
     bmc: Bmc
@@ -49,41 +49,43 @@ class Machine:
     cloud: Connection
 
     @property
-    def began_at(self) -> dt.datetime | None:
-        """Since when its compute service runs, whatever Nova thinks; None: it does not."""
-        began = daemons.began_at(services.compute(self.host).name)
+    def started_at(self) -> dt.datetime | None:
+        """When its compute service started; None: it does not run."""
+        began = daemons.started_at(services.compute(self.host).name)
         return None if began is None else dt.datetime.fromtimestamp(began, dt.UTC)
 
     @property
     def service(self) -> Service | None:
-        """What Nova knows of its compute service."""
+        """Nova's record of its compute service."""
         found = self.cloud.compute.services(binary="nova-compute", host=self.host)
         return next(iter(found), None)
 
     @property
-    def heard_at(self) -> dt.datetime | None:
-        """When Nova heard of it last."""
-        told = self.service and self.service.updated_at
-        return dt.datetime.fromisoformat(told).replace(tzinfo=dt.UTC) if told else None
+    def last_seen_at(self) -> dt.datetime | None:
+        """The last heartbeat of the service that Nova received."""
+        values = self.service and self.service.updated_at
+        return dt.datetime.fromisoformat(values).replace(tzinfo=dt.UTC) if values else None
 
     def until_nova_says(self, state: str) -> None:
-        """Wait until Nova says that it is ``up`` or ``down``."""
+        """Wait until Nova shows the state ``up`` or ``down``."""
         eventually(
             lambda: self.service is not None and self.service.state == state,
             f"Nova says that {self.host} is {state}",
         )
 
     def commission(self) -> None:
-        """Switch it on for the first time, and wait until Nova can be asked for it."""
+        """Switch it on for the first time, and wait until Nova lists it."""
         self.switch("on")
         eventually(
-            lambda: any(one.name == self.host for one in self.cloud.compute.hypervisors()),
+            lambda: any(
+                hypervisor.name == self.host for hypervisor in self.cloud.compute.hypervisors()
+            ),
             f"Nova has {self.host} among its hypervisors",
         )
-        eventually(lambda: self.heard_at, f"{self.host} reports to Nova")
+        eventually(lambda: self.last_seen_at, f"{self.host} reports to Nova")
 
     def switch(self, power: str) -> None:
-        """Switch it ``on`` or ``off``, as an operator may by hand."""
+        """Switch it ``on`` or ``off`` outside of climate."""
         at = ["-H", "127.0.0.1", "-p", str(self.bmc.port), "-U", bmc.USER, "-E"]
         subprocess.run(
             ["ipmitool", "-I", "lanplus", "-C", "3", *at, "chassis", "power", power],
@@ -93,7 +95,7 @@ class Machine:
         )
 
     def clear(self) -> None:
-        """Have it run if something is on it: only then can Nova delete that."""
+        """Start it if it has servers: Nova can delete them only then."""
         if traces.servers_on(self.cloud, [self.host]):
             services.compute(self.host).start()
             self.until_nova_says("up")
@@ -101,11 +103,11 @@ class Machine:
 
 @contextmanager
 def machine(home: Path, cloud: Connection) -> Iterator[Machine]:
-    """Add a machine without power to the testbed; at the end Nova has never heard of it."""
+    """Add a machine without power to the testbed; at the end remove it from Nova."""
     is_testbed = cloud.session.auth.auth_url == layout.KEYSTONE
     if not is_testbed or not (layout.BIN / "python").exists():
         servers.absent("openstack", "this is not the testbed: no compute service can be added")
-    _forget(cloud)  # those of whom somebody pulled the plug
+    _forget(cloud)  # machines of interrupted runs
     host = f"{_NAMED}{uuid.uuid4().hex[:6]}"
     with bmc.ipmi(home / "bmc") as peer:
         try:
@@ -115,7 +117,7 @@ def machine(home: Path, cloud: Connection) -> Iterator[Machine]:
 
 
 def _write(home: Path, host: str, peer: Bmc) -> Path:
-    """Write what the chassis runs, and the file of nodes, which is returned."""
+    """Write the chassis' program and the nodes file, and return the latter."""
     given = {"root": _ROOT, "testbed": layout.HOME, "python": sys.executable, "host": host}
     program = peer.home / "machine"
     program.write_text(_MACHINE.format(**given))
@@ -123,8 +125,8 @@ def _write(home: Path, host: str, peer: Bmc) -> Path:
     password = home / "bmc-password"
     password.write_text(bmc.PASSWORD)
     nodes = home / "nodes.toml"
-    told = {"host": host, "port": peer.port, "user": bmc.USER, "password": password}
-    nodes.write_text(_NODES.format(**told))
+    values = {"host": host, "port": peer.port, "user": bmc.USER, "password": password}
+    nodes.write_text(_NODES.format(**values))
     return nodes
 
 
@@ -132,6 +134,6 @@ def _forget(cloud: Connection) -> None:
     for name in daemons.known():
         if name.startswith(services.compute(_NAMED).name):
             daemons.kill(name)
-    for one in cloud.compute.services(binary="nova-compute"):
-        if one.host.startswith(_NAMED):
-            cloud.compute.delete_service(one)
+    for item in cloud.compute.services(binary="nova-compute"):
+        if item.host.startswith(_NAMED):
+            cloud.compute.delete_service(item)

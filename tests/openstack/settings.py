@@ -1,4 +1,4 @@
-"""How a service under test is told where the cloud is, and which hosts are for the tests."""
+"""Options of the service under test, and the hosts that tests use."""
 
 import os
 
@@ -6,7 +6,7 @@ from tests.openstack.accounts import Account
 
 # The free pool's name matters to blazar-nova's filter, which must not see that of the other mode.
 FREE_POOLS = {"blazar": "freepool", "tenancy": "climate-free"}
-# Five empty hosts that nobody else touches.
+# Five empty hosts for the tests only.
 HOSTS = os.environ.get("CLIMATE_TEST_LEASE_HOSTS", "fake04,fake05,fake06,fake07,fake08").split(",")
 # A compute service with several nodes.
 SERVICE = os.environ.get("CLIMATE_TEST_SERVICE", "multi01")
@@ -24,7 +24,7 @@ def options(account: Account, isolation: str) -> dict[str, str]:
 
 
 def identity(account: Account) -> dict[str, str]:
-    """Return the options of a service that has Keystone check tokens."""
+    """Return the options of a service that validates tokens with Keystone."""
     return {
         "api__auth_strategy": "keystone",
         **{f"keystone_authtoken__{name}": value for name, value in _user(account).items()},

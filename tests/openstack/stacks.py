@@ -1,4 +1,4 @@
-"""Heat stacks that tests make, on whatever cloud it is."""
+"""Heat stacks that tests create on any cloud."""
 
 import contextlib
 import json
@@ -21,27 +21,27 @@ _FAILED = {"CREATE_FAILED", "UPDATE_FAILED"}
 
 
 class Stack:
-    """A stack, as the one who made it sees it."""
+    """A stack, as its owner sees it."""
 
     def __init__(self, owner: Account, name: str, template: Template) -> None:
-        """Have Heat begin with it; raises what the client does if Heat will not."""
+        """Create it; raises the client's error if Heat rejects it."""
         session = owner.cloud.session
         region = owner.cloud.config.get_region_name()
         self._heat = Client("1", session=session, region_name=region, endpoint_type="publicURL")
         self.id = self._create(stack_name=name, template=json.dumps(template))
 
     def settled(self) -> tuple[str, str]:
-        """Wait until Heat is done with it; return its status and the reason for it."""
+        """Wait until Heat completed the operation; return its status and the reason."""
         stack = eventually(self._settled, f"Heat is done with stack {self.id}", _PATIENCE)
         return stack.stack_status, stack.stack_status_reason
 
     def update(self, template: Template) -> tuple[str, str]:
-        """Have Heat make it what the template says; return what ``settled`` does."""
+        """Update it to the template; return the result of ``settled``."""
         self._heat.stacks.update(self.id, template=json.dumps(template))
         return self.settled()
 
     def delete(self) -> tuple[str, str]:
-        """Have Heat delete it, unless it is gone; return what ``settled`` does."""
+        """Delete it, if it exists; return the result of ``settled``."""
         # Never twice: Heat fails over one that is nearly gone.
         if self.settled()[0] != _GONE:
             self._heat.stacks.delete(self.id)
@@ -51,15 +51,14 @@ class Stack:
         return self.settled()
 
     def resource(self, name: str) -> tuple[str, dict[str, Any]]:
-        """Return the id that a resource of it has where it lives, and its attributes."""
+        """Return the physical id of its resource, and its attributes."""
         found = self._heat.resources.get(self.id, name)
         return found.physical_resource_id, found.attributes
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """What the stack puts out, by name."""
         stack = self._heat.stacks.get(self.id)
-        return {one["output_key"]: one["output_value"] for one in stack.outputs}
+        return {output["output_key"]: output["output_value"] for output in stack.outputs}
 
     def _create(self, **options: str) -> str:
         # Now and then Keystone mistakes Heat's token for that of the one who is just deleting an

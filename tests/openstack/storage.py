@@ -1,4 +1,4 @@
-"""A private volume type of a test's own, and what is of it: for tests of reserved volumes."""
+"""A private volume type for tests of reserved volumes."""
 
 import uuid
 from collections.abc import Iterator
@@ -9,55 +9,59 @@ from typing import Any
 from openstack.connection import Connection
 from openstack.exceptions import NotFoundException, raise_from_response
 
-from tests.support.process import eventually
+from tests.support.process import Service, eventually
 
 _VERSION = "3.44"
 
 
 @dataclass(frozen=True)
 class Base:
-    """A volume type that can be reserved, seen by the cloud's administrator."""
+    """A volume type that can be reserved, as the cloud's administrator sees it."""
 
     cloud: Connection
     id: str
     name: str
 
     def get(self, path: str, **query: str) -> Any:
-        """Return what Cinder answers."""
+        """Return Cinder's answer."""
         return self.cloud.block_storage.get(path, params=query, microversion=_VERSION).json()
 
     def act(self, volume_id: str, action: str, **values: Any) -> None:
-        """Do what administrators can do with a volume."""
         path = f"/volumes/{volume_id}/action"
         raise_from_response(self.cloud.block_storage.post(path, json={action: values}))
 
     def types(self) -> dict[str, dict[str, Any]]:
-        """Return the types of reservations of this one, by name."""
+        """Return the types of reservations of this type, by name."""
         found = self.get("/types", is_public="None")["volume_types"]
-        return {one["name"]: one for one in found if (one["description"] or "").endswith(self.id)}
+        return {
+            item["name"]: item for item in found if (item["description"] or "").endswith(self.id)
+        }
 
     def volumes(self, name: str | None = None) -> list[dict[str, Any]]:
-        """Return the volumes of this type, or of another."""
+        """Return the volumes of this or of another type."""
         found = self.get("/volumes/detail", all_tenants="1")["volumes"]
-        return [one for one in found if one["volume_type"] == (name or self.name)]
+        return [item for item in found if item["volume_type"] == (name or self.name)]
+
+    def register(self, administrator: Service, gigabytes: int = 10) -> dict[str, Any]:
+        resource = {"resource_type": "virtual:volume", "name": self.name}
+        body = {**resource, "properties": {"gigabytes": gigabytes}}
+        return dict(administrator.ok("POST", "/v2/resources", body))
 
     def access(self, type_id: str) -> list[str]:
-        """Return the projects that can use a type."""
+        """Return the ids of the projects that can use a type."""
         found = self.get(f"/types/{type_id}/os-volume-type-access")["volume_type_access"]
-        return [one["project_id"] for one in found]
+        return [item["project_id"] for item in found]
 
     def quota(self, project_id: str) -> dict[str, int]:
-        """Return a project's quota."""
         return dict(self.get(f"/os-quota-sets/{project_id}")["quota_set"])
 
     def set_quota(self, project_id: str, **values: int) -> None:
-        """Change a project's quota."""
         body = {"quota_set": values}
         answer = self.cloud.block_storage.put(f"/os-quota-sets/{project_id}", json=body)
         assert answer.ok, answer.text
 
     def clear(self) -> None:
-        """Remove all that is of this type, or of a reservation of it."""
+        """Delete all volumes of this type, and all types of its reservations."""
         for name, one in [*self.types().items(), (self.name, {"id": None})]:
             for volume in self.volumes(name):
                 self._delete(volume)
@@ -66,7 +70,7 @@ class Base:
                 self.cloud.block_storage.delete_type(one["id"])
 
     def _delete(self, volume: dict[str, Any]) -> None:
-        """Delete a volume, whatever its state is, if it has not gone since it was listed."""
+        """Delete a volume in any status, if it still exists."""
         with suppress(NotFoundException):
             detached = {"status": "error", "attach_status": "detached"}
             self.act(volume["id"], "os-reset_status", **detached)
@@ -78,8 +82,8 @@ class Base:
 
 
 @contextmanager
-def passing_type(cloud: Connection) -> Iterator[Base]:
-    """Make a private volume type, and remove it at the end with all that is of it."""
+def temporary_volume_type(cloud: Connection) -> Iterator[Base]:
+    """Create a private volume type; at the end delete it with its volumes."""
     name = f"climate-test-{uuid.uuid4().hex[:8]}"
     pools = cloud.block_storage.get("/scheduler-stats/get_pools?detail=True").json()["pools"]
     backend = pools[0]["capabilities"]["volume_backend_name"]

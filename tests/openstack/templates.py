@@ -1,4 +1,4 @@
-"""What Heat templates of tests are made of."""
+"""Parts of Heat templates."""
 
 from typing import Any
 
@@ -28,7 +28,6 @@ def template(outputs: Template | None = None, **resources: Template) -> Template
 
 
 def attributes(resource: str, names: set[str]) -> Template:
-    """Return outputs that are the attributes of a resource."""
     return {f"{resource}.{name}": {"value": {"get_attr": [resource, name]}} for name in names}
 
 
@@ -38,7 +37,7 @@ def host(name: str, **capabilities: str) -> Template:
 
 
 def lease(start: str, count: int = 1, expression: str = "", **more: Any) -> Template:
-    """Return a resource that is a lease of hosts, for three hours from now at most."""
+    """Return a resource that leases hosts for three hours from now at most."""
     asked = {"resource_type": "physical:host", "min": count, "max": count}
     # What is left out arrives as null.
     asked |= {"resource_properties": expression} if expression else {"hypervisor_properties": ""}
@@ -56,7 +55,6 @@ def lease(start: str, count: int = 1, expression: str = "", **more: Any) -> Temp
 
 
 def server(image: str, flavor: str, reservation: Any) -> Template:
-    """Return a resource that is a server in a reservation."""
     return {
         "type": "OS::Nova::Server",
         "properties": {

@@ -1,15 +1,8 @@
-"""One lease of everything: all or nothing, and whatever happens to its managers, the same end.
+"""A lease with all types of reservations is admitted as a whole, and survives killed managers."""
 
-Hosts, instances, a floating IP, volumes and a stack begin and end together. A manager may die at
-any change that it makes in any service: the next one completes the work.
-"""
-
-import itertools
 import os
 import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,13 +11,13 @@ import pytest
 from openstack.connection import Connection
 
 from tests.openstack import guests, settings, traces
-from tests.openstack.accounts import Account, Project
-from tests.openstack.addresses import SPARE, Public, passing_network
-from tests.openstack.conftest import Deploy, MakeProject
+from tests.openstack.accounts import Project
+from tests.openstack.addresses import SPARE, Public
+from tests.openstack.conftest import Deploy, MakeProxy
 from tests.openstack.deployment import Deployment
-from tests.openstack.nova_proxy import Answer, Change, Fate, NovaProxy, pass_on
-from tests.openstack.storage import Base, passing_type
-from tests.support.process import eventually
+from tests.openstack.killing import LeaseCycle
+from tests.openstack.proxy import Fault, FaultyProxy, no_fault
+from tests.openstack.storage import Base
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 
@@ -47,45 +40,23 @@ PLUGINS = ",".join(
         "virtual.stack",
     )
 )
-PATIENCE = 180.0
-
-
-@pytest.fixture(scope="module")
-def lab(project: MakeProject) -> Project:
-    """Return the project whose leases these are."""
-    return project("everything")
+CloudState = Callable[[], Any]
 
 
 @pytest.fixture
-def public(administrator: Account, lab: Project) -> Iterator[Public]:
-    """Return an external network of our own."""
-    with passing_network(administrator.cloud, lab.id) as made:
-        yield made
+def proxies(cloud: Connection, make_proxy: MakeProxy) -> dict[str, FaultyProxy]:
+    endpoint = cloud.session.get_endpoint
+    return {name: make_proxy(endpoint(service_type=type_)) for name, type_ in SERVICES.items()}
 
 
 @pytest.fixture
-def base(administrator: Account) -> Iterator[Base]:
-    """Return a volume type of our own."""
-    with passing_type(administrator.cloud) as made:
-        yield made
-
-
-@pytest.fixture
-def ways(cloud: Connection) -> Iterator[dict[str, NovaProxy]]:
-    """Return a way to each service on which managers can die."""
-    with ExitStack() as made:
-        yield {
-            name: made.enter_context(NovaProxy(cloud.session.get_endpoint(service_type=service)))
-            for name, service in SERVICES.items()
-        }
-
-
-@pytest.fixture
-def climate(deploy: Deploy, ways: dict[str, NovaProxy], public: Public, base: Base) -> Deployment:
-    """Return a deployment with all that the lease takes."""
-    options = {f"{name}__endpoint_override": way.url for name, way in ways.items()}
+def climate(
+    deploy: Deploy, proxies: dict[str, FaultyProxy], public: Public, base: Base
+) -> Deployment:
+    """Return a deployment with all resources that the lease needs."""
+    options = {f"{name}__endpoint_override": proxy.url for name, proxy in proxies.items()}
     for name, path in (("cinder", "/v3/%(project_id)s"), ("heat", "/v1/%(project_id)s")):
-        options[f"{name}__endpoint_override"] = f"http://{urlsplit(ways[name].url).netloc}{path}"
+        options[f"{name}__endpoint_override"] = f"http://{urlsplit(proxies[name].url).netloc}{path}"
     types = {"floatingip": "neutron", "volume": "cinder", "stack": "heat"}
     made = deploy(
         "blazar",
@@ -98,13 +69,11 @@ def climate(deploy: Deploy, ways: dict[str, NovaProxy], public: Public, base: Ba
     made.register(*HOSTS)
     admin = made.by(made.administrator)
     admin.floatingip.create(public.id, SPARE[0])
-    wanted = {"resource_type": "virtual:volume", "name": base.name, "properties": {"gigabytes": 20}}
-    made.http(made.administrator).ok("POST", "/v2/resources", wanted)
+    base.register(made.http(made.administrator), 20)
     return made
 
 
-def everything(cloud: Connection, public: Public, base: Base) -> list[dict[str, Any]]:
-    """Return one reservation of each kind."""
+def all_types(cloud: Connection, public: Public, base: Base) -> list[dict[str, Any]]:
     flavor_id, image_id = guests.smallest(cloud)
     nowhere = [{"allocate_network": "none"}]
     web = {"image": image_id, "flavor": flavor_id, "networks": nowhere}
@@ -128,116 +97,82 @@ def everything(cloud: Connection, public: Public, base: Base) -> list[dict[str, 
     return [{"resource_type": name, "params": params} for name, params in asked.items()]
 
 
-class Story:
-    """Leases of everything, one after the other, under managers that die and are replaced."""
+class MixedCycle(LeaseCycle):
+    """Leases with a reservation of each type."""
 
     def __init__(
         self,
         climate: Deployment,
-        ways: dict[str, NovaProxy],
         lab: Project,
-        asked: list[dict[str, Any]],
-        look: Callable[[], Any],
+        proxies: Iterable[FaultyProxy],
+        reservations: list[dict[str, Any]],
+        cloud_state: CloudState,
     ) -> None:
-        self._climate, self._ways, self._lab = climate, ways, lab
-        self._asked, self._look = asked, look
-        self._manager = climate.start_manager()
-        self.kills = 0
+        super().__init__(climate, lab, *proxies)
+        self._reservations, self._cloud_state = reservations, cloud_state
 
-    def live(self, make_fate: Callable[[], Fate]) -> list[Any]:
-        """Have a lease live, and its start and its end meet a fate of their own each.
-
-        No manager is there while it is asked for: what the API changes is nobody's fate.
-        """
-        self._begin(pass_on)
+    def create(self, make_fault: Callable[[], Fault]) -> str:
+        """Create a lease while no manager runs: faults apply only to changes by managers."""
+        self.set_fault(no_fault)
         os.kill(self._manager.pid, signal.SIGKILL)
-        body = {"name": "all", "start": "now", "duration": 7200, "reservations": self._asked}
-        http = self._climate.http(self._lab.member)
-        lease = http.ok("POST", "/v2/leases", body)
-        self._begin(make_fate())
+        body = {
+            "name": "all",
+            "start": "now",
+            "duration": 7200,
+            "reservations": self.reservations(),
+        }
+        lease = self._climate.http(self._lab.member).ok("POST", "/v2/leases", body)
+        self.set_fault(make_fault())
         self._manager, self.kills = self._climate.start_manager(), 0
-        self._see_to(lease["id"], "ACTIVE")
-        seen = [self._state(lease["id"])]
-        self._begin(make_fate())
-        http.ok("PATCH", f"/v2/leases/{lease['id']}", {"end": "now"})
-        self._see_to(lease["id"], "TERMINATED")
-        seen.append(self._state(lease["id"]))
-        http.call("DELETE", f"/v2/leases/{lease['id']}")
-        return seen
+        return str(lease["id"])
 
-    def killing(self, number: int) -> Fate:
-        """Return the fate that two managers die at one step, before and after it is made."""
-        numbers, lock = itertools.count(1), threading.Lock()
+    def reservations(self) -> list[dict[str, Any]]:
+        return self._reservations
 
-        def fate(_: Change, forward: Callable[[], Answer]) -> Answer | None:
-            with lock:
-                at = next(numbers)
-            if at not in {number, number + 1}:
-                return forward()
-            if at > number:
-                forward()
-            os.kill(self._manager.pid, signal.SIGKILL)
-            return None
+    def use(self, lease_id: str) -> None:
+        """Leave the resources unused."""
 
-        return fate
-
-    def _begin(self, fate: Fate) -> None:
-        for way in self._ways.values():
-            way.begin(fate)
-
-    def _see_to(self, lease_id: str, status: str) -> None:
-        """Wait until the lease has ``status``; managers that were killed get successors."""
-
-        def has_status() -> bool:
-            rows = self._climate.query("SELECT status FROM leases WHERE id = ?", lease_id)
-            return rows == [(status,)]
-
-        while not has_status():
-            if not self._manager.is_running:
-                self.kills += 1
-                self._manager = self._climate.start_manager()
-            eventually(
-                lambda: has_status() or not self._manager.is_running, f"it is {status}", PATIENCE
-            )
-
-    def _state(self, lease_id: str) -> Any:
+    def state(self, lease_id: str) -> Any:
         lease = self._climate.http(self._lab.member).ok("GET", f"/v2/leases/{lease_id}")
-        told = [
-            (one["resource_type"], one["status"], one["missing_resources"])
-            for one in lease["reservations"]
+        reservations = [
+            (reservation["resource_type"], reservation["status"], reservation["missing_resources"])
+            for reservation in lease["reservations"]
         ]
-        return [lease["status"], lease["degraded"], told, self._look(), self._climate.audit()]
+        lease_state = [lease["status"], lease["degraded"], reservations]
+        return [*lease_state, self._cloud_state(), self._climate.audit()]
 
 
 @pytest.fixture
-def look(climate: Deployment, public: Public, base: Base, lab: Project) -> Callable[[], Any]:
-    """Return what looks at all that the project has in the cloud."""
+def cloud_state(climate: Deployment, public: Public, base: Base, lab: Project) -> CloudState:
+    """Return a function that lists what the project has in the cloud."""
 
-    def look() -> Any:
+    def cloud_state() -> Any:
         cloud = climate.cloud
         mine = lab.member.cloud
         held = traces.aggregates(cloud, HOSTS)
         return {
             "aggregates": sorted(
-                (len(one["hosts"]), len(one["metadata"])) for one in held.values()
+                (len(item["hosts"]), len(item["metadata"])) for item in held.values()
             ),
-            "servers": [one.status for one in mine.compute.servers()],
+            "servers": [server.status for server in mine.compute.servers()],
             "addresses": [(at, one.project_id) for at, one in public.floatingips().items()],
             "volumes": [
-                (one["size"], one["status"]) for kind in base.types() for one in base.volumes(kind)
+                (volume["size"], volume["status"])
+                for kind in base.types()
+                for volume in base.volumes(kind)
             ],
             "types": len(base.types()),
-            "stacks": [one.status for one in mine.orchestration.stacks()],
+            "stacks": [stack.status for stack in mine.orchestration.stacks()],
         }
 
-    return look
+    return cloud_state
 
 
-def test_it_is_admitted_as_a_whole_or_not_at_all(
+def test_a_lease_of_all_types_is_admitted_as_a_whole_or_rejected(
     climate: Deployment, lab: Project, cloud: Connection, public: Public, base: Base
 ) -> None:
     http = climate.http(lab.member)
-    asked = everything(cloud, public, base)
+    asked = all_types(cloud, public, base)
     for number, (name, too_much) in enumerate(
         (("max", 9), ("amount", 10_000), ("amount", 9), ("amount", 99))
     ):
@@ -252,17 +187,18 @@ def test_it_is_admitted_as_a_whole_or_not_at_all(
     assert list(lab.member.cloud.orchestration.stacks()) == []
 
 
-def test_a_manager_killed_at_any_step_leaves_the_same_behind_as_none_killed(
+def test_a_kill_at_any_step_changes_no_result_of_a_lease_of_all_types(
     climate: Deployment,
-    ways: dict[str, NovaProxy],
+    proxies: dict[str, FaultyProxy],
     lab: Project,
-    look: Callable[[], Any],
+    cloud_state: CloudState,
     cloud: Connection,
     public: Public,
     base: Base,
 ) -> None:
-    story = Story(climate, ways, lab, everything(cloud, public, base), look)
-    undisturbed = story.live(lambda: pass_on)
+    reservations = all_types(cloud, public, base)
+    cycle = MixedCycle(climate, lab, proxies.values(), reservations, cloud_state)
+    undisturbed = cycle.run_undisturbed()
     started, ended = undisturbed
     assert (started[0], ended[0]) == ("ACTIVE", "TERMINATED")
     assert started[3]["volumes"] == [(1, "available")] * 2
@@ -271,9 +207,4 @@ def test_a_manager_killed_at_any_step_leaves_the_same_behind_as_none_killed(
     assert not any(
         ended[3][name] for name in ("servers", "addresses", "volumes", "types", "stacks")
     )
-    for number in itertools.count(1):
-        seen = story.live(lambda number=number: story.killing(number))
-        assert seen == undisturbed, f"killed at step {number}"
-        if story.kills == 0:
-            break
-    assert number > 20
+    assert cycle.check_each_kill(undisturbed) > 20

@@ -1,4 +1,4 @@
-"""Reserved instances that climate boots by itself, as the lease's user, on a real cloud."""
+"""Reserved instances whose servers climate boots as the lease's user, on a real cloud."""
 
 import contextlib
 from collections.abc import Iterator
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture
 def lab(project: MakeProject) -> Project:
-    """Return a project of the test's own: roles are taken from its users."""
+    """Return a project for one test, which removes roles of its users."""
     return project("booted")
 
 
 @pytest.fixture
 def climate(deploy: Deploy) -> Iterator[Deployment]:
-    """Return climate with two hosts, which looks at trusts often."""
+    """Return climate with two hosts and frequent checks of trusts."""
     made = deploy(
         "blazar",
         manager__plugins=PLUGINS,
@@ -47,27 +47,29 @@ def climate(deploy: Deploy) -> Iterator[Deployment]:
 
 
 def booting(lab: Project, amount: int = 2, **fields: Any) -> dict[str, Any]:
-    """Return a request for instances that climate boots."""
     _, image = guests.smallest(lab.member.cloud)
     server = {"imageRef": image, "networks": "none", "name": "web"}
     return instances(amount, **{"on_start": "create", "server": server, **fields})
 
 
 def servers_of(account: Account) -> dict[str, str]:
-    """Return the status of the servers of an account's project, by name."""
-    return {one.name: one.status for one in account.cloud.compute.servers()}
+    """Return the status of the project's servers, by name."""
+    return {server.name: server.status for server in account.cloud.compute.servers()}
 
 
-def test_servers_are_booted_as_the_user_and_gone_at_the_end(
+def test_boots_servers_as_the_user_and_deletes_them_at_the_end(
     climate: Deployment, lab: Project
 ) -> None:
     lease = climate.reserve(lab.member, reservations=[booting(lab)])
     assert len(climate.trusts()) == 1
     [reservation] = climate.until(lab.member, lease["id"], "ACTIVE")["reservations"]
     servers = list(lab.member.cloud.compute.servers())
-    assert {one.name: one.status for one in servers} == {"web-1": "ACTIVE", "web-2": "ACTIVE"}
-    assert {one.user_id for one in servers} == {lab.member.user_id}
-    assert {one.id for one in servers} == set(reservation["servers"])
+    assert {server.name: server.status for server in servers} == {
+        "web-1": "ACTIVE",
+        "web-2": "ACTIVE",
+    }
+    assert {server.user_id for server in servers} == {lab.member.user_id}
+    assert {server.id for server in servers} == set(reservation["servers"])
     assert climate.audit() == []
     climate.end(lab.member, lease["id"])
     assert servers_of(lab.member) == {}
@@ -75,20 +77,18 @@ def test_servers_are_booted_as_the_user_and_gone_at_the_end(
     eventually(lambda: climate.trusts() == [], "the trust is revoked")
 
 
-def test_images_are_the_projects_when_the_servers_are_gone(
-    climate: Deployment, lab: Project
-) -> None:
+def test_the_project_owns_the_images_of_deleted_servers(climate: Deployment, lab: Project) -> None:
     lease = climate.reserve(lab.member, reservations=[booting(lab, on_end="snapshot")])
     climate.until(lab.member, lease["id"], "ACTIVE")
     climate.end(lab.member, lease["id"])
     assert servers_of(lab.member) == {}
     images = list(lab.member.cloud.image.images(owner=lab.id))
-    assert sorted(one.name for one in images) == ["reserved_web-1", "reserved_web-2"]
-    for one in images:
-        lab.member.cloud.image.delete_image(one)
+    assert sorted(image.name for image in images) == ["reserved_web-1", "reserved_web-2"]
+    for image in images:
+        lab.member.cloud.image.delete_image(image)
 
 
-def test_a_quota_exceeded_at_the_start_is_told_and_the_room_stays_open(
+def test_a_start_beyond_the_quota_shows_the_reason_and_keeps_the_capacity(
     climate: Deployment, lab: Project
 ) -> None:
     climate.cloud.compute.update_quota_set(lab.id, instances=1)
@@ -100,13 +100,13 @@ def test_a_quota_exceeded_at_the_start_is_told_and_the_room_stays_open(
     allowed = "as many as the quota allows are there"
     eventually(lambda: list(servers_of(lab.member).values()) == ["ACTIVE"], allowed, 150)
     climate.cloud.compute.update_quota_set(lab.id, instances=10)
-    _again(climate)
+    _retry_now(climate)
     climate.until(lab.member, lease["id"], "ACTIVE")
     assert servers_of(lab.member) == {"web-1": "ACTIVE", "web-2": "ACTIVE"}
 
 
 @pytest.mark.parametrize("by", ["a trust", "an application credential"])
-def test_a_token_that_is_itself_delegated_gets_a_clear_refusal(
+def test_rejects_a_delegated_token_with_the_reason(
     climate: Deployment, lab: Project, by: str
 ) -> None:
     body = {
@@ -116,7 +116,7 @@ def test_a_token_that_is_itself_delegated_gets_a_clear_refusal(
         "reservations": [booting(lab)],
         "events": [],
     }
-    token = _by_trust(lab) if by == "a trust" else _by_application_credential(lab)
+    token = _token_by_trust(lab) if by == "a trust" else _token_by_application_credential(lab)
     answer = Service(climate.port, token).call("POST", "/v1/leases", body)
     assert answer.status_code == 403
     assert f"with a token from {by}" in answer.json()["error_message"]
@@ -125,7 +125,7 @@ def test_a_token_that_is_itself_delegated_gets_a_clear_refusal(
     assert Service(climate.port, token).call("POST", "/v1/leases", body).status_code == 201
 
 
-def test_a_server_that_cannot_be_booted_is_told_and_booted_again(
+def test_a_server_that_failed_to_boot_is_reported_and_booted_again(
     climate: Deployment, lab: Project
 ) -> None:
     images = lab.member.cloud.image
@@ -138,14 +138,14 @@ def test_a_server_that_cannot_be_booted_is_told_and_booted_again(
     climate.until(lab.member, lease["id"], "ERROR")
     assert "No valid host" in climate.reason(lease["id"])
     images.update_image(image.id, hw_architecture="x86_64")
-    _again(climate)
+    _retry_now(climate)
     climate.until(lab.member, lease["id"], "ACTIVE")
     assert servers_of(lab.member) == {"lease": "ACTIVE"}
     climate.end(lab.member, lease["id"])
     images.delete_image(image.id)
 
 
-def test_an_image_that_the_user_does_not_have_is_refused_at_once(
+def test_rejects_an_image_that_the_user_cannot_access(
     climate: Deployment, lab: Project, administrator: Account
 ) -> None:
     images = administrator.cloud.image
@@ -159,17 +159,15 @@ def test_an_image_that_the_user_does_not_have_is_refused_at_once(
 
 
 def shown(climate: Deployment, lab: Project, lease_id: str) -> dict[str, Any]:
-    """Return a lease as v2 shows it."""
     return dict(climate.http(lab.admin).ok("GET", f"/v2/leases/{lease_id}"))
 
 
-def told(climate: Deployment, lease_id: str) -> list[str]:
-    """Return what was told about the trust of a lease."""
+def trust_notifications(climate: Deployment, lease_id: str) -> list[str]:
     query = "SELECT event_type FROM outbox WHERE lease_id = ? AND event_type LIKE '%trust%'"
     return [kind for (kind,) in climate.query(query + " ORDER BY id", lease_id)]
 
 
-def test_a_trust_that_died_is_found_before_the_start_and_when_it_works_again(
+def test_reports_a_trust_lost_and_restored_before_the_start(
     climate: Deployment, lab: Project, administrator: Account
 ) -> None:
     identity = administrator.cloud.identity
@@ -183,10 +181,10 @@ def test_a_trust_that_died_is_found_before_the_start_and_when_it_works_again(
     assert "the user lost a role" in found["trust_lost"]
     identity.assign_project_role_to_user(*role)
     eventually(lambda: not shown(climate, lab, lease["id"])["degraded"], "the trust works again")
-    assert told(climate, lease["id"]) == ["lease.trust_lost", "lease.trust_restored"]
+    assert trust_notifications(climate, lease["id"]) == ["lease.trust_lost", "lease.trust_restored"]
 
 
-def test_a_start_as_a_user_who_is_disabled_succeeds_when_it_is_enabled(
+def test_a_start_as_a_disabled_user_succeeds_after_the_user_is_enabled(
     climate: Deployment, lab: Project, administrator: Account
 ) -> None:
     identity = administrator.cloud.identity
@@ -203,7 +201,7 @@ def test_a_start_as_a_user_who_is_disabled_succeeds_when_it_is_enabled(
     assert servers_of(lab.admin) == {"web": "ACTIVE"}
 
 
-def test_a_change_by_the_owner_gives_a_fresh_trust(climate: Deployment, lab: Project) -> None:
+def test_a_change_by_the_owner_renews_the_trust(climate: Deployment, lab: Project) -> None:
     lease = climate.reserve(lab.member, reservations=[booting(lab)], start=date(60))
     [before] = climate.trusts()
     climate.revoke(before)
@@ -217,7 +215,7 @@ def test_a_change_by_the_owner_gives_a_fresh_trust(climate: Deployment, lab: Pro
     eventually(lambda: climate.trusts() == [], "there is none")
 
 
-def _by_trust(lab: Project) -> str:
+def _token_by_trust(lab: Project) -> str:
     identity = lab.member.cloud.identity
     trust = identity.create_trust(
         trustor_user_id=lab.member.user_id,
@@ -237,7 +235,7 @@ def _by_trust(lab: Project) -> str:
     return str(session.Session(auth=auth).get_token())
 
 
-def _by_application_credential(lab: Project) -> str:
+def _token_by_application_credential(lab: Project) -> str:
     cloud = lab.member.cloud
     made = cloud.identity.create_application_credential(cloud.current_user_id, "automat")
     auth = v3.ApplicationCredential(
@@ -248,6 +246,6 @@ def _by_application_credential(lab: Project) -> str:
     return str(session.Session(auth=auth).get_token())
 
 
-def _again(climate: Deployment) -> None:
-    """Have what failed tried again at once, as an operator would."""
+def _retry_now(climate: Deployment) -> None:
+    """Let managers retry failed events now, as an operator can."""
     climate.manage("audit", "--repair")

@@ -1,4 +1,4 @@
-"""Nova fails, is slow, or is changed behind our back: leases start and end all the same."""
+"""Leases start and end although Nova fails, is slow, or is changed outside of climate."""
 
 import time
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from blazarclient.exception import BlazarClientException
 
 from tests.openstack import guests, settings, traces
 from tests.openstack.accounts import Project
-from tests.openstack.conftest import Deploy, MakeProject
+from tests.openstack.conftest import Deploy
 from tests.openstack.deployment import Deployment
-from tests.openstack.nova_proxy import Answer, Change, Fate, NovaProxy, refusal
+from tests.openstack.proxy import Answer, Change, Fault, FaultyProxy, error_answer
 
 pytestmark = pytest.mark.nightly
 
@@ -19,46 +19,39 @@ HOSTS = settings.HOSTS[:2]
 ADD = "POST os-aggregates action add_host"
 
 
-@pytest.fixture(scope="module")
-def lab(project: MakeProject) -> Project:
-    """Return the project whose leases these are."""
-    return project("faults")
-
-
 def unanswered(_: Change, forward: Callable[[], Answer]) -> Answer | None:
-    """Have the connection break after Nova did it."""
+    """Close the connection after Nova made the change."""
     forward()
     return None
 
 
 def done_but_500(_: Change, forward: Callable[[], Answer]) -> Answer | None:
-    """Have Nova do it, and say that it did not."""
+    """Answer 500 after Nova made the change."""
     forward()
-    return refusal(500)
+    return error_answer(500)
 
 
 def done_by_another(_: Change, forward: Callable[[], Answer]) -> Answer | None:
-    """Have somebody do the same a moment before."""
+    """Make the same change a moment before."""
     forward()
     return forward()
 
 
-def answering(status: int) -> Fate:
-    """Have Nova refuse."""
-    return lambda _, forward: refusal(status)
+def reject_with(status: int) -> Fault:
+    return lambda _, forward: error_answer(status)
 
 
-def once_for_each_kind(trouble: Fate) -> Fate:
-    """Have trouble with the first change of each kind."""
-    met: set[str] = set()
+def once_for_each_kind(fault: Fault, positions: range = range(99)) -> Fault:
+    """Return a fault of the first change of each kind; ``positions`` select kinds by order."""
+    kinds: list[str] = []
 
-    def fate(change: Change, forward: Callable[[], Answer]) -> Answer | None:
-        if change.kind in met:
+    def first_of_kind(change: Change, forward: Callable[[], Answer]) -> Answer | None:
+        if change.kind in kinds:
             return forward()
-        met.add(change.kind)
-        return trouble(change, forward)
+        kinds.append(change.kind)
+        return fault(change, forward) if len(kinds) - 1 in positions else forward()
 
-    return fate
+    return first_of_kind
 
 
 def use(climate: Deployment, lab: Project, lease: dict[str, Any]) -> str:
@@ -72,7 +65,7 @@ def use(climate: Deployment, lab: Project, lease: dict[str, Any]) -> str:
 
 
 def check_started(climate: Deployment, lease: dict[str, Any], hosts: list[str]) -> None:
-    """See that a lease has its hosts, and nobody else."""
+    """Check that only the lease's aggregate has its hosts."""
     reservation = lease["reservations"][0]["id"]
     assert [traces.holders(climate.cloud, host) for host in hosts] == len(hosts) * [[reservation]]
     found = traces.aggregates(climate.cloud)[reservation]["metadata"]
@@ -80,41 +73,41 @@ def check_started(climate: Deployment, lease: dict[str, Any], hosts: list[str]) 
 
 
 def check_over(climate: Deployment, reservation_id: str, hosts: list[str]) -> None:
-    """See that nothing is left of a reservation."""
+    """Check that nothing of the reservation remains in the cloud."""
     assert traces.servers_on(climate.cloud, hosts) == []
     assert reservation_id not in traces.aggregate_names(climate.cloud)
     assert climate.are_free(hosts)
 
 
-TROUBLES = [
-    pytest.param("blazar", answering(500), id="500"),
-    pytest.param("tenancy", answering(409), id="409"),
+FAULTS = [
+    pytest.param("blazar", reject_with(500), id="500"),
+    pytest.param("tenancy", reject_with(409), id="409"),
     pytest.param("tenancy", done_but_500, id="500 though done"),
     pytest.param("blazar", unanswered, id="unanswered"),
 ]
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(("isolation", "trouble"), TROUBLES)
+@pytest.mark.parametrize(("isolation", "fault"), FAULTS)
 def test_a_lease_starts_and_ends_although_each_step_fails_at_first(
-    isolation: str, trouble: Fate, deploy: Deploy, nova: NovaProxy, lab: Project
+    isolation: str, fault: Fault, deploy: Deploy, nova: FaultyProxy, lab: Project
 ) -> None:
     climate = deploy(isolation, nova__endpoint_override=nova.url)
     climate.start_manager()
     climate.register(*HOSTS)
-    nova.begin(once_for_each_kind(trouble))
+    nova.begin(once_for_each_kind(fault))
     lease = climate.reserve(lab.member, len(HOSTS))
     climate.until(lab.member, lease["id"], "ACTIVE")
     check_started(climate, lease, HOSTS)
     reservation = use(climate, lab, lease)
-    nova.begin(once_for_each_kind(trouble))
+    nova.begin(once_for_each_kind(fault))
     climate.end(lab.member, lease["id"])
     check_over(climate, reservation, HOSTS)
 
 
 @pytest.mark.parametrize("isolation", ["blazar", "tenancy"])
-def test_what_somebody_else_did_a_moment_before_is_no_failure(
-    isolation: str, deploy: Deploy, nova: NovaProxy, lab: Project
+def test_a_change_that_was_made_a_moment_before_is_no_failure(
+    isolation: str, deploy: Deploy, nova: FaultyProxy, lab: Project
 ) -> None:
     climate = deploy(isolation, nova__endpoint_override=nova.url)
     nova.begin(done_by_another)
@@ -130,32 +123,28 @@ def test_what_somebody_else_did_a_moment_before_is_no_failure(
     assert "failed" not in manager.errors
 
 
-def test_a_nova_that_is_away_for_a_while_is_waited_for(
-    deploy: Deploy, nova: NovaProxy, lab: Project
+def test_start_and_end_wait_for_an_absent_nova(
+    deploy: Deploy, nova: FaultyProxy, lab: Project
 ) -> None:
     climate = deploy("blazar", nova__endpoint_override=nova.url)
     climate.start_manager()
     climate.register(*HOSTS)
     nova.away = True
     lease = climate.reserve(lab.member, len(HOSTS))
-    climate.until(lab.member, lease["id"], "STARTING")
-    time.sleep(3)
-    assert climate.by(lab.member).lease.get(lease["id"])["status"] == "STARTING"
+    climate.check_status_stays(lab.member, lease["id"], "STARTING")
     nova.away = False
     climate.until(lab.member, lease["id"], "ACTIVE")
     check_started(climate, lease, HOSTS)
     reservation = use(climate, lab, lease)
     nova.away = True
     climate.end_soon(lab.member, lease["id"])
-    climate.until(lab.member, lease["id"], "TERMINATING")
-    time.sleep(3)
-    assert climate.by(lab.member).lease.get(lease["id"])["status"] == "TERMINATING"
+    climate.check_status_stays(lab.member, lease["id"], "TERMINATING")
     nova.away = False
     climate.until(lab.member, lease["id"], "TERMINATED")
     check_over(climate, reservation, HOSTS)
 
 
-def test_a_slow_nova_is_waited_for(deploy: Deploy, nova: NovaProxy, lab: Project) -> None:
+def test_a_slow_nova_gets_no_change_twice(deploy: Deploy, nova: FaultyProxy, lab: Project) -> None:
     def slowly(_: Change, forward: Callable[[], Answer]) -> Answer | None:
         time.sleep(2)
         return forward()
@@ -174,8 +163,8 @@ def test_a_slow_nova_is_waited_for(deploy: Deploy, nova: NovaProxy, lab: Project
     check_over(climate, reservation, [HOSTS[0]])
 
 
-def test_servers_that_their_owner_deleted_are_not_missed(
-    deploy: Deploy, nova: NovaProxy, lab: Project
+def test_the_end_succeeds_if_the_owner_deletes_the_servers_meanwhile(
+    deploy: Deploy, nova: FaultyProxy, lab: Project
 ) -> None:
     climate = deploy("tenancy", nova__endpoint_override=nova.url)
     climate.start_manager()
@@ -196,7 +185,7 @@ def test_servers_that_their_owner_deleted_are_not_missed(
 
 
 @pytest.mark.parametrize("isolation", ["blazar", "tenancy"])
-def test_hosts_and_aggregates_that_an_operator_took_away_do_not_stop_the_end(
+def test_the_end_succeeds_if_an_operator_deleted_the_aggregate(
     isolation: str, deploy: Deploy, lab: Project
 ) -> None:
     climate = deploy(isolation)
@@ -206,7 +195,7 @@ def test_hosts_and_aggregates_that_an_operator_took_away_do_not_stop_the_end(
     climate.until(lab.member, lease["id"], "ACTIVE")
     reservation = lease["reservations"][0]["id"]
     compute = climate.cloud.compute
-    [aggregate] = [one for one in compute.aggregates() if one.name == reservation]
+    [aggregate] = [item for item in compute.aggregates() if item.name == reservation]
     for host in HOSTS:
         compute.remove_host_from_aggregate(aggregate, host)
     compute.delete_aggregate(aggregate)
@@ -214,12 +203,12 @@ def test_hosts_and_aggregates_that_an_operator_took_away_do_not_stop_the_end(
     check_over(climate, reservation, HOSTS)
 
 
-def test_a_start_that_keeps_failing_is_an_error_with_a_reason_and_leaves_nothing(
-    deploy: Deploy, nova: NovaProxy, lab: Project
+def test_a_start_that_keeps_failing_shows_the_reason_and_leaves_nothing(
+    deploy: Deploy, nova: FaultyProxy, lab: Project
 ) -> None:
     def refuse_the_second(change: Change, forward: Callable[[], Answer]) -> Answer | None:
         stubborn = change.kind == ADD and HOSTS[1].encode() in change.body
-        return refusal(500) if stubborn else forward()
+        return error_answer(500) if stubborn else forward()
 
     climate = deploy("blazar", nova__endpoint_override=nova.url, manager__event_max_retries=1)
     manager = climate.start_manager()
@@ -236,12 +225,12 @@ def test_a_start_that_keeps_failing_is_an_error_with_a_reason_and_leaves_nothing
     check_over(climate, lease["reservations"][0]["id"], HOSTS)
 
 
-@pytest.mark.parametrize("trouble", [answering(500), done_but_500], ids=["500", "500 though done"])
+@pytest.mark.parametrize("fault", [reject_with(500), done_but_500], ids=["500", "500 though done"])
 def test_a_host_that_cannot_be_closed_is_not_registered(
-    trouble: Fate, deploy: Deploy, nova: NovaProxy
+    fault: Fault, deploy: Deploy, nova: FaultyProxy
 ) -> None:
     climate = deploy("blazar", nova__endpoint_override=nova.url)
-    nova.begin(once_for_each_kind(trouble))
+    nova.begin(once_for_each_kind(fault))
     with pytest.raises(BlazarClientException, match="a fault of the test") as refused:
         climate.register(HOSTS[0])
     assert refused.value.kwargs["code"] == 503

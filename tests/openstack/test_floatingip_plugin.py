@@ -1,4 +1,4 @@
-"""The floating IP plugin keeps the contract on a real Neutron, however it is interrupted."""
+"""The floating IP plugin keeps the contract on a real Neutron, even if a call is interrupted."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from climate.plugins.networking.neutron_floatingips import NeutronFloatingips
 from climate.plugins.openstack.neutron import Neutron
 from tests.openstack import settings
 from tests.openstack.accounts import Account
-from tests.openstack.addresses import SPARE, Public, passing_network
+from tests.openstack.addresses import SPARE, Public, temporary_network
 from tests.plugins.contract import Interrupted, PluginContract, lease, resources
 from tests.support.process import write_config
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
 
 
 class FragileNeutron(Neutron):
-    """The real Neutron, which can be told when to fail."""
+    """The real Neutron, which fails when a test says so."""
 
     left: int | None = None
 
@@ -39,7 +39,7 @@ class FragileNeutron(Neutron):
 
 
 class OurFloatingips(NeutronFloatingips):
-    """Those of our own network."""
+    """The floating IPs of the tests' own network."""
 
     def __init__(self, conf: ConfigOpts, network_id: str) -> None:
         super().__init__(conf)
@@ -47,13 +47,12 @@ class OurFloatingips(NeutronFloatingips):
         self._network_id = network_id
 
     def subnets(self) -> Sequence[Subnet]:
-        return [one for one in super().subnets() if one.network_id == self._network_id]
+        return [subnet for subnet in super().subnets() if subnet.network_id == self._network_id]
 
 
 @pytest.fixture(scope="module")
 def public(administrator: Account) -> Iterator[Public]:
-    """Return an external network of our own."""
-    with passing_network(administrator.cloud, administrator.project_id) as made:
+    with temporary_network(administrator.cloud, administrator.project_id) as made:
         yield made
 
 
@@ -92,15 +91,17 @@ class TestFloatingipPluginOnNeutron(PluginContract):
         ours(plugin).neutron.left = None
 
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        """Put the first address at the port, as soon as it is there."""
-        for one in ours(plugin).occupants([], reservation.id)[:1]:
-            self.public.cloud.network.update_ip(one.id, port_id=self.public.port_id)
+        """Attach the first floating IP to the port as soon as it exists."""
+        for item in ours(plugin).occupants([], reservation.id)[:1]:
+            self.public.cloud.network.update_ip(item.id, port_id=self.public.port_id)
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for one in ours(plugin).occupants([], reservation.id):
-            self.public.cloud.network.delete_ip(one.id)
+        for item in ours(plugin).occupants([], reservation.id):
+            self.public.cloud.network.delete_ip(item.id)
 
-    def test_what_is_kept_shows_no_trace_of_its_reservation(self, plugin: FloatingipPlugin) -> None:
+    def test_a_kept_floating_ip_has_no_tag_of_its_reservation(
+        self, plugin: FloatingipPlugin
+    ) -> None:
         mine, given = self.reservation(plugin, on_end="keep"), resources(plugin, 1)
         for effects in range(5):
             plugin.start(lease(mine), mine, given)
@@ -111,27 +112,27 @@ class TestFloatingipPluginOnNeutron(PluginContract):
             self.public.clear()
         assert 1 < effects < 5
 
-    def test_another_network_may_have_the_same_addresses(
+    def test_ignores_the_same_addresses_of_another_network(
         self, administrator: Account, plugin: FloatingipPlugin
     ) -> None:
-        with passing_network(administrator.cloud, administrator.project_id) as other:
+        with temporary_network(administrator.cloud, administrator.project_id) as other:
             theirs = other.take(SPARE[0], "lab")
             given = resources(plugin, 1)
             assert plugin.find(name=SPARE[0]).external_id == SPARE[0]
-            assert [one.usable for one in plugin.refresh(given)] == [True]
+            assert [item.usable for item in plugin.refresh(given)] == [True]
             for on_start in ("create", "nothing"):
                 mine = self.reservation(plugin, amount=1, on_start=on_start)
                 plugin.start(lease(mine), mine, given)
                 plugin.end(lease(mine), mine, given)
             assert other.floatingips()[SPARE[0]].id == theirs.id
-            told = ExpectedState(given, (), ())
-            assert list(plugin.audit(lambda: told)) == []
+            expected = ExpectedState(given, (), ())
+            assert list(plugin.audit(lambda: expected)) == []
 
-    def test_what_its_owner_tagged_besides_is_left_alone(self, plugin: FloatingipPlugin) -> None:
+    def test_keeps_tags_of_the_owner(self, plugin: FloatingipPlugin) -> None:
         mine, given = self.reservation(plugin), resources(plugin, 1)
         plugin.start(lease(mine), mine, given)
-        besides = self.public.take(SPARE[5], "lab")
-        self.public.cloud.network.set_tags(besides, ["climate", f"reservation:{mine.id}"])
+        tagged = self.public.take(SPARE[5], "lab")
+        self.public.cloud.network.set_tags(tagged, ["climate", f"reservation:{mine.id}"])
         plugin.start(lease(mine), mine, given)
         plugin.end(lease(mine), mine, given)
         assert list(self.public.floatingips()) == [SPARE[5]]

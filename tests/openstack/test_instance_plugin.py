@@ -1,9 +1,4 @@
-"""The instance plugin keeps the contract on a real Nova and Placement.
-
-The mode of isolation makes no difference to what it does. A start or an end that is interrupted
-before any one of its changes of the cloud is completed by the next, and leaves the same behind as
-an undisturbed one.
-"""
+"""The instance plugin keeps the contract on a real Nova and Placement."""
 
 import contextlib
 import json
@@ -38,7 +33,7 @@ HOSTS = settings.HOSTS[:3]
 
 
 class FragileNova(NovaInstances):
-    """The real Nova, which can be told when to fail; slots are for who boots in this test."""
+    """The real Nova, which fails when a test says so; any user may use the slots."""
 
     left: int | None = None
 
@@ -67,10 +62,10 @@ class FragileNova(NovaInstances):
 
 
 class ThreeHosts(NovaCloud):
-    """The real Nova, of which only our hosts are seen."""
+    """The real Nova, with only the tests' hosts."""
 
     def hosts(self) -> list[DiscoveredResource]:
-        return [found for found in super().hosts() if found.external_id in HOSTS]
+        return [drift_of for drift_of in super().hosts() if drift_of.external_id in HOSTS]
 
 
 @pytest.fixture
@@ -88,10 +83,9 @@ def conf(administrator: Account, tmp_path: Path) -> ConfigOpts:
 
 @pytest.fixture
 def hosts(conf: ConfigOpts, administrator: Account) -> Iterator[HostPlugin]:
-    """Return the plugin of hosts, ours among the free ones."""
     made = HostPlugin(conf, contextlib.nullcontext)
     made.cloud = ThreeHosts(conf, contextlib.nullcontext)
-    there = {found.external_id for found in made.cloud.hosts()}
+    there = {drift_of.external_id for drift_of in made.cloud.hosts()}
     if missing := set(HOSTS) - there:
         servers.absent("openstack", f"this cloud has no {', '.join(sorted(missing))}")
     traces.sweep(administrator.cloud, HOSTS)
@@ -128,15 +122,21 @@ class TestInstancePluginOnNova(SlotContract):
             nova(made).delete_slots(id_)
 
     def state(self, plugin: ResourcePlugin) -> Any:
-        """Return all that is about our hosts, and all that is left of our reservations."""
+        """Return the state of the tests' hosts and what remains of their reservations."""
         cloud, mine = self.administrator.cloud, nova(plugin).made
         return {
             "aggregates": traces.aggregates(cloud, HOSTS),
             "empty": sorted(traces.aggregate_names(cloud) & mine),
             "flavors": {
-                one.id: [one.vcpus, one.ram, one.disk, one.is_public, one.extra_specs]
-                for one in cloud.compute.flavors(is_public=None, get_extra_specs=True)
-                if one.id in mine
+                flavor.id: [
+                    flavor.vcpus,
+                    flavor.ram,
+                    flavor.disk,
+                    flavor.is_public,
+                    flavor.extra_specs,
+                ]
+                for flavor in cloud.compute.flavors(is_public=None, get_extra_specs=True)
+                if flavor.id in mine
             },
             "slots": {
                 id_: [sorted(one.projects), dict(sorted(one.hosts.items()))]
@@ -148,7 +148,6 @@ class TestInstancePluginOnNova(SlotContract):
         }
 
     def described(self, plugin: ResourcePlugin, mine: Reservation) -> Any:
-        """Know the reservation in the name of its resource class, too."""
         upper = mine.id.upper().replace("-", "_")
         return json.loads(json.dumps(super().described(plugin, mine)).replace(upper, "MINE"))
 
@@ -163,18 +162,16 @@ class TestInstancePluginOnNova(SlotContract):
         assert server.status == "ACTIVE", server.fault
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        """Leave the servers, which are harder to find now."""
+        """Delete all but the servers."""
         compute = self.administrator.cloud.compute
-        for found in compute.aggregates():
-            if found.name == reservation.id:
-                for host in found.hosts:
-                    compute.remove_host_from_aggregate(found, host)
-                compute.delete_aggregate(found)
+        for drift_of in compute.aggregates():
+            if drift_of.name == reservation.id:
+                for host in drift_of.hosts:
+                    compute.remove_host_from_aggregate(drift_of, host)
+                compute.delete_aggregate(drift_of)
         compute.delete_flavor(reservation.id)
 
-    def test_the_audit_finds_what_is_left_and_leaves_alone_what_is_not_ours(
-        self, plugin: ResourcePlugin
-    ) -> None:
+    def test_the_audit_finds_only_remains_of_reservations(self, plugin: ResourcePlugin) -> None:
         before, left, theirs = self.state(plugin), self.reservation(plugin), str(uuid.uuid4())
         compute = self.administrator.cloud.compute
         plugin.start(lease(left), left, self.granted(plugin, 2))
@@ -182,30 +179,32 @@ class TestInstancePluginOnNova(SlotContract):
         compute.create_flavor(id=theirs, name=f"reservation:{theirs}", is_public=False, **shape)
         nova(plugin)._slots.ensure_class(theirs)
         try:
-            assert theirs not in self.found(plugin)
+            assert theirs not in self.drift_of(plugin)
             self.use(plugin, left)
-            assert self.found(plugin)[left.id].repair is None
+            assert self.drift_of(plugin)[left.id].repair is None
             guests.remove(self.administrator.cloud, *nova(plugin).slot_servers(left.id))
-            repair = self.found(plugin)[left.id].repair
+            repair = self.drift_of(plugin)[left.id].repair
             assert repair is not None
             repair()
             assert self.state(plugin) == before
         finally:
             traces.remove_slots(self.administrator.cloud, theirs)
         nova(plugin)._slots.ensure_class(left.id)
-        repair = self.found(plugin)[left.id].repair
+        repair = self.drift_of(plugin)[left.id].repair
         assert repair is not None
         repair()
         assert self.state(plugin) == before
 
-    def found(self, plugin: ResourcePlugin) -> dict[str | None, Drift]:
-        """Return what an audit finds that knows of no lease, by reservation."""
-        return {one.reservation_id: one for one in plugin.audit(lambda: ExpectedState((), (), ()))}
+    def drift_of(self, plugin: ResourcePlugin) -> dict[str | None, Drift]:
+        """Return what an audit without leases finds, by reservation."""
+        return {
+            drift.reservation_id: drift for drift in plugin.audit(lambda: ExpectedState((), (), ()))
+        }
 
-    def test_a_host_that_somebody_has_as_a_whole_is_not_shared(
+    def test_a_host_reserved_as_a_whole_is_not_shared(
         self, plugin: ResourcePlugin, hosts: HostPlugin
     ) -> None:
-        """Its end, which may be late, removes every server on it."""
+        """The end of a whole reservation, which may be late, deletes every server on the host."""
         mine, given = self.reservation(plugin), self.granted(plugin, 2)
         whole = replace(mine, id=str(uuid.uuid4()))
         hosts.start(lease(whole), whole, given[:1])

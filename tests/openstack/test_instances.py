@@ -1,4 +1,4 @@
-"""The whole life of reserved instances on a real cloud, in both modes of isolation."""
+"""Leases of instances on a real cloud, in both modes of isolation."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,8 +9,8 @@ from openstack.connection import Connection
 from openstack.exceptions import BadRequestException
 
 from tests.openstack import guests, settings, traces
-from tests.openstack.accounts import Account, Project
-from tests.openstack.conftest import Boot, Deploy, MakeProject
+from tests.openstack.accounts import Project
+from tests.openstack.conftest import Boot, Deploy
 from tests.openstack.deployment import Deployment
 from tests.openstack.landing import Lander
 from tests.support.process import eventually
@@ -21,20 +21,8 @@ pytestmark = pytest.mark.timeout(240)
 PLUGINS = "physical.host.plugin,virtual.instance.plugin,flavor.instance.plugin"
 
 
-@pytest.fixture(scope="module")
-def lab(project: MakeProject) -> Project:
-    """Return the project that reserves."""
-    return project("lab")
-
-
-@pytest.fixture(scope="module")
-def others(project: MakeProject) -> Project:
-    """Return a project that reserves something else."""
-    return project("others")
-
-
 def instances(amount: int = 3, **fields: Any) -> dict[str, Any]:
-    """Return a request for instances, of which a host of the testbed has room for several."""
+    """Return a request for instances, several of which fit on a host of the testbed."""
     return {
         "resource_type": "virtual:instance",
         "amount": amount,
@@ -49,7 +37,7 @@ def instances(amount: int = 3, **fields: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def climate(request: pytest.FixtureRequest, deploy: Deploy) -> Iterator[Deployment]:
-    """Return climate in a mode of isolation, with two hosts."""
+    """Return climate with two hosts, in the requested mode of isolation."""
     made = deploy(request.param, manager__plugins=PLUGINS, manager__sync_interval=2)
     made.start_manager()
     made.register(*HOSTS)
@@ -60,41 +48,35 @@ def climate(request: pytest.FixtureRequest, deploy: Deploy) -> Iterator[Deployme
 both = pytest.mark.parametrize("climate", ["blazar", "tenancy"], indirect=True)
 
 
-def started(climate: Deployment, account: Account, *asked: dict[str, Any]) -> dict[str, Any]:
-    """Return a lease that has started, and its only reservation's id."""
-    lease = climate.reserve(account, reservations=list(asked))
-    return climate.until(account, lease["id"], "ACTIVE")
-
-
 def remains(cloud: Connection, reservation: str) -> list[str]:
-    """Return what the cloud has of a reservation."""
+    """Return what the cloud still has of a reservation."""
     name = traces.resource_class(reservation)
     there = {
-        "flavor": any(one.id == reservation for one in cloud.compute.flavors(is_public=None)),
+        "flavor": any(flavor.id == reservation for flavor in cloud.compute.flavors(is_public=None)),
         "aggregate": reservation in traces.aggregate_names(cloud),
-        "class": any(one.name == name for one in cloud.placement.resource_classes()),
+        "class": any(item.name == name for item in cloud.placement.resource_classes()),
     }
     return [what for what, is_there in there.items() if is_there]
 
 
 @both
-def test_as_many_as_were_reserved_can_be_booted_by_the_project_and_go_at_the_end(
+def test_only_the_project_boots_the_reserved_number_and_the_end_deletes_them(
     climate: Deployment, lab: Project, others: Project, boot: Boot
 ) -> None:
-    lease = started(climate, lab.member, instances(3))
+    lease = climate.start_lease(lab.member, instances(3))
     [reservation] = lease["reservations"]
     flavor = reservation["flavor_id"]
     assert reservation["server_group_id"] is None
     assert isinstance(reservation["aggregate_id"], int)
     assert climate.audit() == []
     booted = [boot(lab.member, f"guest-{n}", flavor_id=flavor) for n in range(4)]
-    assert [one.status for one in booted] == ["ACTIVE"] * 3 + ["ERROR"]
-    on = {guests.host_of(climate.administrator, one)[0] for one in booted[:3]}
+    assert [server.status for server in booted] == ["ACTIVE"] * 3 + ["ERROR"]
+    on = {guests.host_of(climate.administrator, server)[0] for server in booted[:3]}
     assert on <= set(HOSTS)
     with pytest.raises(BadRequestException, match="could not be found"):
         boot(others.member, "intruder", flavor_id=flavor)
     climate.end(lab.member, lease["id"])
-    assert all(guests.is_gone(climate.cloud, one.id) for one in booted)
+    assert all(guests.is_gone(climate.cloud, server.id) for server in booted)
     assert remains(climate.cloud, flavor) == []
     assert climate.audit() == []
     assert climate.are_free(HOSTS)
@@ -106,19 +88,21 @@ def test_as_many_as_were_reserved_can_be_booted_by_the_project_and_go_at_the_end
 def test_other_flavors_do_not_get_onto_hosts_with_reserved_instances(
     climate: Deployment, lab: Project, others: Project, lander: Lander
 ) -> None:
-    """Not even of the project itself: what is left there is promised to others."""
+    """Not even the project's own: the rest of the host is reserved for others."""
     for project in (lab, others):
-        started(climate, project.member, instances(2, affinity=False))
+        climate.start_lease(project.member, instances(2, affinity=False))
     for project in (lab, others):
         assert not lander.can_get_onto_any(project, HOSTS)
 
 
 @both
-def test_two_reservations_of_a_host_are_told_apart(
+def test_two_reservations_share_a_host(
     climate: Deployment, lab: Project, others: Project, boot: Boot
 ) -> None:
-    mine = started(climate, lab.member, instances(1, affinity=True))["reservations"][0]["id"]
-    theirs = started(climate, others.member, instances(2, affinity=True))["reservations"][0]["id"]
+    mine = climate.start_lease(lab.member, instances(1, affinity=True))["reservations"][0]["id"]
+    theirs = climate.start_lease(others.member, instances(2, affinity=True))["reservations"][0][
+        "id"
+    ]
     assert [boot(lab.member, "mine", flavor_id=mine).status for _ in "ab"] == ["ACTIVE", "ERROR"]
     for _ in "ab":
         assert boot(others.member, "theirs", flavor_id=theirs).status == "ACTIVE"
@@ -128,18 +112,20 @@ def test_two_reservations_of_a_host_are_told_apart(
 
 @pytest.mark.parametrize("climate", ["blazar"], indirect=True)
 @pytest.mark.parametrize(("together", "count"), [(True, 1), (False, 2)])
-def test_instances_are_together_or_apart_without_a_server_group(
+def test_affinity_places_instances_without_a_server_group(
     climate: Deployment, lab: Project, boot: Boot, together: bool, count: int
 ) -> None:
-    flavor = started(climate, lab.member, instances(2, affinity=together))["reservations"][0]["id"]
+    flavor = climate.start_lease(lab.member, instances(2, affinity=together))["reservations"][0][
+        "id"
+    ]
     booted = [boot(lab.member, f"guest-{n}", flavor_id=flavor) for n in range(2)]
-    assert {one.status for one in booted} == {"ACTIVE"}
-    assert len({guests.host_of(climate.administrator, one) for one in booted}) == count
+    assert {server.status for server in booted} == {"ACTIVE"}
+    assert len({guests.host_of(climate.administrator, server) for server in booted}) == count
 
 
 @pytest.mark.parametrize("climate", ["blazar"], indirect=True)
 def test_a_running_reservation_grows(climate: Deployment, lab: Project, boot: Boot) -> None:
-    lease = started(climate, lab.member, instances(1))
+    lease = climate.start_lease(lab.member, instances(1))
     [reservation] = lease["reservations"]
     more = {"reservations": [{"id": reservation["id"], "amount": 3}]}
     climate.http(lab.member).ok("PUT", f"/v1/leases/{lease['id']}", more)
@@ -154,7 +140,9 @@ def test_a_running_reservation_grows(climate: Deployment, lab: Project, boot: Bo
 
 
 @pytest.mark.parametrize("climate", ["blazar"], indirect=True)
-def test_what_a_host_has_room_for_is_what_placement_says(climate: Deployment, lab: Project) -> None:
+def test_placement_decides_how_many_instances_fit_on_a_host(
+    climate: Deployment, lab: Project
+) -> None:
     sizes = {host["vcpus"] for host in climate.by(climate.administrator).host.list()}
     [vcpus] = sizes
     asked = climate.http(lab.member)
@@ -165,10 +153,10 @@ def test_what_a_host_has_room_for_is_what_placement_says(climate: Deployment, la
 
 
 @pytest.mark.parametrize("climate", ["blazar"], indirect=True)
-def test_the_audit_repairs_what_was_broken_behind_our_back(
+def test_the_audit_repairs_a_reservation_that_an_operator_changed(
     climate: Deployment, lab: Project, boot: Boot
 ) -> None:
-    flavor = started(climate, lab.member, instances(2))["reservations"][0]["id"]
+    flavor = climate.start_lease(lab.member, instances(2))["reservations"][0]["id"]
     climate.cloud.compute.delete_flavor(flavor)
     [found] = climate.audit()
     assert f"{flavor}" in found
@@ -179,10 +167,10 @@ def test_the_audit_repairs_what_was_broken_behind_our_back(
 
 
 @pytest.mark.parametrize("climate", ["blazar"], indirect=True)
-def test_slots_on_a_host_that_dies_move_to_another(
+def test_slots_of_a_failed_host_move_to_another_host(
     climate: Deployment, lab: Project, boot: Boot
 ) -> None:
-    lease = started(climate, lab.member, instances(2, affinity=True))
+    lease = climate.start_lease(lab.member, instances(2, affinity=True))
     flavor = lease["reservations"][0]["id"]
     lost = boot(lab.member, "on the lost", flavor_id=flavor)
     [host] = traces.slots(climate.cloud, flavor)["on"]
@@ -195,17 +183,17 @@ def test_slots_on_a_host_that_dies_move_to_another(
         eventually(lambda: traces.slots(climate.cloud, flavor)["on"] == there, "they have moved")
         assert guests.is_gone(climate.cloud, lost.id)
         again = [boot(lab.member, "there", flavor_id=flavor) for _ in "ab"]
-        assert {guests.host_of(climate.administrator, one)[0] for one in again} == {other}
+        assert {guests.host_of(climate.administrator, item)[0] for item in again} == {other}
     finally:
         climate.cloud.compute.update_service_forced_down(service, host, "nova-compute", False)
 
 
 @pytest.mark.parametrize("climate", ["blazar"], indirect=True)
-def test_a_server_that_was_resized_away_stays_where_it_went(
+def test_the_end_keeps_a_server_with_an_unconfirmed_resize(
     climate: Deployment, lab: Project, boot: Boot
 ) -> None:
-    """Its owner has not confirmed that, so it still has its place among the reserved ones."""
-    lease = started(climate, lab.member, instances(1))
+    """The owner has not confirmed the resize, so the server still occupies a reserved slot."""
+    lease = climate.start_lease(lab.member, instances(1))
     server = boot(lab.member, "mover", flavor_id=lease["reservations"][0]["id"])
     compute = climate.cloud.compute
     lab.member.cloud.compute.resize_server(server, guests.smallest(climate.cloud)[0])
@@ -219,7 +207,7 @@ def test_a_server_that_was_resized_away_stays_where_it_went(
 
 @pytest.fixture
 def large(cloud: Connection, lab: Project) -> Iterator[str]:
-    """Return the id of a flavor that only the lab sees."""
+    """Return the id of a flavor that only the project sees."""
     made = cloud.compute.create_flavor(
         name=f"climate-{lab.name}", vcpus=2, ram=128, disk=1, ephemeral=1, is_public=False
     )
@@ -230,13 +218,13 @@ def large(cloud: Connection, lab: Project) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("climate", ["blazar"], indirect=True)
-def test_room_for_a_flavor_is_reserved_and_used(
+def test_a_flavor_reservation_admits_servers_of_that_flavor(
     climate: Deployment, lab: Project, others: Project, boot: Boot, large: str
 ) -> None:
     asked = {"resource_type": "flavor:instance", "flavor_id": large, "amount": 2}
     with pytest.raises(BlazarClientException, match="could not be found"):
         climate.reserve(others.member, reservations=[asked])
-    lease = started(climate, lab.member, asked)
+    lease = climate.start_lease(lab.member, asked)
     [reservation] = lease["reservations"]
     flavor = climate.cloud.compute.get_flavor(reservation["flavor_id"])
     assert (flavor.vcpus, flavor.ram, flavor.disk, flavor.ephemeral) == (2, 128, 1, 1)

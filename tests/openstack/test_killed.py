@@ -1,106 +1,49 @@
-"""A manager may die at any step that it takes in the cloud: the next one completes the work."""
+"""A manager is killed at any change of the cloud; its successor completes the change."""
 
-import itertools
 import json
-import os
-import signal
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from openstack.connection import Connection
 
 from tests.openstack import guests, settings, traces
 from tests.openstack.accounts import Project
-from tests.openstack.conftest import Deploy, MakeProject
+from tests.openstack.addresses import SPARE, Public
+from tests.openstack.conftest import Deploy, MakeProxy
 from tests.openstack.deployment import Deployment
-from tests.openstack.nova_proxy import Answer, Change, Fate, NovaProxy, pass_on
-from tests.support.process import eventually
+from tests.openstack.killing import LeaseCycle
+from tests.openstack.proxy import FaultyProxy
+from tests.openstack.storage import Base
+from tests.openstack.test_instance_faults import INSTANCE_RESERVATION
 from tests.support.service import host_reservation
 
 pytestmark = pytest.mark.nightly
 
 HOSTS = settings.HOSTS[:3]
+INSTANCES = "physical.host.plugin,virtual.instance.plugin"
+OPTIONS: dict[str, object] = {
+    "manager__claim_timeout": 1,
+    "manager__minutes_before_end_lease": 0,
+}
 
 
-@pytest.fixture(scope="module")
-def lab(project: MakeProject) -> Project:
-    """Return the project whose leases these are."""
-    return project("killed")
+class HostCycle(LeaseCycle):
+    """Leases of three hosts."""
 
+    def reservations(self) -> list[dict[str, Any]]:
+        return [host_reservation(len(HOSTS), len(HOSTS), before_end="")]
 
-class Story:
-    """Leases of the same, one after the other, under managers that die and are replaced."""
-
-    asked: ClassVar = host_reservation(len(HOSTS), len(HOSTS), before_end="")
-
-    def __init__(self, climate: Deployment, cloud: NovaProxy, lab: Project) -> None:
-        self._climate, self._cloud, self._lab = climate, cloud, lab
-        self._manager = climate.start_manager()
-        self.kills = 0
-        self.steps: list[list[str]] = []
-
-    def live(self, make_fate: Callable[[], Fate]) -> list[str]:
-        """Have a lease live, and its start and its end meet a fate of their own each.
-
-        Return all that can be seen after the start and after the end.
-        """
-        self.kills, self.steps = 0, []
-        self._cloud.begin(make_fate())
-        lease = self._climate.reserve(self._lab.member, reservations=[self.asked])
-        [reservation] = lease["reservations"]
-        self._see_to(lease["id"], "ACTIVE")
-        seen = [self._state(lease["id"])]
-        self._use(reservation["id"])
-        self._cloud.begin(make_fate())
-        self._climate.end_soon(self._lab.member, lease["id"])
-        self._see_to(lease["id"], "TERMINATED")
-        seen.append(self._state(lease["id"]))
-        self._climate.by(self._lab.member).lease.delete(lease["id"])
-        return [_named(state, reservation["id"]) for state in seen]
-
-    def killing(self, number: int) -> Fate:
-        """Return the fate that two managers die at one step, before and after it is made.
-
-        The second finds it as the first left it, so it begins with it.
-        """
-
-        def fate(change: Change, forward: Callable[[], Answer]) -> Answer | None:
-            if change.number not in {number, number + 1}:
-                return forward()
-            if change.number > number:
-                forward()
-            os.kill(self._manager.pid, signal.SIGKILL)
-            return None
-
-        return fate
-
-    def _see_to(self, lease_id: str, status: str) -> None:
-        """Wait until the lease has ``status``; managers that were killed get successors."""
-        while self._is_killed_before(lease_id, status):
-            self.kills += 1
-            self._manager = self._climate.start_manager()
-        self.steps.append(self._cloud.kinds)
-
-    def _is_killed_before(self, lease_id: str, status: str) -> bool:
-        def has_status() -> bool:
-            return self._climate.query("SELECT status FROM leases WHERE id = ?", lease_id) == [
-                (status,)
-            ]
-
-        eventually(lambda: has_status() or not self._manager.is_running, f"the lease is {status}")
-        return not has_status()
-
-    def _use(self, reservation_id: str) -> None:
-        """Boot a server on the first host."""
-        hints = {"reservation": reservation_id} if self._climate.isolation == "blazar" else {}
+    def use(self, lease_id: str) -> None:
+        hint = {"reservation": self._reservation_id(lease_id)}
+        hints = hint if self._climate.isolation == "blazar" else {}
         server = guests.boot(self._lab.admin, "guest", host=HOSTS[0], scheduler_hints=hints)
         assert server.status == "ACTIVE", server.fault
 
-    def _state(self, lease_id: str) -> str:
+    def state(self, lease_id: str) -> Any:
         lease = self._climate.by(self._lab.member).lease.get(lease_id)
         [reservation] = lease["reservations"]
-        found: dict[str, Any] = {
+        state = {
             "aggregates": traces.aggregates(self._climate.cloud),
             "slots": traces.slots(self._climate.cloud, reservation["id"]),
             "servers": len(traces.servers_on(self._climate.cloud)),
@@ -109,84 +52,201 @@ class Story:
             "lease": (lease["status"], lease["degraded"]),
             "reservation": reservation["status"],
             "flags": (reservation["missing_resources"], reservation["resources_changed"]),
-            "events": sorted((one["event_type"], one["status"]) for one in lease["events"]),
-            "told": self._climate.query(
+            "events": sorted((event["event_type"], event["status"]) for event in lease["events"]),
+            "notifications": self._climate.query(
                 "SELECT event_type FROM outbox WHERE lease_id = ? ORDER BY id", lease_id
             ),
         }
-        return json.dumps(found)
+        return _with_constant_names(json.dumps(state), reservation["id"])
+
+    def _reservation_id(self, lease_id: str) -> str:
+        lease = self._climate.by(self._lab.member).lease.get(lease_id)
+        return str(lease["reservations"][0]["id"])
 
 
-def _named(state: str, reservation_id: str) -> str:
-    """Return a state with names that do not change, in an order that does not."""
-    its_class = traces.resource_class(reservation_id)
-    named = state.replace(reservation_id, "the reservation").replace(its_class, "its class")
+def _with_constant_names(state: str, reservation_id: str) -> str:
+    resource_class = traces.resource_class(reservation_id)
+    named = state.replace(reservation_id, "RESERVATION").replace(resource_class, "CLASS")
     return json.dumps(json.loads(named), sort_keys=True)
 
 
-class InstanceStory(Story):
-    """Reserved instances, one on each of two hosts."""
+class InstanceCycle(HostCycle):
+    """Leases of two instances, one on each of two hosts."""
 
-    asked: ClassVar = {
-        "resource_type": "virtual:instance",
-        "amount": 2,
-        "vcpus": 1,
-        "memory_mb": 64,
-        "disk_gb": 1,
-        "resource_properties": "",
-        "affinity": False,
-    }
+    def reservations(self) -> list[dict[str, Any]]:
+        return [INSTANCE_RESERVATION]
 
-    def _use(self, reservation_id: str) -> None:
-        """Boot one of two."""
-        server = guests.boot(self._lab.member, "guest", flavor_id=reservation_id)
+    def use(self, lease_id: str) -> None:
+        flavor_id = self._reservation_id(lease_id)
+        server = guests.boot(self._lab.member, "guest", flavor_id=flavor_id)
         assert server.status == "ACTIVE", server.fault
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("service", ["nova", "placement"])
-def test_so_it_is_with_instances_whichever_service_the_step_is_in(
-    service: str, deploy: Deploy, lab: Project, cloud: Connection
-) -> None:
-    with NovaProxy(getattr(cloud, {"nova": "compute"}.get(service, service)).get_endpoint()) as way:
-        climate = deploy(
-            "blazar",
-            **{f"{service}__endpoint_override": way.url},
-            manager__plugins="physical.host.plugin,virtual.instance.plugin",
-            manager__claim_timeout=1,
-            manager__minutes_before_end_lease=0,
-        )
-        climate.register(*HOSTS[:2])
-        tell_all(InstanceStory(climate, way, lab))
+class ServerCycle(InstanceCycle):
+    """Leases whose two servers climate boots, and of which it keeps images."""
+
+    def reservations(self) -> list[dict[str, Any]]:
+        _, image = guests.smallest(self._lab.member.cloud)
+        server = {"imageRef": image, "networks": "none", "name": "web"}
+        life = {"on_start": "create", "on_end": "snapshot", "server": server}
+        return [{**INSTANCE_RESERVATION, **life}]
+
+    def use(self, lease_id: str) -> None:
+        servers = list(self._lab.member.cloud.compute.servers())
+        assert sorted(server.name for server in servers) == ["web-1", "web-2"]
+        assert {server.status for server in servers} == {"ACTIVE"}
+        assert {server.user_id for server in servers} == {self._lab.member.user_id}
+
+    def images(self, cloud: Connection) -> list[Any]:
+        return list(cloud.image.images(owner=self._lab.id))
+
+
+class AddressCycle(LeaseCycle):
+    """Leases of two floating IPs."""
+
+    def __init__(
+        self, climate: Deployment, lab: Project, neutron: FaultyProxy, public: Public
+    ) -> None:
+        super().__init__(climate, lab, neutron)
+        self._public = public
+
+    def reservations(self) -> list[dict[str, Any]]:
+        params = {"network_id": self._public.id, "amount": 2, "required_floatingips": SPARE[:2]}
+        return [{"resource_type": "virtual:floatingip", **params}]
+
+    def use(self, lease_id: str) -> None:
+        floatingip = self._public.floatingips()[SPARE[0]]
+        self._lab.member.cloud.network.update_ip(floatingip, port_id=self._public.port_id)
+
+    def state(self, lease_id: str) -> Any:
+        floatingips = sorted(self._public.floatingips().items())
+        state = [(at, ip.project_id, len(ip.tags), ip.port_id) for at, ip in floatingips]
+        return [state, self._climate.manage("audit")]
+
+
+class VolumeCycle(LeaseCycle):
+    """Leases of two volumes."""
+
+    def __init__(
+        self, climate: Deployment, lab: Project, cinder: FaultyProxy, base: Base, on_end: str
+    ) -> None:
+        super().__init__(climate, lab, cinder)
+        self._base, self._on_end = base, on_end
+
+    def reservations(self) -> list[dict[str, Any]]:
+        params = {"volume_type": self._base.name, "amount": 2, "size": 1, "on_end": self._on_end}
+        return [{"resource_type": "virtual:volume", **params}]
+
+    def use(self, lease_id: str) -> None:
+        """Leave the volumes unused."""
+
+    def state(self, lease_id: str) -> Any:
+        types = self._base.types()
+        quota = self._base.quota(self._lab.id)
+        return [
+            [
+                (type_["is_public"], type_["extra_specs"], self._base.access(type_["id"]))
+                for type_ in types.values()
+            ],
+            [
+                (volume["size"], volume["status"], sorted(volume["metadata"]), name in types)
+                for name in (*types, self._base.name)
+                for volume in self._base.volumes(name)
+            ],
+            [quota[f"{limit}_{name}"] for name in types for limit in ("volumes", "gigabytes")],
+        ]
+
+    def clean_up(self, lease_id: str) -> None:
+        super().clean_up(lease_id)
+        self._base.clear()
+
+
+def check_each_kill(cycle: LeaseCycle) -> list[list[str]]:
+    """Kill managers at each step in turn; return the steps of start and end."""
+    undisturbed = cycle.run_undisturbed()
+    assert all('"audit": []' in state for state in undisturbed), undisturbed
+    steps = cycle.steps
+    assert cycle.check_each_kill(undisturbed) > max(map(len, steps))
+    return steps
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("isolation", ["blazar", "tenancy"])
-def test_a_manager_killed_at_any_step_leaves_the_same_behind_as_none_killed(
-    isolation: str, deploy: Deploy, nova: NovaProxy, lab: Project
+def test_a_kill_at_any_step_changes_no_result_of_a_host_lease(
+    isolation: str, deploy: Deploy, nova: FaultyProxy, lab: Project
 ) -> None:
-    climate = deploy(
-        isolation,
-        nova__endpoint_override=nova.url,
-        manager__claim_timeout=1,
-        manager__minutes_before_end_lease=0,
-    )
+    climate = deploy(isolation, nova__endpoint_override=nova.url, **OPTIONS)
     climate.register(*HOSTS)
-    story = Story(climate, nova, lab)
-    for starting_or_ending in tell_all(story):
-        assert starting_or_ending.count("POST os-aggregates action add_host") == len(HOSTS)
+    for steps in check_each_kill(HostCycle(climate, lab, nova)):
+        assert steps.count("POST os-aggregates action add_host") == len(HOSTS)
 
 
-def tell_all(story: Story) -> list[list[str]]:
-    """Tell a story undisturbed, and with deaths at each of its steps; return the steps."""
-    undisturbed = story.live(lambda: pass_on)
-    assert all('"audit": []' in state for state in undisturbed), undisturbed
-    told = story.steps
-    longest = max(len(steps) for steps in told)
-    for number in itertools.count(1):
-        seen = story.live(lambda number=number: story.killing(number))
-        assert seen == undisturbed, f"killed at step {number}"
-        if story.kills == 0:
-            break
-    assert number > longest
-    return told
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("service", ["nova", "placement"])
+def test_a_kill_at_any_step_changes_no_result_of_an_instance_lease(
+    service: str, deploy: Deploy, lab: Project, cloud: Connection, make_proxy: MakeProxy
+) -> None:
+    proxy = make_proxy(getattr(cloud, {"nova": "compute"}.get(service, service)).get_endpoint())
+    overrides = {f"{service}__endpoint_override": proxy.url}
+    climate = deploy("blazar", manager__plugins=INSTANCES, **overrides, **OPTIONS)
+    climate.register(*HOSTS[:2])
+    check_each_kill(InstanceCycle(climate, lab, proxy))
+
+
+@pytest.mark.timeout(1800)
+def test_a_kill_at_any_step_boots_no_server_and_keeps_no_image_twice(
+    deploy: Deploy, nova: FaultyProxy, lab: Project, cloud: Connection
+) -> None:
+    overrides = {"nova__endpoint_override": nova.url, "manager__plugins": INSTANCES}
+    climate = deploy("blazar", **overrides, **OPTIONS)
+    climate.register(*HOSTS[:2])
+    cycle = ServerCycle(climate, lab, nova)
+    try:
+        starting, ending = check_each_kill(cycle)
+        assert starting.count("POST servers server") == len(HOSTS[:2])
+        assert ending.count("POST servers action createImage") == len(HOSTS[:2])
+        by_server = {image.properties["climate_server"] for image in cycle.images(cloud)}
+        assert len(by_server) == len(cycle.images(cloud))
+    finally:
+        for image in cycle.images(cloud):
+            cloud.image.delete_image(image)
+
+
+@pytest.mark.timeout(600)
+def test_a_kill_at_any_step_changes_no_result_of_a_floating_ip_lease(
+    deploy: Deploy, neutron: FaultyProxy, public: Public, lab: Project
+) -> None:
+    options = {
+        "manager__plugins": "virtual.floatingip.plugin",
+        "manager__claim_timeout": 1,
+        "virtual:floatingip__cloud": "neutron",
+        "neutron__endpoint_override": neutron.url,
+    }
+    climate = deploy("blazar", (), **options)
+    for address in SPARE[:2]:
+        climate.by(climate.administrator).floatingip.create(public.id, address)
+    cycle = AddressCycle(climate, lab, neutron, public)
+    undisturbed = cycle.run_undisturbed()
+    assert [len(floatingips) for floatingips, _ in undisturbed] == [2, 0]
+    assert [audit for _, audit in undisturbed] == [[], []]
+    assert cycle.check_each_kill(undisturbed) > 3
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("on_end", ["delete", "keep"])
+def test_a_kill_at_any_step_changes_no_result_of_a_volume_lease(
+    deploy: Deploy, cinder: FaultyProxy, base: Base, lab: Project, on_end: str
+) -> None:
+    options = {
+        "manager__plugins": "virtual.volume.plugin",
+        "manager__claim_timeout": 1,
+        "virtual:volume__cloud": "cinder",
+        "cinder__endpoint_override": f"http://{urlsplit(cinder.url).netloc}/v3/%(project_id)s",
+    }
+    climate = deploy("blazar", (), **options)
+    base.register(climate.http(climate.administrator), 10)
+    cycle = VolumeCycle(climate, lab, cinder, base, on_end)
+    undisturbed = cycle.run_undisturbed()
+    assert [len(volumes) for _, volumes, _ in undisturbed] == [2, 2 if on_end == "keep" else 0]
+    assert [len(types) for types, _, _ in undisturbed] == [1, 0]
+    assert cycle.check_each_kill(undisturbed) > 3

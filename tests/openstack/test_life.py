@@ -1,4 +1,4 @@
-"""The whole life of a host lease on a real cloud, with real clients, in both modes of isolation."""
+"""The life of a host lease on a real cloud, with real clients, in both modes of isolation."""
 
 import datetime as dt
 from typing import Any
@@ -8,7 +8,7 @@ from blazarclient.exception import BlazarClientException
 
 from tests.openstack import settings, traces
 from tests.openstack.accounts import Project
-from tests.openstack.conftest import Deploy, MakeProject
+from tests.openstack.conftest import Deploy
 from tests.openstack.deployment import Deployment
 from tests.openstack.landing import Lander
 from tests.support import broker, servers
@@ -16,7 +16,7 @@ from tests.support.clients import at
 from tests.support.process import eventually
 
 HOSTS = settings.HOSTS[:2]
-TOLD = [
+EVENT_TYPES = [
     "lease.create",
     "lease.event.before_start_lease",
     "lease.event.start_lease",
@@ -27,26 +27,14 @@ TOLD = [
 modes = pytest.mark.parametrize("isolation", ["blazar", "tenancy"])
 
 
-@pytest.fixture(scope="module")
-def lab(project: MakeProject) -> Project:
-    """Return the project that reserves."""
-    return project("lab")
-
-
-@pytest.fixture(scope="module")
-def others(project: MakeProject) -> Project:
-    """Return a project that does not."""
-    return project("others")
-
-
 def soon() -> str:
-    """Return the next full minute that is not too near, as requests have it."""
+    """Return a full minute in the near future, in the format of requests."""
     now = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=30)
     return at(now.replace(second=0), 1)
 
 
 def check_aggregate(climate: Deployment, lease: dict[str, Any], hosts: list[str]) -> None:
-    """See that the reservation's aggregate is what the scheduler's filter looks for."""
+    """Check the metadata of the aggregate that the scheduler's filter reads."""
     id_, owner = lease["reservations"][0]["id"], lease["project_id"]
     expected: dict[str, Any] = {
         "blazar": {"zone": f"blazar_{id_}", "metadata": {"blazar:owner": owner}},
@@ -59,7 +47,7 @@ def check_aggregate(climate: Deployment, lease: dict[str, Any], hosts: list[str]
 def check_use(
     climate: Deployment, lander: Lander, lab: Project, lease: dict[str, Any], host: str
 ) -> None:
-    """See that the owner gets onto the reserved host, as users of this mode do."""
+    """Check that the owner can boot on the reserved host."""
     if climate.isolation == "blazar":
         reservation = lease["reservations"][0]["id"]
         assert lander.boot(lab.member, reservation) == host
@@ -72,7 +60,7 @@ def check_use(
 
 @pytest.mark.timeout(300)
 @modes
-def test_a_lease_is_announced_started_used_by_its_owner_alone_and_ended(
+def test_a_lease_is_announced_started_used_only_by_its_owner_and_ended(
     isolation: str,
     deploy: Deploy,
     lander: Lander,
@@ -107,8 +95,8 @@ def test_a_lease_is_announced_started_used_by_its_owner_alone_and_ended(
         assert lander.boot(others.member) not in HOSTS
         assert traces.servers_on(climate.cloud, [host])
         climate.by(lab.member).lease.delete(lease["id"])
-        heard.wait_for(len(TOLD))
-    assert heard.types(lease["id"]) == TOLD
+        heard.wait_for(len(EVENT_TYPES))
+    assert heard.types(lease["id"]) == EVENT_TYPES
     [announced] = [one for name, one in heard.messages if name.endswith("before_start_lease")]
     assert 0 < announced["starts_in"] <= 10
     assert traces.servers_on(climate.cloud, HOSTS) == []

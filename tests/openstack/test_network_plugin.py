@@ -1,4 +1,4 @@
-"""The network plugin keeps the contract on a real Neutron, however it is interrupted."""
+"""The network plugin keeps the contract on a real Neutron, even if a call is interrupted."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -24,12 +24,12 @@ from tests.support.process import write_config
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
 
-# Nobody else is there.
+# Segments of these tests only.
 NUMBERS = range(3901, 3905)
 
 
 class OurNetworks(NeutronNetworks):
-    """Those on segments of our own."""
+    """The networks on the tests' own segments."""
 
     def __init__(self, conf: ConfigOpts) -> None:
         super().__init__(conf)
@@ -44,8 +44,8 @@ class OurNetworks(NeutronNetworks):
         return self.neutron.find(**{"provider:segmentation_id": list(NUMBERS)})
 
     def clear(self) -> None:
-        for one in self.occupants([str(segment) for segment in self.segments()]):
-            self.delete(one)
+        for item in self.occupants([str(segment) for segment in self.segments()]):
+            self.delete(item)
 
 
 def ours(plugin: ResourcePlugin) -> OurNetworks:
@@ -81,14 +81,14 @@ class TestNetworkPluginOnNeutron(PluginContract):
     def state(self, plugin: ResourcePlugin) -> Any:
         return sorted(
             [
-                one["provider:segmentation_id"],
-                one["project_id"],
-                one["name"],
-                one["description"],
-                sorted(one["tags"]),
-                len(one["subnets"]),
+                item["provider:segmentation_id"],
+                item["project_id"],
+                item["name"],
+                item["description"],
+                sorted(item["tags"]),
+                len(item["subnets"]),
             ]
-            for one in ours(plugin).networks()
+            for item in ours(plugin).networks()
         )
 
     @contextlib.contextmanager
@@ -98,7 +98,7 @@ class TestNetworkPluginOnNeutron(PluginContract):
         ours(plugin).neutron.left = None
 
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        """Give the first network a subnet, a router to it, and a port as a server would have."""
+        """Give the first network a subnet, a router and a port."""
         send = ours(plugin).neutron.send
         for network in ours(plugin).occupants([], reservation.id)[:1]:
             project = {"project_id": network.project_id}
@@ -110,16 +110,18 @@ class TestNetworkPluginOnNeutron(PluginContract):
             send("POST", "ports", {"port": {"network_id": network.id, **project}})
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for one in ours(plugin).occupants([], reservation.id):
-            ours(plugin).delete(one)
+        for item in ours(plugin).occupants([], reservation.id):
+            ours(plugin).delete(item)
 
-    def test_what_is_kept_shows_no_trace_of_its_reservation(self, plugin: NetworkPlugin) -> None:
+    def test_a_kept_network_has_no_tag_of_its_reservation(self, plugin: NetworkPlugin) -> None:
         mine, given = self.reservation(plugin, on_end="keep"), resources(plugin, 1)
         plugin.start(lease(mine), mine, given)
         plugin.end(lease(mine), mine, given)
         assert self.state(plugin) == [[NUMBERS[0], "lab", "mine", "for the tests", [], 0]]
 
-    def test_segments_of_another_type_have_the_same_numbers(self, plugin: NetworkPlugin) -> None:
+    def test_ignores_segments_of_another_type_with_the_same_numbers(
+        self, plugin: NetworkPlugin
+    ) -> None:
         mine = self.reservation(plugin)
         plugin.start(lease(mine), mine, resources(plugin, 1))
         assert len(ours(plugin).occupants([f"vxlan::{NUMBERS[0]}"])) == 1

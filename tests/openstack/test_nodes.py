@@ -8,7 +8,7 @@ from openstack.connection import Connection
 
 from tests.openstack import settings, traces
 from tests.openstack.accounts import Project
-from tests.openstack.conftest import Deploy, MakeProject
+from tests.openstack.conftest import Deploy
 from tests.openstack.landing import Lander
 from tests.support import servers
 
@@ -16,21 +16,9 @@ SERVICE, NODES = settings.SERVICE, settings.NODES
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture(scope="module")
-def lab(project: MakeProject) -> Project:
-    """Return the project that reserves."""
-    return project("lab")
-
-
-@pytest.fixture(scope="module")
-def others(project: MakeProject) -> Project:
-    """Return a project that does not."""
-    return project("others")
-
-
 @pytest.fixture(autouse=True)
 def _service(cloud: Connection) -> None:
-    """Skip the test on a cloud that has no such service."""
+    """Skip the test if the cloud has no such service."""
     found = {node.name: node.service_details["host"] for node in cloud.compute.hypervisors(True)}
     if any(found.get(node) != SERVICE for node in NODES):
         servers.absent(

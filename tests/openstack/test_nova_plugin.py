@@ -1,8 +1,4 @@
-"""The host plugin keeps the contract on a real Nova: services in both modes, and single nodes.
-
-Among other things: a start or an end that is interrupted before any one of its changes of the
-cloud is completed by the next, and leaves the same behind as an undisturbed one.
-"""
+"""The host plugin keeps the contract on a real Nova: services in both modes, and single nodes."""
 
 import contextlib
 import os
@@ -28,13 +24,13 @@ from tests.support.process import write_config
 # Each is dozens of starts and ends, interrupted one step later each time.
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
-# Nobody else touches these; a real cloud names three of its own, empty ones.
+# Hosts of these tests only; on another cloud, settings name three empty hosts.
 HOSTS = os.environ.get("CLIMATE_TEST_HOSTS", "fake01,fake02,fake03").split(",")
 NODES = os.environ.get("CLIMATE_TEST_NODES", "multi01/bm-01,multi01/bm-02,multi01/bm-03").split(",")
 
 
 class FragileNova(NovaCloud):
-    """The real Nova, of which only our hosts are seen, and which can be told when to fail."""
+    """The real Nova with only the tests' hosts, which fails when a test says so."""
 
     left: int | None = None
 
@@ -62,7 +58,7 @@ class FragileNova(NovaCloud):
         return [found for found in super().hosts() if found.external_id in self.mine]
 
     def ensure_pool(self, pool: str, project_id: str) -> None:
-        """Make the pool for the one who boots servers in this test."""
+        """Create the pool for the user who boots servers in this test."""
         self.made.add(pool)
         super().ensure_pool(pool, self._project_id)
 
@@ -72,7 +68,7 @@ class FragileNova(NovaCloud):
     ids=["blazar", "tenancy", "nodes"],
 )
 def case(request: pytest.FixtureRequest) -> tuple[str, list[str]]:
-    """Return a mode of isolation, and the hosts to try it on."""
+    """Return a mode of isolation, and the hosts to test it on."""
     mode, hosts = request.param
     return mode, hosts
 
@@ -107,16 +103,18 @@ class TestHostPluginOnNova(PluginContract):
         there = {found.external_id for found in made.cloud.hosts()}
         if missing := set(hosts) - there:
             servers.absent("openstack", f"this cloud has no {', '.join(sorted(missing))}")
-        _tidy(made, administrator)
+        _release_hosts(made, administrator)
         for host in hosts:
             made.enroll(host)
         yield made
-        _tidy(made, administrator)
+        _release_hosts(made, administrator)
 
     def state(self, plugin: ResourcePlugin) -> Any:
-        """Return all that is about our hosts, and all that has the name of one of our pools."""
+        """Return the state of the tests' hosts and of all pools."""
         cloud, mine, pools = self.administrator.cloud, set(nova(plugin).mine), nova(plugin).made
-        classes = {one.name.lower().replace("_", "-") for one in cloud.placement.resource_classes()}
+        classes = {
+            item.name.lower().replace("_", "-") for item in cloud.placement.resource_classes()
+        }
         return {
             "aggregates": {
                 found.name: {
@@ -133,7 +131,9 @@ class TestHostPluginOnNova(PluginContract):
                 name: pool.hosts for name, pool in nova(plugin).pools().items() if name in pools
             },
             "free": sorted(mine & set(nova(plugin).free_hosts())),
-            "flavors": sorted({one.id for one in cloud.compute.flavors(is_public=None)} & pools),
+            "flavors": sorted(
+                {flavor.id for flavor in cloud.compute.flavors(is_public=None)} & pools
+            ),
             "classes": sorted(p for p in pools if f"custom-reservation-{p}" in classes),
             "servers": {host: len(nova(plugin).servers(host)) for host in sorted(mine)},
         }
@@ -175,8 +175,8 @@ def nova(plugin: ResourcePlugin) -> FragileNova:
     return plugin.cloud
 
 
-def _tidy(plugin: HostPlugin, administrator: Account) -> None:
-    """Leave the hosts to everybody, whatever a failed test left on them."""
+def _release_hosts(plugin: HostPlugin, administrator: Account) -> None:
+    """Release the hosts whatever a failed test left on them."""
     cloud = nova(plugin)
     cloud.left = None
     for name, pool in cloud.pools().items():

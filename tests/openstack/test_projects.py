@@ -1,4 +1,4 @@
-"""Two projects with leases on one cloud: neither sees, changes or lands on the other's."""
+"""Two projects with leases on one cloud: neither sees, changes or uses the other's."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,42 +19,41 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module")
 def pair(project: MakeProject) -> tuple[Project, Project]:
-    """Return two projects."""
     return project("one"), project("other")
 
 
-def refused(ask: Callable[[], Any]) -> int:
-    """Return the status with which a request of Blazar's client is refused."""
+def rejection_status(ask: Callable[[], Any]) -> int:
+    """Return the status with which a request of python-blazarclient is rejected."""
     with pytest.raises(BlazarClientException) as refusal:
         ask()
     return int(refusal.value.kwargs["code"])
 
 
 def answers(climate: Deployment, lease_id: str, stranger: Account) -> list[int]:
-    """Return how requests of all kinds about a lease are refused."""
+    """Return the status of each kind of request about a lease."""
     leases, http = climate.by(stranger).lease, climate.http(stranger)
     return [
-        refused(lambda: leases.get(lease_id)),
-        refused(lambda: leases.update(lease_id, name="mine")),
-        refused(lambda: leases.update(lease_id, prolong_for="1h")),
-        refused(lambda: leases.delete(lease_id)),
+        rejection_status(lambda: leases.get(lease_id)),
+        rejection_status(lambda: leases.update(lease_id, name="mine")),
+        rejection_status(lambda: leases.update(lease_id, prolong_for="1h")),
+        rejection_status(lambda: leases.delete(lease_id)),
         http.call("PUT", f"/v1/leases/{lease_id}", {"end_date": "now"}).status_code,
     ]
 
 
 def check_hidden(climate: Deployment, lease_id: str, strangers: Project) -> None:
-    """See that to another project there is no such lease."""
+    """Check that another project cannot find the lease."""
     assert answers(climate, lease_id, strangers.member) == 5 * [404]
     # Readers may change nothing at all; whether there is such a lease, they do not learn.
     for any_id in (lease_id, "no-such-lease"):
         assert answers(climate, any_id, strangers.reader) == [404, 403, 404, 403, 403]
     for stranger in (strangers.reader, strangers.member):
-        assert lease_id not in [one["id"] for one in climate.by(stranger).lease.list()]
-        assert climate.http(stranger).told(lease_id) == []
+        assert lease_id not in [item["id"] for item in climate.by(stranger).lease.list()]
+        assert climate.http(stranger).event_types(lease_id) == []
 
 
 @pytest.mark.parametrize("isolation", ["blazar", "tenancy"])
-def test_projects_neither_see_nor_change_nor_land_on_the_others_leases(
+def test_a_project_neither_sees_nor_changes_nor_uses_leases_of_another(
     isolation: str, deploy: Deploy, lander: Lander, pair: tuple[Project, Project]
 ) -> None:
     climate = deploy(isolation)
@@ -65,7 +64,7 @@ def test_projects_neither_see_nor_change_nor_land_on_the_others_leases(
         lease = leases[mine.name]
         before = climate.until(mine.reader, lease["id"], "ACTIVE")
         assert lease["project_id"] == mine.id
-        assert [one["id"] for one in climate.by(mine.reader).lease.list()] == [lease["id"]]
+        assert [item["id"] for item in climate.by(mine.reader).lease.list()] == [lease["id"]]
         check_hidden(climate, lease["id"], theirs)
         assert climate.by(mine.reader).lease.get(lease["id"]) == before
         [host], hint = climate.hosts_of(lease["id"]), climate.hint(lease)
@@ -75,7 +74,7 @@ def test_projects_neither_see_nor_change_nor_land_on_the_others_leases(
 
 
 @pytest.mark.parametrize("isolation", ["blazar", "tenancy"])
-def test_the_end_of_one_projects_lease_is_none_of_the_others(
+def test_the_end_of_a_lease_does_not_affect_another_project(
     isolation: str, deploy: Deploy, lander: Lander, pair: tuple[Project, Project]
 ) -> None:
     climate = deploy(isolation)
@@ -95,7 +94,7 @@ def test_the_end_of_one_projects_lease_is_none_of_the_others(
 
 
 @pytest.mark.parametrize("isolation", ["blazar", "tenancy"])
-def test_hosts_that_change_hands_at_the_same_time_are_open_to_nobody_else(
+def test_hosts_that_change_projects_stay_closed_to_others(
     isolation: str, deploy: Deploy, lander: Lander, pair: tuple[Project, Project]
 ) -> None:
     mine, theirs = pair
@@ -115,7 +114,7 @@ def test_hosts_that_change_hands_at_the_same_time_are_open_to_nobody_else(
 
 
 def open_to(lander: Lander, project: Project) -> list[str]:
-    """Return those of our hosts that a project's servers can be on."""
+    """Return the hosts that a project's servers can boot on."""
     found = [host for host in settings.HOSTS if lander.can_get_onto(project, host)]
     lander.remove()
     return found

@@ -1,4 +1,4 @@
-"""Hosts that are to be without power, on a real Nova: out of service, then looked at, and back."""
+"""Power saving on a real Nova: disable a host's service, check the host, and enable it again."""
 
 import contextlib
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ HOST = settings.HOSTS[-1]
 
 @pytest.fixture
 def nova(administrator: Account, tmp_path: Path) -> Iterator[NovaCloud]:
-    """Return the cloud, of which one host is free and in service."""
+    """Return the cloud with one free, enabled host."""
     options = settings.options(administrator, "tenancy")
     conf = config_registry.new()
     path = write_config(tmp_path / "climate.conf", **options)
@@ -44,23 +44,25 @@ def enable(administrator: Account) -> None:
 
 
 def seen(nova: NovaCloud) -> DiscoveredResource:
-    return next(one for one in nova.hosts() if one.external_id == HOST)
+    return next(host for host in nova.hosts() if host.external_id == HOST)
 
 
-def test_a_host_that_rests_is_out_of_service_and_bookable(
+def test_a_host_without_power_is_disabled_and_bookable(
     nova: NovaCloud, administrator: Account
 ) -> None:
     for _ in range(2):
         nova.disable_service(HOST)
-        told = service(administrator)
-        assert (told.status, told.disabled_reason) == ("disabled", REST)
+        shown = service(administrator)
+        assert (shown.status, shown.disabled_reason) == ("disabled", REST)
         assert (seen(nova).usable, seen(nova).disabled) == (True, False)
     for _ in range(2):
         nova.enable_service(HOST)
         assert service(administrator).status == "enabled"
 
 
-def test_what_an_operator_disabled_stays_so(nova: NovaCloud, administrator: Account) -> None:
+def test_a_service_that_an_operator_disabled_stays_disabled(
+    nova: NovaCloud, administrator: Account
+) -> None:
     cloud = administrator.cloud.compute
     cloud.disable_service(service(administrator), disabled_reason="a disk is broken")
     with pytest.raises(Conflict, match="a disk is broken"):
@@ -70,7 +72,7 @@ def test_what_an_operator_disabled_stays_so(nova: NovaCloud, administrator: Acco
     assert service(administrator).status == "disabled"
 
 
-def test_only_a_free_host_rests(nova: NovaCloud, administrator: Account) -> None:
+def test_only_a_free_host_is_disabled(nova: NovaCloud, administrator: Account) -> None:
     nova.withdraw(HOST)
     for host in (HOST, f"{settings.SERVICE}/{settings.NODES[0]}"):
         with pytest.raises(Conflict):
@@ -78,9 +80,7 @@ def test_only_a_free_host_rests(nova: NovaCloud, administrator: Account) -> None
     assert service(administrator).status == "enabled"
 
 
-def test_a_host_with_a_server_on_it_is_told(
-    nova: NovaCloud, administrator: Account, boot: Boot
-) -> None:
+def test_reports_a_host_with_a_server(nova: NovaCloud, administrator: Account, boot: Boot) -> None:
     nova.withdraw(HOST)
     server = boot(administrator, "early", availability_zone=f"nova:{HOST}")
     assert server.status == "ACTIVE"

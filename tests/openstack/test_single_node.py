@@ -1,4 +1,4 @@
-"""One node of a compute service with three, reserved alone: its project gets in, nobody else."""
+"""A single node of a compute service with three nodes is reserved for one project."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def nova(administrator: Account, tmp_path: Path) -> NovaCloud:
 
 @pytest.fixture
 def pool(nova: NovaCloud) -> Iterator[str]:
-    """Return the name of a pool; its node goes back to everybody."""
+    """Return the name of a pool; release its node at the end."""
     name = str(uuid.uuid4())
     yield name
     for host in nova.pool_hosts(name):
@@ -48,22 +48,22 @@ def pool(nova: NovaCloud) -> Iterator[str]:
 
 @pytest.fixture
 def large(cloud: Connection) -> Iterator[str]:
-    """Return a flavor of which a node has room for one."""
+    """Return a flavor that fits on a node once."""
     flavor = cloud.compute.create_flavor(name=f"large-{uuid.uuid4()}", vcpus=1, ram=40960, disk=1)
     yield flavor.id
     cloud.compute.delete_flavor(flavor)
 
 
-def rich(cloud: Connection, made: Project) -> Project:
-    """Lift the quota of a project: a node is more than the usual one allows."""
+def unlimited(cloud: Connection, made: Project) -> Project:
+    """Raise the quota of a project: a node is larger than the default quota."""
     cloud.set_compute_quotas(made.id, ram=-1, cores=-1, instances=-1)
     return made
 
 
-def test_the_owner_gets_in_and_others_do_not(
+def test_only_the_owner_boots_on_a_reserved_node(
     nova: NovaCloud, pool: str, large: str, cloud: Connection, project: Callable[[str], Project]
 ) -> None:
-    mine, theirs = (rich(cloud, project(name)) for name in ("node-mine", "node-theirs"))
+    mine, theirs = (unlimited(cloud, project(name)) for name in ("node-mine", "node-theirs"))
     administrator = Account.of_admin()
     nova.enroll(HOST)
     nova.ensure_pool(pool, mine.id)
@@ -71,7 +71,7 @@ def test_the_owner_gets_in_and_others_do_not(
     inside = guests.boot(mine.member, "inside", flavor_id=pool)
     assert inside.status == "ACTIVE", inside.fault
     assert guests.host_of(administrator, inside) == (SERVICE, NODE)
-    # Nobody else sees the flavor, and other flavors find no memory, whoever asks for the service.
+    # Others do not see the flavor, and other flavors find no free memory on the node.
     with pytest.raises(BadRequestException, match="could not be found"):
         guests.boot(theirs.member, "outside", flavor_id=pool)
     others = [
@@ -81,7 +81,7 @@ def test_the_owner_gets_in_and_others_do_not(
     landed = {guests.host_of(administrator, server) for server in others}
     guests.remove(cloud, *(server.id for server in others))
     assert landed == {(SERVICE, "bm-01"), (SERVICE, "bm-03"), None}
-    # The end: nobody is left, and the node stays closed until it is withdrawn.
+    # The end: no server is left, and the node stays closed until it is withdrawn.
     nova.close_pool(pool)
     nova.delete_servers(pool, HOST)
     nova.remove_host(pool, HOST)
@@ -91,7 +91,7 @@ def test_the_owner_gets_in_and_others_do_not(
     assert nova.pool_hosts(pool) == []
 
 
-def test_a_service_is_had_as_a_whole_or_node_by_node(nova: NovaCloud, pool: str) -> None:
+def test_a_service_is_reserved_as_a_whole_or_by_node(nova: NovaCloud, pool: str) -> None:
     nova.enroll(HOST)
     with pytest.raises(Conflict, match=f"its nodes {HOST} are registered"):
         nova.enroll(SERVICE)

@@ -1,4 +1,4 @@
-"""What the other tests of this folder take for granted about the cloud and its fixtures."""
+"""The assumptions of the other tests about the cloud and its fixtures."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,7 +6,7 @@ import pytest
 from openstack.connection import Connection
 
 from tests.openstack import guests
-from tests.openstack.accounts import ROLES, Account, passing_project
+from tests.openstack.accounts import ROLES, Account, temporary_project
 from tests.openstack.conftest import Boot, MakeProject
 from tests.support import servers
 
@@ -18,15 +18,15 @@ CLOSED, ONE_PROJECT = "fake07", "fake08"
 
 @pytest.fixture
 def testbed(cloud: Connection) -> None:
-    """Skip what is about our own cloud on any other."""
-    known = {one.host for one in cloud.compute.services(binary="nova-compute")}
+    """Skip tests of the testbed on any other cloud."""
+    known = {item.host for item in cloud.compute.services(binary="nova-compute")}
     if not {CLOSED, ONE_PROJECT, "multi01"} <= known:
         servers.absent("openstack", "this is not the testbed: it lacks its hosts")
 
 
 @pytest.fixture
 def aggregate(cloud: Connection) -> Iterator[MakeAggregate]:
-    """Return a maker of aggregates of one host, with metadata; they go with the test."""
+    """Return a function that creates aggregates of one host; the test deletes them at its end."""
     compute = cloud.compute
     made = []
 
@@ -42,7 +42,7 @@ def aggregate(cloud: Connection) -> Iterator[MakeAggregate]:
         compute.delete_aggregate(aggregate)
 
 
-def test_a_server_boots_and_goes(
+def test_a_server_boots_and_is_deleted(
     project: MakeProject, boot: Boot, administrator: Account, cloud: Connection
 ) -> None:
     server = boot(project("boots").member, "guest")
@@ -61,8 +61,10 @@ def test_a_project_has_a_user_of_each_role(project: MakeProject, role: str) -> N
     assert role in access.role_names
 
 
-def test_a_project_passes_with_its_users(administrator: Account, cloud: Connection) -> None:
-    with passing_project(administrator, "passes") as made:
+def test_a_temporary_project_is_deleted_with_its_users(
+    administrator: Account, cloud: Connection
+) -> None:
+    with temporary_project(administrator, "passes") as made:
         assert cloud.identity.find_project(made.id)
     assert not cloud.identity.find_project(made.id)
     assert not list(cloud.identity.users(name=f"{made.name}-reader"))
@@ -70,7 +72,7 @@ def test_a_project_passes_with_its_users(administrator: Account, cloud: Connecti
 
 def test_one_service_has_several_nodes(testbed: None, cloud: Connection) -> None:
     nodes = cloud.compute.hypervisors(details=True)
-    several = {one.name for one in nodes if one.service_details["host"] == "multi01"}
+    several = {node.name for node in nodes if node.service_details["host"] == "multi01"}
     assert several == {"bm-01", "bm-02", "bm-03"}
 
 
@@ -88,7 +90,7 @@ def test_a_host_in_the_free_pool_is_closed_as_isolation_blazar_needs(
     assert boot(admin, "guest", host=CLOSED).status == "ACTIVE"
 
 
-def test_a_host_is_for_one_project_as_isolation_tenancy_needs(
+def test_a_host_admits_one_project_as_isolation_tenancy_needs(
     testbed: None, project: MakeProject, boot: Boot, aggregate: MakeAggregate
 ) -> None:
     ours, theirs = project("ours"), project("theirs")

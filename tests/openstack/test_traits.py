@@ -1,4 +1,4 @@
-"""What Placement says of hosts selects them: traits, custom resource classes, and CPUs' pieces."""
+"""Properties from Placement select hosts: traits, custom resource classes, nested providers."""
 
 import json
 import uuid
@@ -12,19 +12,13 @@ from openstack.connection import Connection
 
 from tests.openstack import settings
 from tests.openstack.accounts import Project
-from tests.openstack.conftest import Deploy, MakeProject
+from tests.openstack.conftest import Deploy
 from tests.support.process import eventually
 from tests.support.service import host_reservation
 
 HERE, OTHER = settings.HOSTS[:2]
 TRAIT = f"CUSTOM_CLIMATE_{uuid.uuid4().hex.upper()}"
 CLASS = f"CUSTOM_CLIMATE_{uuid.uuid4().hex.upper()[:16]}"
-
-
-@pytest.fixture(scope="module")
-def lab(project: MakeProject) -> Project:
-    """Return the project that reserves."""
-    return project("lab")
 
 
 @pytest.fixture
@@ -63,17 +57,17 @@ def change_traits(placement: Any, path: str, add: str = "", remove: str = "") ->
 
 
 @pytest.mark.usefixtures("_provider")
-def test_hosts_are_selected_by_what_placement_says(deploy: Deploy, lab: Project) -> None:
+def test_properties_from_placement_select_hosts(deploy: Deploy, lab: Project) -> None:
     climate = deploy("tenancy", [HERE, OTHER], manager__sync_interval="1")
     climate.start_manager()
     climate.register(HERE, OTHER)
 
-    def told() -> bool:
+    def rejection() -> bool:
         hosts = climate.by(climate.administrator).host.list()
         [here] = [host for host in hosts if host["service_name"] == HERE]
         return (here.get(f"trait:{TRAIT}"), here.get(f"resources:{CLASS}")) == ("True", "2")
 
-    eventually(told, "Placement is heard")
+    eventually(rejection, "Placement is heard")
     for specs, expected in [
         ({f"trait:{TRAIT}": "required"}, HERE),
         ({f"trait:{TRAIT}": "forbidden"}, OTHER),

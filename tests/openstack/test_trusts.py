@@ -1,4 +1,4 @@
-"""Trusts in a real Keystone: what lets climate act as a user, and what does so no more."""
+"""Trusts in a real Keystone: climate acts as a user until the trust is lost."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -28,18 +28,17 @@ NOW = datetime.now(UTC)
 
 @pytest.fixture
 def lab(project: MakeProject) -> Project:
-    """Return a project of the test's own: roles are taken from its users."""
+    """Return a project for one test, which removes roles of its users."""
     return project("trusting")
 
 
 @pytest.fixture
 def trusts_of(administrator: Account, tmp_path: Path) -> Callable[..., Trusts]:
-    """Return a maker of the way to trusts, given other options of [service_user]."""
+    """Return a function that creates Trusts with other options of [service_user]."""
     return lambda **options: Trusts(conf_of(administrator, tmp_path, **options))
 
 
 def conf_of(administrator: Account, home: Path, **options: str) -> ConfigOpts:
-    """Return a configuration with other options of [service_user]."""
     given = {f"service_user__{name}": value for name, value in options.items()}
     path = home / "trusts.conf"
     write_config(path, **{**settings.options(administrator, "blazar"), **given})
@@ -50,7 +49,7 @@ def conf_of(administrator: Account, home: Path, **options: str) -> ConfigOpts:
 
 @pytest.fixture
 def trusts(trusts_of: Callable[..., Trusts], lab: Project) -> Iterator[Trusts]:
-    """Return the way to trusts; those of the lab go with the test."""
+    """Return Trusts; revoke those of the project at the end."""
     made = trusts_of()
     yield made
     for trust in made.find_all():
@@ -67,16 +66,16 @@ def role_of(administrator: Account, account: Account) -> tuple[Any, str, Any]:
     return account.project_id, account.user_id, identity.find_role(account.role)
 
 
-def test_by_a_trust_climate_is_the_user_in_the_project(trusts: Trusts, lab: Project) -> None:
+def test_a_session_by_trust_acts_as_the_user_in_the_project(trusts: Trusts, lab: Project) -> None:
     trust_id = trusts.make(requester(lab.member), NOW)
     acting = trusts.session(trust_id)
     assert acting.get_user_id() == lab.member.user_id
     assert acting.get_project_id() == lab.id
-    [found] = [one for one in trusts.find_all() if one.project_id == lab.id]
+    [found] = [trust for trust in trusts.find_all() if trust.project_id == lab.id]
     assert (found.id, found.user_id) == (trust_id, lab.member.user_id)
 
 
-def test_a_revoked_trust_is_dead_and_may_be_revoked_again(trusts: Trusts, lab: Project) -> None:
+def test_a_revoked_trust_is_lost_and_can_be_revoked_again(trusts: Trusts, lab: Project) -> None:
     trust_id = trusts.make(requester(lab.member), NOW)
     trusts.revoke(trust_id)
     trusts.revoke(trust_id)
@@ -84,7 +83,7 @@ def test_a_revoked_trust_is_dead_and_may_be_revoked_again(trusts: Trusts, lab: P
         trusts.check(trust_id)
 
 
-def test_a_trust_dies_with_a_role_and_lives_again_with_it(
+def test_a_trust_is_lost_while_the_user_lacks_the_role(
     trusts: Trusts, lab: Project, administrator: Account
 ) -> None:
     identity = administrator.cloud.identity
@@ -97,7 +96,7 @@ def test_a_trust_dies_with_a_role_and_lives_again_with_it(
 
 
 @pytest.mark.parametrize("what", ["user", "project"])
-def test_a_trust_dies_with_who_is_disabled(
+def test_a_trust_is_lost_while_its_user_or_project_is_disabled(
     trusts: Trusts, lab: Project, administrator: Account, what: str
 ) -> None:
     identity = administrator.cloud.identity
@@ -111,13 +110,15 @@ def test_a_trust_dies_with_who_is_disabled(
     trusts.check(trust_id)
 
 
-def test_a_token_got_by_a_trust_makes_no_trust(trusts: Trusts, lab: Project) -> None:
+def test_a_token_from_a_trust_cannot_create_a_trust(trusts: Trusts, lab: Project) -> None:
     token = trusts.session(trusts.make(requester(lab.member), NOW)).get_token()
     with pytest.raises(Forbidden, match="a token from a trust: send the request with a token of"):
         trusts.make(requester(lab.member, token), NOW)
 
 
-def test_a_token_of_an_application_credential_makes_no_trust(trusts: Trusts, lab: Project) -> None:
+def test_a_token_of_an_application_credential_cannot_create_a_trust(
+    trusts: Trusts, lab: Project
+) -> None:
     cloud = lab.member.cloud
     made = cloud.identity.create_application_credential(cloud.current_user_id, "automat")
     auth = v3.ApplicationCredential(
@@ -130,12 +131,12 @@ def test_a_token_of_an_application_credential_makes_no_trust(trusts: Trusts, lab
         trusts.make(requester(lab.member, token), NOW)
 
 
-def test_a_token_that_is_over_makes_no_trust(trusts: Trusts, lab: Project) -> None:
+def test_an_expired_token_cannot_create_a_trust(trusts: Trusts, lab: Project) -> None:
     with pytest.raises(Unauthenticated):
         trusts.make(requester(lab.member, "gAAAAnotatoken"), NOW)
 
 
-def test_that_we_are_unknown_is_no_fault_of_the_trust(
+def test_wrong_service_credentials_do_not_mean_a_lost_trust(
     trusts: Trusts, trusts_of: Callable[..., Trusts], lab: Project
 ) -> None:
     trust_id = trusts.make(requester(lab.member), NOW)
@@ -143,7 +144,7 @@ def test_that_we_are_unknown_is_no_fault_of_the_trust(
         trusts_of(password="wrong").check(trust_id)
 
 
-def test_a_user_who_cannot_be_trusted_is_a_misconfiguration(
+def test_a_service_user_who_cannot_be_a_trustee_is_a_misconfiguration(
     trusts_of: Callable[..., Trusts],
 ) -> None:
     strange = trusts_of(auth_type="none")
@@ -151,10 +152,10 @@ def test_a_user_who_cannot_be_trusted_is_a_misconfiguration(
         strange.check("a")
 
 
-def test_of_two_servers_of_a_number_one_goes(
+def test_deletes_one_of_two_servers_with_the_same_number(
     trusts: Trusts, lab: Project, administrator: Account, tmp_path: Path, boot: MakeServer
 ) -> None:
-    """A manager died, and Nova took so long that its successor saw no server yet."""
+    """A manager died, and Nova was so slow that the successor saw no server yet."""
     flavor, image = guests.smallest(lab.member.cloud)
     mark = {"climate:reservation": flavor, "climate:number": "1"}
     twins = {boot(lab.member, "twin", metadata=mark).id for _ in "ab"}
@@ -167,11 +168,11 @@ def test_of_two_servers_of_a_number_one_goes(
     assert not guests.is_gone(administrator.cloud, left)
 
 
-def test_the_token_is_in_no_text(lab: Project) -> None:
+def test_no_text_contains_the_token(lab: Project) -> None:
     assert lab.member.token not in repr(requester(lab.member))
 
 
-def test_the_audit_revokes_a_trust_that_no_lease_has(
+def test_the_audit_revokes_a_trust_without_a_lease(
     deploy: Deploy, lab: Project, administrator: Account, tmp_path: Path
 ) -> None:
     climate = deploy("blazar", ())

@@ -1,4 +1,4 @@
-"""The volume plugin keeps the contract on a real Cinder, however it is interrupted."""
+"""The volume plugin keeps the contract on a real Cinder, even if a call is interrupted."""
 
 import contextlib
 import time
@@ -21,7 +21,7 @@ from climate.plugins.volumes.cloud import ReservedType, VolumeType
 from climate.plugins.volumes.plugin import VolumePlugin
 from tests.openstack import settings
 from tests.openstack.accounts import Account
-from tests.openstack.storage import Base, passing_type
+from tests.openstack.storage import Base, temporary_volume_type
 from tests.plugins.contract import Interrupted, PluginContract, resources
 from tests.support.process import write_config
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 
 class FragileCinder(Cinder):
-    """The real Cinder, which can be told when to fail."""
+    """The real Cinder, which fails when a test says so."""
 
     left: int | None = None
 
@@ -43,15 +43,15 @@ class FragileCinder(Cinder):
 
 
 class OurVolumes(CinderVolumes):
-    """Those of our own type; they are made by the administrator, who needs no trust for it."""
+    """Volumes of the tests' own type; the administrator creates them, without a trust."""
 
     def __init__(self, conf: ConfigOpts, base: Base, session: Session) -> None:
-        super().__init__(conf)
+        super().__init__(conf, SystemClock())
         self.cinder: FragileCinder = FragileCinder(conf, session)
         self._base = base
 
     def types(self) -> Sequence[VolumeType]:
-        return [one for one in super().types() if one.id == self._base.id]
+        return [type_ for type_ in super().types() if type_.id == self._base.id]
 
     def create(self, _lease: Lease, room: ReservedType, name: str, size: int) -> str:
         wanted = {"name": name, "size": size, "volume_type": room.name}
@@ -60,7 +60,7 @@ class OurVolumes(CinderVolumes):
 
 
 class PatientPlugin(VolumePlugin):
-    """The plugin as a manager calls it: again, while it says that it needs more time."""
+    """The plugin as a manager calls it: again while it raises NotYet."""
 
     def start(self, *arguments: Any) -> Any:
         return _patiently(super().start, *arguments)
@@ -80,8 +80,7 @@ def _patiently(call: Any, *arguments: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def base(administrator: Account) -> Iterator[Base]:
-    """Return a volume type of our own."""
-    with passing_type(administrator.cloud) as made:
+    with temporary_volume_type(administrator.cloud) as made:
         yield made
 
 
@@ -103,7 +102,7 @@ class TestVolumePluginOnCinder(PluginContract):
         return str(found.properties["name"])
 
     def granted(self, plugin: ResourcePlugin, count: int) -> Sequence[Granted]:
-        """Return each volume's part of the type by itself."""
+        """Return each volume's share of the type as a separate grant."""
         [base] = resources(plugin, 1)
         return [replace(base, amounts={"DISK_GB": 1, "VOLUMES": 1})] * count
 
@@ -134,8 +133,8 @@ class TestVolumePluginOnCinder(PluginContract):
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         """Take a snapshot of the first."""
         found = self.base.volumes(f"reservation:{reservation.id}")
-        for one in found[:1]:
-            snapshot = self.base.cloud.block_storage.create_snapshot(volume_id=one["id"])
+        for item in found[:1]:
+            snapshot = self.base.cloud.block_storage.create_snapshot(volume_id=item["id"])
             self.base.cloud.block_storage.wait_for_status(snapshot, interval=1)
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:

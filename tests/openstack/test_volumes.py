@@ -1,9 +1,9 @@
-"""Reservations of volumes on a real Cinder, by Blazar's own client; and what goes wrong."""
+"""Reservations of volumes on a real Cinder, by python-blazarclient."""
 
 import configparser
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,10 +14,10 @@ from blazarclient.exception import BlazarClientException
 from openstack.exceptions import HttpException
 
 from tests.openstack.accounts import Account, Project
-from tests.openstack.conftest import Boot, Deploy, MakeProject
+from tests.openstack.conftest import Boot, Deploy
 from tests.openstack.deployment import Deployment
-from tests.openstack.nova_proxy import NovaProxy
-from tests.openstack.storage import Base, passing_type
+from tests.openstack.proxy import FaultyProxy
+from tests.openstack.storage import Base
 from tests.support.process import eventually
 
 pytestmark = pytest.mark.timeout(180)
@@ -30,84 +30,49 @@ PLUGIN = {
 }
 
 
-@pytest.fixture(scope="module")
-def lab(project: MakeProject) -> Project:
-    """Return the project whose leases these are."""
-    return project("volumes")
-
-
-@pytest.fixture
-def base(administrator: Account) -> Iterator[Base]:
-    """Return a volume type of our own, of which there are 10 GiB."""
-    with passing_type(administrator.cloud) as made:
-        yield made
-
-
-@pytest.fixture
-def cinder(administrator: Account) -> Iterator[NovaProxy]:
-    """Return a way to Cinder on which things can go wrong."""
-    target = administrator.cloud.session.get_endpoint(service_type="block-storage")
-    with NovaProxy(target) as made:
-        yield made
-
-
-def by_way_of(proxy: NovaProxy) -> str:
-    """Return the endpoint that a proxy is, for whoever's project."""
+def endpoint_of(proxy: FaultyProxy) -> str:
+    """Return the proxy's endpoint, for any project."""
     return f"http://{urlsplit(proxy.url).netloc}/v3/%(project_id)s"
 
 
 @pytest.fixture
 def make_climate(base: Base, deploy: Deploy) -> MakeClimate:
-    """Return a maker of a deployment with one manager and our volume type.
+    """Return a function that deploys climate with one manager and the volume type.
 
-    It is stopped before the type is cleared, which is the reason for the order of the fixtures.
+    The deployment stops before the type is deleted; the order of the fixtures ensures that.
     """
 
     def make(**options: object) -> Deployment:
         given = {"manager__claim_timeout": 1, "manager__sync_interval": 1, **options}
         made = deploy("blazar", (), **PLUGIN, **given)
-        register(made, base)
+        base.register(made.http(made.administrator))
         made.start_manager()
         return made
 
     return make
 
 
-def register(climate: Deployment, base: Base) -> dict[str, Any]:
-    wanted = {"resource_type": "virtual:volume", "name": base.name, "properties": {"gigabytes": 10}}
-    return dict(climate.http(climate.administrator).ok("POST", "/v2/resources", wanted))
-
-
-def asked(base: Base, amount: int = 2, **params: Any) -> dict[str, Any]:
+def reservation_of(base: Base, amount: int = 2, **params: Any) -> dict[str, Any]:
     known = {"volume_type": base.name, "amount": amount, "size": 1}
     return {"resource_type": "virtual:volume", **known, **params}
 
 
-def reserve(climate: Deployment, lab: Project, *reservations: dict[str, Any]) -> dict[str, Any]:
-    return climate.reserve(lab.member, reservations=list(reservations))
-
-
-def started(climate: Deployment, lab: Project, *reservations: dict[str, Any]) -> dict[str, Any]:
-    """Make a lease that starts now, and return it when it has."""
-    return climate.until(lab.member, reserve(climate, lab, *reservations)["id"], "ACTIVE")
-
-
 def audit(climate: Deployment, base: Base, *arguments: str) -> list[str]:
-    """Return what the audit has to say, about our leases and volumes."""
+    """Return the drift that the audit reports for our leases and volumes."""
     ours = [*base.types(), *(id_ for (id_,) in climate.query("SELECT id FROM leases"))]
     found = climate.manage("audit", *arguments)
-    return [line for line in found if any(one in line for one in ours)]
+    return [line for line in found if any(item in line for item in ours)]
 
 
 def check_over(climate: Deployment, base: Base, lab: Project) -> None:
-    """See that nothing is left, with the trust the last."""
+    """Check that nothing remains of the reservation, nor of its trust."""
     assert base.types() == {}
     assert audit(climate, base) == []
     trusts = "/OS-TRUST/trusts"
 
     def are_gone() -> bool:
         found = climate.cloud.identity.get(trusts).json()["trusts"]
-        return not [one for one in found if one["project_id"] == lab.id]
+        return not [item for item in found if item["project_id"] == lab.id]
 
     eventually(are_gone, "no trust is left")
 
@@ -115,21 +80,21 @@ def check_over(climate: Deployment, base: Base, lab: Project) -> None:
 # The whole life.
 
 
-def test_a_lease_has_its_volumes_from_its_start_to_its_end(
+def test_a_lease_owns_its_volumes_from_start_to_end(
     make_climate: MakeClimate, base: Base, lab: Project
 ) -> None:
     climate = make_climate()
-    lease = started(climate, lab, asked(base))
-    assert lease["trust_id"] is None, "it is nobody's business"
+    lease = climate.start_lease(lab.member, reservation_of(base))
+    assert lease["trust_id"] is None, "users do not see it"
     [mine] = lease["reservations"]
     name = mine["reserved_type"]
     there = base.volumes(name)
-    assert sorted(one["id"] for one in there) == mine["volumes"]
-    for one in there:
-        assert (one["size"], one["status"]) == (1, "available")
-        assert one["os-vol-tenant-attr:tenant_id"] == lab.id
-        assert one["user_id"] == lab.member.user_id
-        assert one["metadata"] == {"climate_reservation": mine["id"]}
+    assert sorted(item["id"] for item in there) == mine["volumes"]
+    for item in there:
+        assert (item["size"], item["status"]) == (1, "available")
+        assert item["os-vol-tenant-attr:tenant_id"] == lab.id
+        assert item["user_id"] == lab.member.user_id
+        assert item["metadata"] == {"climate_reservation": mine["id"]}
     theirs = lab.member.cloud.block_storage
     with pytest.raises(HttpException, match="quota"):
         theirs.create_volume(size=1, volume_type=name)
@@ -142,11 +107,11 @@ def test_a_lease_has_its_volumes_from_its_start_to_its_end(
     check_over(climate, base, lab)
 
 
-def test_a_promise_is_filled_by_the_project_as_far_as_it_goes(
+def test_the_project_creates_volumes_up_to_the_reserved_size(
     make_climate: MakeClimate, base: Base, lab: Project
 ) -> None:
     climate = make_climate()
-    lease = started(climate, lab, asked(base, 3, on_start="nothing"))
+    lease = climate.start_lease(lab.member, reservation_of(base, 3, on_start="nothing"))
     name = lease["reservations"][0]["reserved_type"]
     assert base.volumes(name) == []
     theirs = lab.member.cloud.block_storage
@@ -159,11 +124,11 @@ def test_a_promise_is_filled_by_the_project_as_far_as_it_goes(
     check_over(climate, base, lab)
 
 
-def test_a_volume_is_taken_from_its_server_and_its_snapshots_with_it(
+def test_the_end_detaches_a_volume_and_deletes_its_snapshots(
     make_climate: MakeClimate, base: Base, lab: Project, boot: Boot
 ) -> None:
     climate = make_climate()
-    lease = started(climate, lab, asked(base, 3, on_start="nothing"))
+    lease = climate.start_lease(lab.member, reservation_of(base, 3, on_start="nothing"))
     name = lease["reservations"][0]["reserved_type"]
     theirs, guest = lab.member.cloud, boot(lab.member, "guest")
     mine = theirs.block_storage.create_volume(size=1, volume_type=name)
@@ -178,18 +143,20 @@ def test_a_volume_is_taken_from_its_server_and_its_snapshots_with_it(
     check_over(climate, base, lab)
 
 
-def test_volumes_can_stay_with_the_project_and_take_room_as_long(
+def test_kept_volumes_use_capacity_until_they_are_deleted(
     make_climate: MakeClimate, base: Base, lab: Project
 ) -> None:
     climate = make_climate()
-    lease = started(climate, lab, asked(base, 6, on_end="keep"))
+    lease = climate.start_lease(lab.member, reservation_of(base, 6, on_end="keep"))
     made = lease["reservations"][0]["volumes"]
     climate.end(lab.member, lease["id"])
     kept = base.volumes()
-    assert sorted(one["id"] for one in kept) == made
-    assert {(one["os-vol-tenant-attr:tenant_id"], *one["metadata"]) for one in kept} == {(lab.id,)}
+    assert sorted(volume["id"] for volume in kept) == made
+    assert {(volume["os-vol-tenant-attr:tenant_id"], *volume["metadata"]) for volume in kept} == {
+        (lab.id,)
+    }
     check_over(climate, base, lab)
-    wish = asked(base, 5, on_start="nothing")
+    wish = reservation_of(base, 5, on_start="nothing")
 
     def is_full() -> bool:
         try:
@@ -200,8 +167,8 @@ def test_volumes_can_stay_with_the_project_and_take_room_as_long(
         return False
 
     eventually(is_full, "what was kept is not promised to others")
-    for one in kept:
-        lab.member.cloud.block_storage.delete_volume(one["id"])
+    for volume in kept:
+        lab.member.cloud.block_storage.delete_volume(volume["id"])
     eventually(lambda: not is_full(), "it can be booked again")
 
 
@@ -212,7 +179,7 @@ def _date(minutes: int) -> str:
 # What can be registered.
 
 
-def test_only_types_that_nobody_else_can_use_can_be_reserved(
+def test_only_a_private_volume_type_can_be_registered(
     deploy: Deploy, base: Base, lab: Project, administrator: Account
 ) -> None:
     climate = deploy("blazar", (), **PLUGIN)
@@ -236,32 +203,28 @@ def test_only_types_that_nobody_else_can_use_can_be_reserved(
     storage.remove_type_access(base.id, lab.id)
     unknown = admin.call("POST", "/v2/resources", {**wanted, "name": base.name, "properties": {}})
     assert "is unknown to Cinder" in unknown.json()["detail"]
-    assert register(climate, base)["properties"].items() >= {"name": base.name}.items()
+    assert base.register(admin)["properties"]["name"] == base.name
 
 
 # What goes wrong.
 
 
-def test_a_cinder_that_is_away_for_a_while_is_waited_for(
-    make_climate: MakeClimate, base: Base, lab: Project, cinder: NovaProxy
+def test_start_and_end_wait_for_an_absent_cinder(
+    make_climate: MakeClimate, base: Base, lab: Project, cinder: FaultyProxy
 ) -> None:
-    climate = make_climate(cinder__endpoint_override=by_way_of(cinder))
-    later = climate.reserve(lab.member, start=_date(60), reservations=[asked(base)])
+    climate = make_climate(cinder__endpoint_override=endpoint_of(cinder))
+    later = climate.reserve(lab.member, start=_date(60), reservations=[reservation_of(base)])
     cinder.away = True
     climate.http(lab.member).ok("PATCH", f"/v2/leases/{later['id']}", {"start": "now"})
     lease_id = later["id"]
-    climate.until(lab.member, lease_id, "STARTING")
-    time.sleep(3)
-    assert climate.by(lab.member).lease.get(lease_id)["status"] == "STARTING"
+    climate.check_status_stays(lab.member, lease_id, "STARTING")
     cinder.away = False
     lease = climate.until(lab.member, lease_id, "ACTIVE")
     name = lease["reservations"][0]["reserved_type"]
     assert len(base.volumes(name)) == 2
     cinder.away = True
     climate.end_soon(lab.member, lease_id)
-    climate.until(lab.member, lease_id, "TERMINATING")
-    time.sleep(3)
-    assert climate.by(lab.member).lease.get(lease_id)["status"] == "TERMINATING"
+    climate.check_status_stays(lab.member, lease_id, "TERMINATING")
     assert len(base.volumes(name)) == 2
     cinder.away = False
     climate.until(lab.member, lease_id, "TERMINATED")
@@ -269,12 +232,12 @@ def test_a_cinder_that_is_away_for_a_while_is_waited_for(
     check_over(climate, base, lab)
 
 
-def test_a_start_beyond_the_quota_is_an_error_until_there_is_room(
+def test_a_start_beyond_the_quota_succeeds_after_the_quota_grows(
     make_climate: MakeClimate, base: Base, lab: Project
 ) -> None:
     climate = make_climate(manager__event_max_retries=0)
     base.set_quota(lab.id, gigabytes=1)
-    lease = reserve(climate, lab, asked(base))
+    lease = climate.reserve(lab.member, reservations=[reservation_of(base)])
     climate.until(lab.member, lease["id"], "ERROR")
     assert "exceeds allowed gigabytes quota" in climate.reason(lease["id"])
     base.set_quota(lab.id, gigabytes=100)
@@ -286,11 +249,11 @@ def test_a_start_beyond_the_quota_is_an_error_until_there_is_room(
 
 
 @pytest.mark.parametrize("status", ["deleting", "error_deleting", "uploading"])
-def test_a_volume_that_hangs_is_set_back_and_deleted(
+def test_the_end_resets_and_deletes_a_stuck_volume(
     make_climate: MakeClimate, base: Base, lab: Project, status: str
 ) -> None:
     climate = make_climate()
-    lease = started(climate, lab, asked(base))
+    lease = climate.start_lease(lab.member, reservation_of(base))
     [mine] = lease["reservations"]
     hang(mine["volumes"][0], status)
     climate.end(lab.member, lease["id"])
@@ -299,7 +262,7 @@ def test_a_volume_that_hangs_is_set_back_and_deleted(
 
 
 def hang(volume_id: str, status: str) -> None:
-    """Have a volume in a state in which nobody is at it: Cinder itself does not allow that."""
+    """Set a volume's status in the database; Cinder's API does not allow that."""
     file = Path(os.environ.get("OPENSTACK_DIR", ".openstack")) / "conf/cinder.conf"
     conf = configparser.ConfigParser(interpolation=None, strict=False)
     if not conf.read(file):
@@ -311,11 +274,11 @@ def hang(volume_id: str, status: str) -> None:
     engine.dispose()
 
 
-def test_an_audit_mends_what_is_ours_and_touches_nothing_else(
+def test_an_audit_repairs_only_volume_types_of_reservations(
     make_climate: MakeClimate, base: Base, lab: Project, administrator: Account
 ) -> None:
     climate = make_climate(manager__sync_interval=3600)
-    lease = started(climate, lab, asked(base, on_start="nothing"))
+    lease = climate.start_lease(lab.member, reservation_of(base, on_start="nothing"))
     [mine] = lease["reservations"]
     storage = administrator.cloud.block_storage
     base.set_quota(lab.id, **{f"volumes_{mine['reserved_type']}": 9})

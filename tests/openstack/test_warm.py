@@ -1,4 +1,4 @@
-"""From no power to a lease and back: a real controller, a real Nova, provisioners in between."""
+"""From power off to a lease and back: a real BMC, a real Nova, and provisioners."""
 
 import datetime as dt
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from openstack.connection import Connection
 from climate.plugins.hosts.nova_services import REST
 from tests.openstack import guests, traces
 from tests.openstack.accounts import Project
-from tests.openstack.conftest import Deploy, MakeProject
+from tests.openstack.conftest import Deploy
 from tests.openstack.deployment import Deployment
 from tests.openstack.landing import Lander
 from tests.openstack.machines import Machine, machine
@@ -19,15 +19,9 @@ from tests.support.process import eventually
 from tests.support.service import hosts
 
 
-@pytest.fixture(scope="module")
-def lab(project: MakeProject) -> Project:
-    """Return the project that reserves."""
-    return project("lab")
-
-
 @pytest.fixture
 def sleeper(cloud: Connection, tmp_path: Path) -> Iterator[Machine]:
-    """Return a machine that is on for the first time."""
+    """Return a machine that was powered on once."""
     with machine(tmp_path, cloud) as made:
         made.commission()
         yield made
@@ -35,7 +29,7 @@ def sleeper(cloud: Connection, tmp_path: Path) -> Iterator[Machine]:
 
 @pytest.fixture
 def climate(sleeper: Machine, deploy: Deploy) -> Iterator[Deployment]:
-    """Return climate with two provisioners, which can reach the machine; it has been registered."""
+    """Return climate with two provisioners that reach the registered machine."""
     made = deploy(
         "tenancy",
         [sleeper.host],
@@ -59,7 +53,7 @@ def climate(sleeper: Machine, deploy: Deploy) -> Iterator[Deployment]:
 
 
 def reserve(climate: Deployment, by: Project, seconds: float) -> dict[str, Any]:
-    """Make a lease of one host that starts in so many seconds."""
+    """Create a lease of one host that starts in ``seconds``."""
     start = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=seconds)
     asked = {
         "name": "lease",
@@ -80,15 +74,15 @@ def shutdowns(climate: Deployment, state: str) -> list[dict[str, Any]]:
 
 
 def until_off(climate: Deployment, sleeper: Machine) -> None:
-    """Wait until climate has switched the machine off, and see that it is."""
+    """Wait until climate has powered the machine off."""
     eventually(lambda: shutdowns(climate, "off"), f"{sleeper.host} is switched off")
-    assert sleeper.began_at is None
+    assert sleeper.started_at is None
     assert sleeper.service is not None
     assert (sleeper.service.status, sleeper.service.disabled_reason) == ("disabled", REST)
 
 
 @pytest.mark.timeout(300)
-def test_a_host_is_off_until_its_lease_and_again_after_it(
+def test_a_host_has_power_only_for_its_lease(
     sleeper: Machine, climate: Deployment, lander: Lander, lab: Project
 ) -> None:
     climate.start_manager()
@@ -99,7 +93,7 @@ def test_a_host_is_off_until_its_lease_and_again_after_it(
     eventually(lambda: readiness(climate, lab, lease)["state"] == "preparing", "it is asked for")
     eventually(lambda: readiness(climate, lab, lease)["state"] == "ready", "it is ready")
     assert readiness(climate, lab, lease)["early"] > 0
-    assert sleeper.began_at is not None
+    assert sleeper.started_at is not None
     assert climate.are_free([sleeper.host])
     climate.until(lab.member, lease["id"], "ACTIVE")
     [reservation] = lease["reservations"]
@@ -113,23 +107,23 @@ def test_a_host_is_off_until_its_lease_and_again_after_it(
 
 
 @pytest.mark.timeout(300)
-def test_a_host_is_not_ready_because_nova_has_not_noticed_that_it_was_off(
+def test_a_host_is_not_ready_until_nova_gets_a_new_heartbeat(
     sleeper: Machine, climate: Deployment, lab: Project
 ) -> None:
     climate.start_manager()
     until_off(climate, sleeper)
     lease = reserve(climate, lab, 40)
     eventually(lambda: readiness(climate, lab, lease)["state"] == "ready", "it is ready")
-    assert sleeper.began_at is not None
-    assert sleeper.heard_at is not None
-    assert sleeper.heard_at > sleeper.began_at
+    assert sleeper.started_at is not None
+    assert sleeper.last_seen_at is not None
+    assert sleeper.last_seen_at > sleeper.started_at
     assert sleeper.service is not None
     assert sleeper.service.status == "enabled"
     assert readiness(climate, lab, lease)["early"] > 0
 
 
 @pytest.mark.timeout(300)
-def test_a_host_with_a_server_on_it_stays_on(
+def test_a_host_with_a_server_keeps_its_power(
     sleeper: Machine, climate: Deployment, cloud: Connection
 ) -> None:
     # Only an administrator gets onto a free host, past all filters.
@@ -141,7 +135,7 @@ def test_a_host_with_a_server_on_it_stays_on(
         climate.start_manager()
         eventually(lambda: shutdowns(climate, "over"), "it was to be switched off, and was not")
         assert server.id in shutdowns(climate, "over")[0]["reason"]
-        assert sleeper.began_at is not None
+        assert sleeper.started_at is not None
         assert sleeper.bmc.switched == ["1"]
     finally:
         guests.remove(cloud, server.id)

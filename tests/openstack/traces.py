@@ -1,4 +1,4 @@
-"""What climate leaves in a cloud: aggregates, and what they and the servers say about hosts."""
+"""Traces of climate in a cloud: aggregates, servers, and slots of reserved instances."""
 
 import contextlib
 from collections.abc import Collection, Iterable
@@ -16,7 +16,7 @@ OURS = tuple(settings.HOSTS)
 
 
 def aggregates(cloud: Connection, hosts: Collection[str] = OURS) -> dict[str, dict[str, Any]]:
-    """Return the aggregates that have one of ``hosts``, by name, as far as these are concerned."""
+    """Return the aggregates that contain any of ``hosts``, by name, reduced to these."""
     return {
         found.name: {
             "hosts": sorted(set(found.hosts) & set(hosts)),
@@ -29,17 +29,16 @@ def aggregates(cloud: Connection, hosts: Collection[str] = OURS) -> dict[str, di
 
 
 def aggregate_names(cloud: Connection) -> set[str]:
-    """Return the names of all aggregates."""
     return {found.name for found in cloud.compute.aggregates()}
 
 
 def holders(cloud: Connection, host: str) -> list[str]:
-    """Return the names of the aggregates that a host is in."""
+    """Return the names of the aggregates that contain a host."""
     return sorted(aggregates(cloud, [host]))
 
 
 def servers_on(cloud: Connection, hosts: Iterable[str] = OURS) -> list[str]:
-    """Return the ids of the servers of all projects on ``hosts``."""
+    """Return the ids of all projects' servers on ``hosts``."""
     compute = cloud.compute
     return [
         server.id
@@ -49,31 +48,30 @@ def servers_on(cloud: Connection, hosts: Iterable[str] = OURS) -> list[str]:
 
 
 def until_empty(cloud: Connection, hosts: Iterable[str]) -> None:
-    """Wait until nobody is on the hosts: others may have been there while they were open."""
+    """Wait until the hosts have no servers; other tests may have used them."""
     eventually(lambda: not servers_on(cloud, hosts), f"{hosts} are empty")
 
 
 def resource_class(reservation: str) -> str:
-    """Return the resource class of reserved instances."""
     return f"CUSTOM_RESERVATION_{reservation.upper().replace('-', '_')}"
 
 
 def slots(cloud: Connection, reservation: str) -> dict[str, Any]:
-    """Return what the cloud has of reserved instances, but for their aggregate."""
+    """Return the cloud's objects of reserved instances, without their aggregate."""
     name, placement = resource_class(reservation), cloud.placement
     flavors = cloud.compute.flavors(is_public=None, get_extra_specs=True)
-    mine = [one for one in flavors if one.id == reservation]
+    mine = [item for item in flavors if item.id == reservation]
     return {
-        "class": any(one.name == name for one in placement.resource_classes()),
+        "class": any(item.name == name for item in placement.resource_classes()),
         "on": {
-            one.name: found.total
-            for one in placement.resource_providers()
-            if one.name.startswith("climate_")
-            for found in placement.resource_provider_inventories(one)
+            item.name: found.total
+            for item in placement.resource_providers()
+            if item.name.startswith("climate_")
+            for found in placement.resource_provider_inventories(item)
             if found.resource_class == name
         },
-        "flavor": [one.extra_specs for one in mine],
-        "for": [one["tenant_id"] for flavor in mine for one in _access(cloud, flavor.id)],
+        "flavor": [item.extra_specs for item in mine],
+        "for": [item["tenant_id"] for flavor in mine for item in _access(cloud, flavor.id)],
     }
 
 
@@ -82,14 +80,14 @@ def _access(cloud: Connection, flavor: str) -> list[dict[str, str]]:
 
 
 def remove_slots(cloud: Connection, reservation: str) -> None:
-    """Remove the flavor of reserved instances, and all that Placement has of them."""
+    """Delete the flavor of reserved instances, and their objects in Placement."""
     placement, path = cloud.placement, f"/resource_classes/{resource_class(reservation)}"
     cloud.compute.delete_flavor(reservation)
     if placement.delete(path, microversion="1.38").status_code != HTTPStatus.CONFLICT:
         return
-    for one in placement.resource_providers():
-        if one.name.startswith("climate_"):
-            inventory = f"/resource_providers/{one.id}/inventories/{resource_class(reservation)}"
+    for item in placement.resource_providers():
+        if item.name.startswith("climate_"):
+            inventory = f"/resource_providers/{item.id}/inventories/{resource_class(reservation)}"
             placement.delete(inventory, microversion="1.38")
     placement.delete(path, microversion="1.38")
 
@@ -100,9 +98,9 @@ def sweep(
     reservations: Collection[str] = (),
     were_there: Collection[str] = tuple(settings.FREE_POOLS.values()),
 ) -> None:
-    """Remove what a test left: servers on the hosts, reservations' aggregates, free pools.
+    """Delete what a test left: servers on the hosts, reservations' aggregates, free pools.
 
-    Free pools that ``were_there`` before the test stay.
+    Free pools in ``were_there`` stay: they existed before the test.
     """
     guests.remove(cloud, *servers_on(cloud, hosts))
     for id_ in reservations:
@@ -115,5 +113,5 @@ def sweep(
         for host in inside & set(hosts):
             cloud.compute.remove_host_from_aggregate(found, host)
         if is_over or (found.name not in were_there and inside <= set(hosts)):
-            with contextlib.suppress(HttpException):  # somebody else has begun to use the pool
+            with contextlib.suppress(HttpException):  # another service uses the pool again
                 cloud.compute.delete_aggregate(found)

@@ -14,9 +14,10 @@ Install = Callable[..., None]
 
 
 @pytest.fixture
-def conf() -> ConfigOpts:
+def conf(tmp_path: Path) -> ConfigOpts:
     conf = config.new()
     config.load(conf, "test", [])
+    conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
     return conf
 
 

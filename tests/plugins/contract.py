@@ -64,7 +64,6 @@ class ParamsContract(abc.ABC):
         return plugin.look_up(plugin.schema().load({**self.example, **params}), ASKER)
 
     def reservation(self, plugin: ResourcePlugin, **params: Any) -> Reservation:
-        """Return a new reservation of the example."""
         return Reservation(
             id=str(uuid.uuid4()),
             lease_id=str(uuid.uuid4()),
@@ -313,7 +312,6 @@ class PluginContract(ParamsContract):
 
 
 def lease(reservation: Reservation) -> Lease:
-    """Return the lease around a reservation."""
     return Lease(
         id=reservation.lease_id,
         name="lease",

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from oslo_config.cfg import ConfigOpts
 
-from climate.clock import ManualClock
 from climate.config.registry import Misconfigured
 from climate.core.matching.selection import Selection
 from climate.plugins import filters as plugins_filters
@@ -20,6 +19,7 @@ from climate.plugins.loader import (
     load_selection,
 )
 from tests.plugins.conftest import Install
+from tests.support.clock import ManualClock
 
 HOST = "physical.host.plugin"
 CLOCK = ManualClock(datetime(2030, 1, 15, tzinfo=UTC))
@@ -96,9 +96,9 @@ class TestPlugins:
             ("", "has no attribute 'Plugin'"),
             ("def Plugin(conf): raise OSError('no cable')", "no cable"),
             ("def Plugin(conf): return conf.no_such", "no_such"),
-            ("def Plugin(conf): return 'text'", "is no ResourcePlugin: 'text'"),
+            ("def Plugin(conf): return 'text'", "is not a ResourcePlugin: 'text'"),
             (UNFINISHED, "abstract"),
-            (NAMELESS, "does not say its resource_type, schema"),
+            (NAMELESS, "does not define resource_type, schema"),
             (OUTDATED, "defines arrange, which is now prepare"),
         ]
         for number, (source, _) in enumerate(broken):
@@ -189,7 +189,7 @@ class TestFiltersAndWeighers:
     def test_a_missing_one_is_reported(self, conf: ConfigOpts) -> None:
         for option in ("filters", "weighers"):
             assert selection_error(conf, **{option: ("no_such",)}) == (
-                f"[manager] {option}: no_such is offered by no installed package (climate.{option})"
+                f"[manager] {option}: no installed package offers no_such (climate.{option})"
             )
             conf.clear_override(option, group="manager")
 
@@ -208,7 +208,7 @@ class TestFiltersAndWeighers:
         broken = {
             "missing": ("import no_such_module", "No module named 'no_such_module'"),
             "vacant": ("", "has no attribute 'f'"),
-            "textual": ("f = 'text'", "textual is no function"),
+            "textual": ("f = 'text'", "textual is not a function"),
         }
         for name, (source, _) in broken.items():
             install(name, source, f"{name} = {name}:f", "climate.filters")

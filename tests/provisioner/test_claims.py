@@ -19,19 +19,19 @@ from climate.provisioner.shut_down import shut_down
 WANTED = NodeTask(id="1", node="node-1", resource_id="7")
 
 
-class Turned(Exception):
-    """There was no place."""
+class GroupFull(Exception):
+    """The group admits no further node."""
 
 
 def refuse(_seconds: float) -> None:
-    raise Turned
+    raise GroupFull
 
 
 def test_a_group_admits_a_limited_number() -> None:
     groups = Groups(2, 0.0)
     with ExitStack() as stack:
         stack.enter_context(groups.slot(["rack"], refuse))
-        with groups.slot(["rack", "pdu"], refuse), pytest.raises(Turned):
+        with groups.slot(["rack", "pdu"], refuse), pytest.raises(GroupFull):
             stack.enter_context(groups.slot(["rack"], refuse))
         stack.enter_context(groups.slot(["rack"], refuse))
         stack.enter_context(groups.slot([], refuse))
@@ -40,13 +40,13 @@ def test_a_group_admits_a_limited_number() -> None:
 def test_all_groups_are_entered_or_none() -> None:
     groups = Groups(1, 0.0)
     with groups.slot(["rack"], refuse):
-        with pytest.raises(Turned), groups.slot(["pdu", "rack"], refuse):
+        with pytest.raises(GroupFull), groups.slot(["pdu", "rack"], refuse):
             pass
         with groups.slot(["pdu"], refuse):
             pass
 
 
-def test_there_is_a_pause_between_two_nodes_of_a_group() -> None:
+def test_waits_between_two_nodes_of_a_group() -> None:
     now = [0.0]
     groups = Groups(9, 10.0, lambda: now[0])
     waited: list[float] = []
@@ -57,12 +57,12 @@ def test_there_is_a_pause_between_two_nodes_of_a_group() -> None:
 
     with groups.slot(["rack"], refuse), groups.slot(["rack"], wait):
         assert len(waited) == 3
-    with pytest.raises(Turned), groups.slot(["rack"], refuse):
+    with pytest.raises(GroupFull), groups.slot(["rack"], refuse):
         pass
 
 
-class Told(ClimateClient):
-    """A climate that notes what it is told, and answers only the reports with these numbers."""
+class RecordingClimate(ClimateClient):
+    """Records all reports, and answers those with the numbers in ``answered``."""
 
     def __init__(self, answered: Container[int] = range(99)) -> None:
         self.said: list[dict[str, Any]] = []
@@ -76,16 +76,16 @@ class Told(ClimateClient):
 
 
 def test_a_claim_is_renewed_during_a_wait() -> None:
-    told = Told()
+    told = RecordingClimate()
     claim = Claim(told, WANTED, "p1", 1, threading.Event())
     claim.acquire()
     claim.pause(1.2)
     assert len(told.said) > 2
-    assert {one["state"] for one in told.said} == {"accepted"}
+    assert {item["state"] for item in told.said} == {"accepted"}
 
 
 def test_a_claim_that_cannot_be_renewed_is_lost() -> None:
-    told = Told(answered=[0])
+    told = RecordingClimate(answered=[0])
     claim = Claim(told, WANTED, "p1", 1, threading.Event())
     claim.acquire()
     with pytest.raises(ClaimLost):
@@ -94,7 +94,7 @@ def test_a_claim_that_cannot_be_renewed_is_lost() -> None:
 
 def test_a_wait_ends_when_the_process_stops() -> None:
     stopping = threading.Event()
-    told = Told()
+    told = RecordingClimate()
     claim = Claim(told, WANTED, "p1", 60, stopping)
     claim.acquire()
     threading.Timer(0.1, stopping.set).start()
@@ -105,15 +105,15 @@ def test_a_wait_ends_when_the_process_stops() -> None:
 
 
 def test_a_result_is_reported_until_it_is_accepted() -> None:
-    told = Told(answered=[1])
+    told = RecordingClimate(answered=[1])
     Claim(told, WANTED, "p1", 60, threading.Event()).finish("ready", cold=True)
-    assert [one["state"] for one in told.said] == ["ready", "ready"]
+    assert [item["state"] for item in told.said] == ["ready", "ready"]
 
 
-class Slow(Simulated):
-    """Nodes that are on, whose power takes longer to tell than a claim holds."""
+class SlowNodes(Simulated):
+    """Nodes with power, whose power takes longer to read than a claim lasts."""
 
-    def __init__(self, told: "Taken") -> None:
+    def __init__(self, told: "ReclaimingClimate") -> None:
         super().__init__()
         self._told = told
 
@@ -122,8 +122,8 @@ class Slow(Simulated):
         return Power.ON
 
 
-class Taken(Told):
-    """A climate at which somebody else may have the claim by now."""
+class ReclaimingClimate(RecordingClimate):
+    """A climate that may have given the claim to another provisioner."""
 
     is_anothers = False
 
@@ -135,8 +135,8 @@ class Taken(Told):
 
 @pytest.mark.parametrize("shutdown_timeout", [0.0, 5.0])
 def test_a_provisioner_that_lost_its_claim_switches_nothing_off(shutdown_timeout: float) -> None:
-    told = Taken()
-    driver, node = Slow(told), Node(name="node", driver="slow")
+    told = ReclaimingClimate()
+    driver, node = SlowNodes(told), Node(name="node", driver="slow")
     tools = Tools(
         climate=told,
         drivers={"slow": driver},
@@ -148,4 +148,4 @@ def test_a_provisioner_that_lost_its_claim_switches_nothing_off(shutdown_timeout
     claim = Claim(told, WANTED, "p1", 60, threading.Event())
     run_claimed(claim, lambda: shut_down(tools, node, claim))
     assert driver.requests == []
-    assert [one["state"] for one in told.said] == ["accepted"]
+    assert [item["state"] for item in told.said] == ["accepted"]

@@ -27,7 +27,6 @@ options = {verify = false}
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return where the file is."""
     return tmp_path / "nodes.toml"
 
 
@@ -38,7 +37,7 @@ def test_a_node_inherits_the_defaults(path: Path, tmp_path: Path) -> None:
     found = read(path)
     assert list(found) == ["compute-1", "compute-2"]
     one, two = found.values()
-    assert (one.driver, one.username, one.groups) == ("ipmi", "climate", ("rack-3", "pdu-7"))
+    assert (one.driver, one.username, one.groups) == ("ipmi", "climate", ["rack-3", "pdu-7"])
     assert one.options == {"cipher_suite": 17, "privilege": "OPERATOR"}
     assert two.options == {"cipher_suite": 17, "privilege": "OPERATOR", "verify": False}
     assert two.password() == "of-the-file"

@@ -1,4 +1,4 @@
-"""What each process of a crowd does: ask for hosts, with or without what keeps others off."""
+"""What each process of a crowd does: request hosts, with or without the guards."""
 
 import random
 from collections import Counter
@@ -20,8 +20,8 @@ from climate.manager.admission.requirements import ReservationRequest
 from climate.manager.leases import create
 from climate.manager.leases.create import LeaseRequest, Owner, create_lease
 from climate.manager.leases.delete import delete_lease
-from climate.manager.leases.reservation_changes import ReservationChange
-from climate.manager.leases.update import LeaseChange, update_lease
+from climate.manager.leases.reservation_changes import LeaseChange, ReservationChange
+from climate.manager.leases.update import update_lease
 from climate.manager.process.runtime import Runtime
 from tests.race.crowd import at_work, wait_for_all
 
@@ -32,7 +32,7 @@ ADMITTED = "admitted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class HostRequest:
     """Hosts from ``start`` hours after now, for ``hours``."""
 
     start: int = 1
@@ -46,8 +46,7 @@ class Wish:
         return {"min": self.minimum, "max": self.maximum, **anything}
 
 
-def ask(runtime: Runtime, wish: Wish) -> Lease:
-    """Ask for a lease."""
+def reserve(runtime: Runtime, wish: HostRequest) -> Lease:
     begin = runtime.clock.now() + timedelta(hours=wish.start)
     request = LeaseRequest(
         name="lease",
@@ -58,8 +57,7 @@ def ask(runtime: Runtime, wish: Wish) -> Lease:
     return create_lease(runtime, OWNER, request)
 
 
-def change(runtime: Runtime, lease: Lease, wish: Wish) -> Lease:
-    """Ask that a lease becomes another one."""
+def change(runtime: Runtime, lease: Lease, wish: HostRequest) -> Lease:
     begin = runtime.clock.now() + timedelta(hours=wish.start)
     dates = Change(start=begin, end=begin + timedelta(hours=wish.hours))
     reservation = ReservationChange(
@@ -68,33 +66,33 @@ def change(runtime: Runtime, lease: Lease, wish: Wish) -> Lease:
     return update_lease(runtime, lease.id, LeaseChange(dates=dates, reservations=(reservation,)))
 
 
-def random_wishes(number: int, count: int, first: int = 1) -> list[Wish]:
-    """Return wishes for one to three hosts in windows that overlap those of everybody else."""
+def random_requests(number: int, count: int, first: int = 1) -> list[HostRequest]:
+    """Return requests for one to three hosts in overlapping windows."""
     dice = random.Random(number)  # noqa: S311 - the same wishes in each run
     found = []
     for _ in range(count):
         minimum, maximum = sorted(dice.choices([1, 2, 3], [3, 2, 1], k=2))
         start = first + dice.randrange(24)
-        wish = Wish(start=start, hours=dice.randint(1, 6), minimum=minimum, maximum=maximum)
+        wish = HostRequest(start=start, hours=dice.randint(1, 6), minimum=minimum, maximum=maximum)
         found.append(wish)
     return found
 
 
 def book(number: int, url: str, count: int, first: int, protected: bool) -> Outcomes:
-    """Ask for leases in random windows of the day that begins in ``first`` hours."""
+    """Create leases in random windows of the day that begins in ``first`` hours."""
     outcomes: Outcomes = Counter()
-    with _protection(is_there=protected), at_work(url) as story:
+    with _guards(active=protected), at_work(url) as story:
         wait_for_all()
-        for wish in random_wishes(number, count, first):
-            with noted(outcomes, ADMITTED):
-                ask(story.runtime, wish)
+        for wish in random_requests(number, count, first):
+            with count_outcome(outcomes, ADMITTED):
+                reserve(story.runtime, wish)
     return outcomes
 
 
 def book_by_locks(number: int, url: str, count: int) -> Outcomes:
-    """Ask for leases as ``book`` does; on PostgreSQL, too, whoever has locks looks again.
+    """Create leases like ``book``; on PostgreSQL, search again after the locks.
 
-    Else it leaves what others commit between its look and its locks, a moment later, to the guard.
+    Without that search, only the schema's guard would see rows that others commit meanwhile.
     """
     kept = allocations.grab
 
@@ -109,38 +107,38 @@ def book_by_locks(number: int, url: str, count: int) -> Outcomes:
 
 
 def book_and_change(number: int, url: str, count: int) -> Outcomes:
-    """Ask for leases, change them to others, and give some back."""
+    """Create leases, change them and delete some."""
     outcomes: Outcomes = Counter()
     mine: list[Lease] = []
     with at_work(url) as story:
         wait_for_all()
-        for step, wish in enumerate(random_wishes(number, count)):
+        for step, wish in enumerate(random_requests(number, count)):
             if step % 3 != 1:
-                with noted(outcomes, ADMITTED):
-                    mine.append(ask(story.runtime, wish))
+                with count_outcome(outcomes, ADMITTED):
+                    mine.append(reserve(story.runtime, wish))
             elif mine and step % 6 == 1:
-                with noted(outcomes, "changed"):
+                with count_outcome(outcomes, "changed"):
                     change(story.runtime, mine[-1], wish)
             elif mine:
-                with noted(outcomes, "deleted"):
+                with count_outcome(outcomes, "deleted"):
                     delete_lease(story.runtime, mine.pop().id)
     return outcomes
 
 
 def same_window(_number: int, url: str, count: int, maximum: int = 1) -> Outcomes:
-    """Ask again and again for a host, or up to ``maximum``, in the window everybody wants."""
+    """Request a host, or up to ``maximum``, again and again in the same window."""
     outcomes: Outcomes = Counter()
     with at_work(url) as story:
         wait_for_all()
         for _ in range(count):
-            with noted(outcomes, ADMITTED):
-                ask(story.runtime, Wish(maximum=maximum))
+            with count_outcome(outcomes, ADMITTED):
+                reserve(story.runtime, HostRequest(maximum=maximum))
     return outcomes
 
 
 @contextmanager
-def noted(outcomes: Outcomes, success: str) -> Iterator[None]:
-    """Count what came of a request; what is not a refusal with a reason is not caught."""
+def count_outcome(outcomes: Outcomes, success: str) -> Iterator[None]:
+    """Count the outcome of a request; only rejections with a reason are caught."""
     try:
         yield
         outcomes[success] += 1
@@ -149,14 +147,14 @@ def noted(outcomes: Outcomes, success: str) -> Iterator[None]:
 
 
 @contextmanager
-def _protection(*, is_there: bool) -> Iterator[None]:
-    """Take away all that admission does against others; what is left is the schema's guard.
+def _guards(*, active: bool) -> Iterator[None]:
+    """Remove all guards of admission but the schema's, unless ``active``.
 
-    Nothing is locked, what was chosen is believed without a second look, and the choice is made
-    outside the transaction that books it (on SQLite that transaction shuts others out).
+    No row is locked, candidates are not checked again, and they are chosen outside of the
+    transaction that books them (on SQLite that transaction excludes others).
     """
     kept = allocations.lock, allocations.still_free, engine_database._sqlite_begin, create.admit
-    if not is_there:
+    if not active:
         allocations.lock = lambda _session, ids, *, wait: set(ids)
         allocations.still_free = lambda _session, _requirement, _busy, among: set(among)
         engine_database._sqlite_begin = lambda connection: connection.exec_driver_sql("BEGIN")
@@ -168,7 +166,7 @@ def _protection(*, is_there: bool) -> Iterator[None]:
 
 
 def _admit_apart(admit: Any) -> Any:
-    """Return an admission that looks around in a transaction of its own."""
+    """Return an admission that searches in a transaction of its own."""
 
     def apart(session: Session, *arguments: Any) -> Any:
         with Session(session.get_bind(), info=session.info) as other:

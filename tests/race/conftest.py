@@ -1,4 +1,4 @@
-"""A crowd of processes, and databases whose guard was taken away."""
+"""A crowd of processes, and databases without the guard."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,15 +13,15 @@ from tests.support import servers
 
 @pytest.fixture(scope="package")
 def crowd() -> Iterator[Crowd]:
-    """Return processes that stay for all tests of this package."""
+    """Return the processes, which all tests of this folder share."""
     made = Crowd()
     yield made
-    made.go()
+    made.stop()
 
 
 @pytest.fixture
 def unguarded_url(backend: str, tmp_path: Path) -> str:
-    """Return the URL of an empty database of each kind, without the double-booking guard."""
+    """Return the URL of an empty database of each kind, without the guard of double booking."""
     url = servers.create(backend) if backend != "sqlite" else f"sqlite:///{tmp_path}/open.sqlite"
     servers.migrate(url)
     database = Database(url)

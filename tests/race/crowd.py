@@ -1,4 +1,4 @@
-"""Processes that all do the same at the same moment."""
+"""Processes that run the same task at the same moment."""
 
 import traceback
 from collections.abc import Callable, Iterator
@@ -8,9 +8,9 @@ from multiprocessing.synchronize import Barrier
 from typing import Any, TypeVar
 
 from climate import bootstrap
-from climate.clock import ManualClock
 from climate.config import registry as config_registry
 from tests.conftest import NOON
+from tests.support.clock import ManualClock
 from tests.support.process import FORKSERVER
 from tests.support.service import Story
 
@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 
 class Crowd:
-    """``SIZE`` processes, made once and used for task after task.
+    """``SIZE`` processes, created once, which run task after task.
 
-    They are forked from a clean process that has only imported climate: nothing of the test's
-    own process (connections, locks, threads) is in them.
+    They are forked from a process that has only imported climate, so they share no connection, lock
+    or thread with the test.
     """
 
     def __init__(self) -> None:
@@ -39,9 +39,9 @@ class Crowd:
             self._members.append((process, ours))
 
     def do(self, task: Callable[..., T], *arguments: Any) -> list[T]:
-        """Have every process call ``task(number, *arguments)``; return all results.
+        """Let every process call ``task(number, *arguments)``; return all results.
 
-        A task calls ``wait_for_all`` once it is prepared, so that all begin at the same moment.
+        A task calls ``wait_for_all`` when it is prepared, so that all begin at the same moment.
         """
         self._together.reset()
         for _, connection in self._members:
@@ -54,8 +54,7 @@ class Crowd:
             assert succeeded, answer
         return [answer for _, answer in answers]
 
-    def go(self) -> None:
-        """Have all processes end."""
+    def stop(self) -> None:
         for process, connection in self._members:
             connection.send(None)
             process.join(_PATIENCE)
@@ -63,7 +62,7 @@ class Crowd:
 
 
 def wait_for_all() -> None:
-    """Return when every process of the crowd has got here."""
+    """Return when every process of the crowd has called this."""
     _meeting[0].wait(_PATIENCE)
 
 
@@ -84,7 +83,7 @@ def _live(number: int, connection: Connection, together: Barrier) -> None:
 
 @contextmanager
 def at_work(url: str, **options: object) -> Iterator[Story]:
-    """Be a process of the service, at noon; options are given as group__option=value."""
+    """Run a process of the service, at noon; options as group__option=value."""
     conf = config_registry.new()
     config_registry.load(conf, "test", [])
     conf.set_override("connection", url, group="database")

@@ -1,4 +1,4 @@
-"""On which databases a race is run."""
+"""The databases of the race tests."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What each process of a crowd does with hosts, shares of the same hosts, and pools at once."""
+"""What each process of a crowd does with hosts, shares of the same hosts, and pools."""
 
 import random
 from collections import Counter
@@ -8,21 +8,21 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.clock import ManualClock
 from climate.core.lease.model import Lease
 from climate.db.engine.database import Database
 from climate.manager.admission import admission
 from climate.manager.leases.delete import delete_lease
 from climate.manager.process.runtime import Runtime
 from tests.conftest import NOON
-from tests.race.booking import noted
+from tests.race.booking import count_outcome
 from tests.race.crowd import wait_for_all
 from tests.race.engine import kinds
-from tests.race.engine.asking import Want, addresses, ask, change, hosts, instances
+from tests.race.engine.requests import Want, addresses, change, hosts, instances, reserve
+from tests.support.clock import ManualClock
 
 Outcomes = Counter[str]
 ADMITTED, AGAIN = "admitted", "again"
-# What everybody wants in a hotspot.
+# The request of all processes in a hotspot.
 SHARES: dict[str, Want] = {
     "addresses": addresses(7),
     "instances": instances(vcpus=2),
@@ -34,7 +34,6 @@ SHARES: dict[str, Want] = {
 
 @contextmanager
 def at_work(url: str) -> Iterator[Runtime]:
-    """Be a process of the service, at noon."""
     runtime = kinds.make_runtime(url, ManualClock(NOON))
     wait_for_all()
     yield runtime
@@ -42,14 +41,16 @@ def at_work(url: str) -> Iterator[Runtime]:
 
 
 def mix(number: int, url: str, count: int, removed: str = "") -> Outcomes:
-    """Ask for leases of all kinds, change them to others, and give some back."""
+    """Create leases of all types, change them and delete some."""
     dice = random.Random(number)  # noqa: S311 - the same wishes in each run
     outcomes: Outcomes = Counter()
     mine: list[Lease] = []
-    with _counting(outcomes), _without(removed), at_work(url) as runtime:
+    with _counting(outcomes), _without_second_checks(removed), at_work(url) as runtime:
         for _ in range(count):
             step = dice.choice(["ask", "ask", "move", "resize", "delete"]) if mine else "ask"
-            with noted(outcomes, {"ask": ADMITTED, "delete": "deleted"}.get(step, "changed")):
+            with count_outcome(
+                outcomes, {"ask": ADMITTED, "delete": "deleted"}.get(step, "changed")
+            ):
                 _take(dice, runtime, mine, step)
     return outcomes
 
@@ -58,7 +59,7 @@ def _take(dice: random.Random, runtime: Runtime, mine: list[Lease], step: str) -
     start = dice.randrange(1, 8)
     if step == "ask":
         wants = [_any(dice) for _ in range(dice.choice([1, 1, 2, 3]))]
-        mine.append(ask(runtime, *wants, start=start, hours=dice.randint(1, 4)))
+        mine.append(reserve(runtime, *wants, start=start, hours=dice.randint(1, 4)))
     elif step == "move":
         change(runtime, dice.choice(mine), start=start, end=start + dice.randint(1, 4))
     elif step == "resize":
@@ -82,18 +83,18 @@ def _any(dice: random.Random) -> Want:
 
 
 def same_share(_number: int, url: str, count: int, kind: str, removed: str = "") -> Outcomes:
-    """Ask again and again for the same in the window that everybody wants."""
+    """Create the same share again and again in one window."""
     outcomes: Outcomes = Counter()
-    with _counting(outcomes), _without(removed), at_work(url) as runtime:
+    with _counting(outcomes), _without_second_checks(removed), at_work(url) as runtime:
         for _ in range(count):
-            with noted(outcomes, ADMITTED):
-                ask(runtime, SHARES[kind])
+            with count_outcome(outcomes, ADMITTED):
+                reserve(runtime, SHARES[kind])
     return outcomes
 
 
 @contextmanager
 def _counting(outcomes: Outcomes) -> Iterator[None]:
-    """Count how often a transaction was run again."""
+    """Count how often a transaction is repeated."""
     once = Database._write_once
 
     def counted(self: Database, work: Callable[[Session], Any], attempt: int) -> Any:
@@ -108,8 +109,7 @@ def _counting(outcomes: Outcomes) -> Iterator[None]:
 
 
 @contextmanager
-def _without(removed: str) -> Iterator[None]:
-    """Take the second looks away, if they are ``removed``."""
+def _without_second_checks(removed: str) -> Iterator[None]:
     kept = admission.is_still_free, admission.leaves_enough
     if removed:
         admission.is_still_free = lambda *_: True

@@ -1,4 +1,4 @@
-"""Advisory locks: one holder among all threads of all processes, and none for ever."""
+"""Advisory locks: one holder among all threads of all processes, for a limited time."""
 
 import os
 import time
@@ -26,7 +26,7 @@ Join = Callable[..., AdvisoryLocks]
 
 @pytest.fixture
 def join() -> Iterator[Join]:
-    """Return what makes the advisory locks of one more process, as far as a database can tell."""
+    """Return a maker of advisory locks that seem to be of another process."""
     made: list[Database] = []
 
     def join(url: str) -> AdvisoryLocks:
@@ -39,7 +39,7 @@ def join() -> Iterator[Join]:
 
 
 def _is_alone(place: Path) -> bool:
-    """Be somewhere for a moment; tell whether nobody else was there."""
+    """Stay in a section for a moment; return whether no other thread was in it."""
     try:
         os.close(os.open(place, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
@@ -97,7 +97,7 @@ def test_waiting_ends_with_an_error_and_a_killed_process_releases_its_lock(
     with monkeypatch.context() as patch:
         patch.setattr(advisory_lock, "WAIT", 1)
         with (
-            pytest.raises(Contention, match="busy with the place for 1 sec"),
+            pytest.raises(Contention, match="used the place for 1 sec"),
             here.hold("the place"),
         ):
             pass
@@ -143,7 +143,7 @@ def test_the_server_releases_a_lock_held_too_long_and_the_holder_logs_it(
     here, there = join(database_url), join(database_url)
     with here.hold("the place"), there.hold("the place"):
         pass
-    assert "others may have been at the place" in caplog.text
+    assert "lost the lock of the place" in caplog.text
     with here.hold("the place"):
         pass
     assert len(caplog.records) == 1

@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from climate.core.lease.lifecycle import OPEN_EVENT
 from climate.core.lease.schedule import END, START
 from climate.db.tables.leases import EventRow, LeaseRow
-from climate.manager.claims import Claim
+from climate.manager.claims import Batch, Claim
 from climate.manager.events import runner as events
-from climate.manager.events.fair_share import Batch, BatchSizeEstimator
+from climate.manager.events.queue import BatchSizeEstimator
 from tests.race.crowd import Crowd, at_work, wait_for_all
 from tests.race.databases import postgresql_first
 from tests.support.process import eventually
@@ -23,7 +23,7 @@ HOSTS, TURNS = 3, 3
 
 @pytest.fixture
 def journal(tmp_path: Path) -> str:
-    """Return where the cloud of all processes is."""
+    """Return the path of the cloud that all processes share."""
     return str(tmp_path / "cloud")
 
 
@@ -36,7 +36,7 @@ def here(database_url: str, journal: str) -> Iterator[Story]:
 
 
 def _manage(number: int, url: str, journal: str) -> int:
-    """Run what is due at each change of hands; return how many events this process ran."""
+    """Process due events at each change of hosts; return how many this process ran."""
     with at_work(url, simulated__journal=journal, simulated__delay=0.005) as story:
         story.dispatcher._owner = f"manager-{number}"
         count = 0
@@ -67,7 +67,7 @@ def _attempts(story: Story) -> Counter[int]:
 
 
 def _claim_both(story: Story, lease_id: str) -> dict[str, Claim]:
-    """Make it look as if a repeated start and the end of a lease were claimed at once."""
+    """Claim a repeated start and the end of a lease at the same time."""
     found = {}
     with story.runtime.database.engine.begin() as connection:
         starting = sa.update(LeaseRow).where(LeaseRow.id == lease_id).values(status="STARTING")
@@ -107,8 +107,8 @@ def test_managers_run_each_event_once_and_hosts_change_hands_in_order(
     assert {lease["status"] for lease in leases} == {"TERMINATED"}
     for lease in leases:
         # Managers' clocks jump one after the other, so some see others' events as late.
-        told = [what for what in here.told(lease["id"]) if what != "lease.catch_up"]
-        assert told[-3:] == [
+        types = [what for what in here.event_types(lease["id"]) if what != "lease.catch_up"]
+        assert types[-3:] == [
             "lease.event.start_lease",
             "lease.event.before_end_lease",
             "lease.event.end_lease",

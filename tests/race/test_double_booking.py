@@ -1,4 +1,4 @@
-"""Sixteen processes request the same few hosts: no host is booked twice, none is left free."""
+"""Sixteen processes request the same hosts: none is booked twice, none is left free."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -29,23 +29,14 @@ TRIES = 8
 
 
 @pytest.fixture
-def database(database_url: str) -> Iterator[Database]:
-    """Return a look at the database of the crowd, from this process."""
-    made = Database(database_url)
-    yield made
-    made.dispose()
-
-
-@pytest.fixture
 def unguarded(unguarded_url: str) -> Iterator[Database]:
-    """Return a look at a database without a guard."""
     made = Database(unguarded_url)
     yield made
     made.dispose()
 
 
 def _book(crowd: Crowd, database: Database, *, protected: bool, first: int = 1) -> Outcomes:
-    """Have everybody ask for six leases within a day."""
+    """Let each process create six leases within a day."""
     url = database.engine.url.render_as_string(hide_password=False)
     return sum(crowd.do(book, url, 6, first, protected), Counter())
 

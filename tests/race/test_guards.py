@@ -1,12 +1,4 @@
-"""Each guard of admission taken away in turn, with a rival at the very moment it is there for.
-
-Four things keep two requests apart: the lock on the rows of the resources that were chosen (on
-SQLite the write transaction, in which the choice is made), two second looks once they are locked
-(is nobody else there, is enough left of what is shared), and what the schema forbids. A rival
-who comes between the choice and the lock is seen by the second looks; one who comes after those
-is kept off by the lock; whatever gets past both, the schema refuses, as far as it can: of whole
-bookings everywhere, of whole ones beside shares on PostgreSQL and SQLite, of shares never.
-"""
+"""Without each guard of admission, a concurrent request at the critical moment breaks a rule."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +9,6 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from climate.clock import ManualClock
 from climate.core.errors import ClimateError
 from climate.db.engine import database as engine_database
 from climate.db.resources import allocations
@@ -29,9 +20,10 @@ from climate.manager.process.runtime import Runtime
 from tests.conftest import NOON
 from tests.race.databases import PROOF
 from tests.race.engine import kinds
-from tests.race.engine.asking import addresses, ask, change, hosts, instances
 from tests.race.engine.bookings import violations
+from tests.race.engine.requests import addresses, change, hosts, instances, reserve
 from tests.support import rows
+from tests.support.clock import ManualClock
 
 Request = Callable[[Runtime], object]
 # How long a rival is given to come first: as long as it takes, or, where it must wait for us,
@@ -41,7 +33,7 @@ _LONG, _SHORT = 20.0, 0.3
 
 @dataclass(frozen=True)
 class Clash:
-    """Two requests for the same, of which one can be served: ours, after ``before``, and theirs."""
+    """Two requests for the same resource: ours, after ``before``, and the rival's."""
 
     name: str
     ours: Request
@@ -53,27 +45,29 @@ def _first(runtime: Runtime) -> Any:
     return find_all_leases(runtime, None)[0]
 
 
-WHOLE = Clash("whole", lambda r: ask(r, hosts()), lambda r: ask(r, hosts()))
-SHARED = Clash("shared", lambda r: ask(r, instances(vcpus=5)), lambda r: ask(r, instances(vcpus=4)))
-GPU = Clash("gpu", lambda r: ask(r, instances(gpus=1)), lambda r: ask(r, instances(gpus=1)))
-POOL = Clash("pool", lambda r: ask(r, addresses(600)), lambda r: ask(r, addresses(500)))
+WHOLE = Clash("whole", lambda r: reserve(r, hosts()), lambda r: reserve(r, hosts()))
+SHARED = Clash(
+    "shared", lambda r: reserve(r, instances(vcpus=5)), lambda r: reserve(r, instances(vcpus=4))
+)
+GPU = Clash("gpu", lambda r: reserve(r, instances(gpus=1)), lambda r: reserve(r, instances(gpus=1)))
+POOL = Clash("pool", lambda r: reserve(r, addresses(600)), lambda r: reserve(r, addresses(500)))
 SHARE_OF_WHOLE = Clash(
-    "share of whole", lambda r: ask(r, instances(vcpus=1)), lambda r: ask(r, hosts())
+    "share of whole", lambda r: reserve(r, instances(vcpus=1)), lambda r: reserve(r, hosts())
 )
 WHOLE_OF_SHARED = Clash(
-    "whole of shared", lambda r: ask(r, hosts()), lambda r: ask(r, instances(vcpus=1))
+    "whole of shared", lambda r: reserve(r, hosts()), lambda r: reserve(r, instances(vcpus=1))
 )
 MOVED = Clash(
     "moved",
     lambda r: change(r, _first(r), start=1, end=2),
-    lambda r: ask(r, hosts()),
-    lambda r: ask(r, hosts(), start=10),
+    lambda r: reserve(r, hosts()),
+    lambda r: reserve(r, hosts(), start=10),
 )
 GROWN = Clash(
     "grown",
     lambda r: change(r, _first(r), vcpus=6),
-    lambda r: ask(r, instances(vcpus=4)),
-    lambda r: ask(r, instances(vcpus=2)),
+    lambda r: reserve(r, instances(vcpus=4)),
+    lambda r: reserve(r, instances(vcpus=2)),
 )
 NEW = (WHOLE, SHARED, GPU, POOL, SHARE_OF_WHOLE, WHOLE_OF_SHARED)
 CHANGED = (MOVED, GROWN)
@@ -88,7 +82,7 @@ BEFORE_LOCK, BEFORE_WRITE = "before the lock", "before the write"
 def rival_at(
     where: str, monkeypatch: pytest.MonkeyPatch, theirs: Callable[[], None], wait: float
 ) -> Iterator[None]:
-    """Have the rival come once, and wait for it for a while."""
+    """Run the rival's request once at this point, and wait for it for a while."""
     thread = threading.Thread(target=theirs)
 
     def come() -> None:
@@ -104,7 +98,7 @@ def rival_at(
             return lock(session, ids, wait=wait)
 
         monkeypatch.setattr(allocations, "lock", late_lock)
-        # PostgreSQL may find and lock in one statement: nobody could come in between.
+        # PostgreSQL may find and lock in one statement: no rival can run in between.
         monkeypatch.setattr(allocations, "grab", _found_only)
     else:
         monkeypatch.setattr(create, "admit", _then(create.admit, come))
@@ -133,7 +127,6 @@ def _then(admit: Callable[..., Any], come: Callable[[], None]) -> Callable[..., 
 
 
 def without(removed: str, dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take a guard of admission away."""
     if removed == "locks" and dialect != "sqlite":
         monkeypatch.setattr(allocations, "lock", lambda _session, ids, *, wait: set(ids))
         monkeypatch.setattr(allocations, "grab", _found_and_said_to_be_locked)
@@ -148,7 +141,7 @@ def without(removed: str, dialect: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def _apart(admit: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an admission that looks around in a transaction of its own."""
+    """Return an admission that searches in a transaction of its own."""
 
     def apart(session: Session, *arguments: Any) -> Any:
         with Session(session.get_bind(), info=session.info) as other:
@@ -158,7 +151,7 @@ def _apart(admit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def clash(url: str, case: Clash, removed: str, where: str) -> tuple[int, list[str]]:
-    """Have both ask at once; return how many were served, and what is wrong with the rows."""
+    """Run both requests; return how many were admitted, and the violations in the rows."""
     mine, other = (kinds.make_runtime(url, ManualClock(NOON)) for _ in range(2))
     dialect = mine.database.dialect
     rows.put_back(mine.database, {**rows.dump(mine.database), **_NOTHING})
@@ -194,12 +187,12 @@ _NOTHING: rows.Rows = {
 
 
 def cases(where: str) -> tuple[Clash, ...]:
-    """Return what can clash there: a change locks what it has before it looks for more."""
+    """Return the possible clashes: a change locks its own resources before it searches."""
     return NEW if where == BEFORE_LOCK else NEW + CHANGED
 
 
-def seen(url: str, removed: str, where: str) -> set[str]:
-    """Return the clashes in which the rows show that a guard is gone."""
+def violated(url: str, removed: str, where: str) -> set[str]:
+    """Return the clashes whose rows violate a rule."""
     found = set()
     for case in cases(where):
         served, wrong = clash(url, case, removed, where)
@@ -216,13 +209,13 @@ def names(*found: Clash) -> set[str]:
 
 @pytest.mark.parametrize("where", [BEFORE_LOCK, BEFORE_WRITE])
 def test_nothing_is_booked_twice(database_url: str, where: str) -> None:
-    assert seen(database_url, "nothing", where) == set()
+    assert violated(database_url, "nothing", where) == set()
 
 
 @pytest.mark.parametrize("where", [BEFORE_LOCK, BEFORE_WRITE])
 @PROOF
 def test_admission_alone_prevents_double_booking(unguarded_url: str, where: str) -> None:
-    assert seen(unguarded_url, "nothing", where) == set()
+    assert violated(unguarded_url, "nothing", where) == set()
 
 
 @PROOF
@@ -233,9 +226,9 @@ def test_without_locks_only_the_schema_prevents_double_booking(
     # on MariaDB it depends on the indexes whether one can book beside rows that are deleted.
     changes = {"sqlite": set[str](), "mariadb": names(MOVED)}.get(backend, names(*CHANGED))
     maybe = names(GROWN) if backend == "mariadb" else set[str]()
-    assert seen(unguarded_url, "locks", BEFORE_WRITE) - maybe == names(*NEW) | changes
+    assert violated(unguarded_url, "locks", BEFORE_WRITE) - maybe == names(*NEW) | changes
     whole = names(*WHOLES) if backend == "mariadb" else names(*NEW, *CHANGED) - names(*SHARES)
-    assert seen(database_url, "locks", BEFORE_WRITE) - maybe == (names(*NEW) | changes) - whole
+    assert violated(database_url, "locks", BEFORE_WRITE) - maybe == (names(*NEW) | changes) - whole
 
 
 @PROOF
@@ -244,10 +237,10 @@ def test_without_the_second_check_of_bookings_whole_hosts_are_booked_twice(
 ) -> None:
     everything = names(WHOLE, SHARE_OF_WHOLE, WHOLE_OF_SHARED)
     by_schema = names(WHOLE) if backend == "mariadb" else everything
-    alone = backend == "sqlite"  # in the database, so that nobody comes in between
-    assert seen(unguarded_url, "still there", BEFORE_LOCK) == (set() if alone else everything)
+    alone = backend == "sqlite"  # the only writer, so no rival can run in between
+    assert violated(unguarded_url, "still there", BEFORE_LOCK) == (set() if alone else everything)
     left = set() if alone else everything - by_schema
-    assert seen(database_url, "still there", BEFORE_LOCK) == left
+    assert violated(database_url, "still there", BEFORE_LOCK) == left
 
 
 @PROOF
@@ -256,4 +249,4 @@ def test_without_the_second_check_of_capacity_shares_are_booked_twice(
 ) -> None:
     alone = backend == "sqlite"
     expected = set() if alone else names(SHARED, GPU, POOL)
-    assert seen(database_url, "leaves enough", BEFORE_LOCK) == expected
+    assert violated(database_url, "leaves enough", BEFORE_LOCK) == expected

@@ -22,7 +22,7 @@ Answers = Counter[tuple[str, int]]
 
 @pytest.fixture
 def here(database_url: str) -> Iterator[Story]:
-    """Return the service in this process, to prepare what the crowd races for."""
+    """Return the service in this process."""
     with at_work(database_url) as story:
         yield story
 
@@ -58,7 +58,7 @@ def _change_or_book(number: int, url: str, host: str) -> tuple[str, int]:
 
 
 def _change_and_delete(number: int, url: str, lease: dict[str, Any]) -> Answers:
-    """Send changes of every sort; the last process deletes the lease in the end."""
+    """Send changes of every kind; the last process deletes the lease in the end."""
     path, reservation = f"{LEASES}/{lease['id']}", lease["reservations"][0]["id"]
     with at_work(url) as story:
         changes: list[dict[str, Any]] = [
@@ -76,7 +76,7 @@ def _change_and_delete(number: int, url: str, lease: dict[str, Any]) -> Answers:
 
 
 def _manage_or_change(number: int, url: str, journal: str, leases: list[str]) -> Answers:
-    """Run what is due, or prolong, rename and delete the leases that it is about."""
+    """Process due events, or prolong, rename and delete their leases."""
     with at_work(url, simulated__journal=journal) as story:
         wait_for_all()
         if number % 2:

@@ -1,4 +1,4 @@
-"""A request that many processes send concurrently under one key is carried out once."""
+"""Concurrent requests with one idempotency key are processed once."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.support.service import Story, hosts
 LEASES = "/v2/leases"
 HOSTS = 4
 KEYS = 3
-# Without the guard a race must be seen; one that nobody lost is run again.
+# Without the guard a race must be lost; otherwise the test repeats it.
 TRIES = 8
 
 
@@ -26,9 +26,11 @@ def here(database_url: str) -> Iterator[Story]:
         yield story
 
 
-def _ask(_number: int, url: str, first: int, wanted: int, protected: bool) -> list[tuple[int, str]]:
-    """Ask for a lease of ``wanted`` hosts under each key, and return status and lease."""
-    with _protection(is_there=protected), at_work(url) as story:
+def _send_keyed(
+    _number: int, url: str, first: int, wanted: int, protected: bool
+) -> list[tuple[int, str]]:
+    """Send a request for ``wanted`` hosts under each key; return status and lease."""
+    with _claim(active=protected), at_work(url) as story:
         answers = []
         for key in range(first, first + KEYS):
             start = 60 + 120 * key
@@ -40,10 +42,10 @@ def _ask(_number: int, url: str, first: int, wanted: int, protected: bool) -> li
 
 
 @contextmanager
-def _protection(*, is_there: bool) -> Iterator[None]:
-    """Have processes look whether a key was used, but not claim it."""
+def _claim(*, active: bool) -> Iterator[None]:
+    """Look a key up without claiming it, unless ``active``."""
     kept = idempotency.claim
-    if not is_there:
+    if not active:
         idempotency.claim = lambda *_: None
     try:
         yield
@@ -52,7 +54,7 @@ def _protection(*, is_there: bool) -> Iterator[None]:
 
 
 def _rename(number: int, url: str, path: str, tag: str) -> int:
-    """Give the lease a name, if it is still the one that everybody has seen."""
+    """Rename the lease if its ETag still matches."""
     with at_work(url) as story:
         wait_for_all()
         return story.call(
@@ -68,8 +70,8 @@ def _count(story: Story) -> int:
 def test_each_key_makes_one_lease_and_every_request_gets_its_response(
     crowd: Crowd, here: Story, database_url: str, wanted: int
 ) -> None:
-    """With all hosts wanted, who comes second finds none: it must wait, not look around."""
-    answers = crowd.do(_ask, database_url, 0, wanted, True)
+    """All hosts are requested, so a second request that searches too early finds none."""
+    answers = crowd.do(_send_keyed, database_url, 0, wanted, True)
     for same in zip(*answers, strict=True):
         assert len(set(same)) == 1, Counter(status for status, _ in same)
         assert same[0][0] == 201
@@ -80,7 +82,7 @@ def test_without_the_claim_a_key_makes_several_leases(
     crowd: Crowd, here: Story, database_url: str
 ) -> None:
     for attempt in range(TRIES):
-        crowd.do(_ask, database_url, attempt * KEYS, 1, False)
+        crowd.do(_send_keyed, database_url, attempt * KEYS, 1, False)
         if _count(here) > (attempt + 1) * KEYS:
             return
     pytest.fail("no second lease was seen, so this stress proves nothing")

@@ -16,11 +16,12 @@ from climate.db.engine.database import Database
 from climate.db.limits import Party
 from climate.manager.admission.requirements import ReservationRequest
 from climate.manager.leases.create import LeaseRequest, Owner, create_lease
-from climate.manager.leases.update import LeaseChange, update_lease
+from climate.manager.leases.reservation_changes import LeaseChange
+from climate.manager.leases.update import update_lease
 from climate.manager.process.runtime import Runtime
 from tests.conftest import NOON
 from tests.race import crowd as crowds
-from tests.race.booking import Wish
+from tests.race.booking import HostRequest
 from tests.race.crowd import Crowd, at_work, wait_for_all
 from tests.race.databases import postgresql_first
 from tests.support import allocation_guard as guard
@@ -35,31 +36,31 @@ TRIES = 8
 Outcomes = Counter[str]
 
 
-def _ask(runtime: Runtime, owner: Owner, first: int) -> str:
+def _create(runtime: Runtime, owner: Owner, first: int) -> str:
     begin = runtime.clock.now() + timedelta(hours=first)
-    wanted = ReservationRequest(resource_type="physical:host", params=Wish().params())
+    wanted = ReservationRequest(resource_type="physical:host", params=HostRequest().params())
     end = begin + timedelta(hours=1)
     request = LeaseRequest(name="lease", start=begin, end=end, reservations=(wanted,))
     return create_lease(runtime, owner, request).id
 
 
-def ask(number: int, url: str, limit: str, first: int, guarded: bool) -> Outcomes:
-    """Ask for one host, every other process for a project of its own (but as the same user)."""
+def create(number: int, url: str, limit: str, first: int, guarded: bool) -> Outcomes:
+    """Create leases of one host, every other process for its own project (as the same user)."""
     outcomes: Outcomes = Counter()
     project = f"project-{number}" if limit.startswith("user") else "project"
     options = {f"limits__{limit}": ALLOWED, "limits__enabled": True}
-    with _lock(is_there=guarded), at_work(url, **options) as story:
+    with _lock(active=guarded), at_work(url, **options) as story:
         wait_for_all()
         try:
-            _ask(story.runtime, Owner(user_id="user", project_id=project), first)
+            _create(story.runtime, Owner(user_id="user", project_id=project), first)
             outcomes["admitted"] += 1
         except LimitExceeded:
             outcomes["refused"] += 1
     return outcomes
 
 
-def ask_and_prolong(_number: int, url: str) -> Outcomes:
-    """Ask for hosts hour after hour, and have each lease reach into the next hour."""
+def create_and_prolong(_number: int, url: str) -> Outcomes:
+    """Create leases hour after hour, and extend each into the next hour."""
     outcomes: Outcomes = Counter()
     owner = Owner(user_id="user", project_id="project")
     options = {"limits__project_hosts": ALLOWED, "limits__user_leases": 3 * ALLOWED}
@@ -67,7 +68,7 @@ def ask_and_prolong(_number: int, url: str) -> Outcomes:
         wait_for_all()
         for hour in range(1, 5):
             try:
-                made = _ask(story.runtime, owner, hour)
+                made = _create(story.runtime, owner, hour)
                 outcomes["admitted"] += 1
                 end = story.clock.now() + timedelta(hours=hour + 2)
                 update_lease(story.runtime, made, LeaseChange(dates=Change(end=end)))
@@ -78,10 +79,10 @@ def ask_and_prolong(_number: int, url: str) -> Outcomes:
 
 
 @contextmanager
-def _lock(*, is_there: bool) -> Iterator[None]:
-    """Take away the lock of those who are counted."""
+def _lock(*, active: bool) -> Iterator[None]:
+    """Remove the lock of the project and the user, unless ``active``."""
     kept = rows.lock
-    if not is_there:
+    if not active:
         rows.lock = rows.overrides  # what it returns, without the lock
     try:
         yield
@@ -104,12 +105,12 @@ def test_exactly_the_limit_is_admitted(
     crowd: Crowd, database_url: str, database: Database, limit: str
 ) -> None:
     add_hosts(database, HOSTS)
-    outcomes = sum(crowd.do(ask, database_url, limit, 1, True), Counter())
+    outcomes = sum(crowd.do(create, database_url, limit, 1, True), Counter())
     assert outcomes == {"admitted": ALLOWED, "refused": crowds.SIZE - ALLOWED}
     assert len(guard.bookings(database)) == ALLOWED
 
 
-# SQLite has one writer at a time: there is no lock of ours to take away, and everybody waits.
+# SQLite has one writer at a time, so there is no lock to remove.
 @pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
 def test_without_the_lock_the_limit_is_exceeded(
     crowd: Crowd, database_url: str, database: Database
@@ -117,7 +118,7 @@ def test_without_the_lock_the_limit_is_exceeded(
     add_hosts(database, HOSTS)
     for attempt in range(TRIES):
         first = 1 + 2 * attempt
-        outcomes = sum(crowd.do(ask, database_url, "project_hosts", first, False), Counter())
+        outcomes = sum(crowd.do(create, database_url, "project_hosts", first, False), Counter())
         if outcomes["admitted"] > ALLOWED:
             return
     pytest.fail("no race was seen, so this stress proves nothing")
@@ -142,7 +143,7 @@ def test_concurrent_extensions_respect_the_limit(
     crowd: Crowd, database_url: str, database: Database
 ) -> None:
     add_hosts(database, HOSTS)
-    outcomes = sum(crowd.do(ask_and_prolong, database_url), Counter())
+    outcomes = sum(crowd.do(create_and_prolong, database_url), Counter())
     assert outcomes["admitted"] > 0
     assert outcomes["prolonged"] > 0
     with database.read() as session:
@@ -150,5 +151,5 @@ def test_concurrent_extensions_respect_the_limit(
         assert rows.count_leases(session, Party(Scope.USER, "user"), NOON) <= 3 * ALLOWED
     for hour in range(1, 8):
         moment = NOON + timedelta(hours=hour)
-        at_once = sum(one.use.hosts for one in found if one.use.start <= moment < one.use.end)
+        at_once = sum(item.use.hosts for item in found if item.use.start <= moment < item.use.end)
         assert at_once <= ALLOWED

@@ -1,4 +1,4 @@
-"""Sixteen processes book hosts, shares of the same hosts, and pools: nothing is booked twice."""
+"""Sixteen processes book hosts, shares of the same hosts, and pools: none is booked twice."""
 
 from collections import Counter
 
@@ -24,7 +24,7 @@ THINGS = [
     kinds.host("b"),
     kinds.pool(1_000),
 ]
-# What there is for hotspots: half of what sixteen processes ask for, each three times.
+# Capacity for hotspots: half of the requests of sixteen processes, three each.
 SERVED = 24
 HOTSPOTS = {
     "addresses": [kinds.pool(SERVED * 7 + 6)],
@@ -36,7 +36,7 @@ HOTSPOTS = {
 
 
 def _outcomes(answers: list[Outcomes]) -> Outcomes:
-    """Return what came of all requests, however often a transaction was run again for that."""
+    """Return the outcomes of all requests, without the count of repeated transactions."""
     found = sum(answers, Counter())
     found.pop(AGAIN, None)
     return found

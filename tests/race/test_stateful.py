@@ -1,9 +1,4 @@
-"""Leases over hosts, shares of the same hosts and pools, against a model that tries everything.
-
-Whatever was done before, each request is served if and only if the model says so (or, of several
-reservations with shares, served if that needs no cleverness), and after each step nothing is
-taken twice, nor anything missing.
-"""
+"""Leases of hosts, shares of the same hosts and pools, compared with a brute-force model."""
 
 import itertools
 import math
@@ -29,7 +24,6 @@ from hypothesis.stateful import (
 )
 from sqlalchemy.orm import Session
 
-from climate.clock import ManualClock
 from climate.core.errors import ClimateError, NotEnoughResources
 from climate.core.lease.change import Change, changed_window, check_changeable, has_started
 from climate.core.lease.model import Lease
@@ -43,14 +37,16 @@ from climate.manager.leases import healing
 from climate.manager.leases.create import LeaseRequest, Owner, create_lease
 from climate.manager.leases.delete import delete_lease
 from climate.manager.leases.read import get_lease
-from climate.manager.leases.update import LeaseChange, ReservationChange, update_lease
+from climate.manager.leases.reservation_changes import LeaseChange, ReservationChange
+from climate.manager.leases.update import update_lease
 from climate.manager.process.runtime import Runtime
 from tests.conftest import NOON
 from tests.race.databases import SEARCH
 from tests.race.engine import kinds, model
-from tests.race.engine.bookings import Books, violations
-from tests.race.engine.model import Ask, State
+from tests.race.engine.bookings import Bookings, violations
+from tests.race.engine.model import ModelDemand, State
 from tests.support import rows
+from tests.support.clock import ManualClock
 from tests.support.rows import Rows
 
 CLEANING = timedelta(minutes=5)
@@ -103,11 +99,11 @@ def addresses(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 
 def changes_of(resource_type: str) -> st.SearchStrategy[dict[str, Any]]:
-    """Return what may change of a reservation: nothing, how many units, or anything."""
+    """Return the possible changes of a reservation: none, the number of units, or any."""
     kind = {kinds.HOST: hosts(), kinds.INSTANCE: instances(), kinds.ADDRESS: addresses()}
-    anew = kind[resource_type].map(itemgetter(1))
-    other = anew.map(lambda given: {key: given[key] for key in ("min", "max")})
-    return st.one_of(st.just({}), other, other, anew)
+    changed_params = kind[resource_type].map(itemgetter(1))
+    other = changed_params.map(lambda given: {key: given[key] for key in ("min", "max")})
+    return st.one_of(st.just({}), other, other, changed_params)
 
 
 asked = st.one_of(hosts(), instances(), instances(), addresses())
@@ -118,7 +114,7 @@ shifts = st.sampled_from([None, None, -30, -10, 5, 10, 30, 60])
 
 
 class Engine(RuleBasedStateMachine):
-    """Users, a manager, things that fail, and a clock."""
+    """Users, a manager, failing resources and a clock."""
 
     runtime: Runtime
     clock: ManualClock
@@ -140,26 +136,26 @@ class Engine(RuleBasedStateMachine):
 
     def look(self) -> None:
         self.last = rows.dump(self.runtime.database)
-        self.books = Books(self.last)
+        self.books = Bookings(self.last)
 
     @property
     def now(self) -> datetime:
         return self.clock.now()
 
     def some_lease(self, number: int) -> Lease:
-        """Choose a lease, most often one that is not over, where there is more to be done."""
+        """Choose a lease, most often one that is not over."""
         made = sorted(self.last["leases"], key=lambda lease: lease["name"])
         live = [lease for lease in made if lease["status"] != "TERMINATED"]
         chosen = live if live and number % 5 else made
         return get_lease(self.runtime, str(chosen[number % len(chosen)]["id"]))
 
     def state(self, window: Window, without: Sequence[str] = ()) -> State:
-        """Return what is left from the window's start, or now, until cleaning is over."""
+        """Return what is free from the window's start, or now, until the end of cleaning."""
         start = max(window.start, self.now)
-        return State.over(self.books, start, window.end + CLEANING, without)
+        return State.remaining(self.books, start, window.end + CLEANING, without)
 
-    def judge(self, error: ClimateError | None, asks: Sequence[Ask], state: State) -> None:
-        """Compare what came of a request with what the model says."""
+    def judge(self, error: ClimateError | None, asks: Sequence[ModelDemand], state: State) -> None:
+        """Compare the outcome of a request with the model."""
         if error is None:
             self.seen["admitted"] += 1
             return  # that it conflicts with nothing is seen from the rows
@@ -173,15 +169,14 @@ class Engine(RuleBasedStateMachine):
         assert rows.dump(self.runtime.database) == self.last
 
     def units(self, reservation_id: str) -> dict[int, int]:
-        """Return what a reservation has now."""
-        books = Books(rows.dump(self.runtime.database))
+        books = Bookings(rows.dump(self.runtime.database))
         row = books.reservations[reservation_id]
         needs = kinds.requirement(row["resource_type"], row["params"])
         return books.units(reservation_id, needs)
 
     @initialize(ask=asked)
     def begin(self, ask: tuple[str, dict[str, Any]]) -> None:
-        """Most that can go wrong takes a running lease."""
+        """Begin with a running lease, where most can go wrong."""
         self.create(0, 90, [ask])
         self.manager.run_due()
         self.look()
@@ -197,7 +192,7 @@ class Engine(RuleBasedStateMachine):
                 ReservationRequest(resource_type=type_, params=given) for type_, given in wanted
             ),
         )
-        asks = [Ask(kinds.requirement(type_, given)) for type_, given in wanted]
+        asks = [ModelDemand(kinds.requirement(type_, given)) for type_, given in wanted]
         state = self.state(Window(request.start, request.end))
         lease, error = None, None
         try:
@@ -223,7 +218,7 @@ class Engine(RuleBasedStateMachine):
         end: int | str | None,
         data: st.DataObject,
     ) -> None:
-        """Move, prolong, shorten, end, and change what is asked for."""
+        """Move, prolong, shorten, end, and change reservations."""
         lease = self.some_lease(number)
         if number % 7 and has_started(lease, self.now):
             start = None  # it would be refused
@@ -234,11 +229,13 @@ class Engine(RuleBasedStateMachine):
             else (None if end is None else lease.window.end + int(end) * MINUTE),
         )
         news = {
-            one.id: data.draw(changes_of(one.resource_type), one.resource_type)
-            for one in lease.reservations
+            item.id: data.draw(changes_of(item.resource_type), item.resource_type)
+            for item in lease.reservations
         }
         params = {
-            one.id: {**one.params, **news[one.id]} for one in lease.reservations if news[one.id]
+            item.id: {**item.params, **news[item.id]}
+            for item in lease.reservations
+            if news[item.id]
         }
         changes = tuple(
             ReservationChange(id=id_, resource_type=None, params=given)
@@ -258,7 +255,7 @@ class Engine(RuleBasedStateMachine):
             self.judge_update(error, lease, changed_window(lease, dates, self.now), params)
 
     def improper(self, lease: Lease, change: LeaseChange) -> ClimateError | None:
-        """Return why an update is refused before anybody looks at resources."""
+        """Return why an update is rejected before the search for resources."""
         try:
             check_changeable(
                 lease, only_name=change.keeps_bookings, wants_more=bool(change.reservations)
@@ -286,10 +283,13 @@ class Engine(RuleBasedStateMachine):
             for r in lease.reservations
         }
         state: State | None = self.state(window, list(before))
-        asks = [Ask(needs) for needs in after.values()]
+        asks = [ModelDemand(needs) for needs in after.values()]
         started = has_started(lease, self.now)
         if started:
-            asks = [Ask(needs, self.books.units(id_, before[id_])) for id_, needs in after.items()]
+            asks = [
+                ModelDemand(needs, self.books.units(id_, before[id_]))
+                for id_, needs in after.items()
+            ]
             state = self.keeping(asks, state)
         if state is None:
             assert isinstance(error, NotEnoughResources)
@@ -309,8 +309,8 @@ class Engine(RuleBasedStateMachine):
             assert sum(has.values()) == wanted
 
     @staticmethod
-    def keeping(asks: Sequence[Ask], state: State | None) -> State | None:
-        """Return what is left when all keep what they have; None if they cannot."""
+    def keeping(asks: Sequence[ModelDemand], state: State | None) -> State | None:
+        """Return what is free if all reservations keep their resources; None if they cannot."""
         for ask in asks:
             if state is None or not model.can_keep(ask, state):
                 return None
@@ -318,9 +318,9 @@ class Engine(RuleBasedStateMachine):
         return state
 
     def is_filled(
-        self, lease: Lease, window: Window, params: dict[str, dict[str, Any]], ask: Ask
+        self, lease: Lease, window: Window, params: dict[str, dict[str, Any]], ask: ModelDemand
     ) -> bool:
-        """Tell whether an update gives as much as there is."""
+        """Return whether an update gives as much as is available."""
         moving = not has_started(lease, self.now) and not lease.window.contains(window)
         changed = any(r.params != params.get(r.id, r.params) for r in lease.reservations)
         # Units together stay where they are as long as there are enough.
@@ -341,8 +341,8 @@ class Engine(RuleBasedStateMachine):
             self.manager.upkeep.tidy()
 
     @rule(failing=st.sets(st.integers(0, len(THINGS) - 1), max_size=2))
-    def things_fail(self, failing: set[int]) -> None:
-        """Some fail, those that failed before work again, and leases get others instead."""
+    def resources_fail(self, failing: set[int]) -> None:
+        """Some fail, earlier ones recover, and leases get replacements."""
         self.failing = {self.ids[number] for number in failing}
 
         def work(session: Session) -> None:
@@ -358,7 +358,7 @@ class Engine(RuleBasedStateMachine):
                     self.is_healed(lease, reservation)
 
     def is_healed(self, lease: dict[str, Any], reservation: Any) -> None:
-        """Nothing that fails is kept if there is something else for it."""
+        """A lease keeps a failed resource only if no replacement exists."""
         needs = kinds.requirement(reservation["resource_type"], reservation["params"])
         units = self.books.units(reservation["id"], needs)
         short = {id_: count for id_, count in units.items() if id_ in self.failing}
@@ -371,7 +371,7 @@ class Engine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, len(THINGS) - 1), more=st.sampled_from([0.0, 0.5, 1.0, 4.0]))
     def inventory_changes(self, number: int, more: float) -> None:
-        """A thing has less to share, or more, but never less than is booked."""
+        """A resource gets more or less capacity, but never less than is booked."""
         id_, thing = self.ids[number], THINGS[number]
         has = {
             name: Inventory(
@@ -387,7 +387,7 @@ class Engine(RuleBasedStateMachine):
         self.runtime.database.write(lambda session: capacity.store(session, id_, has))
 
     @invariant()
-    def nothing_is_taken_twice_or_missing(self) -> None:
+    def nothing_is_booked_twice_or_missing(self) -> None:
         self.look()
         assert violations(self.last, self.now, CLEANING) == []
 

@@ -25,7 +25,6 @@ _DROP = {
 
 
 def drop(database: Database) -> None:
-    """Remove the guard from the schema."""
     with database.engine.begin() as connection:
         for statement in _DROP[database.dialect]:
             connection.exec_driver_sql(statement)

@@ -44,7 +44,6 @@ def times_of_day(lease: dict[str, Any], event_type: str) -> list[str]:
 
 
 def event_status(story: Story, lease: dict[str, Any], event_type: str) -> str:
-    """Return the status of the lease's first event of a type."""
     events = story.lease(lease["id"])["events"]
     return next(event["status"] for event in events if event["event_type"] == event_type)
 

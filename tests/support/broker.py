@@ -32,7 +32,6 @@ _AMQP = servers.RABBITMQ.replace("rabbit://", "amqp://")
 
 
 def proxy() -> Proxy:
-    """Return a proxy to the broker."""
     url = make_url(servers.RABBITMQ)
     return Proxy(url.host or "127.0.0.1", url.port or 5672)
 
@@ -57,7 +56,6 @@ def depth(topic: str) -> int:
 
 
 def has_queue(name: str) -> bool:
-    """Return whether the queue exists."""
     return _count(name) is not None
 
 
@@ -70,7 +68,6 @@ def _count(queue: str) -> int | None:
 
 
 def remove_queue(name: str) -> None:
-    """Remove a queue if it exists."""
     with channel() as opened:
         opened.queue_delete(name)
 
@@ -86,7 +83,7 @@ def take(topic: str) -> list[dict[str, Any]]:
 
 
 @dataclass
-class Heard:
+class Received:
     """The messages that a listener received, in order of arrival."""
 
     messages: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -126,7 +123,6 @@ def notification(number: int) -> Notification:
 
 
 def publish(topic: str, count: int) -> None:
-    """Publish notifications 1 to ``count``."""
     conf = configure("sqlite://", topic, servers.RABBITMQ)
     emitter = MessagingEmitter(conf, servers.RABBITMQ)
     for number in range(1, count + 1):
@@ -177,9 +173,9 @@ def publishing(conf: ConfigOpts) -> Iterator[Runtime]:
 
 
 @contextmanager
-def listening(conf: ConfigOpts, topic: str) -> Iterator[Heard]:
+def listening(conf: ConfigOpts, topic: str) -> Iterator[Received]:
     """Listen to a topic with climate's own listener."""
-    heard = Heard()
+    heard = Received()
     with listen.from_broker(conf, servers.RABBITMQ, [topic], heard.note):
         yield heard
 

@@ -23,7 +23,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Received:
     """A request that the service received."""
 
     path: str
@@ -31,8 +31,7 @@ class Asked:
     body: dict[str, Any]
 
 
-def no(message: str) -> Answer:
-    """Return an answer that rejects the lease."""
+def rejection(message: str) -> Answer:
     return Answer(403, json.dumps({"message": message}).encode())
 
 
@@ -41,16 +40,14 @@ class EnforcementService:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.asked: list[Asked] = []
+        self.asked: list[Received] = []
         self.answers: list[Answer] = []
         self.is_asked = threading.Event()
 
-    def asked_at(self, path: str) -> list[dict[str, Any]]:
-        """Return the bodies of the requests to a path."""
+    def bodies_of(self, path: str) -> list[dict[str, Any]]:
         return [request.body for request in self.asked if request.path == path]
 
-    def handle(self, asked: Asked) -> Answer:
-        """Keep a request, and return its answer."""
+    def handle(self, asked: Received) -> Answer:
         answer = self.answers.pop(0) if self.answers else Answer()
         self.asked.append(asked)
         self.is_asked.set()
@@ -67,7 +64,7 @@ def serving() -> Iterator[EnforcementService]:
         def do_POST(self) -> None:
             length = int(self.headers["Content-Length"])
             body = json.loads(self.rfile.read(length))
-            answer = service.handle(Asked(self.path, dict(self.headers), body))
+            answer = service.handle(Received(self.path, dict(self.headers), body))
             try:
                 self.send_response(answer.status)
                 self.end_headers()

@@ -24,7 +24,6 @@ def at(minutes: float) -> dt.datetime:
 
 
 def add_hosts(database: Database, count: int) -> list[int]:
-    """Return the ids of new hosts."""
     common = {"type": "physical:host", "reservable": True, "created_at": NOON}
     rows = [{"external_id": f"host-{number}", **common} for number in range(count)]
     with database.engine.begin() as connection:

@@ -62,7 +62,6 @@ class View:
 
 
 def check(rows: Rows, pools: Pools, now: datetime, cleaning: timedelta) -> None:
-    """Check all invariants."""
     view = View(rows)
     check_nothing_is_booked_twice(view)
     check_pools_belong_to_reservations(view, pools)

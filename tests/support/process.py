@@ -81,7 +81,6 @@ def write_config(path: Path, **options: object) -> Path:
 
 
 def date(minutes: float) -> str:
-    """Return the date that is ``minutes`` from now."""
     return (dt.datetime.now(dt.UTC) + dt.timedelta(minutes=minutes)).strftime(FORMAT)
 
 
@@ -227,7 +226,6 @@ class Service:
         self._headers = {"X-Auth-Token": token} if token else {}
 
     def call(self, method: str, path: str, body: Any = None) -> requests.Response:
-        """Send a request."""
         return requests.request(
             method, f"{self.url}{path}", json=body, headers=self._headers, timeout=_TIMEOUT
         )
@@ -239,26 +237,22 @@ class Service:
         return response.json() if response.content else None
 
     def is_up(self) -> bool:
-        """Return whether it answers."""
         try:
             return self.call("GET", "/healthz").status_code == 200
         except requests.ConnectionError:
             return False
 
     def lease(self, lease_id: str) -> dict[str, Any]:
-        """Return a lease."""
         return dict(self.ok("GET", f"/v1/leases/{lease_id}")["lease"])
 
     def until_lease_is(self, lease_id: str, status: str) -> dict[str, Any]:
-        """Wait for a lease to have ``status``, and return it."""
-
         def found() -> dict[str, Any] | None:
             lease = self.lease(lease_id)
             return lease if lease["status"] == status else None
 
         return eventually(found, f"lease {lease_id} is {status}")
 
-    def told(self, lease_id: str) -> list[str]:
+    def event_types(self, lease_id: str) -> list[str]:
         """Return the types of the notifications about a lease, in order."""
         log = self.ok("GET", "/v2/notifications?limit=1000")["notifications"]
         return [item["event_type"] for item in log if item["lease_id"] == lease_id]

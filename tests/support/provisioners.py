@@ -29,7 +29,6 @@ def preparations(story: Story, query: str = "state=wanted") -> list[dict[str, An
 def report(
     story: Story, task: dict[str, Any], state: str, noun: str = "preparations", **more: Any
 ) -> dict[str, Any]:
-    """Report the state of a preparation (or a shutdown) and return it."""
     body = {"state": state, "owner": "p1", **more}
     return dict(story.ok("POST", f"/v2/{noun}/{task['id']}/report", body))
 
@@ -43,10 +42,8 @@ def rejected_report(
 
 
 def readiness(story: Story, lease_id: str) -> dict[str, Any]:
-    """Return the readiness of the hosts of a lease."""
     return dict(story.ok("GET", f"/v2/leases/{lease_id}/readiness"))
 
 
 def host_readiness(story: Story, resource_id: str) -> dict[str, Any]:
-    """Return the readiness of a host."""
     return dict(story.ok("GET", f"/v2/resources/{resource_id}/readiness"))

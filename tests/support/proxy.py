@@ -34,8 +34,8 @@ class Proxy:
         _close(self._listener)
         with self._lock:
             dropped, self._sockets = self._sockets, set()
-        for one in dropped:
-            _close(one)
+        for item in dropped:
+            _close(item)
         self._answering.set()
 
     def hush(self) -> None:

@@ -32,7 +32,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Got:
+class Received:
     """A request that the receiver got."""
 
     path: str
@@ -57,7 +57,7 @@ class Receiver:
     """Answers with ``answers`` in turn, then with ``then``."""
 
     url: str
-    got: list[Got] = field(default_factory=list)
+    got: list[Received] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     then: Answer = field(default_factory=Answer)
 
@@ -69,7 +69,7 @@ class Receiver:
     def seqs(self) -> list[int]:
         return [int(event["sequence"]) for event in self.events]
 
-    def handle(self, got: Got) -> Answer:
+    def handle(self, got: Received) -> Answer:
         self.got.append(got)
         return self.answers.pop(0) if self.answers else self.then
 
@@ -80,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        answer = self.receiver.handle(Got(self.path, headers, body))
+        answer = self.receiver.handle(Received(self.path, headers, body))
         self.close_connection = True
         if answer.hang is not None:
             answer.hang.wait(30)
@@ -89,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Keep the request of a client that follows a redirect."""
-        self.receiver.handle(Got(self.path, {}, b"{}"))
+        self.receiver.handle(Received(self.path, {}, b"{}"))
 
     @property
     def receiver(self) -> Receiver:

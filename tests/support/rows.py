@@ -26,8 +26,6 @@ def _stored(table: sa.Table) -> sa.Select[Any]:
 
 
 def put_back(database: Database, rows: Rows) -> None:
-    """Replace all rows of the database by these."""
-
     def work(session: Session) -> None:
         for table in reversed(Base.metadata.sorted_tables):
             session.execute(sa.delete(table))

@@ -13,6 +13,7 @@ from climate.db.engine import schema
 from climate.db.engine.database import Database
 from climate.db.tables import (
     notifications,  # noqa: F401 - its tables belong to the metadata
+    processes,  # noqa: F401 - its tables belong to the metadata
     provisioning,  # noqa: F401 - its tables belong to the metadata
 )
 from climate.db.tables.leases import Base

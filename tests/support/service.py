@@ -11,7 +11,6 @@ from oslo_config.cfg import ConfigOpts
 from werkzeug.test import TestResponse
 
 from climate import bootstrap
-from climate.clock import ManualClock
 from climate.core.lease.model import HOST
 from climate.manager.events.dispatcher import Dispatcher
 from climate.manager.notifications.relay import Relay
@@ -19,6 +18,7 @@ from climate.manager.process.runtime import Runtime
 from climate.notifications.emit import LogEmitter
 from climate.plugins.hosts.simulated import SimulatedCloud
 from tests.support import compilations
+from tests.support.clock import ManualClock
 
 FORMAT = "%Y-%m-%d %H:%M"
 
@@ -124,11 +124,9 @@ class Story:
         }
 
     def reserve(self, start: float = 60, end: float = 120, **fields: Any) -> dict[str, Any]:
-        """Create a lease and return it."""
         return self.ok("POST", "/v1/leases", self.lease_body(start, end, **fields))["lease"]
 
     def lease(self, lease_id: str) -> dict[str, Any]:
-        """Return the lease from the API."""
         return self.ok("GET", f"/v1/leases/{lease_id}")["lease"]
 
     def hosts_of(self, lease_id: str) -> list[str]:
@@ -158,12 +156,11 @@ class Story:
         log = self.ok("GET", "/v2/notifications?limit=1000")["notifications"]
         return [item for item in log if lease_id in {None, item["lease_id"]}]
 
-    def told(self, lease_id: str) -> list[str]:
+    def event_types(self, lease_id: str) -> list[str]:
         """Return the types of the notifications about a lease, in order."""
         return [item["event_type"] for item in self.published(lease_id)]
 
     def close(self) -> None:
-        """Close connections."""
         self.runtime.close()
 
 
@@ -189,7 +186,6 @@ def hosts(minimum: Any = 1, maximum: Any = 1, **params: Any) -> dict[str, Any]:
 
 
 def host_reservation(minimum: Any = 1, maximum: Any = 1, **fields: Any) -> dict[str, Any]:
-    """Return a request for whole hosts."""
     return {
         "resource_type": HOST,
         "min": minimum,

@@ -49,7 +49,7 @@ def test_starts_a_daemon_once_and_stops_its_children(
     assert (folder / "ours.pid").read_text() == known
     daemons.stop("ours")
     assert not daemons.is_running("ours")
-    eventually(lambda: daemons._began(child) is None, "its child is gone")
+    eventually(lambda: daemons._start_tick(child) is None, "its child is gone")
 
 
 def test_reports_a_daemon_that_cannot_start(folder: Path) -> None:

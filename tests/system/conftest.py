@@ -1,16 +1,15 @@
-"""A running ``climate-standalone`` that tests share, and what one test has to itself."""
+"""A ``climate-standalone`` that tests share, and fixtures for single tests."""
 
 import datetime as dt
 import gc
 import itertools
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support import broker, servers
+from tests.support import broker
 from tests.support.clients import OpenStack, at
 from tests.support.process import Service, standalone
 from tests.support.proxy import Proxy
@@ -21,13 +20,12 @@ _days = itertools.count(2)
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory of the shared service."""
     return tmp_path_factory.mktemp("standalone")
 
 
 @pytest.fixture(scope="session")
 def service(home: Path) -> Iterator[Service]:
-    """Return the shared service; a test uses hosts and days that no other test uses."""
+    """Return the shared service; each test uses its own hosts and days."""
     with standalone(home) as (started, _):
         yield started
 
@@ -41,7 +39,7 @@ def noon() -> dt.datetime:
 
 @pytest.fixture
 def lease(service: Service, noon: dt.datetime) -> dict[str, Any]:
-    """Return a lease of one host from noon to one, whose name nothing else has."""
+    """Return a lease of one host from noon to one, with a unique name."""
     body = {
         "name": f"on {noon:%Y-%m-%d}",
         "start_date": at(noon),
@@ -53,7 +51,7 @@ def lease(service: Service, noon: dt.datetime) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def openstack(service: Service, home: Path) -> Iterator[OpenStack]:
-    """Return the stock ``openstack`` command, told where the service is."""
+    """Return the ``openstack`` command with the service's address."""
     pytest.importorskip("openstackclient", reason="python-openstackclient is not installed")
     pytest.importorskip("blazarclient", reason="python-blazarclient is not installed")
     with OpenStack(home, f"{service.url}/v1") as shell:
@@ -61,17 +59,8 @@ def openstack(service: Service, home: Path) -> Iterator[OpenStack]:
 
 
 @pytest.fixture
-def topic() -> Iterator[str]:
-    """Return a topic at the broker that no other test uses."""
-    servers.need("rabbitmq")
-    name = f"climate-test-{uuid.uuid4().hex[:12]}"
-    yield name
-    broker.remove_queue(f"{name}.info")
-
-
-@pytest.fixture
-def way(topic: str) -> Iterator[Proxy]:
-    """Return a way to the broker that can be cut."""
+def broker_proxy(topic: str) -> Iterator[Proxy]:
+    """Return a proxy to the broker that a test can cut."""
     with broker.proxy() as made:
         yield made
     gc.collect()  # py-amqp leaves sockets that broke to it; here their warnings are expected

@@ -37,14 +37,14 @@ def server_url(request: pytest.FixtureRequest) -> sa.URL:
 
 @pytest.fixture
 def proxy(server_url: sa.URL) -> Iterator[Proxy]:
-    """Return the only way that the service has to its database."""
+    """Return the proxy through which the service reaches its database."""
     with Proxy(server_url.host or "127.0.0.1", server_url.port or 0) as made:
         yield made
 
 
 @pytest.fixture
 def start(server_url: sa.URL, proxy: Proxy, tmp_path: Path) -> Iterator[Start]:
-    """Return what starts programs that work through the proxy; options as in write_config."""
+    """Return a function that starts programs behind the proxy; options as in write_config."""
     url = server_url.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)
     conf = tmp_path / "climate.conf"
     with ExitStack() as stack:
@@ -66,7 +66,6 @@ def start(server_url: sa.URL, proxy: Proxy, tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def api(start: Start) -> Service:
-    """Return an API with two hosts."""
     service = Service(free_port())
     start("climate-api", "--port", str(service.port)).says("climate is ready at")
     for number in (1, 2):
@@ -144,7 +143,7 @@ def test_no_acknowledged_lease_is_lost(start: Start, api: Service, proxy: Proxy)
     present = {lease["id"] for lease in api.ok("GET", "/v1/leases")["leases"]}
     assert set(acknowledged) <= present
     for lease_id in acknowledged[:3] + acknowledged[-3:]:
-        eventually(lambda id_=lease_id: "lease.create" in api.told(id_), "it is told")
+        eventually(lambda id_=lease_id: "lease.create" in api.event_types(id_), "it is told")
 
 
 def test_a_start_that_finishes_during_the_outage_takes_effect_once(

@@ -29,23 +29,23 @@ NIGHTLY = pytest.mark.nightly(reason="takes seconds for one edge of a stop or a 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
 
-def heard(program: Program) -> list[dict[str, Any]]:
+def printed_lines(program: Program) -> list[dict[str, Any]]:
     """Return what a listener has printed, line by line."""
     return [json.loads(line) for line in program.output.splitlines()]
 
 
-def told_of(program: Program, lease_id: str) -> int:
+def count_lines(program: Program, lease_id: str) -> int:
     """Return how many whole lines about a lease were printed."""
     lines = program.output.splitlines(keepends=True)
     return sum(f'"lease_id": "{lease_id}"' in line for line in lines if line.endswith("\n"))
 
 
 def seqs(program: Program) -> list[int]:
-    return [one["seq"] for one in heard(program)]
+    return [line["seq"] for line in printed_lines(program)]
 
 
-def ends(program: Program, number: int = signal.SIGTERM) -> None:
-    """Tell a listener to end; it does, without a complaint."""
+def check_stops(program: Program, number: int = signal.SIGTERM) -> None:
+    """Stop a listener, and check that it exits without an error."""
     program.signal(number)
     assert program.wait() == 0, program.errors
     assert "Traceback" not in program.errors
@@ -53,7 +53,7 @@ def ends(program: Program, number: int = signal.SIGTERM) -> None:
 
 
 def announce(service: Service) -> str:
-    """Make a lease of nothing, of which nothing is told but that it was made."""
+    """Create a lease without reservations, which causes one notification."""
     days = 24 * 60
     body = {"name": "far", "start_date": date(300 * days), "end_date": date(301 * days)}
     return str(service.ok("POST", "/v1/leases", {**body, "reservations": []})["lease"]["id"])
@@ -71,7 +71,6 @@ def following(home: Path, url: str, *arguments: str) -> Iterator[Program]:
 
 @contextmanager
 def standalone_at(home: Path, port: int) -> Iterator[Service]:
-    """Run a service on a given port, with its database in ``home``."""
     database = f"sqlite:///{home}/c.sqlite"
     arguments = ("--port", str(port), "--database", database)
     with running(home, "climate-standalone", *arguments) as program:
@@ -86,10 +85,10 @@ def test_a_listener_prints_past_and_new_notifications(
         program.says(lease["id"])
         service.ok("DELETE", f"/v1/leases/{lease['id']}")
         # Others' leases were deleted before: wait for the second line about this one.
-        eventually(lambda: told_of(program, lease["id"]) == 2, "the lease's end is told")
-        ends(program)
-    mine = [one for one in heard(program) if one["lease_id"] == lease["id"]]
-    assert [one["event_type"] for one in mine] == ["lease.create", "lease.delete"]
+        eventually(lambda: count_lines(program, lease["id"]) == 2, "the lease's end is told")
+        check_stops(program)
+    mine = [line for line in printed_lines(program) if line["lease_id"] == lease["id"]]
+    assert [item["event_type"] for item in mine] == ["lease.create", "lease.delete"]
     assert mine[0]["name"] == lease["name"]
     assert mine[0]["message_id"] != mine[1]["message_id"]
     assert seqs(program) == list(range(1, len(seqs(program)) + 1))
@@ -102,14 +101,14 @@ def test_a_listener_starts_after_a_given_number(
     later = announce(service)
     with following(tmp_path, service.url, "--after", str(newest)) as program:
         program.says(later)
-        ends(program)
+        check_stops(program)
     assert lease["id"] not in program.output
 
 
 def created(service: Service, lease_id: str) -> int:
-    """Return the number of a lease's first notification, 0 if there is none yet."""
+    """Return the number of a lease's first notification, 0 if it does not exist yet."""
     found = service.ok("GET", "/v2/notifications?limit=1000")["notifications"]
-    return next((one["seq"] for one in found if one["lease_id"] == lease_id), 0)
+    return next((item["seq"] for item in found if item["lease_id"] == lease_id), 0)
 
 
 @NIGHTLY
@@ -123,7 +122,7 @@ def test_a_listener_waits_for_the_service_and_survives_its_restart(tmp_path: Pat
         eventually(lambda: program.errors.count("does not answer") > before, "it asks in vain")
         with standalone_at(tmp_path, port) as service:
             program.says(announce(service))
-        ends(program)
+        check_stops(program)
     assert seqs(program) == [1, 2]
 
 
@@ -131,15 +130,15 @@ def test_a_listener_waits_for_the_service_and_survives_its_restart(tmp_path: Pat
 def test_a_listener_can_be_stopped(service: Service, tmp_path: Path, number: int) -> None:
     with following(tmp_path, service.url) as program:
         program.says(announce(service))
-        ends(program, number)
+        check_stops(program, number)
 
 
 @NIGHTLY
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_listener_can_be_stopped_while_the_service_is_down(tmp_path: Path, number: int) -> None:
     with following(tmp_path, f"http://127.0.0.1:{free_port()}") as program:
-        program.says("asking again in 2")
-        ends(program, number)
+        program.says("retrying in 2")
+        check_stops(program, number)
 
 
 REJECTED = [
@@ -204,23 +203,22 @@ def test_every_listener_gets_every_notification(topic: str, tmp_path: Path) -> N
     with subscribed(tmp_path, topic) as first, subscribed(tmp_path, topic) as second:
         broker.publish(topic, 3)
         for program in (first, second):
-            eventually(lambda program=program: len(heard(program)) == 3, "all was heard")
-            ends(program)
+            eventually(lambda program=program: len(printed_lines(program)) == 3, "all was heard")
+            check_stops(program)
     assert seqs(first) == seqs(second) == [1, 2, 3]
-    assert heard(first)[0]["event_type"] == "lease.create"
+    assert printed_lines(first)[0]["event_type"] == "lease.create"
     assert broker.depth(topic) == 3  # taken from nobody
 
 
 def test_a_listener_removes_its_queue(topic: str, tmp_path: Path) -> None:
     with subscribed(tmp_path, topic) as program:
         assert broker.has_queue(queue_of(program))
-        ends(program)
+        check_stops(program)
     assert not broker.has_queue(queue_of(program))
 
 
 @pytest.fixture
 def pool(topic: str) -> Iterator[str]:
-    """Return a name that listeners may share."""
     yield f"{topic}-pool"
     broker.remove_queue(f"{topic}-pool")
 
@@ -229,11 +227,11 @@ def test_a_pool_keeps_notifications_while_no_listener_runs(
     topic: str, pool: str, tmp_path: Path
 ) -> None:
     with subscribed(tmp_path, topic, "--pool", pool) as program:
-        ends(program)
+        check_stops(program)
     broker.publish(topic, 300)
     with subscribed(tmp_path, topic, "--pool", pool) as program:
-        eventually(lambda: len(heard(program)) == 300, "all was heard")
-        ends(program)
+        eventually(lambda: len(printed_lines(program)) == 300, "all was heard")
+        check_stops(program)
     assert seqs(program) == list(range(1, 301))
 
 
@@ -245,45 +243,49 @@ def test_listeners_of_a_pool_share_the_notifications(topic: str, pool: str, tmp_
     ):
 
         def total() -> int:
-            return len(heard(first)) + len(heard(second))
+            return len(printed_lines(first)) + len(printed_lines(second))
 
         published = 0
-        while not (heard(first) and heard(second)):  # one may be ready before the other
+        while not (
+            printed_lines(first) and printed_lines(second)
+        ):  # one may be ready before the other
             broker.publish(topic, 10)
             published += 10
             eventually(lambda wanted=published: total() >= wanted, "all was heard")
-        ends(first)
-        ends(second)
+        check_stops(first)
+        check_stops(second)
     assert total() == published
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_listener_can_be_stopped_while_it_waits_for_the_broker(
-    topic: str, way: Proxy, tmp_path: Path, number: int
+    topic: str, broker_proxy: Proxy, tmp_path: Path, number: int
 ) -> None:
-    way.cut()
-    arguments = ("--transport-url", broker.through(way.port), "--topic", topic)
+    broker_proxy.cut()
+    arguments = ("--transport-url", broker.through(broker_proxy.port), "--topic", topic)
     with running(tmp_path, "climate-listen", *arguments) as program:
         program.says("Connection refused")
-        ends(program, number)
+        check_stops(program, number)
 
 
-def test_a_listener_resumes_when_the_broker_is_back(topic: str, way: Proxy, tmp_path: Path) -> None:
-    with subscribed(tmp_path, topic, url=broker.through(way.port)) as program:
-        way.cut()
+def test_a_listener_resumes_when_the_broker_is_back(
+    topic: str, broker_proxy: Proxy, tmp_path: Path
+) -> None:
+    with subscribed(tmp_path, topic, url=broker.through(broker_proxy.port)) as program:
+        broker_proxy.cut()
         program.says("is unreachable")
         broker.publish(topic, 2)
-        way.mend()
+        broker_proxy.mend()
         eventually(lambda: seqs(program) == [1, 2], "all was heard")
-        ends(program)
+        check_stops(program)
 
 
 def test_a_listener_can_be_stopped_after_the_broker_went_away(
-    topic: str, way: Proxy, tmp_path: Path
+    topic: str, broker_proxy: Proxy, tmp_path: Path
 ) -> None:
-    with subscribed(tmp_path, topic, url=broker.through(way.port)) as program:
-        way.cut()
+    with subscribed(tmp_path, topic, url=broker.through(broker_proxy.port)) as program:
+        broker_proxy.cut()
         program.says("is unreachable")
-        ends(program)
+        check_stops(program)
     assert "stays at the broker" in program.errors
     broker.remove_queue(queue_of(program))

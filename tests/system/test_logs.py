@@ -21,7 +21,7 @@ GLOBAL_ID = "req-0a0b0c0d-0000-4000-8000-00000000abcd"
 
 
 def config(home: Path, url: str, name: str, **options: object) -> str:
-    """Write a configuration; return the argument that names it."""
+    """Write a configuration; return its argument."""
     path = write_config(
         home / name,
         database__connection=url,
@@ -33,7 +33,7 @@ def config(home: Path, url: str, name: str, **options: object) -> str:
 
 
 def post(service: Service, **headers: str) -> requests.Response:
-    """Ask for a lease that starts now, as alice."""
+    """Request a lease that starts now, as alice."""
     body = {
         "name": "lease",
         "start_date": "now",
@@ -44,12 +44,12 @@ def post(service: Service, **headers: str) -> requests.Response:
     return requests.post(f"{service.url}/v1/leases", json=body, headers=sent, timeout=30)
 
 
-def told(program: Program, text: str) -> list[dict[str, Any]]:
-    """Wait until the program logs ``text`` in JSON; return what these lines are about."""
+def json_lines(program: Program, text: str) -> list[dict[str, Any]]:
+    """Wait until the program logs ``text`` in JSON; return the ids in these lines."""
 
     def found() -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in program.errors.splitlines() if text in line]
-        return [one["context"] for one in lines]
+        return [item["context"] for item in lines]
 
     return eventually(found, f"{program.name} logs {text!r}")
 
@@ -70,19 +70,19 @@ def test_log_lines_name_the_request_the_event_and_the_lease(
         service.ok("POST", "/v1/os-hosts", {"name": "sim-1"})
         answer = post(service, **{"X-OpenStack-Request-ID": GLOBAL_ID})
         lease = answer.json()["lease"]
-        start = next(one for one in lease["events"] if one["event_type"] == "start_lease")
+        start = next(event for event in lease["events"] if event["event_type"] == "start_lease")
 
-        (line,) = told(api, "POST /v1/leases: 201")
+        (line,) = json_lines(api, "POST /v1/leases: 201")
         assert line["request_id"] == answer.headers["X-Openstack-Request-Id"]
         assert line["global_request_id"] == GLOBAL_ID
         assert (line["user"], line["project"]) == ("alice", "lab")
         assert line["lease_id"] == lease["id"]
         assert line["auth_token"] is None
 
-        (hosts,) = told(api, "POST /v1/os-hosts: 201")
+        (hosts,) = json_lines(api, "POST /v1/os-hosts: 201")
         assert (hosts["lease_id"], hosts["global_request_id"]) == (None, None)
 
-        failure = told(manager, "event start_lease of lease")[0]
+        failure = json_lines(manager, "event start_lease of lease")[0]
         assert failure["event_id"] == start["id"]
         assert failure["request_id"] == f"event-{start['id']}"
         assert failure["lease_id"] == lease["id"]
@@ -97,7 +97,7 @@ def test_plain_log_lines_name_the_request_and_the_lease(sqlite_url: str, tmp_pat
         answer = post(service, **{"X-OpenStack-Request-ID": "whatever I like"})
         request_id = answer.headers["X-Openstack-Request-Id"]
         api.says("POST /v1/leases: 201")
-        (line,) = [one for one in api.errors.splitlines() if "/v1/leases: 201" in one]
+        (line,) = [item for item in api.errors.splitlines() if "/v1/leases: 201" in item]
         assert f"[None {request_id} alice lab " in line
         assert f"[lease: {answer.json()['lease']['id']}] POST" in line
         assert "whatever" not in api.errors, "callers do not write into the log"

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def month(seed: int, **environment: str) -> dict[str, Any]:
-    """Live through a month in a process of its own; return what came of it."""
+    """Simulate a month in another process; return its result."""
     command = [sys.executable, "-m", "benchmarks.month", "--leases", "6", "--seed", str(seed)]
     found = subprocess.run(
         command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, check=True

@@ -46,7 +46,6 @@ def conf(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def api(conf: Path, tmp_path: Path) -> Iterator[Service]:
-    """Return the API of that database, with two hosts."""
     service = Service(free_port())
     arguments = (f"--config-file={conf}", "--port", str(service.port))
     with running(tmp_path, "climate-api", *arguments) as program:
@@ -63,11 +62,11 @@ def test_the_api_admits_leases_and_a_manager_starts_announces_and_ends_them(
     assert api.lease(started)["status"] == "PENDING"
     with running(tmp_path, "climate-manager", f"--config-file={conf}"):
         api.until_lease_is(started, "ACTIVE")
-        eventually(lambda: len(api.told(announced)) == 2, "the heads-up")
+        eventually(lambda: len(api.event_types(announced)) == 2, "the heads-up")
         api.ok("DELETE", f"/v1/leases/{started}")
-        eventually(lambda: len(api.told(started)) == 4, "the end")
-    assert api.told(announced) == ["lease.create", "lease.event.before_start_lease"]
-    assert api.told(started) == [
+        eventually(lambda: len(api.event_types(started)) == 4, "the end")
+    assert api.event_types(announced) == ["lease.create", "lease.event.before_start_lease"]
+    assert api.event_types(started) == [
         "lease.create",
         "lease.event.start_lease",
         "lease.event.end_lease",
@@ -86,7 +85,7 @@ def test_a_manager_stops_whichever_thread_gets_the_signal(conf: Path, tmp_path: 
 
 
 def test_a_lease_starts_on_time_without_a_poll_or_a_wakeup(tmp_path: Path) -> None:
-    """Neither the poll, which is an hour away, nor a hint that something was written starts it."""
+    """The next poll is an hour away."""
     hour = write_config(tmp_path / "climate.conf", manager__poll_interval=3600)
     with standalone(tmp_path, f"--config-file={hour}") as (service, _):
         soon = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(seconds=5)
@@ -98,7 +97,7 @@ def test_a_lease_starts_on_time_without_a_poll_or_a_wakeup(tmp_path: Path) -> No
         }
         lease = service.ok("POST", "/v2/leases", asked)
         wanted = ["lease.create", "lease.event.before_start_lease"]
-        eventually(lambda: service.told(lease["id"]) == wanted, "the heads-up")
+        eventually(lambda: service.event_types(lease["id"]) == wanted, "the heads-up")
         assert service.lease(lease["id"])["status"] == "PENDING"
         # Upkeep, once a minute, would find it too.
         eventually(lambda: service.lease(lease["id"])["status"] == "ACTIVE", "it starts", 30)
@@ -121,13 +120,13 @@ def test_leases_and_hosts_survive_a_restart_and_overdue_leases_end(tmp_path: Pat
         assert service.lease(pending)["status"] == "PENDING"
         assert len(service.ok("GET", "/v1/os-hosts")["hosts"]) == 7  # it is no new database
         in_order = ["lease.create", "lease.event.start_lease", "lease.event.end_lease"]
-        eventually(lambda: service.told(active) == in_order, "all is told, once")
+        eventually(lambda: service.event_types(active) == in_order, "all is told, once")
     done = effects(tmp_path / "c.sqlite.cloud")
     assert done["add_host"] == done["remove_host"] == 2
 
 
 def fall_due_now(database: Path, lease_id: str) -> None:
-    """Let the end of a lease fall due while nobody is there to see to it."""
+    """Let the end of a lease become due while no manager runs."""
     now = dt.datetime.now(dt.UTC).replace(tzinfo=None).isoformat(sep=" ")
     with sqlite3.connect(database) as connection:
         changed = connection.execute(
@@ -186,7 +185,6 @@ def test_an_event_that_takes_too_long_is_released_and_run_by_the_next_process(
 
 
 def event(database: Path, lease_id: str, kind: str) -> tuple[str, str | None]:
-    """Return status and owner of an event."""
     with sqlite3.connect(database) as connection:
         found = connection.execute(
             "SELECT status, owner FROM events WHERE lease_id = ? AND kind = ?", (lease_id, kind)
@@ -213,8 +211,10 @@ def test_two_processes_on_one_sqlite_file_run_each_event_once(tmp_path: Path) ->
         for number, lease_id in enumerate(leases):
             services[number % 2].ok("DELETE", f"/v1/leases/{lease_id}")
         eventually(lambda: not services[0].ok("GET", "/v1/leases")["leases"], "all are gone")
-        eventually(lambda: all(len(services[0].told(one)) == 4 for one in leases), "all is told")
-        told = {lease_id: services[0].told(lease_id) for lease_id in leases}
+        eventually(
+            lambda: all(len(services[0].event_types(lease)) == 4 for lease in leases), "all is told"
+        )
+        told = {lease_id: services[0].event_types(lease_id) for lease_id in leases}
     done = effects(tmp_path / "c.sqlite.cloud")
     assert done == dict.fromkeys(("ensure_pool", "add_host", "remove_host", "delete_pool"), 8)
     in_order = ["lease.create"] + [f"lease.event.{kind}_lease" for kind in ("start", "end")]
@@ -227,7 +227,7 @@ def test_a_reminder_states_the_seconds_until_the_start(
     now = dt.datetime.now(dt.UTC)
     dates = {"start_date": at(now, 20), "end_date": at(now, 50)}
     service.ok("PUT", f"/v1/leases/{lease['id']}", dates)
-    eventually(lambda: len(service.told(lease["id"])) == 3, "the reminder")
+    eventually(lambda: len(service.event_types(lease["id"])) == 3, "the reminder")
     [reminder] = [
         found
         for found in service.ok("GET", "/v2/notifications?limit=1000")["notifications"]

@@ -37,8 +37,8 @@ LIFE = [
 HOURS = 3600.0
 
 
-def make_and_delete(runtime: Runtime, count: int) -> list[str]:
-    """Make leases and delete them again; return their ids."""
+def create_and_delete(runtime: Runtime, count: int) -> list[str]:
+    """Create leases and delete them; return their ids."""
     made = [reserve(runtime, HOURS * (2 + number), 60) for number in range(count)]
     for lease in made:
         delete_lease(runtime, lease.id)
@@ -61,24 +61,10 @@ def test_all_events_of_a_lease_are_published_in_order(database_url: str, topic: 
     assert len(heard.messages) == len(LIFE)
     first, second = (one for name, one in heard.messages if name.endswith("before_start_lease"))
     assert 3 >= first["starts_in"] > second["starts_in"] > 0
-    names = [[host["name"] for host in one.get("hosts", [])] for one in heard.payloads]
+    names = [[host["name"] for host in item.get("hosts", [])] for item in heard.payloads]
     assert names == [[]] + 5 * [["sim-1"]]
-    states = [one["status"] for one in heard.payloads]
+    states = [item["status"] for item in heard.payloads]
     assert states == ["PENDING", "PENDING", "PENDING", "ACTIVE", "ACTIVE", "TERMINATED"]
-
-
-@NIGHTLY
-@pytest.mark.timeout(400)
-def test_a_lease_two_minutes_ahead_is_announced_started_and_ended(
-    sqlite_url: str, topic: str
-) -> None:
-    conf = configure(sqlite_url, topic, servers.RABBITMQ, manager__before_start_leads=[90, 30])
-    with listening(conf, topic) as heard, publishing(conf) as runtime:
-        lease = reserve(runtime, 120, 6, before_end=3)
-        eventually(lambda: len(heard.messages) == len(LIFE), "the lease is over", within=300)
-    assert heard.types(lease.id) == LIFE
-    left = [one["starts_in"] for one in heard.payloads if "starts_in" in one]
-    assert [round(seconds, -1) for seconds in left] == [90, 30]
 
 
 def test_each_topic_gets_the_envelope_of_oslo_messaging(sqlite_url: str, topic: str) -> None:
@@ -101,7 +87,7 @@ def test_each_topic_gets_the_envelope_of_oslo_messaging(sqlite_url: str, topic: 
         "timestamp": "2030-01-15 12:00:00.250000",
     }
     assert message["_context_project_id"] == "lab"
-    assert [one["message_id"] for one in broker.take(f"{topic}-too")] == ["id-1"]
+    assert [item["message_id"] for item in broker.take(f"{topic}-too")] == ["id-1"]
     broker.remove_queue(f"{topic}-too.info")
     assert conf.oslo_messaging_rabbit.heartbeat_timeout_threshold == 10, "bounded by default"
 
@@ -110,15 +96,15 @@ def test_each_topic_gets_the_envelope_of_oslo_messaging(sqlite_url: str, topic: 
 
 
 def test_notifications_are_published_when_the_broker_is_back(
-    sqlite_url: str, topic: str, way: Proxy
+    sqlite_url: str, topic: str, broker_proxy: Proxy
 ) -> None:
-    way.cut()
-    conf = configure(sqlite_url, topic, broker.through(way.port))
+    broker_proxy.cut()
+    conf = configure(sqlite_url, topic, broker.through(broker_proxy.port))
     with listening(conf, topic) as heard, publishing(conf) as runtime:
-        made = make_and_delete(runtime, 4)
+        made = create_and_delete(runtime, 4)
         eventually(lambda: numbered(runtime) == 8, "all can be read meanwhile")
         assert heard.messages == []
-        way.mend()
+        broker_proxy.mend()
         heard.wait_for(8)
     assert heard.seqs == list(range(1, 9))
     for lease_id in made:
@@ -126,48 +112,48 @@ def test_notifications_are_published_when_the_broker_is_back(
 
 
 def test_a_broken_connection_loses_nothing_and_keeps_the_order(
-    sqlite_url: str, topic: str, way: Proxy
+    sqlite_url: str, topic: str, broker_proxy: Proxy
 ) -> None:
-    conf = configure(sqlite_url, topic, broker.through(way.port))
+    conf = configure(sqlite_url, topic, broker.through(broker_proxy.port))
     with listening(conf, topic) as heard, publishing(conf) as runtime:
         for round_ in range(1, 4):
-            make_and_delete(runtime, 3)
-            way.cut()
-            make_and_delete(runtime, 3)
-            way.mend()
+            create_and_delete(runtime, 3)
+            broker_proxy.cut()
+            create_and_delete(runtime, 3)
+            broker_proxy.mend()
             heard.wait_for(round_ * 12)
     assert heard.seqs == list(range(1, 37))
 
 
 def test_a_message_counts_as_published_after_the_brokers_confirmation(
-    sqlite_url: str, topic: str, way: Proxy
+    sqlite_url: str, topic: str, broker_proxy: Proxy
 ) -> None:
-    url = broker.through(way.port)
+    url = broker.through(broker_proxy.port)
     emitter = MessagingEmitter(configure(sqlite_url, topic, url), url)
     emitter.publish(notification(1), {})
-    way.hush()
+    broker_proxy.hush()
     publishing_ = threading.Thread(target=emitter.publish, args=(notification(2), {}), daemon=True)
     publishing_.start()
     eventually(lambda: broker.depth(topic) == 2, "the message is at the broker")
     publishing_.join(0.5)
     assert publishing_.is_alive()
-    way.mend()
+    broker_proxy.mend()
     publishing_.join()
     emitter.close()
 
 
 def test_an_unconfirmed_message_is_sent_again_with_the_same_id(
-    sqlite_url: str, topic: str, way: Proxy
+    sqlite_url: str, topic: str, broker_proxy: Proxy
 ) -> None:
-    conf = configure(sqlite_url, topic, broker.through(way.port))
+    conf = configure(sqlite_url, topic, broker.through(broker_proxy.port))
     with publishing(conf) as runtime:
         first = reserve(runtime, HOURS, 60)
         eventually(lambda: broker.depth(topic) == 1, "the connection is there")
-        way.hush()
+        broker_proxy.hush()
         delete_lease(runtime, first.id)
         eventually(lambda: broker.depth(topic) == 2, "the message is at the broker")
-        way.cut()
-        way.mend()
+        broker_proxy.cut()
+        broker_proxy.mend()
         eventually(lambda: broker.depth(topic) == 3, "it is sent again")
     created, deleted, again = broker.take(topic)
     assert deleted["message_id"] == again["message_id"] != created["message_id"]
@@ -178,9 +164,11 @@ def test_an_unconfirmed_message_is_sent_again_with_the_same_id(
 
 
 @NIGHTLY
-def test_connecting_to_a_silent_broker_times_out(sqlite_url: str, topic: str, way: Proxy) -> None:
-    way.hush()
-    url = broker.through(way.port)
+def test_connecting_to_a_silent_broker_times_out(
+    sqlite_url: str, topic: str, broker_proxy: Proxy
+) -> None:
+    broker_proxy.hush()
+    url = broker.through(broker_proxy.port)
     emitter = MessagingEmitter(configure(sqlite_url, topic, url), url)
     with pytest.raises(Exception, match="timed out"):
         emitter.publish(notification(1), {})
@@ -188,50 +176,54 @@ def test_connecting_to_a_silent_broker_times_out(sqlite_url: str, topic: str, wa
 
 
 @NIGHTLY
-def test_publishing_to_a_silent_broker_times_out(sqlite_url: str, topic: str, way: Proxy) -> None:
-    url = broker.through(way.port, heartbeat_timeout_threshold=2)
+def test_publishing_to_a_silent_broker_times_out(
+    sqlite_url: str, topic: str, broker_proxy: Proxy
+) -> None:
+    url = broker.through(broker_proxy.port, heartbeat_timeout_threshold=2)
     emitter = MessagingEmitter(configure(sqlite_url, topic, url), url)
     emitter.publish(notification(1), {})
-    way.hush()
+    broker_proxy.hush()
     with pytest.raises(Exception, match="timed out"):
         emitter.publish(notification(2), {})
-    way.cut()
+    broker_proxy.cut()
     emitter.close()
 
 
 @pytest.mark.parametrize("trouble", ["closed", "silent", "falls silent"])
 def test_a_manager_stops_while_the_broker_is_away(
-    sqlite_url: str, topic: str, way: Proxy, trouble: str
+    sqlite_url: str, topic: str, broker_proxy: Proxy, trouble: str
 ) -> None:
-    url = broker.through(way.port, heartbeat_timeout_threshold=60)  # it may be that patient
+    url = broker.through(
+        broker_proxy.port, heartbeat_timeout_threshold=60
+    )  # it may be that patient
     conf = configure(sqlite_url, topic, url, manager__shutdown_timeout=0.5)
     if trouble == "closed":
-        way.cut()
+        broker_proxy.cut()
     if trouble == "silent":
-        way.hush()
+        broker_proxy.hush()
     with publishing(conf) as runtime:  # waits for the end of the manager
         first = reserve(runtime, HOURS, 60)
         if trouble == "falls silent":
             eventually(lambda: broker.depth(topic) == 1, "the connection is there")
-            way.hush()
+            broker_proxy.hush()
         delete_lease(runtime, first.id)
         eventually(lambda: numbered(runtime) == 2, "the relay is at work")
-    way.cut()
+    broker_proxy.cut()
     with publishing(configure(sqlite_url, topic, servers.RABBITMQ)):
         eventually(lambda: broker.depth(topic) >= 2, "the next manager publishes what is left")
-    told = list(dict.fromkeys(one["event_type"] for one in broker.take(topic)))
+    told = list(dict.fromkeys(item["event_type"] for item in broker.take(topic)))
     assert told == ["lease.create", "lease.delete"]
 
 
 @NIGHTLY
 def test_a_manager_process_stops_while_the_broker_is_silent(
-    sqlite_url: str, topic: str, way: Proxy, tmp_path: Path
+    sqlite_url: str, topic: str, broker_proxy: Proxy, tmp_path: Path
 ) -> None:
-    way.hush()
+    broker_proxy.hush()
     conf = write_config(
         tmp_path / "climate.conf",
         database__connection=sqlite_url,
-        notifications__transport_url=broker.through(way.port),
+        notifications__transport_url=broker.through(broker_proxy.port),
         notifications__topics=topic,
         manager__shutdown_timeout=1,
     )

@@ -1,4 +1,4 @@
-"""The code of the schema before goes on working on the new schema, beside the new code."""
+"""The code for the previous schema works on the new schema, beside the new code."""
 
 import os
 import subprocess
@@ -33,14 +33,14 @@ VERSIONS = "climate/db/migrations/versions"
 
 
 def git(*arguments: str) -> bytes:
-    """Return what git says, b"" if it fails."""
+    """Return git's output, b"" if it fails."""
     found = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=False)
     return found.stdout if found.returncode == 0 else b""
 
 
 @pytest.fixture(scope="session")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the code as it was before the last migration came."""
+    """Return a folder with the code before the last migration."""
     (migration,) = (ROOT / VERSIONS).glob(f"{schema.head()}_*.py")
     path = migration.relative_to(ROOT)
     made = git("log", "--diff-filter=A", "--format=%H", "--", str(path)).decode().split()
@@ -69,7 +69,7 @@ class OldCode:
         )
 
     def run(self, program: str, *arguments: str) -> str:
-        """Run a program to its end; return what it says."""
+        """Run a program to its end; return its output."""
         process = self._start(program, *arguments, stdout=subprocess.PIPE)
         said, _ = process.communicate()
         assert process.returncode == 0
@@ -77,7 +77,7 @@ class OldCode:
 
     @contextmanager
     def running(self, program: str, text: str, *arguments: str) -> Iterator[None]:
-        """Run a program, from when it says ``text`` on; it must stop well when asked."""
+        """Run a program until it prints ``text``; later it must stop with exit code 0."""
         log = self._config.parent / f"old-{program}.log"
         with log.open("w") as file:
             process = self._start(program, *arguments, stdout=file, stderr=file)
@@ -92,7 +92,7 @@ class OldCode:
 
 
 def live(service: Service, ended_by: Service) -> None:
-    """Have a lease made by one service, see it started, and have another end it."""
+    """Let one service create a lease and start it, and another one end it."""
     lease = reserve(service)
     ended_by.until_lease_is(lease, "ACTIVE")
     assert ended_by.call("DELETE", f"/v1/leases/{lease}").status_code < 300
@@ -138,4 +138,6 @@ def test_old_and_new_code_share_the_new_schema(old: Path, backend: str, tmp_path
             live(after, after)
             assert after.call("DELETE", f"/v1/leases/{kept}").status_code < 300
             told = ["lease.create", "lease.event.start_lease", "lease.event.end_lease"]
-            eventually(lambda: after.told(kept) == [*told, "lease.delete"], "its end is told")
+            eventually(
+                lambda: after.event_types(kept) == [*told, "lease.delete"], "its end is told"
+            )

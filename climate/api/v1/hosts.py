@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from flask import request
+
 from climate.api.call import Call
-from climate.api.v1.schemas import Capabilities, PropertyUpdate, number
+from climate.api.v1.schemas import PropertyUpdate, capabilities, number
 from climate.core.errors import InvalidInput, MissingParameter
 from climate.core.lease import blazar_wire
 from climate.core.lease.model import HOST, Allocation, Resource
@@ -29,7 +31,7 @@ def create(call: Call) -> tuple[Any, int]:
         raise MissingParameter("Missing parameter name (or id) of the host")
     if not isinstance(name, str | None) or not isinstance(id_, str | int | None):
         raise InvalidInput("Malformed parameter name or id: must be a text")
-    extra = Capabilities.load({key: data[key] for key in data if key not in _OWN_KEYS})
+    extra = capabilities({key: data[key] for key in data if key not in _OWN_KEYS})
     host = resources.register(call.runtime, HOST, name, str(id_) if id_ else None, extra)
     return {"host": _body(host)}, 201
 
@@ -47,7 +49,7 @@ def update(call: Call, host_id: str) -> tuple[Any, int]:
     if _OWN_KEYS & data.keys():
         names = ", ".join(sorted(_OWN_KEYS & data.keys()))
         raise InvalidInput(f"{names}: not an extra capability, cannot be changed here")
-    extra = Capabilities.load(data)
+    extra = capabilities(data)
     return {"host": _body(hosts.set_properties(call.runtime, number("host", host_id), extra))}, 200
 
 
@@ -59,22 +61,14 @@ def delete(call: Call, host_id: str) -> tuple[Any, int]:
 
 def allocations(call: Call) -> tuple[Any, int]:
     """List all hosts with their allocations, also hosts without allocations."""
-    by_host = hosts.find_allocations(
-        call.runtime, lease_id=call.query("lease_id"), reservation_id=call.query("reservation_id")
-    )
+    by_host = _find_allocations(call)
     return {"allocations": [_allocations(*item) for item in by_host.items()]}, 200
 
 
 def allocation(call: Call, host_id: str) -> tuple[Any, int]:
     """Show the allocations of a host."""
     id_ = number("host", host_id)
-    by_host = hosts.find_allocations(
-        call.runtime,
-        host_id=id_,
-        lease_id=call.query("lease_id"),
-        reservation_id=call.query("reservation_id"),
-    )
-    return {"allocation": _allocations(id_, by_host[id_])}, 200
+    return {"allocation": _allocations(id_, _find_allocations(call, id_)[id_])}, 200
 
 
 def properties(call: Call) -> tuple[Any, int]:
@@ -83,9 +77,9 @@ def properties(call: Call) -> tuple[Any, int]:
     Private capabilities are listed only with ``all``, and only to callers that may hide them.
     """
     extra, values = hosts.find_properties(call.runtime)
-    with_private = _flag(call, "all") and call.may("oshosts:update_resource_properties")
+    with_private = _flag("all") and call.may("oshosts:update_resource_properties")
     shown = [prop for prop in extra if with_private or not prop.private]
-    if not _flag(call, "detail"):
+    if not _flag("detail"):
         return {"resource_properties": [{"property": prop.name} for prop in shown]}, 200
     detailed = [
         {"property": prop.name, "private": prop.private, "values": values.get(prop.name, [])}
@@ -109,8 +103,15 @@ def update_property(call: Call, name: str) -> tuple[Any, int]:
     return {"resource_property": body}, 200
 
 
-def _flag(call: Call, name: str) -> bool:
-    return (call.query(name) or "").lower() not in _FALSE
+def _find_allocations(call: Call, host_id: int | None = None) -> dict[int, list[Allocation]]:
+    lease_id, reservation_id = request.args.get("lease_id"), request.args.get("reservation_id")
+    return hosts.find_allocations(
+        call.runtime, host_id=host_id, lease_id=lease_id, reservation_id=reservation_id
+    )
+
+
+def _flag(name: str) -> bool:
+    return request.args.get(name, "").lower() not in _FALSE
 
 
 def _body(host: Resource) -> dict[str, Any]:

@@ -22,8 +22,8 @@ from climate.manager.admission.requirements import ReservationRequest, look_up
 from climate.manager.leases.create import LeaseRequest, create_lease
 from climate.manager.leases.delete import delete_lease
 from climate.manager.leases.read import find_all_leases, get_lease
-from climate.manager.leases.reservation_changes import ReservationChange
-from climate.manager.leases.update import LeaseChange, update_lease
+from climate.manager.leases.reservation_changes import LeaseChange, ReservationChange
+from climate.manager.leases.update import update_lease
 
 
 def index(call: Call) -> tuple[Any, int]:
@@ -99,10 +99,9 @@ def _moment(call: Call, date: datetime | str | None) -> Any:  # noqa: ANN401 - N
 
 
 def _reservation(call: Call, body: dict[str, Any], number: int) -> ReservationRequest:
-    """Validate a reservation with the plug-in of its type; return the request for it."""
     resource_type = _load(RESERVATION_TYPE, body, number)["resource_type"]
     params = _load(_instance(call.runtime.plugin(resource_type).schema), body, number)
-    return look_up(call.runtime, resource_type, params, call.owner.requester)
+    return look_up(call.runtime.catalog, resource_type, params, call.caller.requester)
 
 
 def _reservation_change(body: dict[str, Any], number: int) -> ReservationChange:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from climate.api.call import Call
-from climate.api.v1.schemas import Capabilities, NetworkCreate, number
+from climate.api.v1.schemas import NetworkCreate, capabilities, number
 from climate.core.lease import blazar_wire
 from climate.core.lease.model import Resource
 from climate.manager.resources import registry as resources
@@ -25,7 +25,7 @@ def create(call: Call) -> tuple[Any, int]:
     data = NetworkCreate().load(body)
     extra = {key: body[key] for key in body if key not in _OWN_KEYS and key not in data}
     name = f"{data['network_type']}:{data['physical_network'] or ''}:{data['segment_id']}"
-    segment = resources.register(call.runtime, NETWORK, name, extra=Capabilities.load(extra))
+    segment = resources.register(call.runtime, NETWORK, name, extra=capabilities(extra))
     return {"network": _body(segment)}, 201
 
 

@@ -2,21 +2,23 @@
 
 import re
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import Any
 
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, post_load, validate
 
 from climate.core.errors import InvalidDate, InvalidInput, NotFound
 from climate.core.lease.schedule import BEFORE_END, END, RELEASE, REVOKE, START, TELL_END, UPDATE
+from climate.manager.leases.reservation_changes import MAX_RESERVATIONS
 
 FORMAT = "%Y-%m-%d %H:%M"
 NOW = "now"
-_MAX_ITEMS = 100
 _MAX_CAPABILITIES = 1_000
 _MAX_KEY = 64
 _MAX_VALUE = 10_000
 _KIND = re.compile(r"[a-z][a-z0-9_.]{0,63}", re.ASCII)
 _EMPTY = (None, "")
+# Of the reservations, or of the custom events, in a request.
+LIST_LENGTH = validate.Length(max=MAX_RESERVATIONS)
 # Without a slash, which separates the network and the address.
 _ID = validate.Regexp(r"[^/]{1,255}\Z")
 # Without a colon, which separates the type, the physical network and the segment id.
@@ -29,7 +31,6 @@ class Date(fields.Field[Any]):
     """A UTC date to the minute, or the word ``now`` if allowed, which loads as text."""
 
     def __init__(self, *, now: bool = True, **kwargs: Any) -> None:
-        """Allow the word ``now`` if ``now`` is true."""
         super().__init__(**kwargs)
         self._now = now
 
@@ -87,12 +88,8 @@ class LeaseCreate(_Lenient):
     name = fields.String(required=True, validate=validate.Length(1, 80))
     end_date = Date(required=True)
     before_end_date = OptionalDate(now=False, load_default=None)
-    reservations = fields.List(
-        fields.Dict(), load_default=list, validate=validate.Length(max=_MAX_ITEMS)
-    )
-    events = fields.List(
-        fields.Nested(EventSchema), load_default=list, validate=validate.Length(max=_MAX_ITEMS)
-    )
+    reservations = fields.List(fields.Dict(), load_default=list, validate=LIST_LENGTH)
+    events = fields.List(fields.Nested(EventSchema), load_default=list, validate=LIST_LENGTH)
 
 
 class LeaseUpdate(_Lenient):
@@ -102,9 +99,7 @@ class LeaseUpdate(_Lenient):
     start_date = OptionalDate(load_default=None)
     end_date = OptionalDate(load_default=None)
     before_end_date = OptionalDate(now=False, load_default=None)
-    reservations = fields.List(
-        fields.Dict(), load_default=list, validate=validate.Length(max=_MAX_ITEMS)
-    )
+    reservations = fields.List(fields.Dict(), load_default=list, validate=LIST_LENGTH)
 
 
 class ReservationType(_Lenient):
@@ -141,33 +136,30 @@ class PropertyUpdate(_Lenient):
     private = fields.Boolean(required=True, truthy={True}, falsy={False})
 
 
-class Capabilities:
-    """Extra capabilities: any keys, values stored as text."""
-
-    _scalars: ClassVar = (str, int, float, bool)
-
-    @classmethod
-    def load(cls, data: dict[str, Any]) -> dict[str, str]:
-        """Return the values as text; raises InvalidInput for values that are no plain text."""
-        if len(data) > _MAX_CAPABILITIES:
-            raise InvalidInput(f"More than {_MAX_CAPABILITIES} extra capabilities in one request")
-        for key, value in data.items():
-            if len(key) > _MAX_KEY:
-                raise InvalidInput(
-                    f"Extra capability key too long: {key[:_MAX_KEY]}... (limit {_MAX_KEY})"
-                )
-            if not key:
-                raise InvalidInput("Extra capability key is empty")
-            if not isinstance(value, cls._scalars) or len(str(value)) > _MAX_VALUE:
-                raise InvalidInput(
-                    f"Extra capability {key} must be a text, a number or a boolean of at most"
-                    f" {_MAX_VALUE} characters"
-                )
-        return {key: str(value) for key, value in data.items()}
-
-
 LEASE_CREATE, LEASE_UPDATE = LeaseCreate(), LeaseUpdate()
 RESERVATION_TYPE, RESERVATION_ID = ReservationType(), ReservationId()
+
+
+def capabilities(data: dict[str, Any]) -> dict[str, str]:
+    """Return extra capabilities with their values as text.
+
+    Raises InvalidInput for a value that is no text, number or boolean, or for a text too long.
+    """
+    if len(data) > _MAX_CAPABILITIES:
+        raise InvalidInput(f"More than {_MAX_CAPABILITIES} extra capabilities in one request")
+    for key, value in data.items():
+        if len(key) > _MAX_KEY:
+            raise InvalidInput(
+                f"Extra capability key too long: {key[:_MAX_KEY]}... (limit {_MAX_KEY})"
+            )
+        if not key:
+            raise InvalidInput("Extra capability key is empty")
+        if not isinstance(value, str | int | float) or len(str(value)) > _MAX_VALUE:
+            raise InvalidInput(
+                f"Extra capability {key} must be a text, a number or a boolean of at most"
+                f" {_MAX_VALUE} characters"
+            )
+    return {key: str(value) for key, value in data.items()}
 
 
 def number(noun: str, text: str) -> int:

@@ -39,18 +39,17 @@ _PAGE_HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsa
 
 def document(api: Api) -> Answer:
     """Return this document in JSON (OpenAPI 3.1)."""
-    return _document(_params(api), request.root_path), 200
+    return _described(api), 200
 
 
 def page(api: Api) -> Answer:
     """Return this document as an HTML page."""
-    described = _document(_params(api), request.root_path)
-    return render_template("openapi.html", document=described), 200, _PAGE_HEADERS
+    return render_template("openapi.html", document=_described(api)), 200, _PAGE_HEADERS
 
 
-def _params(api: Api) -> tuple[tuple[str, type[Schema]], ...]:
-    """Return the schema of reservation parameters for each enabled resource type."""
-    return tuple((name, plugin.schema) for name, plugin in sorted(api.runtime.plugins.items()))
+def _described(api: Api) -> dict[str, Any]:
+    params = tuple((name, plugin.schema) for name, plugin in sorted(api.runtime.plugins.items()))
+    return _document(params, request.root_path)
 
 
 @lru_cache(maxsize=4)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
-from climate.core.lease.model import NOT_SHOWN, NOT_TOLD, Event, Lease, Reservation, Resource
+from climate.core.lease.model import NOT_NOTIFIED, NOT_SHOWN, Event, Lease, Reservation, Resource
 
 # A list of leases contains few different times, and formatting one is slow.
 _cached = lru_cache(maxsize=1024)
@@ -28,11 +28,7 @@ def date(moment: datetime) -> str:
 @_cached
 def stamp(moment: datetime | None) -> str | None:
     """Format the time at which a record was created or changed."""
-    return (
-        None
-        if moment is None
-        else moment.replace(tzinfo=None).isoformat(sep=" ", timespec="seconds")
-    )
+    return moment.replace(tzinfo=None).isoformat(sep=" ", timespec="seconds") if moment else None
 
 
 def lease_body(lease: Lease) -> dict[str, Any]:
@@ -46,7 +42,7 @@ def lease_body(lease: Lease) -> dict[str, Any]:
         "end_date": date(lease.window.end),
         "trust_id": None,
         "status": lease.status.value,
-        "degraded": lease.ails,
+        "degraded": lease.is_degraded,
         "created_at": stamp(lease.created_at),
         "updated_at": stamp(lease.updated_at),
         "reservations": [reservation_body(reservation) for reservation in lease.reservations],
@@ -109,7 +105,7 @@ def payload(lease: Lease, extra: Mapping[str, Any] | None = None) -> dict[str, A
     """Return the payload of a notification: the lease's body, with ``id`` as ``lease_id``."""
     body = lease_body(lease)
     for reservation in body["reservations"]:
-        for name in NOT_TOLD & reservation.keys():
+        for name in NOT_NOTIFIED & reservation.keys():
             del reservation[name]
     return {"lease_id": body.pop("id"), **body, **(extra or {})}
 
@@ -125,12 +121,10 @@ def enforcement_body(lease: Lease, resources: Mapping[str, Sequence[Resource]]) 
         "end_date": lease.window.end.replace(tzinfo=None).isoformat(),
         "reservations": [
             {
-                **{k: v for k, v in reservation.shown_params.items() if k not in NOT_TOLD},
+                **{k: v for k, v in reservation.shown_params.items() if k not in NOT_NOTIFIED},
                 "id": reservation.id,
                 "resource_type": reservation.resource_type,
-                "allocations": [
-                    _allocation(resource) for resource in resources.get(reservation.id, ())
-                ],
+                "allocations": list(map(_allocation, resources.get(reservation.id, ()))),
             }
             for reservation in lease.reservations
         ],

@@ -45,10 +45,7 @@ def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False)
     if lease.status is LeaseStatus.ERROR and not only_name and end and end.attempt > 0:
         raise InvalidDate(f"Lease {lease.id} is being ended: only its name can be changed")
     if lease.status is LeaseStatus.ERROR and wants_more:
-        raise Conflict(
-            f"Lease {lease.id} is in ERROR: what it reserves cannot be changed, only its name and"
-            " its end"
-        )
+        raise Conflict(f"Lease {lease.id} is in ERROR: only its name and its end can be changed")
     if lease.status is LeaseStatus.TERMINATED and not only_name:
         raise InvalidDate(f"Lease {lease.id} has ended: only its name can be changed")
 
@@ -98,7 +95,7 @@ def changed_start(lease: Lease, when: StartWhen | None) -> Start:
     if when is None or when is lease.start.when:
         return lease.start
     if lease.status is not LeaseStatus.PENDING:
-        raise Conflict(f"Lease {lease.id} has started: its start waits for nothing any more")
+        raise Conflict(f"Lease {lease.id} has started: its start condition cannot be changed")
     return replace(lease.start, when=when)
 
 
@@ -109,10 +106,7 @@ def check_resource_type(present: str, wanted: str | None) -> None:
 
 
 def moved(lease: Lease, window: Window, notices: tuple[Notice, ...], now: datetime) -> Lease:
-    """Return the lease with new dates.
-
-    A new start clears ``ready_at``, because the hosts must be prepared again.
-    """
+    """Return the lease with new dates; after a new start its hosts must be prepared again."""
     start = lease.start
     if window.start != lease.window.start:
         start = replace(start, ready_at=None)

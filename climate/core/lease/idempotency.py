@@ -21,6 +21,5 @@ class AlreadyProcessed(Exception):
     code = "already_answered"
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
-        """Store the answer for the caller."""
         super().__init__("an earlier request with the same idempotency key succeeded")
         self.answer = answer

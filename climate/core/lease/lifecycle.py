@@ -1,4 +1,4 @@
-"""The state machines of leases, reservations and events, as data.
+"""The statuses of leases, reservations and events, and the transitions of the first two.
 
 Statuses and transitions are Blazar's v1 contract. climate writes a lease with its reservations in
 one transaction, so UPDATING is never visible, and CREATING only while a lease is held. In Blazar,
@@ -49,7 +49,7 @@ STABLE_LEASE = frozenset(
     {LeaseStatus.PENDING, LeaseStatus.ACTIVE, LeaseStatus.TERMINATED, LeaseStatus.ERROR}
 )
 
-_L, _R, _E = LeaseStatus, ReservationStatus, EventStatus
+_L, _R = LeaseStatus, ReservationStatus
 
 LEASE: Mapping[LeaseStatus, frozenset[LeaseStatus]] = {
     _L.CREATING: frozenset({_L.PENDING, _L.DELETING}),
@@ -68,21 +68,12 @@ RESERVATION: Mapping[ReservationStatus, frozenset[ReservationStatus]] = {
     _R.ERROR: frozenset({_R.ACTIVE, _R.DELETED}),
     _R.DELETED: frozenset(),
 }
-EVENT: Mapping[EventStatus, frozenset[EventStatus]] = {
-    _E.UNDONE: frozenset({_E.IN_PROGRESS, _E.ERROR}),  # a start in retry, when the end begins
-    _E.IN_PROGRESS: frozenset({_E.DONE, _E.ERROR, _E.UNDONE}),
-    _E.DONE: frozenset({_E.UNDONE}),  # a before_end is rescheduled when its lease is prolonged
-    _E.ERROR: frozenset(),
-}
 
-Status = TypeVar("Status", LeaseStatus, ReservationStatus, EventStatus)
+Status = TypeVar("Status", LeaseStatus, ReservationStatus)
 
 
 def step(machine: Mapping[Status, frozenset[Status]], present: Status, wanted: Status) -> Status:
-    """Return ``wanted`` if ``machine`` allows the transition or it equals ``present``.
-
-    Raises InvalidTransition otherwise.
-    """
+    """Return ``wanted`` if it is ``present`` or ``machine`` allows it; raises InvalidTransition."""
     if wanted == present or wanted in machine[present]:
         return wanted
     raise InvalidTransition(f"{present.value} cannot become {wanted.value}")

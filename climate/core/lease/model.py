@@ -50,7 +50,7 @@ SHARES = "handed_over_shares"
 # Details that no answer and no notification contains.
 NOT_SHOWN = frozenset({HANDED_OVER, SHARES})
 # Parameters that answers contain, but notifications do not: they may be secret.
-NOT_TOLD = frozenset({"server"})
+NOT_NOTIFIED = frozenset({"server"})
 # Key of a reservation's details: the lease no longer has the reservation, but the manager has not
 # reclaimed its resources yet.
 LEAVING = "leaving"
@@ -60,20 +60,9 @@ STACK, PART = "stack", "part"
 HIDDEN = frozenset({"template", "files", "parameters", "environment"})
 
 
-def shown_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a reservation's parameters without secrets and, as Nova does, without user data."""
-    shown = {name: value for name, value in params.items() if name not in HIDDEN}
-    if isinstance(server := params.get("server"), Mapping):
-        shown["server"] = {key: value for key, value in server.items() if key != "user_data"}
-    return shown
-
-
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """A resource's inventory of one resource class, with the fields that Placement has.
-
-    A single unit of a reservation can take ``max_unit`` at most; None is no limit.
-    """
+    """An inventory of one resource class as in Placement; one unit takes ``max_unit`` at most."""
 
     total: int
     reserved: int = 0
@@ -106,10 +95,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted(Resource):
-    """A resource of a reservation, and the ``amounts`` that it holds by resource class.
-
-    Without amounts the reservation holds the whole resource.
-    """
+    """A resource of a reservation, and its ``amounts`` by resource class; none for a whole one."""
 
     amounts: Mapping[str, int]
 
@@ -122,10 +108,7 @@ class Granted(Resource):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """A resource that a reservation holds.
-
-    ``window`` is that of the lease; ``busy_until`` includes the cleaning time after it.
-    """
+    """A resource held over the lease's ``window``; ``busy_until`` includes the cleaning time."""
 
     resource_id: int
     reservation_id: str
@@ -145,27 +128,18 @@ class Event:
     lease_id: str
     kind: str
     due_at: datetime
-    status: EventStatus
-    attempt: int
-    last_error: str | None
+    status: EventStatus = EventStatus.UNDONE
+    attempt: int = 0
+    last_error: str | None = None
     created_at: datetime
-    updated_at: datetime | None
+    updated_at: datetime | None = None
     owner: str | None = None
 
     @classmethod
     def planned(cls, planned: Planned, lease_id: str, id_: str, now: datetime) -> Self:
         """Return a new event of a lease, with the id ``id_``."""
-        return cls(
-            id=id_,
-            lease_id=lease_id,
-            kind=planned.kind,
-            due_at=planned.due_at,
-            status=EventStatus.UNDONE,
-            attempt=0,
-            last_error=None,
-            created_at=now,
-            updated_at=None,
-        )
+        kind, due_at = planned.kind, planned.due_at
+        return cls(id=id_, lease_id=lease_id, kind=kind, due_at=due_at, created_at=now)
 
     @property
     def is_untried(self) -> bool:
@@ -214,8 +188,11 @@ class Reservation:
 
     @property
     def shown_params(self) -> Mapping[str, Any]:
-        """The parameters that answers may contain."""
-        return shown_params(self.params)
+        """The parameters without secrets and, as in Nova's answers, without user data."""
+        shown = {name: value for name, value in self.params.items() if name not in HIDDEN}
+        if isinstance(server := self.params.get("server"), Mapping):
+            shown["server"] = {key: value for key, value in server.items() if key != "user_data"}
+        return shown
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -247,7 +224,7 @@ class Lease:
     version: int = field(default=0, compare=False)
 
     @property
-    def ails(self) -> bool:
+    def is_degraded(self) -> bool:
         """Whether any resource of the lease fails, or its trust is lost."""
         return self.degraded or self.trust_lost is not None
 

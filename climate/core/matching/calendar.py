@@ -52,16 +52,12 @@ class Step:
 def starts(
     requirement: Requirement, timelines: Iterable[Timeline], length: timedelta, within: Starts
 ) -> list[Starts]:
-    """Return the intervals of starts from which the minimum of units is free for ``length``.
-
-    The intervals are inside ``within``, the earliest first.
-    """
+    """Return, in order, the starts in ``within`` from which the minimum is free for ``length``."""
     if requirement.minimum <= 0:
         return [within]
     openings = [
         opening
-        for timeline in timelines
-        for run in _runs(_needed(requirement, timeline))
+        for run in _runs(requirement, timelines)
         if (opening := _opening(run, length, within)) is not None
     ]
     return _covered(openings, 1 if _is_together(requirement) else requirement.minimum)
@@ -72,15 +68,9 @@ def lasting(
 ) -> datetime | None:
     """Return until when ``requirement.minimum`` units are free without a break from ``start`` on.
 
-    None if they are not free at ``start``. The result is at most ``horizon``, because later
-    bookings are unknown.
+    None if they are not free at ``start``; at most ``horizon``, as later bookings are unknown.
     """
-    present = [
-        run
-        for timeline in timelines
-        for run in _runs(_needed(requirement, timeline))
-        if run.begin <= start < run.end
-    ]
+    present = [run for run in _runs(requirement, timelines) if run.begin <= start < run.end]
     missing = 1 if _is_together(requirement) else requirement.minimum
     for run in sorted(present, key=lambda run: run.end, reverse=True):
         missing -= run.units
@@ -96,10 +86,7 @@ def both(left: Sequence[Starts], right: Sequence[Starts]) -> list[Starts]:
 
 
 def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Window) -> list[Step]:
-    """Return how many units fit at each instant of ``span``, ignoring bookings outside of it.
-
-    If units must be together, returns the number on the one resource where most units fit.
-    """
+    """Return how many units fit at each instant of ``span``; if TOGETHER, on the best resource."""
     # By moment: the number of units that fit on a resource before and after it.
     changes: dict[datetime, list[tuple[int, int]]] = defaultdict(list)
     changes.update({span.start: [], span.end: []})
@@ -126,12 +113,6 @@ def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Win
 
 def _is_together(requirement: Requirement) -> bool:
     return requirement.layout is Layout.TOGETHER and not requirement.is_whole
-
-
-def _needed(requirement: Requirement, timeline: Timeline) -> Iterator[tuple[datetime, int]]:
-    """Yield as ``_units`` does, but 1 or 0 where all units must be on one resource."""
-    for since, units in _units(requirement, timeline):
-        yield since, int(units >= requirement.minimum) if _is_together(requirement) else units
 
 
 def _units(requirement: Requirement, timeline: Timeline) -> Iterator[tuple[datetime, int]]:
@@ -173,8 +154,16 @@ class _Run:
     units: int
 
 
-def _runs(levels: Iterable[tuple[datetime, int]]) -> Iterator[_Run]:
-    """Yield the runs of ``levels``, which are (since when, number of free units)."""
+def _runs(requirement: Requirement, timelines: Iterable[Timeline]) -> Iterator[_Run]:
+    """Yield the runs; if all units must be on one resource, a run has 1 unit where they fit."""
+    for timeline in timelines:
+        levels = _units(requirement, timeline)
+        if _is_together(requirement):
+            levels = ((since, int(units >= requirement.minimum)) for since, units in levels)
+        yield from _runs_of(levels)
+
+
+def _runs_of(levels: Iterable[tuple[datetime, int]]) -> Iterator[_Run]:
     # Open runs: since when, and up to how many units.
     stack: list[tuple[datetime, int]] = [(_DAWN, 0)]
     for since, units in itertools.chain(levels, [(END_OF_TIME, 0)]):

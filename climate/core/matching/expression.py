@@ -35,8 +35,8 @@ _WORDS = ("and", "or", "not", "in")
 _Path = tuple[int, ...]
 
 
-class _Malformed(Exception):
-    pass
+class Malformed(Exception):
+    """Part of an expression or a spec is invalid; the text says which part and why."""
 
 
 def parse(source: object) -> Query:
@@ -49,7 +49,7 @@ def parse(source: object) -> Query:
     try:
         query = _query(_decode(source), ())
         _check_size(query)
-    except _Malformed as error:
+    except Malformed as error:
         raise InvalidQuery(f"Malformed requirements {quoted(source)}: {error}") from None
     return query
 
@@ -61,10 +61,10 @@ def _decode(source: object) -> object:
         value = json.loads(source)
         check_storable(value)
     except RecursionError:
-        raise _Malformed(f"nested more than {MAX_DEPTH} levels deep") from None
+        raise Malformed(f"nested more than {MAX_DEPTH} levels deep") from None
     except ValueError as error:
         # Python's message has advice for programmers after a semicolon.
-        raise _Malformed(f"not JSON: {str(error).partition(';')[0]}") from None
+        raise Malformed(f"not JSON: {str(error).partition(';')[0]}") from None
     return value
 
 
@@ -72,22 +72,22 @@ def _query(value: object, path: _Path) -> Query:
     if value in ("", []):
         return Everything()
     if not isinstance(value, list):
-        raise _Malformed(f"expected a list such as {_EXAMPLE} {_at(path)}, not {show(value)}")
+        raise Malformed(f"expected a list such as {_EXAMPLE} {_at(path)}, not {show(value)}")
     if len(path) >= MAX_DEPTH:
-        raise _Malformed(f"nested more than {MAX_DEPTH} levels deep {_at(path)}")
+        raise Malformed(f"nested more than {MAX_DEPTH} levels deep {_at(path)}")
     op = value[0]
     if isinstance(op, str) and op in _OPS:
         return _comparison(_OPS[op], value, path)
     if op in _WORDS:
         return _membership(value, path) if op == "in" else _combination(op, value, path)
     usable = ", ".join([*_OPS, *_WORDS])
-    raise _Malformed(f"unknown operator {show(op)} {_at((*path, 0))}; use one of {usable}")
+    raise Malformed(f"unknown operator {show(op)} {_at((*path, 0))}; use one of {usable}")
 
 
 def _combination(op: str, value: list[object], path: _Path) -> Query:
     count, need = len(value) - 1, "exactly" if op == "not" else "at least"
     if count < 1 or (op == "not" and count > 1):
-        raise _Malformed(f'"{op}" needs {need} one expression {_at(path)}, got {count}')
+        raise Malformed(f'"{op}" needs {need} one expression {_at(path)}, got {count}')
     parts = tuple(_query(part, (*path, at)) for at, part in enumerate(value[1:], start=1))
     if op == "not":
         return Not(parts[0])
@@ -96,10 +96,10 @@ def _combination(op: str, value: list[object], path: _Path) -> Query:
 
 def _comparison(op: Op, value: list[object], path: _Path) -> Compare:
     if len(value) != 3:  # noqa: PLR2004 - operator, name, value
-        raise _Malformed(f"expected three items as in {_EXAMPLE} {_at(path)}, got {len(value)}")
+        raise Malformed(f"expected three items as in {_EXAMPLE} {_at(path)}, got {len(value)}")
     operand = _operand(value[2], (*path, 2))
     if operand.is_null and op not in ("==", "!="):
-        raise _Malformed(f"null has no order {_at((*path, 2))}; compare it with == or !=")
+        raise Malformed(f"null has no order {_at((*path, 2))}; compare it with == or !=")
     return Compare(op, _name(value[1], (*path, 1)), operand, at=_at((*path, 1)))
 
 
@@ -108,7 +108,7 @@ def _membership(value: list[object], path: _Path) -> In:
     if len(items) == 1 and isinstance(items[0], list):
         items, base, start = items[0], (*path, 2), 0
     if not items:
-        raise _Malformed(f'"in" needs a name and at least one value {_at(path)}')
+        raise Malformed(f'"in" needs a name and at least one value {_at(path)}')
     operands = tuple(_operand(item, (*base, at)) for at, item in enumerate(items, start))
     return In(_name(value[1], (*path, 1)), operands, _at((*path, 1)))
 
@@ -116,7 +116,7 @@ def _membership(value: list[object], path: _Path) -> In:
 def _name(value: object, path: _Path) -> str:
     if isinstance(value, str) and value.startswith("$") and value != "$":
         return value[1:]
-    raise _Malformed(f'expected a property such as "$vcpus" {_at(path)}, not {show(value)}')
+    raise Malformed(f'expected a property such as "$vcpus" {_at(path)}, not {show(value)}')
 
 
 def _operand(value: object, path: _Path) -> Operand:
@@ -125,12 +125,12 @@ def _operand(value: object, path: _Path) -> Operand:
     if isinstance(value, int | float) and as_number(repr(value)) is not None:
         return Operand(repr(value))
     wanted = 'a text ("null" if the property shall be absent), a finite number, true or false'
-    raise _Malformed(f"expected {wanted} {_at(path)}, not {show(value)}")
+    raise Malformed(f"expected {wanted} {_at(path)}, not {show(value)}")
 
 
 def _check_size(query: Query) -> None:
     if (count := size(query)) > MAX_CONDITIONS:
-        raise _Malformed(f"{count} conditions {_at(())}; at most {MAX_CONDITIONS} are allowed")
+        raise Malformed(f"{count} conditions {_at(())}; at most {MAX_CONDITIONS} are allowed")
 
 
 def _at(path: _Path) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from climate.core.errors import InvalidQuery
 from climate.core.matching import expression
-from climate.core.matching.expression import MAX_CONDITIONS
+from climate.core.matching.expression import MAX_CONDITIONS, Malformed
 from climate.core.matching.query import (
     And,
     Compare,
@@ -79,10 +79,6 @@ class Selector:
     amounts: Mapping[str, int] = field(default_factory=dict)
 
 
-class _Malformed(Exception):
-    pass
-
-
 def read(source: object) -> Selector:
     """Parse extra specs (a JSON object) or an expression, as JSON text or decoded.
 
@@ -93,7 +89,7 @@ def read(source: object) -> Selector:
         return Selector(expression.parse(source))
     try:
         return _selector(specs)
-    except _Malformed as error:
+    except Malformed as error:
         raise InvalidQuery(f"Malformed requirements {quoted(source)}: {error}") from None
 
 
@@ -112,7 +108,7 @@ def _text(key: str, value: object) -> str:
         return str(value)
     if isinstance(value, int | float) and as_number(repr(value)) is not None:
         return repr(value)
-    raise _Malformed(f"expected a text {_at(key)}, not {show(value)}")
+    raise Malformed(f"expected a text {_at(key)}, not {show(value)}")
 
 
 def _selector(specs: Mapping[str, object]) -> Selector:
@@ -126,9 +122,9 @@ def _selector(specs: Mapping[str, object]) -> Selector:
                 amounts[name] = amounts.get(name, 0) + amount
         elif condition := _condition(key, value):
             parts.append(condition)
-    query = And(tuple(parts)) if len(parts) > 1 else parts[0] if parts else Everything()
+    query = _several(And, tuple(parts)) if parts else Everything()
     if (count := size(query) + len(amounts)) > MAX_CONDITIONS:
-        raise _Malformed(f"{count} conditions; at most {MAX_CONDITIONS} are allowed")
+        raise Malformed(f"{count} conditions; at most {MAX_CONDITIONS} are allowed")
     return Selector(query, amounts)
 
 
@@ -142,16 +138,16 @@ def _condition(key: str, value: str) -> Query | None:
     if scope in _SCOPES:
         return _capability(key, name, value)
     if scope in _DEVICES:
-        raise _Malformed(f"hosts cannot be chosen by their devices {_at(key)}")
+        raise Malformed(f"hosts cannot be chosen by their devices {_at(key)}")
     if close := difflib.get_close_matches(scope.casefold(), _SCOPES, n=1, cutoff=0.75):
-        raise _Malformed(f"unknown scope {_at(key)}; did you mean {close[0]}?")
+        raise Malformed(f"unknown scope {_at(key)}; did you mean {close[0]}?")
     return None
 
 
 def _trait(key: str, name: str, value: str) -> Query:
     _check_name(key, TRAIT, name)
     if value not in ("required", "forbidden"):
-        raise _Malformed(f"expected required or forbidden {_at(key)}, not {show(value)}")
+        raise Malformed(f"expected required or forbidden {_at(key)}, not {show(value)}")
     has_trait = Compare("==", f"{TRAIT}{name}", Operand(PRESENT), "text", _at(key))
     return has_trait if value == "required" else Not(has_trait)
 
@@ -159,21 +155,21 @@ def _trait(key: str, name: str, value: str) -> Query:
 def _amount(key: str, name: str, value: str) -> int:
     _check_name(key, RESOURCES, name)
     if not (value.isascii() and value.isdecimal() and len(value) <= len(str(_MOST))):
-        raise _Malformed(f"expected a whole number {_at(key)}, not {show(value)}")
+        raise Malformed(f"expected a whole number {_at(key)}, not {show(value)}")
     if (amount := int(value)) > _MOST:
-        raise _Malformed(f"expected at most {_MOST} {_at(key)}, not {amount}")
+        raise Malformed(f"expected at most {_MOST} {_at(key)}, not {amount}")
     return amount
 
 
 def _check_name(key: str, prefix: str, name: str) -> None:
     if not _CAPITALS.fullmatch(name) or len(prefix) + len(name) > LONGEST_NAME:
         longest = LONGEST_NAME - len(prefix)
-        raise _Malformed(f"expected up to {longest} of A-Z, 0-9 and _ after the colon {_at(key)}")
+        raise Malformed(f"expected up to {longest} of A-Z, 0-9 and _ after the colon {_at(key)}")
 
 
 def _capability(key: str, name: str, value: str) -> Query:
     if not name:
-        raise _Malformed(f"the name of a property is missing {_at(key)}")
+        raise Malformed(f"the name of a property is missing {_at(key)}")
     name, at = _SYNONYMS.get(name, name), _at(key)
     op, *words = value.split() or [""]
     if op in _SETS:
@@ -183,10 +179,10 @@ def _capability(key: str, name: str, value: str) -> Query:
         if op in _TEXTUAL:
             return Compare(_TEXTUAL[op], name, operand, "text", at)
         if operand.number is None:
-            raise _Malformed(f"{op} compares numbers, and {show(operand.text)} is none {at}")
+            raise Malformed(f"{op} compares numbers, and {show(operand.text)} is none {at}")
         return Compare(_NUMERIC[op], name, operand, "number", at)
     if _LIKE_AN_OPERATOR.match(op):
-        raise _Malformed(f"unknown operator {show(op)} {at}; use {_OPERATORS}, and then a space")
+        raise Malformed(f"unknown operator {show(op)} {at}; use {_OPERATORS}, and then a space")
     return Compare("==", name, Operand(value), "text", at)
 
 
@@ -197,7 +193,7 @@ def _any_or_all(op: str, words: list[str], name: str, at: str) -> Query:
         return _several(And, tuple(Contains(name, word, at) for word in words))
     wanted, between = words[::2], words[1::2]
     if op == "<all-in>" or len(wanted) != len(between) + 1 or set(between) - {"<or>"}:
-        raise _Malformed(f"expected {op} {_FORMS[op]} {at}")
+        raise Malformed(f"expected {op} {_FORMS[op]} {at}")
     return _several(Or, tuple(Compare("==", name, Operand(w), "text", at) for w in wanted))
 
 
@@ -207,7 +203,7 @@ def _several(combine: Callable[[tuple[Query, ...]], Query], parts: tuple[Query, 
 
 def _only(words: list[str], op: str, at: str) -> str:
     if len(words) != 1:
-        raise _Malformed(f"expected exactly one word after {op} {at}, got {len(words)}")
+        raise Malformed(f"expected exactly one word after {op} {at}, got {len(words)}")
     return words[0]
 
 

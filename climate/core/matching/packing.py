@@ -12,26 +12,42 @@ conflicts with existing bookings.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from climate.core.matching.requirement import Layout
 
+# The number of orders of share demands to try; a lease rarely has more than three reservations.
+# _MOST_EXAMINED bounds the candidates examined in all orders, so large requests try fewer orders.
+_ORDERS = 24
+_MOST_EXAMINED = 250_000
+
+Units = Mapping[int, int]
+Free = Mapping[int, Mapping[str, int]]
+
 
 @dataclass(frozen=True, slots=True)
-class WholeDemand:
-    """``minimum``..``maximum`` of ``candidates`` (resource ids, the preferred ones first)."""
+class Demand:
+    """``minimum``..``maximum`` units on ``candidates`` (resource ids, the preferred ones first).
+
+    With ``amounts`` a unit takes that much of each resource class, without it a whole resource.
+    ``kept`` are units that the reservation has already, not counted in ``minimum``; they matter for
+    the layouts TOGETHER and APART.
+    """
 
     minimum: int
     maximum: int
     candidates: tuple[int, ...]
+    amounts: Mapping[str, int] = field(default_factory=dict)
+    layout: Layout = Layout.ANYWHERE
+    kept: Units = field(default_factory=dict)
 
 
-def assign(demands: Sequence[WholeDemand]) -> tuple[tuple[int, ...], ...] | None:
-    """Return the resource ids for each demand, no id twice; None if a minimum cannot be met.
+def assign(demands: Sequence[Demand]) -> tuple[tuple[int, ...], ...] | None:
+    """Return the ids of whole resources for each demand, no id twice; None if it is not possible.
 
-    Every minimum is met before any demand gets more, and each then gets as many as are left up
-    to its maximum.
+    Every minimum is met before any demand gets more, up to its maximum.
     """
     search = _Search(demands)
     for index, demand in enumerate(demands):
@@ -48,7 +64,7 @@ def assign(demands: Sequence[WholeDemand]) -> tuple[tuple[int, ...], ...] | None
 class _Search:
     """A partial assignment. An assigned id stays assigned, but may move to another demand."""
 
-    def __init__(self, demands: Sequence[WholeDemand]) -> None:
+    def __init__(self, demands: Sequence[Demand]) -> None:
         self.holder: dict[int, int] = {}
         self._demands = demands
         self._fresh = [iter(demand.candidates) for demand in demands]
@@ -86,10 +102,7 @@ class _Search:
         return count
 
     def _path(self, index: int) -> list[tuple[int, int | None]]:
-        """Return the shortest path of (taker, loser) from free ids (loser None) to ``index``.
-
-        Empty if there is none.
-        """
+        """Return the shortest path of (taker, loser or None) from free ids to ``index``, or []."""
         if index in self._closed:
             return []
         taker: dict[int | None, int] = {}
@@ -114,37 +127,10 @@ def _chain(taker: dict[int | None, int], index: int) -> list[tuple[int, int | No
     return chain
 
 
-# The number of orders of share demands to try; a lease rarely has more than three reservations.
-# _LOOKS bounds the candidates examined in all orders, so large requests try fewer orders.
-_ORDERS = 24
-_LOOKS = 250_000
-
-Units = Mapping[int, int]
-Free = Mapping[int, Mapping[str, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """``minimum``..``maximum`` units on ``candidates`` (resource ids, the preferred ones first).
-
-    With ``amounts`` a unit takes that much of each resource class, without it a whole resource.
-    ``kept`` are units that the reservation has already, not counted in ``minimum``; they matter for
-    the layouts TOGETHER and APART.
-    """
-
-    minimum: int
-    maximum: int
-    candidates: tuple[int, ...]
-    amounts: Mapping[str, int] = field(default_factory=dict)
-    layout: Layout = Layout.ANYWHERE
-    kept: Units = field(default_factory=dict)
-
-
 def choose(demands: Sequence[Demand], free: Free) -> tuple[Units, ...] | None:
     """Return the units of each demand by resource id; None if no packing is found.
 
-    ``free`` is the free amount by resource id and class, for demands with ``amounts``. Every
-    minimum is met before any demand gets more.
+    ``free`` is by resource id and class. Every minimum is met before any demand gets more.
     """
     shares = [index for index, demand in enumerate(demands) if demand.amounts]
     if not shares:
@@ -160,17 +146,14 @@ def choose(demands: Sequence[Demand], free: Free) -> tuple[Units, ...] | None:
 def _attempts(
     demands: Sequence[Demand], free: Free, shares: Sequence[int]
 ) -> Iterator[tuple[Sequence[Demand], Sequence[int], bool]]:
-    """Yield attempts: demands, the order of share demands, and whether whole demands go first.
-
-    The last attempt packs shares tightly, which leaves more resources for whole demands.
-    """
-    looks = sum(len(demands[index].candidates) for index in shares)
-    orders = min(_ORDERS, max(1, _LOOKS // max(1, looks)))
+    """Yield attempts: demands, the order of share demands, and whether whole demands go first."""
+    examined = sum(len(demands[index].candidates) for index in shares)
+    orders = min(_ORDERS, max(1, _MOST_EXAMINED // max(1, examined)))
     mixed = len(shares) < len(demands)
     for order in itertools.islice(itertools.permutations(shares), orders):
         for wholes_first in (False, True) if mixed else (False,):
             yield demands, order, wholes_first
-    if mixed:
+    if mixed:  # pack shares tightly, which leaves more resources for whole demands
         yield _roomiest(demands, free), shares, False
 
 
@@ -182,13 +165,7 @@ def _roomiest(demands: Sequence[Demand], free: Free) -> Sequence[Demand]:
         for id_ in {id_ for demand in demands for id_ in demand.candidates}
     }
     return [
-        replace(
-            demand,
-            candidates=tuple(
-                sorted(demand.candidates, key=fitting.__getitem__, reverse=bool(demand.amounts))
-            ),
-        )
-        for demand in demands
+        _sorted(demand, fitting.__getitem__, reverse=bool(demand.amounts)) for demand in demands
     ]
 
 
@@ -218,11 +195,7 @@ def first(units: Units, count: int) -> Units:
 
 
 def laid_out(units: Units, layout: Layout) -> Units:
-    """Return the units that the layout permits.
-
-    APART permits one unit per resource, TOGETHER the units of the resource with the most of them,
-    ANYWHERE all.
-    """
+    """Return the units that the layout permits; of TOGETHER, those of the fullest resource."""
     if layout is Layout.APART:
         return dict.fromkeys(units, 1)
     if layout is Layout.TOGETHER and units:
@@ -262,28 +235,26 @@ def _whole(
     demands: Sequence[Demand],
     indexes: Sequence[int],
     *,
-    spared: set[int] | frozenset[int] = frozenset(),
-    closed: set[int] | frozenset[int] = frozenset(),
+    spared: AbstractSet[int] = frozenset(),
+    closed: AbstractSet[int] = frozenset(),
 ) -> tuple[Units, ...] | None:
     """Assign whole resources: none of ``closed``, and those of ``spared`` last."""
-    assigned = assign(
-        [
-            WholeDemand(
-                demand.minimum,
-                demand.maximum,
-                tuple(id_ for id_ in _last(demand, spared).candidates if id_ not in closed),
-            )
-            for demand in (demands[index] for index in indexes)
-        ]
-    )
+    usable = []
+    for demand in (_last(demands[index], spared) for index in indexes):
+        candidates = tuple(id_ for id_ in demand.candidates if id_ not in closed)
+        usable.append(replace(demand, candidates=candidates))
+    assigned = assign(usable)
     return None if assigned is None else tuple(dict.fromkeys(ids, 1) for ids in assigned)
 
 
-def _last(demand: Demand, spared: set[int] | frozenset[int]) -> Demand:
+def _last(demand: Demand, spared: AbstractSet[int]) -> Demand:
     """Return the demand with the candidates of ``spared`` at the end."""
-    if not spared:
-        return demand
-    return replace(demand, candidates=tuple(sorted(demand.candidates, key=spared.__contains__)))
+    return _sorted(demand, spared.__contains__) if spared else demand
+
+
+def _sorted(demand: Demand, key: Callable[[int], int], *, reverse: bool = False) -> Demand:
+    candidates = sorted(demand.candidates, key=key, reverse=reverse)
+    return replace(demand, candidates=tuple(candidates))
 
 
 class _Packing:
@@ -294,7 +265,6 @@ class _Packing:
         self._taken: dict[int, dict[int, int]] = {}
 
     def units(self, index: int) -> Units:
-        """Return the units of demand ``index``."""
         return self._taken.get(index, {})
 
     def used(self) -> set[int]:
@@ -315,8 +285,9 @@ class _Packing:
                 break
             count = min(missing, self._room(demand, id_, has))
             if count:
-                self._take(demand, id_, count)
                 has[id_] = has.get(id_, 0) + count
+                for name, amount in demand.amounts.items():
+                    self._left[id_][name] -= amount * count
         return sum(has.values()) >= wanted
 
     def _order(self, demand: Demand, has: Units) -> Sequence[int]:
@@ -335,8 +306,3 @@ class _Packing:
             return 0
         fitting = room(self._left.get(id_, {}), demand.amounts)
         return min(fitting, 1) if demand.layout is Layout.APART else fitting
-
-    def _take(self, demand: Demand, id_: int, count: int) -> None:
-        left = self._left[id_]
-        for name, amount in demand.amounts.items():
-            left[name] -= amount * count

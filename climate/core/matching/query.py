@@ -141,6 +141,11 @@ def size(query: Query) -> int:
     return sum(len(leaf.values) if isinstance(leaf, In) else 1 for leaf in _leaves(query))
 
 
+def written(query: Query) -> int:
+    """Return the number of conditions from an expression; those of plug-ins have no position."""
+    return size(And(tuple(leaf for leaf in _leaves(query) if getattr(leaf, "at", ""))))
+
+
 def check_names(query: Query, known: Collection[str]) -> None:
     """Raise InvalidQuery if the query names a property that is not ``known``."""
     for leaf in _leaves(query):

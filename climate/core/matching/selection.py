@@ -14,10 +14,7 @@ from climate.core.matching.requirement import Requirement
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A matching resource with free capacity; ``free`` is that capacity by resource class.
-
-    ``free`` is empty where resources are booked whole.
-    """
+    """A matching resource; ``free`` is its capacity by resource class, empty if booked whole."""
 
     resource: Resource
     free: Mapping[str, int] = field(default_factory=dict)
@@ -37,7 +34,6 @@ class Selection:
     weighers: tuple[tuple[Weigher, float], ...] = ()
 
     def __bool__(self) -> bool:
-        """Return whether any filter or weigher is configured."""
         return bool(self.filters or self.weighers)
 
 

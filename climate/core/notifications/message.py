@@ -36,7 +36,7 @@ class NotificationFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Matches:
     """Matching notifications, oldest first. No others up to the number ``after`` match."""
 
     notifications: list[Notification]
@@ -44,10 +44,7 @@ class Found:
 
 
 def payload_when_sent(notification: Notification, now: datetime) -> dict[str, Any]:
-    """Return the payload with ``seq`` and ``message_id``.
-
-    For a ``before_start_lease`` event add ``starts_in``, the seconds from ``now`` to the start.
-    """
+    """Return the payload with ``seq``, ``message_id`` and, before a start, ``starts_in`` (s)."""
     payload = {
         **notification.payload,
         "seq": notification.seq,

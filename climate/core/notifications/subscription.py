@@ -9,9 +9,8 @@ import base64
 import binascii
 import ipaddress
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
 from urllib.parse import urlsplit
 
@@ -27,10 +26,23 @@ SECRET_PREFIX = "whsec_"  # noqa: S105 - how secrets begin
 _KEY_BYTES = range(24, 65)
 # Seconds: the longest pause of climate, and the longest Retry-After that it honours.
 _LONGEST_PAUSE = 300.0
-_LONGEST_WISH = 3600.0
+_LONGEST_RETRY_AFTER = 3600.0
 _LONGEST_REASON = 500
 # All global unicast addresses assigned so far (RFC 4291).
 _UNICAST = ipaddress.IPv6Network("2000::/3")
+# Not public, besides what ``is_global`` rejects: that differs between patch releases of Python.
+_SPECIAL = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "192.0.0.0/24",  # IETF protocol assignments; Oracle Cloud has metadata at 192.0.0.192
+        "192.88.99.0/24",  # 6to4 relays, deprecated
+        "168.63.129.16/32",  # Azure's host, as its virtual machines see it
+        "2001::/23",  # IETF protocol assignments, with Teredo
+        "3fff::/20",  # documentation
+    )
+)
+# Globally reachable anycast addresses in 192.0.0.0/24 (RFC 7723, RFC 8155).
+_ANYCAST = {ipaddress.IPv4Address("192.0.0.9"), ipaddress.IPv4Address("192.0.0.10")}
 # IPv6 addresses with an IPv4 address in their last 32 bits, for NAT64 gateways (RFC 6052).
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
@@ -80,15 +92,15 @@ class Subscription:
     url: str
     wanted: NotificationFilter
     all_projects: bool
-    status: SubscriptionStatus
-    reason: str | None
+    status: SubscriptionStatus = SubscriptionStatus.ACTIVE
+    reason: str | None = None
     done_seq: int
-    attempts: int
-    given_up: int
-    slow: bool
-    delivered_at: datetime | None
+    attempts: int = 0
+    given_up: int = 0
+    slow: bool = False
+    delivered_at: datetime | None = None
     created_at: datetime
-    updated_at: datetime | None
+    updated_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +130,7 @@ class Delivery:
 class Outcome:
     """The result of a delivery: success if there is no ``reason``.
 
-    ``gone``: the receiver answered 410. ``retry_after`` is the pause in seconds that the receiver
-    requested.
+    ``gone``: the receiver answered 410. ``retry_after``: it requested this pause (seconds).
     """
 
     reason: str | None = None
@@ -140,24 +151,19 @@ class Verdict:
     suspend: str | None = None
 
 
-def judge(failed: Subscription, outcome: Outcome, rules: WebhookRules, luck: float) -> Verdict:
-    """Return what follows from a failed delivery; ``luck`` in [0, 1) is random, for jitter."""
+def judge(failed: Subscription, outcome: Outcome, rules: WebhookRules, jitter: float) -> Verdict:
+    """Return what follows from a failed delivery; ``jitter`` is random in [0, 1)."""
     reason = (outcome.reason or "")[:_LONGEST_REASON]
     if outcome.gone:
         return Verdict(pause=0.0, suspend=reason)
-    wish = min(outcome.retry_after, _LONGEST_WISH)
-    pause = max(min(2.0**failed.attempts, _LONGEST_PAUSE) * (0.75 + luck / 2), wish)
+    requested = min(outcome.retry_after, _LONGEST_RETRY_AFTER)
+    pause = max(min(2.0**failed.attempts, _LONGEST_PAUSE) * (0.75 + jitter / 2), requested)
     if failed.attempts + 1 < rules.attempts:
         return Verdict(pause=pause)
     if failed.given_up + 1 < rules.given_up:
         return Verdict(pause=pause, give_up=True)
-    text = f"{rules.given_up} notifications in a row were not taken; the last: {reason}"
+    text = f"{rules.given_up} notifications in a row were not delivered; the last error: {reason}"
     return Verdict(pause=0.0, give_up=True, suspend=text)
-
-
-def later(now: datetime, pause: float) -> datetime:
-    """Return the moment ``pause`` seconds after ``now``."""
-    return now + timedelta(seconds=pause)
 
 
 def key_of(secret: str) -> bytes:
@@ -183,7 +189,7 @@ def check_url(url: str, rules: WebhookRules) -> None:
         raise InvalidInput(f"This must begin with {schemes}.")
     parts = urlsplit(url)
     if "@" in parts.netloc or parts.fragment:
-        raise InvalidInput("A user, a password or a fragment cannot be sent: leave it out.")
+        raise InvalidInput("Leave out user, password and fragment: they cannot be sent.")
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         check_address("127.0.0.1", rules)
@@ -209,11 +215,12 @@ def check_address(text: str, rules: WebhookRules) -> None:
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
-        raise InvalidInput("This is no IP address in its usual form.") from None
+        raise InvalidInput("This is not an IP address in its standard form.") from None
     effective = _effective(address)
-    if not (_is_public(effective) or _is_in(effective, rules.networks)):
+    is_allowed = any(effective in network for network in rules.networks)
+    if not (is_allowed or _is_public(effective)):
         raise InvalidInput(
-            "This is an address that is not public, and nothing is sent there: ask your operator"
+            "This address is not public: ask your operator to allow it"
             " ([notifications] webhook_networks)"
         )
 
@@ -229,10 +236,8 @@ def _effective(address: Address) -> Address:
 
 
 def _is_public(address: Address) -> bool:
+    if address not in _ANYCAST and any(address in network for network in _SPECIAL):
+        return False
     if isinstance(address, ipaddress.IPv6Address):
-        return address.is_global and address in _UNICAST and address.teredo is None
+        return address.is_global and address in _UNICAST
     return address.is_global and not address.is_multicast
-
-
-def _is_in(address: Address, networks: Sequence[Network]) -> bool:
-    return any(address.version == network.version and address in network for network in networks)

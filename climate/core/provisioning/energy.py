@@ -15,9 +15,8 @@ from climate.core.provisioning.shutdown import Shutdown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The operator's settings.
+    """Hosts go off after ``idle_time`` seconds without a lease, if they can stay off as long again.
 
-    A host goes off after ``idle_time`` seconds without a lease, if it can stay off as long again.
     ``spare`` hosts of each class stay on.
     """
 
@@ -76,8 +75,7 @@ def to_wake(
 ) -> list[Shutdown]:
     """Return those shutdowns of ``resting`` whose hosts to switch on again, as spares are missing.
 
-    ``hosts`` are free and on; ``coming`` has the class of each host that boots. The hosts that
-    were off the longest come first.
+    ``hosts`` are free and on; ``coming``: the class of each host that boots. Longest off first.
     """
     warm = Counter(coming)
     warm.update(host.hardware for host in hosts if _is_spare(host, policy, now))
@@ -107,7 +105,7 @@ def _order(host: FreeHost) -> tuple[bool, float, datetime, int]:
 def saved(
     shutdowns: Iterable[Shutdown], since: datetime, until: datetime, period: Period
 ) -> list[Saved]:
-    """Return the host-hours off from ``since`` to ``until``, by class and period.
+    """Return the host-hours off from ``since`` to ``until``, by class and period, in this order.
 
     A shutdown counts in the period in which the host went off; its hours count in each period.
     """
@@ -118,12 +116,7 @@ def saved(
             share = shares.setdefault(key, Saved(hardware=key[0], since=key[1]))
             share.host_hours += (end - begin) / timedelta(hours=1)
             share.shutdowns += begin == task.off_at
-    return [share for _, share in sorted(shares.items(), key=_by_key)]
-
-
-def _by_key(item: tuple[tuple[str, datetime | None], Saved]) -> tuple[str, float]:
-    (hardware, since), _ = item
-    return hardware, since.timestamp() if since else 0.0
+    return list(shares.values())
 
 
 def _parts(

@@ -69,10 +69,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostKnown:
-    """What climate knows about a host.
+    """What climate knows about a host; ``times``: seconds of its preparations, the oldest first.
 
-    ``times`` is the seconds of its last preparations, the oldest first. ``set_aside`` is the reason
-    of its quarantine. ``up`` is what the cloud reported at ``seen_at``.
+    ``set_aside`` is the reason of its quarantine. ``up`` is what the cloud reported at ``seen_at``.
     """
 
     resource_id: int
@@ -188,25 +187,16 @@ def _is_short_notice(task: Preparation) -> bool:
 def begin_of(period: Period, moment: datetime) -> datetime | None:
     """Return the begin of the period that contains a moment; None for ``all``."""
     day = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    match period:
-        case Period.DAY:
-            return day
-        case Period.WEEK:
-            return day - timedelta(days=day.weekday())
-        case Period.MONTH:
-            return day.replace(day=1)
-    return None
+    begins = {
+        Period.DAY: day,
+        Period.WEEK: day - timedelta(days=day.weekday()),
+        Period.MONTH: day.replace(day=1),
+    }
+    return begins.get(period)
 
 
 def next_begin(period: Period, moment: datetime) -> datetime | None:
     """Return the begin of the next period after a moment; None for ``all``."""
     begin = begin_of(period, moment)
-    return None if begin is None else begin_of(period, begin + _BEYOND[period])
-
-
-# Added to the begin of a period, these give a moment in the next one.
-_BEYOND = {
-    Period.DAY: timedelta(days=1),
-    Period.WEEK: timedelta(days=7),
-    Period.MONTH: timedelta(days=31),
-}
+    most_days = {Period.DAY: 1, Period.WEEK: 7, Period.MONTH: 31}
+    return begin_of(period, begin + timedelta(days=most_days[period])) if begin else None

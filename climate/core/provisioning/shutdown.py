@@ -61,10 +61,7 @@ def is_held(task: Shutdown, owner: str, now: datetime) -> bool:
 
 
 def accept(task: Shutdown, owner: str, now: datetime, until: datetime) -> Shutdown:
-    """Claim the task for ``owner``, or extend its claim; raises as ``check_claimable``.
-
-    Each new claim counts as another ``attempt``; an extension does not.
-    """
+    """Claim the task for ``owner``, or extend its claim; raises as ``check_claimable``."""
     task.check_claimable(owner, now)
     return replace(
         task,
@@ -90,10 +87,7 @@ def waking(task: Shutdown) -> Shutdown:
 
 
 def on(task: Shutdown, owner: str, now: datetime) -> Shutdown:
-    """End the task, as the waking host has power.
-
-    Raises as ``check_owner``, and InvalidTransition if the host was not waking.
-    """
+    """End the task as a waking host has power; raises as ``check_owner``, InvalidTransition."""
     if task.progress is ShutdownState.ON and task.owner == owner:
         return task
     task.check_owner(owner)

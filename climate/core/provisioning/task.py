@@ -63,8 +63,7 @@ class Task(Generic[S]):
     def check_claimable(self, owner: str, now: datetime) -> None:
         """Raise unless ``owner`` can claim the task, or extend its claim.
 
-        Raises the kind's over error, its claimed error while another claim lasts, and
-        InvalidTransition if the task is done.
+        Raises the over error, the claimed error while another claim lasts, or InvalidTransition.
         """
         self.check_not_over()
         if self.progress not in self.open_states:

@@ -2,7 +2,8 @@
 
 They serialise calls to clouds that lose concurrent updates. Such calls are slow, so the lock is not
 a row lock: it is an advisory lock on its own connection. The server releases it when the process
-dies. On SQLite it is the lock of an empty database file beside the main one.
+dies. On SQLite it is the lock of an empty database file beside the main one. On a Galera cluster,
+where advisory locks act within one node, it is a row with an owner and an expiry.
 
 A process holds one lock at a time, whatever its name, and so needs one connection. If each waiting
 thread used a connection, none might remain for the thread that holds the lock.
@@ -17,8 +18,11 @@ from contextlib import closing, contextmanager
 
 import sqlalchemy as sa
 from sqlalchemy import exc
+from sqlalchemy.orm import Session
 
 from climate.core.errors import Contention
+from climate.db.engine import ids
+from climate.db.engine.certification import is_galera
 from climate.db.engine.database import Database
 
 LOG = logging.getLogger(__name__)
@@ -42,6 +46,17 @@ _PG_LATE = "55P03"
 _MARIADB_NAME = "SHA1(CONCAT_WS(' ', 'climate', DATABASE(), :name))"
 _MARIADB_LOCK = sa.text(f"SELECT GET_LOCK({_MARIADB_NAME}, :wait)")
 _MARIADB_UNLOCK = sa.text(f"SELECT RELEASE_LOCK({_MARIADB_NAME})")
+# Seconds between attempts to take a row.
+_GALERA_PAUSE = 0.2
+_GALERA_INSERT = sa.text("INSERT IGNORE INTO advisory_locks (name) VALUES (SHA1(:name))")
+_GALERA_LOCK = sa.text(
+    "UPDATE advisory_locks SET owner = :owner,"
+    " held_until = UTC_TIMESTAMP(6) + INTERVAL :hold SECOND"
+    " WHERE name = SHA1(:name) AND (owner IS NULL OR held_until < UTC_TIMESTAMP(6))"
+)
+_GALERA_UNLOCK = sa.text(
+    "UPDATE advisory_locks SET owner = NULL WHERE name = SHA1(:name) AND owner = :owner"
+)
 
 
 class AdvisoryLocks:
@@ -49,7 +64,7 @@ class AdvisoryLocks:
 
     def __init__(self, database: Database) -> None:
         """Prepare; the connection is opened by ``hold``."""
-        self._engine = database.engine
+        self._database = database
         self._in_process = threading.Lock()
         specific = {"sqlite": _on_sqlite, "postgresql": _on_postgresql}
         self._in_database = specific.get(database.dialect, _on_mariadb)
@@ -65,14 +80,14 @@ class AdvisoryLocks:
         if not self._in_process.acquire(timeout=WAIT):
             raise _contention(name)
         try:
-            with self._in_database(self._engine, name, deadline):
+            with self._in_database(self._database, name, deadline):
                 yield
         finally:
             self._in_process.release()
 
 
 def _contention(name: str) -> Contention:
-    return Contention(f"Others have been busy with {name} for {WAIT} seconds: try again shortly")
+    return Contention(f"Other requests have used {name} for {WAIT} seconds: try again shortly")
 
 
 def _remaining(deadline: float) -> float:
@@ -81,8 +96,8 @@ def _remaining(deadline: float) -> float:
 
 
 @contextmanager
-def _on_sqlite(engine: sa.Engine, name: str, deadline: float) -> Iterator[None]:
-    path = f"{engine.url.database}.turn"
+def _on_sqlite(database: Database, name: str, deadline: float) -> Iterator[None]:
+    path = f"{database.engine.url.database}.turn"
     with closing(
         sqlite3.connect(path, timeout=_remaining(deadline), isolation_level=None)
     ) as connection:
@@ -96,8 +111,8 @@ def _on_sqlite(engine: sa.Engine, name: str, deadline: float) -> Iterator[None]:
 
 
 @contextmanager
-def _on_postgresql(engine: sa.Engine, name: str, deadline: float) -> Iterator[None]:
-    with engine.connect() as connection:
+def _on_postgresql(database: Database, name: str, deadline: float) -> Iterator[None]:
+    with database.engine.connect() as connection:
         limits = {"wait": f"{_remaining(deadline) * 1000:.0f}ms", "hold": f"{HOLD}s"}
         connection.execute(_PG_BOUNDS, limits)
         try:
@@ -113,8 +128,14 @@ def _on_postgresql(engine: sa.Engine, name: str, deadline: float) -> Iterator[No
 
 
 @contextmanager
-def _on_mariadb(engine: sa.Engine, name: str, deadline: float) -> Iterator[None]:
-    with engine.connect() as connection:
+def _on_mariadb(database: Database, name: str, deadline: float) -> Iterator[None]:
+    with database.engine.connect() as connection:
+        on_galera = is_galera(connection)
+    if on_galera:
+        with _on_galera(database, name, deadline):
+            yield
+        return
+    with database.engine.connect() as connection:
         # Never reset: the pool detects connections that the server closed while they were idle.
         connection.exec_driver_sql(f"SET wait_timeout = {HOLD}")
         lock = {"name": name}
@@ -131,10 +152,30 @@ def _on_mariadb(engine: sa.Engine, name: str, deadline: float) -> Iterator[None]
 
 
 @contextmanager
+def _on_galera(database: Database, name: str, deadline: float) -> Iterator[None]:
+    """Own the row of the lock; of two nodes that take it at once, one fails at its COMMIT."""
+    values = {"name": f"climate {name}", "owner": ids.new_id(), "hold": HOLD}
+
+    def execute(session: Session, statement: sa.TextClause) -> bool:
+        return bool(session.execute(statement, values).rowcount)  # type: ignore[attr-defined]
+
+    database.write(lambda session: execute(session, _GALERA_INSERT))
+    while not database.write(lambda session: execute(session, _GALERA_LOCK)):
+        if time.monotonic() > deadline:
+            raise _contention(name)
+        time.sleep(_GALERA_PAUSE)
+    try:
+        yield
+    finally:
+        if not database.write(lambda session: execute(session, _GALERA_UNLOCK)):
+            LOG.warning("the lock on %s expired while it was held", name)
+
+
+@contextmanager
 def _logged_if_lost(connection: sa.Connection, name: str) -> Iterator[None]:
     """Log a lock that was lost while it was held; the work under it is already done."""
     try:
         yield
     except exc.DBAPIError as error:
         connection.invalidate()
-        LOG.warning("others may have been at %s with us: %s", name, error.orig)
+        LOG.warning("lost the lock of %s, others may have changed it: %s", name, error.orig)

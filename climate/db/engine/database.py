@@ -28,26 +28,36 @@ from tenacity import (
 )
 
 from climate.core.errors import Contention
+from climate.db.engine import certification, replication, servers
+from climate.db.engine.guard import GUARD
 from climate.db.engine.types import decode_json, encode_json
 
 ATTEMPTS = 10
 # From this attempt on, a writer waits for locked rows in id order instead of skipping them.
 PATIENT_ATTEMPT = 3
-# The constraint against double bookings; a violation means that the transaction lost a race.
-GUARD = "allocations_no_overlap"
 
 _LOCK_WAIT = 10
 _STATEMENT_WAIT = 30
 # Bounds how long a frozen process (a paused machine) holds the locks of its transaction.
 _IDLE_WAIT = 30
-# PostgreSQL: serialization failure, deadlock, lock timeout, exclusion violation (the guard), and
-# unique violation: another transaction inserted the key, and the next attempt sees its row.
-_PG_TRANSIENT = {"40001", "40P01", "55P03", "23P01", "23505"}
+# PostgreSQL: serialization failure, deadlock, lock timeout, exclusion violation (the guard), unique
+# violation (another transaction inserted the key, and the next attempt sees its row), and a server
+# that is a standby now.
+_PG_TRANSIENT = {"40001", "40P01", "55P03", "23P01", "23505", servers.PG_READ_ONLY}
+# A server whose machine is gone does not close its connections: the kernel gives them up after 15 s
+# without an answer to a packet (``tcp_user_timeout`` in ms) or to keep-alive probes.
+_PG_TIMEOUTS = {
+    "connect_timeout": 5,
+    "tcp_user_timeout": 15_000,
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+}
 # libpq's PQTRANS_INTRANS and PQTRANS_INERROR.
 _PG_IN_TRANSACTION = {2, 3}
-# MariaDB: deadlock, lock wait timeout, record changed since last read, duplicate key (as above,
-# and the guard).
-_MARIADB_TRANSIENT = {1213, 1205, 1020, 1062}
+# MariaDB: deadlock (on Galera also a conflict with another node), lock wait timeout, record changed
+# since last read, duplicate key (as above, and the guard), and a server that refuses writes.
+_MARIADB_TRANSIENT = {1213, 1205, 1020, 1062, *servers.MARIADB_NOT_WRITABLE}
 
 
 T = TypeVar("T")
@@ -96,7 +106,11 @@ class Database:
         if self.dialect == "sqlite":
             event.listen(self.engine, "connect", _sqlite_connect)
             event.listen(self.engine, "begin", _sqlite_begin)
+        servers.watch(self.engine)
+        if self.dialect == "mysql":
+            event.listen(self.engine, "connect", certification.detect)
         if self.dialect == "postgresql":
+            event.listen(self.engine, "connect", replication.watch)
             event.listen(self.engine, "checkout", _pg_checkout)
             event.listen(self.engine, "rollback", _pg_rollback)
 
@@ -145,7 +159,7 @@ class Database:
 
     def _write_once(self, work: Callable[[Session], T], attempt: int) -> T:
         session = Session(self._writer, info={"attempt": attempt})
-        with self._writers, session, session.begin():
+        with self._writers, session, replication.confirmed_commit(), session.begin():
             return work(session)
 
     def connections(self) -> tuple[Callable[[], int], Callable[[], int]]:
@@ -176,27 +190,28 @@ def is_patient(session: Session) -> bool:
 
 def is_transient(error: BaseException) -> bool:
     """Return whether another attempt of the transaction may succeed."""
-    if isinstance(error, LostRace):
-        return True
-    if not isinstance(error, exc.DBAPIError) or error.orig is None:
-        return False
-    if getattr(error.orig, "sqlstate", None) in _PG_TRANSIENT:
-        return True
-    detail = error.orig.args[0] if error.orig.args else None
-    if isinstance(detail, str):
+    if not isinstance(error, exc.DBAPIError):
+        return isinstance(error, LostRace)
+    state, detail = _codes(error)
+    if isinstance(detail, str) and state not in _PG_TRANSIENT:
         return GUARD in detail or "database is locked" in detail
-    return detail in _MARIADB_TRANSIENT
+    return state in _PG_TRANSIENT or detail in _MARIADB_TRANSIENT
 
 
 def conflict(error: BaseException) -> str:
     """Return the name of a transient error: the database's code, "guard", "locked" or "lost"."""
     if not isinstance(error, exc.DBAPIError):
         return "lost"
-    state = getattr(error.orig, "sqlstate", None)
-    detail = error.orig.args[0] if error.orig is not None and error.orig.args else None
+    state, detail = _codes(error)
     if isinstance(detail, str) and state is None:
         return "guard" if GUARD in detail else "locked"
     return str(state or detail)
+
+
+def _codes(error: exc.DBAPIError) -> tuple[str | None, Any]:
+    """Return PostgreSQL's SQLSTATE, and the driver's first argument: a number or a text."""
+    arguments = error.orig.args if error.orig is not None else ()
+    return getattr(error.orig, "sqlstate", None), arguments[0] if arguments else None
 
 
 def is_unavailable(error: BaseException) -> bool:
@@ -205,11 +220,12 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
-    is_pg = url.get_backend_name() == "postgresql"
+    backend = url.get_backend_name()
+    is_pg = backend == "postgresql"
     options: dict[str, Any] = {"pool_pre_ping": not is_pg, "pool_timeout": _STATEMENT_WAIT}
-    if url.database not in {None, "", ":memory:"} or url.get_backend_name() != "sqlite":
+    if backend != "sqlite" or url.database not in {None, "", ":memory:"}:
         options |= {"pool_size": pool_size, "max_overflow": pool_size}
-    if url.get_backend_name() == "sqlite":
+    if backend == "sqlite":
         return {**options, "connect_args": {"timeout": _STATEMENT_WAIT}}
     options["isolation_level"] = "READ COMMITTED"
     if is_pg:
@@ -220,10 +236,12 @@ def _engine_options(url: sa.URL, pool_size: int) -> dict[str, Any]:
             f" -c lock_timeout={_LOCK_WAIT}s -c statement_timeout={_STATEMENT_WAIT}s"
             f" -c idle_in_transaction_session_timeout={_IDLE_WAIT}s"
         )
-        return {**options, "connect_args": {"connect_timeout": 5, "options": settings}}
+        return {**options, "connect_args": {"options": settings, **_PG_TIMEOUTS}}
+    # wsrep_sync_wait acts on Galera: the first statement of a transaction waits until the node has
+    # applied what other nodes have committed, so a client finds its lease through any node.
     session = (
         f"SET time_zone = '+00:00', innodb_lock_wait_timeout = {_LOCK_WAIT},"
-        f" idle_transaction_timeout = {_IDLE_WAIT}"
+        f" idle_transaction_timeout = {_IDLE_WAIT}, wsrep_sync_wait = 7"
     )
     timeouts = {"connect_timeout": 5, "read_timeout": _STATEMENT_WAIT, "charset": "utf8mb4"}
     return {**options, "connect_args": {"init_command": session, **timeouts}}

@@ -11,6 +11,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 
+from climate.db.engine import guard
 from climate.db.engine.database import Database
 
 
@@ -46,6 +47,7 @@ def check(database: Database) -> None:
     """Raise SchemaMismatch, with the command to run, unless the schema is the required one."""
     revision = current(database)
     if revision == head():
+        _check_guard(database)
         return
     if revision is not None and revision not in revisions():
         raise UnknownSchema(
@@ -58,6 +60,15 @@ def check(database: Database) -> None:
         f"the database schema {state}, this release works with {head()}:"
         " run 'climate-db-manage upgrade'"
     )
+
+
+def _check_guard(database: Database) -> None:
+    with database.engine.connect() as connection:
+        if not guard.is_fit(connection):
+            raise SchemaMismatch(
+                f"the constraint {guard.GUARD} must exist, except on a Galera cluster:"
+                " run 'climate-db-manage upgrade'"
+            )
 
 
 def upgrade(database: Database, revision: str = "head") -> None:
@@ -78,6 +89,8 @@ def _migrate(database: Database, step: Callable[[Config, str], None], revision: 
             step(_config(connection), revision)
         except CommandError as error:
             raise SchemaMismatch(str(error)) from error
+        if MigrationContext.configure(connection).get_current_revision() == head():
+            guard.fit(connection)
 
 
 def _config(connection: sa.Connection | None = None) -> Config:

@@ -132,7 +132,10 @@ class any_of(FunctionElement[Any]):  # noqa: N801 - reads like a function of SQL
 
 
 def chunks(values: Sequence[T], size: int = 10_000) -> Iterable[Sequence[T]]:
-    """Split values into slices of ``size``, as MariaDB limits the length of a statement."""
+    """Split values into slices of ``size``.
+
+    MariaDB limits the length of a statement, SQLite its bound parameters (32,766).
+    """
     return (values[at : at + size] for at in range(0, len(values), size))
 
 
@@ -180,5 +183,4 @@ def _any(element: any_of, compiler: SQLCompiler, **options: Any) -> str:
 
 
 def _retyped(values: Any, type_: sa.types.TypeEngine[Any]) -> sa.BindParameter[Any]:  # noqa: ANN401
-    """Return the parameter with the same key and another type."""
     return sa.bindparam(values.key, values.value, type_=type_, required=values.required)

@@ -53,35 +53,18 @@ def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
     earlier = sa.tuple_(other.due_at, other.rank, other.id) < sa.tuple_(
         EVENTS.c.due_at, EVENTS.c.rank, EVENTS.c.id
     )
-    end_is_due = (
-        sa.select(end.id)
-        .where(
-            end.lease_id == EVENTS.c.lease_id,
-            end.kind == END,
-            end.status == UNDONE,
-            end.run_at <= now,
-        )
-        .correlate(EVENTS)
-        .exists()
-    )
+    is_end = (end.lease_id == EVENTS.c.lease_id, end.kind == END)
+    due_end = sa.select(end.id).where(*is_end, end.status == UNDONE, end.run_at <= now)
+    end_is_due = due_end.correlate(EVENTS).exists()
     # Once the end is due, it waits only for actions that were not attempted and can run.
     can_run = sa.or_(other.kind.not_in([START, UPDATE]), ~_previous_holder(stuck=True))
-    before = sa.and_(
-        other.status == UNDONE,
-        earlier,
-        sa.or_(~end_is_due, sa.and_(other.attempt == 0, can_run)),
+    counts = sa.or_(~end_is_due, sa.and_(other.attempt == 0, can_run))
+    before = sa.and_(other.status == UNDONE, earlier, counts)
+    is_sibling = (other.lease_id == EVENTS.c.lease_id, other.id != EVENTS.c.id)
+    blocking = sa.select(other.id).where(
+        *is_sibling, other.kind.in_(ACTIONS), sa.or_(other.status == IN_PROGRESS, before)
     )
-    waits = (
-        sa.select(other.id)
-        .where(
-            other.lease_id == EVENTS.c.lease_id,
-            other.id != EVENTS.c.id,
-            other.kind.in_(ACTIONS),
-            sa.or_(other.status == IN_PROGRESS, before),
-        )
-        .correlate(EVENTS)
-        .exists()
-    )
+    waits = blocking.correlate(EVENTS).exists()
     return sa.or_(waits, sa.and_(EVENTS.c.kind != END, EVENTS.c.attempt > 0, end_is_due))
 
 
@@ -94,19 +77,16 @@ def _previous_holder(*, stuck: bool = False) -> sa.ColumnElement[bool]:
     reservation, allocation = RESERVATIONS.alias(), ALLOCATIONS.alias()
     earlier, earlier_reservation = ALLOCATIONS.alias(), RESERVATIONS.alias()
     earlier_end = EVENTS.alias()
+    precedes = sa.and_(
+        earlier.c.resource_id == allocation.c.resource_id,
+        earlier.c.busy_until <= allocation.c.start_at,  # shares that overlap do not precede
+    )
     return (
         sa.select(earlier_end.c.id)
         .select_from(reservation)
         .join(allocation, allocation.c.reservation_id == reservation.c.id)
         .join(RESOURCES, RESOURCES.c.id == allocation.c.resource_id)
-        .join(
-            earlier,
-            sa.and_(
-                earlier.c.resource_id == allocation.c.resource_id,
-                earlier.c.busy_until
-                <= allocation.c.start_at,  # shares that overlap this one did not precede it
-            ),
-        )
+        .join(earlier, precedes)
         .join(earlier_reservation, earlier_reservation.c.id == earlier.c.reservation_id)
         .join(earlier_end, earlier_end.c.lease_id == earlier_reservation.c.lease_id)
         .where(

@@ -14,21 +14,15 @@ from sqlalchemy.orm import Session
 
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.schedule import END, rank
+from climate.db.engine.certification import certify
 from climate.db.engine.database import LostRace
 from climate.db.engine.types import any_of
 from climate.db.events.ordering import IN_PROGRESS, OPEN, UNDONE, blocked, due, has_failed
 from climate.db.tables.leases import EVENTS, AllocationRow, EventRow, LeaseRow, ReservationRow
 
+_L = LeaseStatus
 # The status of a lease while its start or end is in progress.
-_UNDER_WAY = [
-    status.value
-    for status in (
-        LeaseStatus.STARTING,
-        LeaseStatus.TERMINATING,
-        LeaseStatus.DELETING,
-        LeaseStatus.ERROR,
-    )
-]
+_UNDER_WAY = [status.value for status in (_L.STARTING, _L.TERMINATING, _L.DELETING, _L.ERROR)]
 
 
 class Held(NamedTuple):
@@ -61,28 +55,25 @@ def claim(
     is None.
     """
     rows = session.execute(_CLAIMABLE, {"now": now, "ids": list(ids)}).all()
-    claims = [(row.id, row.lease_id, row.attempt + 1) for row in rows]
-    if claims:
-        values = {"ids": [id_ for id_, _, _ in claims], "by": owner, "until": until}
+    if rows:
+        values = {"ids": [row.id for row in rows], "by": owner, "until": until}
         session.execute(_CLAIM, values)
-    return claims
+    return [(row.id, row.lease_id, row.attempt + 1) for row in rows]
 
 
 def is_mine(session: Session, event_id: str, owner: str, attempt: int) -> bool:
     """Return whether ``owner`` still has this claim; if so, lock the event's row."""
-    return session.scalar(_IS_MINE, _of([event_id], owner, attempt)) is not None
+    is_mine = session.scalar(_IS_MINE, _of([event_id], owner, attempt)) is not None
+    if is_mine:
+        certify(session, EventRow, [event_id])
+    return is_mine
 
 
 def finish(
-    session: Session,
-    event_id: str,
-    owner: str,
-    attempt: int,
-    now: datetime,
-    **outcome: Any,
+    session: Session, event_id: str, owner: str, attempt: int, now: datetime, **outcome: Any
 ) -> bool:
     """Store the outcome of a claim (status, last_error, run_at); False if the claim is lost."""
-    finished = _MINE.values(owner=None, claimed_until=None, updated_at=now, **outcome)
+    finished = _MINE.values(**_RELEASED, updated_at=now, **outcome)
     result = session.execute(finished, _of([event_id], owner, attempt))
     return bool(result.rowcount)  # type: ignore[attr-defined]
 
@@ -98,17 +89,16 @@ def finish_all(
     for id_, attempt in claims:
         ids_by_attempt.setdefault(attempt, []).append(id_)
     for attempt, ids in ids_by_attempt.items():
-        outcome = {"now": now, "outcome": status}
-        result = session.execute(_FINISH, {**_of(ids, owner, attempt), **outcome})
+        values = {**_of(ids, owner, attempt), "now": now, "outcome": status}
+        result = session.execute(_FINISH, values)
         if result.rowcount < len(ids):  # type: ignore[attr-defined]
             raise LostRace
 
 
 def requeue(session: Session, event_id: str, owner: str, attempt: int, **again: datetime) -> None:
     """Release a claim without counting the attempt, optionally with a later ``run_at``."""
-    undone = {"status": UNDONE, "owner": None, "claimed_until": None}
-    undoing = _MINE.values(**undone, attempt=EVENTS.c.attempt - 1, **again)
-    session.execute(undoing, _of([event_id], owner, attempt))
+    requeued = _MINE.values(**_RELEASED, status=UNDONE, attempt=EVENTS.c.attempt - 1, **again)
+    session.execute(requeued, _of([event_id], owner, attempt))
 
 
 def extend(session: Session, owner: str, ids: Collection[str], until: datetime) -> dict[str, int]:
@@ -154,12 +144,9 @@ def release(session: Session, owner: str) -> int:
     return _free(session, EVENTS.c.owner == owner)
 
 
-def _free(session: Session, *which: sa.ColumnElement[bool]) -> int:
-    result = session.execute(
-        sa.update(EVENTS)
-        .where(_IS_CLAIMED, *which)
-        .values(status=UNDONE, owner=None, claimed_until=None)
-    )
+def _free(session: Session, which: sa.ColumnElement[bool]) -> int:
+    claimed = sa.update(EVENTS).where(_IS_CLAIMED, which)
+    result = session.execute(claimed.values(**_RELEASED, status=UNDONE))
     return int(result.rowcount)  # type: ignore[attr-defined]
 
 
@@ -195,29 +182,14 @@ def run_now(session: Session, lease_id: str, kinds: Collection[str], now: dateti
     """
     at = sa.literal(now, EVENTS.c.run_at.type)
     soonest = sa.case((EVENTS.c.due_at > at, EVENTS.c.due_at), else_=at)
-    session.execute(
-        sa.update(EVENTS)
-        .where(
-            EVENTS.c.lease_id == lease_id,
-            EVENTS.c.kind.in_(kinds),
-            EVENTS.c.status == UNDONE,
-            EVENTS.c.run_at > soonest,
-        )
-        .values(run_at=soonest)
-    )
+    of_kinds = _UNDONE.where(EVENTS.c.lease_id == lease_id, EVENTS.c.kind.in_(kinds))
+    session.execute(of_kinds.where(EVENTS.c.run_at > soonest).values(run_at=soonest))
 
 
 def discard(session: Session, lease_ids: Collection[str], kind: str, now: datetime) -> None:
     """Set the open events of a kind of these leases to ERROR, except claimed ones."""
-    session.execute(
-        sa.update(EVENTS)
-        .where(
-            any_of(EVENTS.c.lease_id, lease_ids),
-            EVENTS.c.kind == kind,
-            EVENTS.c.status == UNDONE,
-        )
-        .values(status=EventStatus.ERROR.value, updated_at=now)
-    )
+    of_kind = _UNDONE.where(any_of(EVENTS.c.lease_id, lease_ids), EVENTS.c.kind == kind)
+    session.execute(of_kind.values(status=EventStatus.ERROR.value, updated_at=now))
 
 
 def remove(session: Session, event_ids: Sequence[str]) -> None:
@@ -229,47 +201,24 @@ def remove(session: Session, event_ids: Sequence[str]) -> None:
 def cancel(session: Session, event_ids: Sequence[str]) -> None:
     """Delete those events that are still UNDONE; claimed and finished ones stay."""
     if event_ids:
-        unclaimed = sa.delete(EVENTS).where(
-            any_of(EVENTS.c.id, event_ids), EVENTS.c.status == UNDONE
-        )
-        session.execute(unclaimed)
+        is_unclaimed = (any_of(EVENTS.c.id, event_ids), EVENTS.c.status == UNDONE)
+        session.execute(sa.delete(EVENTS).where(*is_unclaimed))
 
 
 def reschedule(session: Session, event_id: str, due_at: datetime, now: datetime) -> None:
     """Set a new due time and reset the event, except its attempt number; a claim on it is lost."""
-    session.execute(
-        sa.update(EventRow)
-        .where(EventRow.id == event_id)
-        .values(
-            due_at=due_at,
-            run_at=due_at,
-            status=UNDONE,
-            owner=None,
-            claimed_until=None,
-            last_error=None,
-            created_at=now,
-            updated_at=now,
-        )
-    )
+    times = {"due_at": due_at, "run_at": due_at, "created_at": now, "updated_at": now}
+    new = {**_RELEASED, **times, "status": UNDONE, "last_error": None}
+    session.execute(sa.update(EventRow).where(EventRow.id == event_id).values(**new))
 
 
 def insert_finalizer(
     session: Session, event_id: str, kind: str, payload: Mapping[str, Any], now: datetime
 ) -> None:
     """Store an event that outlives its lease, due now."""
-    session.execute(
-        sa.insert(EventRow).values(
-            id=event_id,
-            kind=kind,
-            rank=rank(kind),
-            due_at=now,
-            run_at=now,
-            status=UNDONE,
-            attempt=0,
-            created_at=now,
-            payload=dict(payload),
-        )
-    )
+    times = {"due_at": now, "run_at": now, "created_at": now}
+    event = {"id": event_id, "kind": kind, "rank": rank(kind), "status": UNDONE, "attempt": 0}
+    session.execute(sa.insert(EventRow).values(**event, **times, payload=dict(payload)))
 
 
 def get_finalizer(session: Session, event_id: str) -> tuple[str, dict[str, Any], datetime] | None:
@@ -285,7 +234,6 @@ def find_finalizers(session: Session, kind: str) -> list[dict[str, Any]]:
 
 
 def _of(ids: Sequence[str], owner: str, attempt: int) -> dict[str, Any]:
-    """Return the parameters that identify claims."""
     return {"ids": ids, "by": owner, "which": attempt}
 
 
@@ -300,6 +248,8 @@ def _claimable() -> sa.Select[str, str | None, int]:
     )
 
 
+_RELEASED = {"owner": None, "claimed_until": None}
+_UNDONE = sa.update(EVENTS).where(EVENTS.c.status == UNDONE)
 # Built once: SQLAlchemy takes longer to build it than the database to run it.
 _NOW = sa.bindparam("now", type_=EVENTS.c.run_at.type)
 _CLAIMABLE = _claimable()
@@ -321,9 +271,7 @@ _CLAIMED_SO = (
 )
 _IS_MINE = sa.select(EVENTS.c.id).where(*_CLAIMED_SO).with_for_update()
 _MINE = sa.update(EVENTS).where(*_CLAIMED_SO)
-_FINISH = _MINE.values(
-    owner=None, claimed_until=None, updated_at=_NOW, status=sa.bindparam("outcome")
-)
+_FINISH = _MINE.values(**_RELEASED, updated_at=_NOW, status=sa.bindparam("outcome"))
 _SOONEST = sa.func.min(EVENTS.c.run_at, type_=EVENTS.c.run_at.type)
 _NEXT: sa.Select[datetime | None] = sa.select(_SOONEST).where(
     EVENTS.c.status == UNDONE, EVENTS.c.run_at > _NOW

@@ -98,10 +98,7 @@ def _types(joined: str | None) -> frozenset[str]:
 
 
 def _few() -> sa.Select[Any]:
-    """Select the first ``limit`` events due at ``now``, and not before ``since``.
-
-    The database reads an index only.
-    """
+    """Select the first ``limit`` events due in [since, now], from an index only."""
     since = sa.bindparam("since", type_=EVENTS.c.run_at.type)
     first = sa.select(EVENTS.c.id).where(*due(_NOW, since))
     return first.order_by(EVENTS.c.run_at, EVENTS.c.rank, EVENTS.c.id).limit(_LIMIT)

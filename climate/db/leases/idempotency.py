@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import IdempotencyKeyReused, RequestUnderWay
 from climate.core.lease.idempotency import AlreadyProcessed, IdempotencyKey
 from climate.core.lease.lifecycle import LeaseStatus
+from climate.db.tables.bulk import values
 from climate.db.tables.leases import IdempotencyKeyRow, LeaseRow
 
 
@@ -30,16 +31,16 @@ def check(session: Session, key: IdempotencyKey) -> bool:
         return False
     if row.fingerprint != key.fingerprint:
         raise IdempotencyKeyReused(
-            f"The Idempotency-Key {key.key} was used for another request: use a new key, or send"
-            " what you sent the first time"
+            f"The Idempotency-Key {key.key} was used for another request: use a new key, or"
+            " repeat the first request unchanged"
         )
     if row.held_id is None:
         raise AlreadyProcessed(row.answer)
     held = (LeaseRow.id == row.held_id, LeaseRow.status == LeaseStatus.CREATING.value)
     if session.scalar(sa.select(LeaseRow.id).where(*held)) is not None:
         raise RequestUnderWay(
-            f"The request with the Idempotency-Key {key.key} that was sent before is not decided"
-            " yet: send it again shortly"
+            f"climate has not decided the first request with the Idempotency-Key {key.key} yet:"
+            " send it again shortly"
         )
     return True
 
@@ -60,8 +61,8 @@ def claim_undecided(session: Session, key: IdempotencyKey, held_id: str, now: da
 
 def decide(session: Session, key: IdempotencyKey, answer: Mapping[str, Any]) -> None:
     """Store the answer, in the transaction that confirms the held lease."""
-    values = {"answer": dict(answer), "held_id": None}
-    session.execute(sa.update(IdempotencyKeyRow).where(*_has_key(key)).values(**values))
+    decided = sa.update(IdempotencyKeyRow).where(*_has_key(key))
+    session.execute(decided.values(answer=dict(answer), held_id=None))
 
 
 def forget(session: Session, before: datetime) -> None:
@@ -72,16 +73,9 @@ def forget(session: Session, before: datetime) -> None:
 def _insert(session: Session, key: IdempotencyKey, now: datetime, **decision: Any) -> None:
     if check(session, key):
         session.execute(sa.delete(IdempotencyKeyRow).where(*_has_key(key)))
-    row: dict[str, Any] = {
-        "project_id": key.project_id,
-        "user_id": key.user_id,
-        "key": key.key,
-        "fingerprint": key.fingerprint,
-        "created_at": now,
-        **decision,
-    }
+    row = values(key, "project_id user_id key fingerprint")
     # If another transaction inserted the key meanwhile, this one runs again and finds its answer.
-    session.execute(sa.insert(IdempotencyKeyRow).values(**row))
+    session.execute(sa.insert(IdempotencyKeyRow).values(**row, created_at=now, **decision))
 
 
 def _has_key(key: IdempotencyKey) -> tuple[sa.ColumnElement[bool], ...]:

@@ -12,11 +12,12 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import NotFound
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.lease.model import Event, Lease, Reservation, Start
+from climate.core.lease.model import Event, Lease, Reservation
 from climate.core.lease.schedule import rank
+from climate.db.engine.certification import certify
 from climate.db.engine.types import any_of
 from climate.db.leases.records import COLUMNS, complete
-from climate.db.tables.bulk import Rows, insert
+from climate.db.tables.bulk import Rows, insert, values
 from climate.db.tables.bulk import update as update_rows
 from climate.db.tables.leases import (
     LEASES,
@@ -41,24 +42,19 @@ def rows(lease: Lease) -> tuple[Rows, Rows, Rows]:
 def insert_reservations(
     session: Session, reservations: Sequence[Reservation], position: int = 0
 ) -> None:
-    """Store reservations; the first is at ``position`` in its lease, the others follow."""
+    """Store reservations; the first has the index ``position`` in its lease."""
     insert(session, _reservations(reservations, position))
 
 
 def _reservations(reservations: Sequence[Reservation], position: int = 0) -> Rows:
     return ReservationRow, [
         {
-            "id": reservation.id,
-            "lease_id": reservation.lease_id,
+            **values(reservation, "id lease_id resource_type missing_resources resources_changed"),
+            **values(reservation, "created_at updated_at"),
             "position": at,
-            "resource_type": reservation.resource_type,
             "status": reservation.status.value,
             "params": dict(reservation.params),
             "details": dict(reservation.details),
-            "missing_resources": reservation.missing_resources,
-            "resources_changed": reservation.resources_changed,
-            "created_at": reservation.created_at,
-            "updated_at": reservation.updated_at,
         }
         for at, reservation in enumerate(reservations, position)
     ]
@@ -78,15 +74,10 @@ def insert_events(session: Session, events: Sequence[Event]) -> None:
 def _events(events: Sequence[Event]) -> Rows:
     return EventRow, [
         {
-            "id": event.id,
-            "lease_id": event.lease_id,
-            "kind": event.kind,
+            **values(event, "id lease_id kind due_at attempt created_at"),
             "rank": rank(event.kind),
-            "due_at": event.due_at,
             "run_at": event.due_at,
             "status": event.status.value,
-            "attempt": event.attempt,
-            "created_at": event.created_at,
         }
         for event in events
     ]
@@ -103,10 +94,7 @@ def get(session: Session, lease_id: str, *, lock: bool = False) -> Lease:
 
 
 def lock_one(session: Session, lease_id: str) -> None:
-    """Lock the lease against other changes, and against its start, until this transaction ends.
-
-    Counts as a change: it increments the version.
-    """
+    """Increment the version, which locks the lease until this transaction ends."""
     count_up(session, [lease_id])
 
 
@@ -124,8 +112,11 @@ def find_some(
     transaction has locked are left out unless ``patient``. This lock is for the progress of events:
     it does not count as a change.
     """
-    rows = session.execute(_LOOKS[lock, patient], {"lease_ids": list(lease_ids)})
-    return {lease.id: lease for lease in complete(session, rows.all())}
+    query = _LOCKING[patient] if lock else _FIND
+    rows = session.execute(query, {"lease_ids": list(lease_ids)}).all()
+    if lock:
+        certify(session, LeaseRow, [row.id for row in rows])
+    return {lease.id: lease for lease in complete(session, rows)}
 
 
 def lock_unchanged(session: Session, known: Collection[Lease], *, patient: bool) -> set[str]:
@@ -138,15 +129,15 @@ def lock_unchanged(session: Session, known: Collection[Lease], *, patient: bool)
     """
     ids = [lease.id for lease in known]
     rows = session.execute(_VERSIONS[patient], {"lease_ids": ids}).all()
+    certify(session, LeaseRow, [row.id for row in rows])
     versions = {(lease.id, lease.version, lease.status, lease.updated_at) for lease in known}
     return {row[0] for row in rows if tuple(row) in versions}
 
 
 def find_all(session: Session, project_id: str | None) -> list[Lease]:
-    """Return the leases of a project (None: of all), sorted by start time.
+    """Return the leases of a project (None: of all) except held ones, sorted by start time.
 
-    Leases that are held (CREATING) are left out. Executes one SQL statement, and two per 10,000
-    leases for their reservations and events.
+    Executes one SQL statement, and two per 10,000 leases for their reservations and events.
     """
     query = sa.select(*COLUMNS).order_by(LEASES.c.start_at, LEASES.c.id)
     query = query.where(LEASES.c.status != LeaseStatus.CREATING.value)
@@ -158,8 +149,7 @@ def find_all(session: Session, project_id: str | None) -> list[Lease]:
 def ailing(session: Session, now: datetime, until: datetime | None) -> list[str]:
     """Return the ids of leases that run or start before ``until`` and have failing resources.
 
-    None for ``until`` is no bound. Leases that are marked degraded are included, as their
-    resources may work again.
+    None is no bound. Leases marked degraded are included, as their resources may work again.
     """
     failing = (
         sa.select(AllocationRow.id)
@@ -181,12 +171,10 @@ def with_trusts(session: Session, until: datetime) -> list[tuple[str, str]]:
 
     Leases that have started are included, leases that are only held are not.
     """
-    query = sa.select(LeaseRow.id, LeaseRow.trust_id).where(
-        LeaseRow.trust_id.is_not(None),
-        LeaseRow.start_at < until,
-        LeaseRow.status != LeaseStatus.CREATING.value,
-    )
-    return [(id_, trust_id) for id_, trust_id in session.execute(query) if trust_id]
+    confirmed = LeaseRow.status != LeaseStatus.CREATING.value
+    query = sa.select(LeaseRow.id, LeaseRow.trust_id).where(confirmed, LeaseRow.start_at < until)
+    rows = session.execute(query.where(LeaseRow.trust_id.is_not(None)))
+    return [(id_, trust_id) for id_, trust_id in rows if trust_id]
 
 
 def all_trust_ids(session: Session) -> set[str]:
@@ -202,17 +190,12 @@ def exists(session: Session, lease_id: str) -> bool:
 
 def update(session: Session, lease: Lease) -> None:
     """Store the lease's own fields (not its reservations and events)."""
-    values = _lease_values(lease)
-    session.execute(sa.update(LeaseRow).where(LeaseRow.id == lease.id).values(**values))
+    _set(session, lease.id, **_lease_values(lease))
 
 
 def set_status(session: Session, lease_id: str, status: LeaseStatus, now: datetime) -> None:
     """Store the status of the lease."""
-    session.execute(
-        sa.update(LeaseRow)
-        .where(LeaseRow.id == lease_id)
-        .values(status=status.value, updated_at=now)
-    )
+    _set(session, lease_id, status=status.value, updated_at=now)
 
 
 def set_trust(session: Session, lease_id: str, trust_id: str | None) -> None:
@@ -259,18 +242,16 @@ def advance(session: Session, changes: Iterable[tuple[Lease, Lease]]) -> None:
             pairs = zip(before.reservations, after.reservations, strict=True)
             reservations += [_progress(new) for old, new in pairs if new is not old]
     for (status, degraded, now, since), ids in ids_by_values.items():
-        values = {"new_status": status, "is_degraded": degraded, "now": now, "since": since}
-        session.execute(_ADVANCE, {"ids": ids, **values})
+        new = {"new_status": status, "is_degraded": degraded, "now": now, "since": since}
+        session.execute(_ADVANCE, {"ids": ids, **new})
     update_rows(session, ReservationRow, reservations)
 
 
 def _progress(reservation: Reservation) -> dict[str, Any]:
     return {
-        "id": reservation.id,
+        **values(reservation, "id missing_resources updated_at"),
         "status": reservation.status.value,
         "details": dict(reservation.details),
-        "missing_resources": reservation.missing_resources,
-        "updated_at": reservation.updated_at,
     }
 
 
@@ -296,32 +277,15 @@ def delete(session: Session, lease_id: str) -> None:
 
 def _lease_values(lease: Lease) -> dict[str, Any]:
     return {
-        "id": lease.id,
-        "name": lease.name,
-        "user_id": lease.user_id,
-        "project_id": lease.project_id,
+        **values(lease, "id name user_id project_id degraded created_at updated_at"),
+        **values(lease, "trust_id trust_lost"),
         "start_at": lease.window.start,
         "end_at": lease.window.end,
         "status": lease.status.value,
-        "degraded": lease.degraded,
-        "notices": [
-            {"kind": notice.kind, "anchor": notice.anchor, "offset": notice.offset}
-            for notice in lease.notices
-        ],
-        "created_at": lease.created_at,
-        "updated_at": lease.updated_at,
-        "trust_id": lease.trust_id,
-        "trust_lost": lease.trust_lost,
-        **_start_values(lease.start),
-    }
-
-
-def _start_values(start: Start) -> dict[str, Any]:
-    return {
-        "start_when": start.when.value,
-        "ready_at": start.ready_at,
-        "start_delayed_at": start.delayed_at,
-        "started_at": start.started_at,
+        "notices": [values(notice, "kind anchor offset") for notice in lease.notices],
+        **values(lease.start, "ready_at started_at"),
+        "start_when": lease.start.when.value,
+        "start_delayed_at": lease.start.delayed_at,
     }
 
 
@@ -338,15 +302,14 @@ _ADVANCE = (
         started_at=sa.bindparam("since"),
     )
 )
-_LOOK = sa.select(*COLUMNS).where(any_of(LEASES.c.id, "lease_ids")).order_by(LEASES.c.id)
-# The statements of ``find_some``, by ``lock`` and ``patient``. With ``key_share`` other
-# transactions can insert rows that refer to the lease (new events) on PostgreSQL.
-_LOOKS = {
-    (True, patient): _LOOK.with_for_update(key_share=True, skip_locked=not patient)
+_FIND = sa.select(*COLUMNS).where(any_of(LEASES.c.id, "lease_ids")).order_by(LEASES.c.id)
+# By ``patient``. With ``key_share`` other transactions can insert rows that refer to the lease
+# (new events) on PostgreSQL.
+_LOCKING = {
+    patient: _FIND.with_for_update(key_share=True, skip_locked=not patient)
     for patient in (True, False)
-} | {(False, patient): _LOOK for patient in (True, False)}
+}
 _VERSIONS = {
-    patient: look.with_only_columns(*columns(LEASES, "id version status updated_at"))
-    for (lock, patient), look in _LOOKS.items()
-    if lock
+    patient: query.with_only_columns(*columns(LEASES, "id version status updated_at"))
+    for patient, query in _LOCKING.items()
 }

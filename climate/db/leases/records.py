@@ -37,7 +37,6 @@ def complete(session: Session, rows: Sequence[Any]) -> list[Lease]:
 def _children(
     session: Session, query: sa.Select[Any], lease_ids: Sequence[str]
 ) -> dict[str, list[Any]]:
-    """Return the rows of a query for ``lease_ids``, by lease id."""
     by_lease: dict[str, list[Any]] = {}
     for ids in chunks(lease_ids):
         for row in session.execute(query, {"lease_ids": ids}).all():  # faster than row by row

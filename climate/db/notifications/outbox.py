@@ -15,8 +15,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.notifications.message import Found, Notification, NotificationFilter
-from climate.db.tables.bulk import Rows, insert
+from climate.core.notifications.message import Matches, Notification, NotificationFilter
+from climate.db.tables.bulk import Rows, insert, record
 from climate.db.tables.leases import columns
 from climate.db.tables.notifications import DeadLetterRow, OutboxRow, RelayRow
 
@@ -40,44 +40,32 @@ _UNPUBLISHED = (
     .order_by(_OUTBOX.c.seq)
     .limit(sa.bindparam("limit", type_=sa.Integer))
 )
-_NOW = sa.bindparam("now", type_=_RELAY_TABLE.c.claimed_until.type)
-_IS_CLAIMABLE = (
-    _IS_RELAY,
-    sa.or_(
-        _RELAY_TABLE.c.owner.is_(None),
-        _RELAY_TABLE.c.owner == sa.bindparam("by"),
-        _RELAY_TABLE.c.claimed_until < _NOW,
-    ),
+_IS_CLAIMABLE = sa.or_(
+    _RELAY_TABLE.c.owner.is_(None),
+    _RELAY_TABLE.c.owner == sa.bindparam("by"),
+    _RELAY_TABLE.c.claimed_until < sa.bindparam("now", type_=_RELAY_TABLE.c.claimed_until.type),
 )
 _HAS_WORK = sa.select(_RELAY_TABLE.c.id).where(
-    *_IS_CLAIMABLE, _RELAY_TABLE.c.last_seq > _RELAY_TABLE.c.published_seq
+    _IS_RELAY, _IS_CLAIMABLE, _RELAY_TABLE.c.last_seq > _RELAY_TABLE.c.published_seq
 )
 _CLAIM = (
     sa.update(_RELAY_TABLE)
-    .where(*_IS_CLAIMABLE)
+    .where(_IS_RELAY, _IS_CLAIMABLE)
     .values(owner=sa.bindparam("by"), claimed_until=sa.bindparam("until"))
+)
+# False if the database was restored from a backup: the number has another message or none.
+_IS_STORED = sa.exists().where(
+    _OUTBOX.c.seq == sa.bindparam("through"), _OUTBOX.c.message_id == sa.bindparam("last")
 )
 _PUBLISH = (
     sa.update(_RELAY_TABLE)
-    .where(
-        _IS_RELAY,
-        _RELAY_TABLE.c.owner == sa.bindparam("by"),
-        # False if the database was restored from a backup: the number has another message or none.
-        sa.exists().where(
-            _OUTBOX.c.seq == sa.bindparam("through"), _OUTBOX.c.message_id == sa.bindparam("last")
-        ),
-    )
+    .where(_IS_RELAY, _RELAY_TABLE.c.owner == sa.bindparam("by"), _IS_STORED)
     .values(published_seq=sa.bindparam("through"), claimed_until=sa.bindparam("until"))
 )
 
 
-def write(
-    session: Session,
-    event_type: str,
-    payload: Mapping[str, Any],
-    now: datetime,
-) -> None:
-    """Add a notification; ``payload`` names its project, and its lease if it is about one."""
+def write(session: Session, event_type: str, payload: Mapping[str, Any], now: datetime) -> None:
+    """Add a notification; ``payload`` names its project, and its lease if it has one."""
     write_all(session, [(event_type, payload)], now)
 
 
@@ -119,11 +107,8 @@ def take_turn(session: Session, owner: str, now: datetime, until: datetime) -> b
 
 def leave_turn(session: Session, owner: str) -> None:
     """Release the claim of ``owner``, so that another relay can continue immediately."""
-    session.execute(
-        sa.update(RelayRow)
-        .where(RelayRow.id == _RELAY, RelayRow.owner == owner)
-        .values(owner=None, claimed_until=None)
-    )
+    claimed = sa.update(RelayRow).where(RelayRow.id == _RELAY, RelayRow.owner == owner)
+    session.execute(claimed.values(owner=None, claimed_until=None))
 
 
 def is_unnumbered(session: Session) -> bool:
@@ -151,14 +136,11 @@ def number(session: Session, limit: int) -> int:
     assert last is not None  # noqa: S101 - the migration inserts the row
     ids = session.scalars(_NEW.order_by(_OUTBOX.c.id).limit(limit)).all()
     for first, final in _runs(ids):
-        in_run = (_OUTBOX.c.id >= first, _OUTBOX.c.id <= final)
-        numbered = sa.update(_OUTBOX).where(*in_run)
-        session.execute(numbered.values(seq=_OUTBOX.c.id + last - first + 1))
+        run = sa.update(_OUTBOX).where(_OUTBOX.c.id >= first, _OUTBOX.c.id <= final)
+        session.execute(run.values(seq=_OUTBOX.c.id + last - first + 1))
         last += final - first + 1
     if ids:
-        session.execute(
-            sa.update(_RELAY_TABLE).where(_RELAY_TABLE.c.id == _RELAY).values(last_seq=last)
-        )
+        session.execute(sa.update(_RELAY_TABLE).where(_IS_RELAY).values(last_seq=last))
     return len(ids)
 
 
@@ -173,8 +155,7 @@ def _runs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def unpublished(session: Session, limit: int) -> list[Notification]:
     """Return up to ``limit`` numbered notifications that are unpublished, in order."""
-    rows = session.execute(_UNPUBLISHED, {"limit": limit}).all()
-    return [_notification(row) for row in rows]
+    return [record(Notification, row) for row in session.execute(_UNPUBLISHED, {"limit": limit})]
 
 
 def mark_published(session: Session, owner: str, last: Notification, until: datetime) -> bool:
@@ -195,29 +176,27 @@ def last_seq(session: Session) -> int:
 def removed_seq(session: Session) -> int:
     """Return the last sequence number whose notification was removed; 0 if none was.
 
-    Readers call it after they read notifications, to detect those that they missed.
+    Readers call it after reading notifications, to detect missed ones.
     """
     return session.scalar(sa.select(RelayRow.removed_seq).where(RelayRow.id == _RELAY)) or 0
 
 
-def find_after(session: Session, wanted: NotificationFilter, after: int, limit: int) -> Found:
+def find_after(session: Session, wanted: NotificationFilter, after: int, limit: int) -> Matches:
     """Return up to ``limit`` notifications that match the filter, with ``seq`` > ``after``."""
     last = last_seq(session)  # read before the rows: all rows up to it are visible
-    query = sa.select(*_PUBLIC_COLUMNS).where(
-        OutboxRow.seq > after, OutboxRow.seq <= last, *_conditions(wanted)
-    )
-    rows = session.execute(query.order_by(OutboxRow.seq).limit(limit)).all()
-    items = [_notification(row) for row in rows]
+    in_range = (OutboxRow.seq > after, OutboxRow.seq <= last)
+    query = sa.select(*_PUBLIC_COLUMNS).where(*in_range, *_conditions(wanted))
+    rows = session.execute(query.order_by(OutboxRow.seq).limit(limit))
+    items = [record(Notification, row) for row in rows]
     if len(items) < limit:
-        return Found(notifications=items, after=max(after, last))
-    return Found(notifications=items, after=items[-1].seq if items else after)
+        return Matches(notifications=items, after=max(after, last))
+    return Matches(notifications=items, after=items[-1].seq if items else after)
 
 
 def get(session: Session, seq: int) -> Notification:
     """Return the notification with this number, which must be stored."""
-    return _notification(
-        session.execute(sa.select(*_PUBLIC_COLUMNS).where(OutboxRow.seq == seq)).one()
-    )
+    query = sa.select(*_PUBLIC_COLUMNS).where(OutboxRow.seq == seq)
+    return record(Notification, session.execute(query).one())
 
 
 def removable(session: Session, before: datetime, limit: int) -> int | None:
@@ -268,16 +247,3 @@ def _is_like(pattern: str) -> sa.ColumnElement[bool]:
         return OutboxRow.event_type == pattern
     prefix = pattern[:-1]
     return sa.func.substr(OutboxRow.event_type, 1, len(prefix)) == prefix  # LIKE ignores case
-
-
-def _notification(row: Any) -> Notification:  # noqa: ANN401 - a row of _PUBLIC_COLUMNS
-    seq, message_id, event_type, lease_id, project_id, payload, created_at = row
-    return Notification(
-        seq=seq,
-        message_id=message_id,
-        event_type=event_type,
-        lease_id=lease_id,
-        project_id=project_id,
-        payload=payload,
-        created_at=created_at,
-    )

@@ -16,8 +16,9 @@ from climate.core.errors import NotFound
 from climate.core.notifications.message import NotificationFilter
 from climate.core.notifications.subscription import DeadLetter, Subscription, SubscriptionStatus
 from climate.core.page import Page, Part
+from climate.db.engine.certification import certify
 from climate.db.resources.pages import cut
-from climate.db.tables.bulk import record
+from climate.db.tables.bulk import record, values
 from climate.db.tables.notifications import DeadLetterRow, OutboxRow, SubscriptionRow
 
 ACTIVE = SubscriptionStatus.ACTIVE.value
@@ -25,51 +26,36 @@ ACTIVE = SubscriptionStatus.ACTIVE.value
 
 def insert(session: Session, subscription: Subscription, secret: str, most: int) -> bool:
     """Store a new subscription; return False if its project has ``most`` subscriptions."""
-    query = sa.select(SubscriptionRow.place).where(
-        SubscriptionRow.project_id == subscription.project_id
-    )
-    free = set(range(most)).difference(session.scalars(query))
+    of_project = SubscriptionRow.project_id == subscription.project_id
+    used = session.scalars(sa.select(SubscriptionRow.place).where(of_project))
+    free = set(range(most)).difference(used)
     if not free:
         return False
-    session.add(
-        SubscriptionRow(
-            id=subscription.id,
-            project_id=subscription.project_id,
-            place=min(free),
-            user_id=subscription.user_id,
-            url=subscription.url,
-            secret=secret,
-            filters=filters(subscription.wanted),
-            all_projects=subscription.all_projects,
-            status=subscription.status.value,
-            reason=None,
-            done_seq=subscription.done_seq,
-            attempts=0,
-            given_up=0,
-            slow=False,
-            due_at=subscription.created_at,
-            owner=None,
-            claimed_until=None,
-            delivered_at=None,
-            created_at=subscription.created_at,
-            updated_at=None,
-        )
-    )
+    row = {
+        **values(subscription, "id project_id user_id url all_projects done_seq created_at"),
+        **values(subscription, "attempts given_up slow"),
+        "place": min(free),
+        "secret": secret,
+        "filters": filters(subscription.wanted),
+        "status": subscription.status.value,
+        "due_at": subscription.created_at,
+    }
+    session.add(SubscriptionRow(**row))
     session.flush()  # if another request took the place, the transaction runs again
     return True
 
 
 def filters(wanted: NotificationFilter) -> dict[str, Any]:
     """Return the stored form of a filter, without ``project_id``, which has its own column."""
-    stored = asdict(wanted)
-    del stored["project_id"]
-    return {**stored, "event_types": list(wanted.event_types)}
+    return values(wanted, "lease_id event_types resource_type")
 
 
 def get(session: Session, subscription_id: str, *, lock: bool = False) -> Subscription:
     """Return a subscription; ``lock`` locks its row until the commit. Raises NotFound."""
     query = sa.select(SubscriptionRow).where(SubscriptionRow.id == subscription_id)
     row = session.scalar(query.with_for_update() if lock else query)
+    if lock:
+        certify(session, SubscriptionRow, [subscription_id])
     if row is None:
         raise NotFound(f"There is no subscription {subscription_id}")
     return of(row)
@@ -85,13 +71,10 @@ def find_all(session: Session, project_id: str | None, page: Page) -> Part[Subsc
     return Part(items=items, more=len(rows) > page.limit)
 
 
-def update(session: Session, subscription_id: str, now: datetime, **values: Any) -> None:
+def update(session: Session, subscription_id: str, now: datetime, **new: Any) -> None:
     """Store new values of columns after a request of a user, not after a delivery."""
-    session.execute(
-        sa.update(SubscriptionRow)
-        .where(SubscriptionRow.id == subscription_id)
-        .values(updated_at=now, **values)
-    )
+    changed = sa.update(SubscriptionRow).where(SubscriptionRow.id == subscription_id)
+    session.execute(changed.values(updated_at=now, **new))
 
 
 def delete(session: Session, subscription_id: str) -> None:
@@ -118,14 +101,10 @@ def matching(
 
 def catch_up(session: Session, through: int) -> None:
     """Set ``done_seq`` to ``through`` where no notification up to this number may match."""
+    may_match = matching(SubscriptionRow.done_seq, OutboxRow.seq <= through)
+    behind = sa.update(SubscriptionRow).where(SubscriptionRow.done_seq < through, ~may_match)
     session.execute(
-        sa.update(SubscriptionRow)
-        .where(
-            SubscriptionRow.done_seq < through,
-            ~matching(SubscriptionRow.done_seq, OutboxRow.seq <= through),
-        )
-        .values(done_seq=through)
-        .execution_options(synchronize_session=False)
+        behind.values(done_seq=through), execution_options={"synchronize_session": False}
     )
 
 
@@ -174,11 +153,8 @@ def next_dead_letter(session: Session, subscription_id: str) -> DeadLetter | Non
 
 def remove_dead_letter(session: Session, subscription_id: str, seq: int) -> None:
     """Delete a dead letter that the receiver accepted."""
-    session.execute(
-        sa.delete(DeadLetterRow).where(
-            DeadLetterRow.subscription_id == subscription_id, DeadLetterRow.seq == seq
-        )
-    )
+    of_subscription = DeadLetterRow.subscription_id == subscription_id
+    session.execute(sa.delete(DeadLetterRow).where(of_subscription, DeadLetterRow.seq == seq))
 
 
 def of(row: SubscriptionRow) -> Subscription:

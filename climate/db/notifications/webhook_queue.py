@@ -41,11 +41,9 @@ def claim(
         )
         claims += [(id_, slow) for id_ in session.scalars(query)]
     if claims:
-        session.execute(
-            sa.update(SubscriptionRow)
-            .where(SubscriptionRow.id.in_([id_ for id_, _ in claims]))
-            .values(owner=owner, claimed_until=until)
-        )
+        claimed = SubscriptionRow.id.in_([id_ for id_, _ in claims])
+        statement = sa.update(SubscriptionRow).where(claimed)
+        session.execute(statement.values(owner=owner, claimed_until=until))
     return claims
 
 
@@ -65,8 +63,7 @@ def find_mine(
     session: Session, subscription_id: str, owner: str
 ) -> tuple[Subscription, str] | None:
     """Return the stored subscription and its secret; None if ``owner`` has lost the claim."""
-    query = sa.select(SubscriptionRow).where(*_mine([subscription_id], owner))
-    row = session.scalar(query)
+    row = session.scalar(sa.select(SubscriptionRow).where(*_mine(subscription_id, owner)))
     return None if row is None else (of(row), row.secret)
 
 
@@ -75,27 +72,21 @@ def note(session: Session, subscription_id: str, owner: str, values: Mapping[str
 
     None as the value of the column ``owner`` releases the claim.
     """
-    result = session.execute(
-        sa.update(SubscriptionRow).where(*_mine([subscription_id], owner)).values(**values)
-    )
+    claimed = sa.update(SubscriptionRow).where(*_mine(subscription_id, owner))
+    result = session.execute(claimed.values(**values))
     return bool(result.rowcount)  # type: ignore[attr-defined]
 
 
 def release(session: Session, owner: str, ids: Collection[str]) -> None:
     """Release the claims of ``owner`` on these subscriptions, because its process stops."""
-    session.execute(
-        sa.update(SubscriptionRow)
-        .where(SubscriptionRow.id.in_(ids), SubscriptionRow.owner == owner)
-        .values(owner=None, claimed_until=None)
-    )
+    claimed = (SubscriptionRow.id.in_(ids), SubscriptionRow.owner == owner)
+    released = {"owner": None, "claimed_until": None}
+    session.execute(sa.update(SubscriptionRow).where(*claimed).values(**released))
 
 
-def _mine(ids: Collection[str], owner: str) -> list[sa.ColumnElement[bool]]:
-    return [
-        SubscriptionRow.id.in_(ids),
-        SubscriptionRow.owner == owner,
-        SubscriptionRow.status == ACTIVE,
-    ]
+def _mine(id_: str, owner: str) -> tuple[sa.ColumnElement[bool], ...]:
+    row = SubscriptionRow
+    return row.id == id_, row.owner == owner, row.status == ACTIVE
 
 
 # Built once: it runs with each new notification.

@@ -14,7 +14,7 @@ from climate.core.page import Page, Part, TaskFilter
 from climate.core.provisioning.preparation import OPEN, Preparation, PreparationState
 from climate.db.provisioning.tasks import TaskTable
 from climate.db.tables.leases import AllocationRow, LeaseRow, ReservationRow, ResourceRow
-from climate.db.tables.provisioning import PreparationRow, ReadinessRow, is_shut_down
+from climate.db.tables.provisioning import PreparationRow, is_quarantined, is_shut_down
 
 BEGUN = [LeaseStatus.STARTING.value, LeaseStatus.ACTIVE.value, LeaseStatus.ERROR.value]
 _GOING_ON = [LeaseStatus.PENDING.value, *BEGUN]
@@ -32,6 +32,7 @@ _IS_FOR_BOOKING = (
     PreparationRow.needed_at == _NEEDED,
 )
 _IS_OFF = is_shut_down(AllocationRow.resource_id)
+_IS_QUARANTINED = is_quarantined(PreparationRow.resource_id).correlate(PreparationRow)
 _TASKS = TaskTable(PreparationRow, Preparation, PreparationState, PreparationRow.needed_at)
 
 get, store, forget = _TASKS.get, _TASKS.store, _TASKS.forget
@@ -60,27 +61,19 @@ def unprepared(
     switched off.
     """
     reserved = (AllocationRow.resource_id, AllocationRow.reservation_id)
-    query = (
-        bookings(*reserved, LeaseRow.id, _NEEDED, _IS_OFF)
-        .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
-        .where(
-            ResourceRow.type == HOST,
-            LeaseRow.start_at <= until,
-            LeaseRow.end_at > now,
-            sa.or_(
-                LeaseRow.status == LeaseStatus.PENDING.value,
-                sa.and_(
-                    LeaseRow.status.in_(BEGUN),
-                    sa.or_(AllocationRow.start_at > LeaseRow.start_at, _IS_OFF),
-                ),
-            ),
-            ~sa.exists().where(*_IS_FOR_BOOKING, _IS_NOT_OVER),
-        )
-        .distinct()
+    needs_power = sa.or_(AllocationRow.start_at > LeaseRow.start_at, _IS_OFF)
+    query = _host_bookings(*reserved, LeaseRow.id, _NEEDED, _IS_OFF).where(
+        LeaseRow.start_at <= until,
+        LeaseRow.end_at > now,
+        sa.or_(
+            LeaseRow.status == LeaseStatus.PENDING.value,
+            sa.and_(LeaseRow.status.in_(BEGUN), needs_power),
+        ),
+        ~sa.exists().where(*_IS_FOR_BOOKING, _IS_NOT_OVER),
     )
     if lease_id is not None:
         query = query.where(LeaseRow.id == lease_id)
-    return [Booking(*row) for row in session.execute(query)]
+    return [Booking(*row) for row in session.execute(query.distinct())]
 
 
 def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
@@ -92,15 +85,8 @@ def vanished(session: Session, now: datetime, since: datetime) -> list[str]:
     booked = bookings(AllocationRow.id).where(
         *_IS_FOR_BOOKING, LeaseRow.status.in_(_GOING_ON), LeaseRow.end_at > now
     )
-    is_on_trial = (
-        sa.exists()
-        .where(
-            ReadinessRow.resource_id == PreparationRow.resource_id,
-            ReadinessRow.set_aside.is_not(None),
-            PreparationRow.progress.in_(_OPEN),
-            PreparationRow.needed_at > since,
-        )
-        .correlate(PreparationRow)
+    is_on_trial = sa.and_(
+        _IS_QUARANTINED, PreparationRow.progress.in_(_OPEN), PreparationRow.needed_at > since
     )
     query = sa.select(PreparationRow.id).where(
         _IS_NOT_OVER, ~booked.correlate(PreparationRow).exists(), ~is_on_trial
@@ -118,51 +104,40 @@ def bookings(*columns: Any) -> sa.Select[Any]:
     )
 
 
+def _host_bookings(*columns: Any) -> sa.Select[Any]:
+    is_host = sa.and_(ResourceRow.id == AllocationRow.resource_id, ResourceRow.type == HOST)
+    return bookings(*columns).join(ResourceRow, is_host)
+
+
 def sizes(session: Session, lease_ids: Collection[str]) -> dict[str, int]:
     """Return the number of hosts by lease id, without leases that have no hosts."""
-    query = (
-        bookings(LeaseRow.id, sa.func.count(AllocationRow.resource_id.distinct()).label("hosts"))
-        .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
-        .where(LeaseRow.id.in_(lease_ids), ResourceRow.type == HOST)
-        .group_by(LeaseRow.id)
-    )
-    return {row.id: row.hosts for row in session.execute(query)}
+    query = _host_bookings(LeaseRow.id, sa.func.count(AllocationRow.resource_id.distinct()))
+    rows = session.execute(query.where(LeaseRow.id.in_(lease_ids)).group_by(LeaseRow.id))
+    return dict(iter(rows))
 
 
 def want(session: Session, wanted: Sequence[Preparation]) -> None:
     """Store new preparations; they replace those of the same booking that are over."""
     for task in wanted:
-        session.execute(
-            sa.delete(PreparationRow).where(
-                PreparationRow.reservation_id == task.reservation_id,
-                PreparationRow.resource_id == task.resource_id,
-                PreparationRow.needed_at == task.needed_at,
-                PreparationRow.over_at.is_not(None),
-            )
+        same_booking = (
+            PreparationRow.reservation_id == task.reservation_id,
+            PreparationRow.resource_id == task.resource_id,
+            PreparationRow.needed_at == task.needed_at,
         )
+        session.execute(sa.delete(PreparationRow).where(*same_booking, ~_IS_NOT_OVER))
     _TASKS.insert(session, wanted)
 
 
 def end(session: Session, ids: Collection[str], now: datetime) -> None:
     """Set preparations over since ``now``, except those that are over already."""
-    session.execute(
-        sa.update(PreparationRow)
-        .where(PreparationRow.id.in_(ids), _IS_NOT_OVER)
-        .values(over_at=now, claimed_until=None)
-    )
+    _TASKS.end(session, now, PreparationRow.id.in_(ids))
 
 
 def retry(session: Session, resource_id: int) -> None:
     """Reset the failed preparations of a host, so that a provisioner can claim them again."""
-    session.execute(
-        sa.update(PreparationRow)
-        .where(
-            PreparationRow.resource_id == resource_id,
-            _IS_NOT_OVER,
-            _HAS_FAILED,
-        )
-        .values(progress=PreparationState.WANTED.value, owner=None, claimed_until=None)
-    )
+    failed = sa.update(PreparationRow).where(_IS_NOT_OVER, _HAS_FAILED)
+    wanted = {"progress": PreparationState.WANTED.value, "owner": None, "claimed_until": None}
+    session.execute(failed.where(PreparationRow.resource_id == resource_id).values(**wanted))
 
 
 def overdue(session: Session, now: datetime) -> list[Preparation]:
@@ -170,22 +145,18 @@ def overdue(session: Session, now: datetime) -> list[Preparation]:
 
     They have failed, or are late while there is still time for another host.
     """
-    set_aside = sa.exists().where(
-        ReadinessRow.resource_id == PreparationRow.resource_id, ReadinessRow.set_aside.is_not(None)
-    )
     slow = sa.and_(
         PreparationRow.progress.in_(_OPEN),
         PreparationRow.replace_at <= now,
         PreparationRow.needed_at > now,
     )
-    return _TASKS.select(session, _IS_NOT_OVER, sa.or_(slow, _HAS_FAILED), ~set_aside)
+    return _TASKS.select(session, _IS_NOT_OVER, sa.or_(slow, _HAS_FAILED), ~_IS_QUARANTINED)
 
 
 def keep(session: Session, id_: str) -> None:
     """Store that climate must not replace the host, however long the preparation takes."""
-    session.execute(
-        sa.update(PreparationRow).where(PreparationRow.id == id_).values(replace_at=None)
-    )
+    kept = sa.update(PreparationRow).where(PreparationRow.id == id_)
+    session.execute(kept.values(replace_at=None))
 
 
 def find(session: Session, wanted: TaskFilter, page: Page) -> Part[Preparation]:
@@ -204,12 +175,9 @@ def going_on(
     session: Session, *, lease_id: str | None = None, resource_id: int | None = None
 ) -> list[Preparation]:
     """Return the preparations of a lease or host that are not over, sorted by ``needed_at``."""
-    conditions: list[sa.ColumnElement[bool]] = [_IS_NOT_OVER]
-    if lease_id is not None:
-        conditions.append(PreparationRow.lease_id == lease_id)
-    if resource_id is not None:
-        conditions.append(PreparationRow.resource_id == resource_id)
-    return _TASKS.select(session, *conditions)
+    compared = ((PreparationRow.lease_id, lease_id), (PreparationRow.resource_id, resource_id))
+    conditions = [column == value for column, value in compared if value is not None]
+    return _TASKS.select(session, _IS_NOT_OVER, *conditions)
 
 
 def needed_between(session: Session, since: datetime, until: datetime) -> list[Preparation]:
@@ -229,9 +197,7 @@ def in_use(session: Session, now: datetime, settled: datetime) -> set[int]:
     ``settled``, because the cloud may not have noticed yet.
     """
     ready = sa.select(PreparationRow.resource_id).where(
-        _IS_NOT_OVER,
-        _IS_READY,
-        PreparationRow.ready_at <= settled,
+        _IS_NOT_OVER, _IS_READY, PreparationRow.ready_at <= settled
     )
     in_progress = sa.exists().where(
         PreparationRow.reservation_id == AllocationRow.reservation_id,
@@ -251,12 +217,9 @@ def unready(session: Session, lease_id: str) -> set[int]:
     A host that was removed from the lease during its start does not count.
     """
     ready = sa.exists().where(*_IS_FOR_BOOKING, _IS_NOT_OVER, _IS_READY)
-    query = (
-        bookings(AllocationRow.resource_id, ReservationRow.details)
-        .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
-        .where(LeaseRow.id == lease_id, ResourceRow.type == HOST, ~ready)
-    )
-    return {id_ for id_, details in session.execute(query) if LEAVING not in details}
+    query = _host_bookings(AllocationRow.resource_id, ReservationRow.details)
+    rows = session.execute(query.where(LeaseRow.id == lease_id, ~ready))
+    return {id_ for id_, details in rows if LEAVING not in details}
 
 
 def counts(session: Session, most: int) -> dict[str, int]:
@@ -269,8 +232,5 @@ def counts(session: Session, most: int) -> dict[str, int]:
 def next_expiry(session: Session, now: datetime) -> datetime | None:
     """Return when the next claim of a preparation expires; None if none expires after ``now``."""
     column = PreparationRow.claimed_until
-    return session.scalar(
-        sa.select(sa.func.min(column, type_=column.type)).where(
-            _IS_NOT_OVER, PreparationRow.progress.in_(_OPEN), column > now
-        )
-    )
+    query = sa.select(sa.func.min(column, type_=column.type)).where(column > now)
+    return session.scalar(query.where(_IS_NOT_OVER, PreparationRow.progress.in_(_OPEN)))

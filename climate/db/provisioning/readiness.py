@@ -64,11 +64,8 @@ def see(session: Session, seen: Mapping[int, Seen]) -> None:
     for report in set(seen.values()):
         ids = {id_ for id_, other in seen.items() if other == report} & known
         if ids:
-            session.execute(
-                sa.update(ReadinessRow)
-                .where(ReadinessRow.resource_id.in_(ids))
-                .values(up=report.up, seen_at=report.at)
-            )
+            hosts = sa.update(ReadinessRow).where(ReadinessRow.resource_id.in_(ids))
+            session.execute(hosts.values(up=report.up, seen_at=report.at))
 
 
 def _locked(session: Session, resource_id: int) -> int:
@@ -84,6 +81,5 @@ def _blank(resource_id: int) -> dict[str, Any]:
 
 
 def _set(session: Session, resource_id: int, **values: Any) -> None:
-    session.execute(
-        sa.update(ReadinessRow).where(ReadinessRow.resource_id == resource_id).values(**values)
-    )
+    host = sa.update(ReadinessRow).where(ReadinessRow.resource_id == resource_id)
+    session.execute(host.values(**values))

@@ -12,7 +12,7 @@ from climate.core.provisioning.shutdown import Shutdown, ShutdownState
 from climate.db.provisioning.preparations import BEGUN, bookings
 from climate.db.provisioning.tasks import TaskTable
 from climate.db.tables.leases import AllocationRow, LeaseRow, ResourceRow
-from climate.db.tables.provisioning import PreparationRow, ReadinessRow, ShutdownRow, is_shut_down
+from climate.db.tables.provisioning import ReadinessRow, ShutdownRow, has_preparation, is_shut_down
 
 _IS_NOT_OVER = ShutdownRow.over_at.is_(None)
 _TASKS = TaskTable(ShutdownRow, Shutdown, ShutdownState, ShutdownRow.wanted_at)
@@ -34,12 +34,7 @@ def idle(session: Session, now: datetime) -> list[Idle]:
 
     They are sorted by id. A lease that has begun and is not over counts whatever its dates are.
     """
-    has_task = sa.or_(
-        sa.exists().where(
-            PreparationRow.resource_id == ResourceRow.id, PreparationRow.over_at.is_(None)
-        ),
-        is_shut_down(ResourceRow.id),
-    )
+    has_task = sa.or_(has_preparation(ResourceRow.id), is_shut_down(ResourceRow.id))
     taken = [
         sa.exists().where(is_booked, AllocationRow.start_at <= now, AllocationRow.busy_until > now)
         for is_booked in _booked(ResourceRow.id)
@@ -63,7 +58,9 @@ def idle(session: Session, now: datetime) -> list[Idle]:
         )
         .order_by(ResourceRow.id)
     )
-    begun = _begun(session)
+    begun = set(
+        session.scalars(bookings(AllocationRow.resource_id).where(LeaseRow.status.in_(BEGUN)))
+    )
     return [
         Idle(id_, since, min(filter(None, starts), default=None))
         for id_, since, *starts in session.execute(query)
@@ -73,33 +70,23 @@ def idle(session: Session, now: datetime) -> list[Idle]:
 
 def _booked(resource_id: int | sa.SQLColumnExpression[int]) -> tuple[sa.ColumnElement[bool], ...]:
     """Return the conditions of whole-host bookings and of shared ones: each has its own index."""
-    shared = AllocationRow.resource_class.is_not(None)
-    return AllocationRow.whole_id == resource_id, sa.and_(
-        AllocationRow.resource_id == resource_id, shared
-    )
-
-
-def _begun(session: Session) -> set[int]:
-    """Return the ids of the hosts of leases that have begun."""
-    query = bookings(AllocationRow.resource_id).where(LeaseRow.status.in_(BEGUN))
-    return set(session.scalars(query))
+    is_share = AllocationRow.resource_class.is_not(None)
+    shared = sa.and_(AllocationRow.resource_id == resource_id, is_share)
+    return AllocationRow.whole_id == resource_id, shared
 
 
 def note_idle(session: Session, idle_ids: Collection[int], now: datetime) -> None:
     """Store that these hosts are idle, since ``now`` unless a time is stored, and no others."""
-    known = session.execute(
-        sa.select(ReadinessRow.resource_id).where(ReadinessRow.idle_since.is_not(None))
-    )
-    before = {id_ for (id_,) in known}
+    known = sa.select(ReadinessRow.resource_id).where(ReadinessRow.idle_since.is_not(None))
+    before = set(session.scalars(known))
     for ids, since in (({*idle_ids} - before, now), (before - {*idle_ids}, None)):
         if ids:
             _set_idle(session, ids, since)
 
 
 def _set_idle(session: Session, ids: Collection[int], since: datetime | None) -> None:
-    session.execute(
-        sa.update(ReadinessRow).where(ReadinessRow.resource_id.in_(ids)).values(idle_since=since)
-    )
+    hosts = sa.update(ReadinessRow).where(ReadinessRow.resource_id.in_(ids))
+    session.execute(hosts.values(idle_since=since))
 
 
 def is_needed(session: Session, task: Shutdown, now: datetime) -> bool:
@@ -109,10 +96,8 @@ def is_needed(session: Session, task: Shutdown, now: datetime) -> bool:
         sa.exists().where(is_booked, soon, AllocationRow.busy_until > now)
         for is_booked in _booked(task.resource_id)
     ]
-    prepared = sa.exists().where(
-        PreparationRow.resource_id == task.resource_id, PreparationRow.over_at.is_(None)
-    )
-    return bool(session.scalar(sa.select(sa.or_(prepared, *booked))))
+    is_used = sa.or_(has_preparation(task.resource_id), *booked)
+    return bool(session.scalar(sa.select(is_used)))
 
 
 def unclaimed(session: Session) -> list[Shutdown]:
@@ -127,24 +112,16 @@ def ended(session: Session, settled: timedelta) -> list[Shutdown]:
     climate powered it on. The third reason counts only if the cloud reported the host as up more
     than ``settled`` after it went off, because clouds notice late that a host is off.
     """
-    prepared = sa.exists().where(
-        PreparationRow.resource_id == ShutdownRow.resource_id, PreparationRow.over_at.is_(None)
-    )
+    prepared = has_preparation(ShutdownRow.resource_id)
     is_off = ShutdownRow.progress.in_([ShutdownState.OFF.value, ShutdownState.WAKING.value])
     was_kept = ShutdownRow.progress == ShutdownState.KEPT.value
-    kept_or_prepared = _TASKS.select(
-        session, _IS_NOT_OVER, sa.or_(was_kept, sa.and_(is_off, prepared))
-    )
+    is_needed = sa.or_(was_kept, sa.and_(is_off, prepared))
+    kept_or_prepared = _TASKS.select(session, _IS_NOT_OVER, is_needed)
+    is_up = (ReadinessRow.up.is_(True), ReadinessRow.seen_at > ShutdownRow.off_at)
     seen_up = (
         sa.select(ShutdownRow, ReadinessRow.seen_at)
         .join(ReadinessRow, ReadinessRow.resource_id == ShutdownRow.resource_id)
-        .where(
-            _IS_NOT_OVER,
-            is_off,
-            ~prepared,
-            ReadinessRow.up.is_(True),
-            ReadinessRow.seen_at > ShutdownRow.off_at,
-        )
+        .where(_IS_NOT_OVER, is_off, ~prepared, *is_up)
     )
     up = ((_TASKS.of(row), at) for row, at in session.execute(seen_up))
     return [
@@ -158,9 +135,8 @@ def resting(session: Session) -> list[Shutdown]:
     bookable = sa.exists().where(
         ResourceRow.id == ShutdownRow.resource_id, ResourceRow.reservable.is_(True)
     )
-    return _TASKS.select(
-        session, _IS_NOT_OVER, ShutdownRow.progress == ShutdownState.OFF.value, bookable
-    )
+    is_off = ShutdownRow.progress == ShutdownState.OFF.value
+    return _TASKS.select(session, _IS_NOT_OVER, is_off, bookable)
 
 
 def coming(session: Session, since: datetime) -> list[str]:
@@ -194,22 +170,11 @@ def want(session: Session, wanted: Sequence[Shutdown]) -> None:
 
 def end(session: Session, task: Shutdown, now: datetime) -> bool:
     """End a shutdown unless it is over or its stored progress differs; return whether it ended."""
-    ended = session.execute(
-        sa.update(ShutdownRow)
-        .where(
-            ShutdownRow.id == task.id,
-            _IS_NOT_OVER,
-            ShutdownRow.progress == task.progress.value,
-        )
-        .values(over_at=now, claimed_until=None)
-    )
-    return bool(ended.rowcount)  # type: ignore[attr-defined]
+    is_unchanged = ShutdownRow.progress == task.progress.value
+    return _TASKS.end(session, now, ShutdownRow.id == task.id, is_unchanged)
 
 
 def off_between(session: Session, since: datetime, until: datetime) -> list[Shutdown]:
     """Return the shutdowns whose host was off at some time in this period."""
-    query = sa.select(ShutdownRow).where(
-        ShutdownRow.off_at < until,
-        sa.or_(_IS_NOT_OVER, ShutdownRow.over_at > since),
-    )
-    return [_TASKS.of(row) for row in session.scalars(query)]
+    was_open = sa.or_(_IS_NOT_OVER, ShutdownRow.over_at > since)
+    return _TASKS.select(session, ShutdownRow.off_at < until, was_open)

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import NotFound
 from climate.core.page import Page, Part, TaskFilter
 from climate.core.provisioning.task import Task
+from climate.db.engine.certification import certify
 from climate.db.resources.pages import Column, cut
 from climate.db.tables.bulk import insert, record
 from climate.db.tables.provisioning import TaskRow
@@ -33,6 +34,8 @@ class TaskTable(Generic[T]):
         query = sa.select(self.row).where(self.row.id == id_)
         query = query.execution_options(populate_existing=True)
         row = session.scalars(query.with_for_update() if lock else query).one_or_none()
+        if lock:
+            certify(session, self.row, [id_])
         if row is None:
             raise NotFound(f"There is no {self.task.noun.lower()} {id_}")
         return self.of(row)
@@ -59,6 +62,12 @@ class TaskTable(Generic[T]):
         """Store a changed task, whose row the caller has locked."""
         session.execute(sa.update(self.row).where(self.row.id == task.id).values(**_values(task)))
 
+    def end(self, session: Session, now: datetime, *which: sa.ColumnElement[bool]) -> bool:
+        """End the tasks that match all conditions and are not over; return whether any ended."""
+        ended = sa.update(self.row).where(self.row.over_at.is_(None), *which)
+        result = session.execute(ended.values(over_at=now, claimed_until=None))
+        return bool(result.rowcount)  # type: ignore[attr-defined]
+
     def forget(self, session: Session, before: datetime) -> None:
         """Delete the tasks that were over before ``before``."""
         session.execute(sa.delete(self.row).where(self.row.over_at < before))
@@ -70,20 +79,15 @@ class TaskTable(Generic[T]):
     def _conditions(self, wanted: TaskFilter) -> list[sa.ColumnElement[bool]]:
         compared = [(self.row.node, wanted.node), (self.row.hardware, wanted.hardware)]
         conditions = [column == value for column, value in compared if value is not None]
-        is_not_over = self.row.over_at.is_(None)
+        is_not_over, expiry = self.row.over_at.is_(None), self.row.claimed_until
         if wanted.states:
             in_state = sa.and_(is_not_over, self.row.progress.in_(wanted.states))
             is_over = sa.or_(in_state, ~is_not_over)
             conditions.append(is_over if "over" in wanted.states else in_state)
         if wanted.claimable_at is not None:
-            conditions += [
-                is_not_over,
-                self.row.progress.in_([state.value for state in self.task.open_states]),
-                sa.or_(
-                    self.row.claimed_until.is_(None),
-                    self.row.claimed_until <= wanted.claimable_at,
-                ),
-            ]
+            is_open = self.row.progress.in_([state.value for state in self.task.open_states])
+            is_unclaimed = sa.or_(expiry.is_(None), expiry <= wanted.claimable_at)
+            conditions += [is_not_over, is_open, is_unclaimed]
         return conditions
 
 

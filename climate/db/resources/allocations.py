@@ -3,6 +3,7 @@
 ``climate.db.resources.fitting`` defines which resources are free.
 """
 
+import operator
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,11 @@ from climate.core.lease.lifecycle import ReservationStatus
 from climate.core.lease.model import Allocation
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
+from climate.db.engine.certification import certify
 from climate.db.engine.types import any_of
 from climate.db.resources import fitting
 from climate.db.resources.fitting import shape
-from climate.db.tables.bulk import Rows, insert
+from climate.db.tables.bulk import insert, record
 from climate.db.tables.leases import (
     ALLOCATIONS,
     RESOURCES,
@@ -156,17 +158,14 @@ def lock(session: Session, resource_ids: Collection[int], *, wait: bool) -> set[
     Without ``wait`` it skips resources that another transaction has locked. On SQLite the writer
     has already locked the whole database.
     """
-    return set(session.connection().scalars(_LOCK[wait], {"ids": list(resource_ids)}))
+    locked = set(session.connection().scalars(_LOCK[wait], {"ids": list(resource_ids)}))
+    certify(session, ResourceRow, locked)
+    return locked
 
 
 def take(session: Session, rows: Sequence[dict[str, Any]]) -> None:
     """Store allocations; each mapping has the columns of the table except id and ``whole_id``."""
-    insert(session, as_rows(rows))
-
-
-def as_rows(rows: Sequence[dict[str, Any]]) -> Rows:
-    """Return rows as for ``take``, for an ``insert`` together with other tables."""
-    return AllocationRow, rows
+    insert(session, (AllocationRow, rows))
 
 
 def held(session: Session, reservation_ids: Collection[str]) -> dict[str, dict[int, Held]]:
@@ -193,27 +192,23 @@ def named(session: Session, reservation_ids: Collection[str]) -> dict[str, list[
 
 def release(session: Session, reservation_ids: Collection[str]) -> None:
     """Delete the allocations of reservations."""
-    session.execute(
-        sa.delete(AllocationRow).where(AllocationRow.reservation_id.in_(reservation_ids))
-    )
+    _delete(session, AllocationRow.reservation_id.in_(reservation_ids))
 
 
 def give_up(session: Session, reservation_id: str, resource_ids: Collection[int]) -> None:
     """Delete the allocations of a reservation on these resources."""
-    session.execute(
-        sa.delete(AllocationRow).where(
-            AllocationRow.reservation_id == reservation_id,
-            AllocationRow.resource_id.in_(resource_ids),
-        )
-    )
+    of_reservation = AllocationRow.reservation_id == reservation_id
+    _delete(session, of_reservation, AllocationRow.resource_id.in_(resource_ids))
+
+
+def _delete(session: Session, *conditions: sa.ColumnElement[bool]) -> None:
+    session.execute(sa.delete(AllocationRow).where(*conditions))
 
 
 def shorten(session: Session, reservation_ids: Collection[str], busy_until: datetime) -> None:
     """Set the end of allocations to ``busy_until``; delete those that would start then or later."""
     of_reservations = AllocationRow.reservation_id.in_(reservation_ids)
-    session.execute(
-        sa.delete(AllocationRow).where(of_reservations, AllocationRow.start_at >= busy_until)
-    )
+    _delete(session, of_reservations, AllocationRow.start_at >= busy_until)
     session.execute(sa.update(AllocationRow).where(of_reservations).values(busy_until=busy_until))
 
 
@@ -223,61 +218,50 @@ def detach(session: Session, reservation_ids: Collection[str], busy_until: datet
     ``busy_until`` is when cleaning ends. Deletes allocations that would start then or later.
     """
     of_reservations = AllocationRow.reservation_id.in_(reservation_ids)
-    session.execute(
-        sa.delete(AllocationRow).where(of_reservations, AllocationRow.start_at >= busy_until)
-    )
-    session.execute(
-        sa.update(AllocationRow)
-        .where(of_reservations, AllocationRow.busy_until > busy_until)
-        .values(busy_until=busy_until)
-    )
-    session.execute(sa.update(AllocationRow).where(of_reservations).values(reservation_id=None))
+    _delete(session, of_reservations, AllocationRow.start_at >= busy_until)
+    allocations = sa.update(AllocationRow).where(of_reservations)
+    longer = allocations.where(AllocationRow.busy_until > busy_until)
+    session.execute(longer.values(busy_until=busy_until))
+    session.execute(allocations.values(reservation_id=None))
 
 
 def forget_cleaned(session: Session, now: datetime) -> None:
     """Delete the allocations of deleted leases whose cleaning time is over."""
-    session.execute(
-        sa.delete(AllocationRow).where(
-            AllocationRow.reservation_id.is_(None), AllocationRow.busy_until <= now
-        )
-    )
+    _delete(session, AllocationRow.reservation_id.is_(None), AllocationRow.busy_until <= now)
 
 
 def find_all(
     session: Session,
     resource_type: str,
     *,
-    ending_after: datetime | None = None,
-    resource_id: int | None = None,
-    lease_id: str | None = None,
-    reservation_id: str | None = None,
+    ending_after: datetime | None,
+    resource_id: int | None,
+    lease_id: str | None,
+    reservation_id: str | None,
 ) -> list[Allocation]:
-    """Return the allocations of a type, of leases that end at ``ending_after`` or later, sorted."""
+    """Return the allocations of a type, of leases that end at ``ending_after`` or later, sorted.
+
+    None matches any value.
+    """
+    compared = (
+        (LeaseRow.end_at, operator.ge, ending_after),
+        (AllocationRow.resource_id, operator.eq, resource_id),
+        (LeaseRow.id, operator.eq, lease_id),
+        (ReservationRow.id, operator.eq, reservation_id),
+    )
     query = (
         sa.select(AllocationRow, LeaseRow.id, LeaseRow.start_at, LeaseRow.end_at)
         .join(ResourceRow, ResourceRow.id == AllocationRow.resource_id)
         .join(ReservationRow, ReservationRow.id == AllocationRow.reservation_id)
         .join(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
         .where(ResourceRow.type == resource_type)
+        .where(
+            *(compare(column, value) for column, compare, value in compared if value is not None)
+        )
         .order_by(AllocationRow.resource_id, AllocationRow.start_at)
     )
-    if ending_after is not None:
-        query = query.where(LeaseRow.end_at >= ending_after)
-    for column, value in (
-        (AllocationRow.resource_id, resource_id),
-        (LeaseRow.id, lease_id),
-        (ReservationRow.id, reservation_id),
-    ):
-        if value is not None:
-            query = query.where(column == value)
     allocations = (
-        Allocation(
-            resource_id=row.resource_id,
-            reservation_id=str(row.reservation_id),
-            lease_id=lease,
-            window=Window(start, end),
-            busy_until=row.busy_until,
-        )
+        record(Allocation, row, lease_id=lease, window=Window(start, end))
         for row, lease, start, end in session.execute(query)
     )
     return list(dict.fromkeys(allocations))  # a share has a row per resource class

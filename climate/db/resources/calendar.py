@@ -10,11 +10,16 @@ from sqlalchemy.orm import Session
 from climate.core.matching.calendar import Booking, Timeline
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
+from climate.db.engine.types import chunks
 from climate.db.resources import capacity
-from climate.db.tables.leases import AllocationRow, LeaseRow, ReservationRow
-
-# Below the limit of bound parameters of every database (SQLite: 32,766).
-_CHUNK = 10_000
+from climate.db.tables.leases import (
+    ALLOCATIONS,
+    LEASES,
+    AllocationRow,
+    LeaseRow,
+    ReservationRow,
+    columns,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +42,10 @@ def timelines(
     """
     shared = capacity.find_some(session, resource_ids) if requirement.amounts else defaultdict(dict)
     bookings: dict[int, list[Booking]] = {id_: [] for id_ in resource_ids}
-    for at in range(0, len(resource_ids), _CHUNK):
-        query = sa.select(
-            AllocationRow.resource_id,
-            AllocationRow.start_at,
-            AllocationRow.busy_until,
-            AllocationRow.resource_class,
-            AllocationRow.amount,
-        ).where(*_during(resource_ids[at : at + _CHUNK], span))
-        for resource_id, start, end, name, amount in session.execute(query):
+    selected = columns(ALLOCATIONS, "resource_id start_at busy_until resource_class amount")
+    for ids in chunks(resource_ids):
+        rows = session.execute(sa.select(*selected).where(*_during(ids, span)))
+        for resource_id, start, end, name, amount in rows:
             bookings[resource_id].append(Booking(start, end, name, amount or 0))
     return [
         Timeline({name: item.capacity for name, item in shared[id_].items()}, bookings[id_])
@@ -60,19 +60,16 @@ def blockers(
 
     Leases of the project come first.
     """
-    columns = (
-        LeaseRow.id,
-        LeaseRow.name,
-        LeaseRow.project_id,
-        AllocationRow.start_at,
-        AllocationRow.busy_until,
+    selected = (
+        *columns(LEASES, "id name project_id"),
+        *columns(ALLOCATIONS, "start_at busy_until"),
     )
     query = (
-        sa.select(*columns)
+        sa.select(*selected)
         .join(ReservationRow, ReservationRow.id == AllocationRow.reservation_id)
         .join(LeaseRow, LeaseRow.id == ReservationRow.lease_id)
         .where(*_during(resource_ids, span))
-        .group_by(*columns)  # not DISTINCT: with it, PostgreSQL sorts by selected columns only
+        .group_by(*selected)  # not DISTINCT: with it, PostgreSQL sorts by selected columns only
         .order_by(LeaseRow.project_id != project_id, AllocationRow.start_at, LeaseRow.id)
         .limit(limit)
     )

@@ -7,6 +7,7 @@ and subtracts it when it ends. The maximum of the running total is the peak.
 
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -15,11 +16,10 @@ from sqlalchemy.orm import Session
 
 from climate.core.lease.model import Inventory
 from climate.core.window import Window
-from climate.db.engine.types import UtcDateTime
+from climate.db.engine.types import UtcDateTime, chunks
+from climate.db.tables.bulk import record
 from climate.db.tables.leases import AllocationRow, InventoryRow
 
-# Below the limit of bound parameters of every database (SQLite: 32,766).
-_CHUNK = 10_000
 _IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
 _CLASSES: sa.BindParameter[Any] = sa.bindparam("classes", expanding=True)
 _START = sa.bindparam("start", type_=UtcDateTime())
@@ -30,14 +30,7 @@ def store(session: Session, resource_id: int, inventories: Mapping[str, Inventor
     """Replace the inventories of a resource."""
     session.execute(sa.delete(InventoryRow).where(InventoryRow.resource_id == resource_id))
     rows = [
-        {
-            "resource_id": resource_id,
-            "resource_class": name,
-            "total": inventory.total,
-            "reserved": inventory.reserved,
-            "allocation_ratio": inventory.allocation_ratio,
-            "max_unit": inventory.max_unit,
-        }
+        {"resource_id": resource_id, "resource_class": name, **asdict(inventory)}
         for name, inventory in inventories.items()
     ]
     if rows:
@@ -49,12 +42,10 @@ def find_some(
 ) -> dict[int, Mapping[str, Inventory]]:
     """Return the inventories of resources, by resource id and resource class."""
     by_resource: dict[int, dict[str, Inventory]] = {id_: {} for id_ in resource_ids}
-    for ids in _chunks(resource_ids):
+    for ids in chunks(list(resource_ids)):
         query = sa.select(InventoryRow).where(InventoryRow.resource_id.in_(ids))
         for row in session.scalars(query):
-            by_resource[row.resource_id][row.resource_class] = Inventory(
-                row.total, row.reserved, row.allocation_ratio, row.max_unit
-            )
+            by_resource[row.resource_id][row.resource_class] = record(Inventory, row)
     return dict(by_resource)
 
 
@@ -68,7 +59,7 @@ def free(
     """
     free_amounts: dict[int, dict[str, int]] = {id_: {} for id_ in resource_ids}
     values = {"classes": list(classes), "start": busy.start, "end": busy.end}
-    for ids in _chunks(resource_ids):
+    for ids in chunks(list(resource_ids)):
         rows = session.connection().execute(_capacity_and_peak(), {**values, "ids": ids})
         for resource_id, name, capacity, peak in rows:
             free_amounts[resource_id][name] = math.floor(capacity) - int(peak or 0)
@@ -83,13 +74,8 @@ def can_hold(
     allowed = sa.or_(InventoryRow.max_unit.is_(None), InventoryRow.max_unit >= amount)
     enough = sa.and_(_capacity() >= amount, allowed)
     # As in climate.db.resources.properties: one index lookup per examined resource.
-    literal_one: sa.ColumnElement[int] = sa.literal_column("1")
-    inventory = (
-        sa.select(literal_one)
-        .where(*of_class, enough)
-        .correlate_except(InventoryRow)
-        .limit(literal_one)
-    )
+    one: sa.ColumnElement[int] = sa.literal_column("1")
+    inventory = sa.select(one).where(*of_class, enough).correlate_except(InventoryRow).limit(one)
     return inventory.scalar_subquery().is_not(None)
 
 
@@ -102,15 +88,12 @@ def _capacity() -> sa.ColumnElement[Any]:
 def _capacity_and_peak() -> sa.Select[Any]:
     """Select capacity and peak use of ``classes`` of resources ``ids`` in [start, end)."""
     peaks = _peaks().subquery()
-    same_class = sa.and_(
-        peaks.c.resource_id == InventoryRow.resource_id,
-        peaks.c.resource_class == InventoryRow.resource_class,
-    )
-    selected = (InventoryRow.resource_id.in_(_IDS), InventoryRow.resource_class.in_(_CLASSES))
+    id_, name = InventoryRow.resource_id, InventoryRow.resource_class
+    same_class = sa.and_(peaks.c.resource_id == id_, peaks.c.resource_class == name)
     return (
-        sa.select(InventoryRow.resource_id, InventoryRow.resource_class, _capacity(), peaks.c.peak)
+        sa.select(id_, name, _capacity(), peaks.c.peak)
         .outerjoin(peaks, same_class)
-        .where(*selected)
+        .where(id_.in_(_IDS), name.in_(_CLASSES))
     )
 
 
@@ -127,9 +110,8 @@ def _peaks() -> sa.Select[Any]:
         rows=(None, 0),
     )
     levels = sa.select(steps.c.resource_id, steps.c.resource_class, level.label("level")).subquery()
-    return sa.select(
-        levels.c.resource_id, levels.c.resource_class, sa.func.max(levels.c.level).label("peak")
-    ).group_by(levels.c.resource_id, levels.c.resource_class)
+    key = (levels.c.resource_id, levels.c.resource_class)
+    return sa.select(*key, sa.func.max(levels.c.level).label("peak")).group_by(*key)
 
 
 def _steps(
@@ -138,19 +120,10 @@ def _steps(
     """Select a step of the running total for each share that overlaps the window."""
     # Shares count outside of the window, too. That adds no peak: a share that overlaps the window
     # and is active before (after) it is also active at the start (end) of the window.
-    return sa.select(
-        AllocationRow.resource_id,
-        AllocationRow.resource_class,
-        at.label("at"),
-        delta.label("delta"),
-    ).where(
+    key = (AllocationRow.resource_id, AllocationRow.resource_class)
+    return sa.select(*key, at.label("at"), delta.label("delta")).where(
         AllocationRow.resource_id.in_(_IDS),
         AllocationRow.resource_class.in_(_CLASSES),
         AllocationRow.start_at < _END,
         AllocationRow.busy_until > _START,
     )
-
-
-def _chunks(ids: Collection[int]) -> list[list[int]]:
-    all_ids = list(ids)
-    return [all_ids[at : at + _CHUNK] for at in range(0, len(all_ids), _CHUNK)]

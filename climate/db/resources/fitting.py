@@ -62,22 +62,19 @@ def available_locked(wanted: Shape, limit: int | None) -> sa.Select[int, bool, b
     between that start and the lock.
     """
     version: sa.ColumnElement[str] = sa.literal_column("resources.xmin").label("version")
-    candidates = _rotated(wanted, _free(wanted), limit, version).cte("found")
+    candidates = _rotated(wanted, _free(wanted), limit, version).cte("candidates")
     locked = (
         sa.select(ResourceRow.id, version)
         .where(ResourceRow.id.in_(sa.select(candidates.c.id)))
         .limit(sa.bindparam("locking", type_=sa.BigInteger()))
         .with_for_update(skip_locked=True)
-        .cte("mine")
+        .cte("locked_rows")
     )
-    is_locked = locked.c.id.is_not(None).label("is_mine")
+    is_locked = locked.c.id.is_not(None).label("is_locked")
     is_changed = sa.func.coalesce(locked.c.version != candidates.c.version, sa.false())
     joined = candidates.outerjoin(locked, locked.c.id == candidates.c.id)
-    return (
-        sa.select(candidates.c.id, is_locked, is_changed)
-        .select_from(joined)
-        .order_by(is_locked.desc())
-    )
+    query = sa.select(candidates.c.id, is_locked, is_changed).select_from(joined)
+    return query.order_by(is_locked.desc())
 
 
 @lru_cache(_CACHED_STATEMENTS)
@@ -99,23 +96,17 @@ def _rotated(
     columns: list[Any] = [ids.label("id"), *more]
     ordered = sa.select(*columns).where(*matching, *conditions).order_by(ids).limit(few)
     pivot = _pivot(wanted)
-    arms = [
-        sa.select(ordered.where(ids > pivot).subquery()),
-        sa.select(ordered.where(ids <= pivot).subquery()),
-    ]
-    both = sa.union_all(*arms).subquery()
+    arms = (ordered.where(condition).subquery() for condition in (ids > pivot, ids <= pivot))
+    both = sa.union_all(*(sa.select(arm) for arm in arms)).subquery()
     return sa.select(both).limit(few)
 
 
 def _pivot(wanted: Shape) -> sa.ScalarSelect[int]:
     """Select the id after which the search begins, ``rotation`` of the way through the ids."""
     first, _ = split(wanted.query)
-    if first is None:
-        all_resources = aliased(ResourceRow)
-        ids, conditions = all_resources.id, []
-    else:
-        prop = aliased(ResourceProperty)
-        ids, conditions = prop.resource_id, equal(prop, first)
+    prop = aliased(ResourceProperty)
+    ids = aliased(ResourceRow).id if first is None else prop.resource_id
+    conditions = [] if first is None else equal(prop, first)
     least, most = sa.func.min(ids), sa.func.max(ids)
     rotation: sa.BindParameter[float] = sa.bindparam("rotation", type_=sa.Double())
     pivot = sa.cast(least - 1 + (most - least + 1) * rotation, sa.BigInteger)
@@ -126,8 +117,8 @@ def _pivot(wanted: Shape) -> sa.ScalarSelect[int]:
 def available_of(wanted: Shape) -> sa.Select[int]:
     """Select those of ``ids`` whose resources fit from ``start`` to ``end``."""
     is_given = ResourceRow.id.in_(sa.bindparam("ids", expanding=True))
-    conditions = [*_matching(wanted, wanted.query), *_free(wanted)]
-    return sa.select(ResourceRow.id).where(is_given, *conditions)
+    matching = _matching(wanted, wanted.query)
+    return sa.select(ResourceRow.id).where(is_given, *matching, *_free(wanted))
 
 
 @lru_cache(_CACHED_STATEMENTS)
@@ -162,14 +153,10 @@ def _matching(wanted: Shape, query: Query) -> list[sa.ColumnElement[bool]]:
 
 
 def _free(wanted: Shape) -> list[sa.ColumnElement[bool]]:
-    conditions = [_not_booked_whole()]
-    if not wanted.amounts:
-        conditions.append(_not_shared())
-    return conditions
+    return [_not_booked_whole()] if wanted.amounts else [_not_booked_whole(), _not_shared()]
 
 
 def _not_booked_whole() -> sa.ColumnElement[bool]:
-    """Return the condition that no whole booking overlaps the window."""
     last_end = (
         sa.select(AllocationRow.busy_until)
         .where(AllocationRow.whole_id == ResourceRow.id, AllocationRow.start_at < _END)
@@ -184,7 +171,6 @@ def _not_booked_whole() -> sa.ColumnElement[bool]:
 
 
 def _not_shared() -> sa.ColumnElement[bool]:
-    """Return the condition that no share overlaps the window."""
     sharing = sa.exists().where(
         AllocationRow.resource_id == ResourceRow.id,
         AllocationRow.busy_until > _START,

@@ -37,9 +37,9 @@ def find_leases(session: Session, wanted: LeaseFilter, page: Page) -> Part[Lease
 
 def find_resources(session: Session, wanted: ResourceFilter, page: Page) -> Part[Resource]:
     """Return a page of the resources that match the filter, by id (two statements)."""
+    is_of_type = ResourceRow.type.in_(wanted.resource_types)
     query = sa.select(ResourceRow).where(
-        ResourceRow.type.in_(wanted.resource_types),
-        properties.clause(wanted.query, ResourceRow.id),
+        is_of_type, properties.clause(wanted.query, ResourceRow.id)
     )
     rows = session.scalars(cut(query, ResourceRow.id, ResourceRow.id, page)).all()
     items = resources.complete(session, rows[: page.limit])
@@ -62,16 +62,9 @@ def _conditions(wanted: LeaseFilter) -> list[sa.ColumnElement[bool]]:
     if wanted.statuses:
         conditions.append(LeaseRow.status.in_(wanted.statuses))
     if wanted.resource_type is not None:
-        conditions.append(_reserves(wanted.resource_type))
+        of_lease = sa.exists().where(ReservationRow.lease_id == LeaseRow.id).correlate(LeaseRow)
+        conditions.append(of_lease.where(ReservationRow.resource_type == wanted.resource_type))
     return conditions
-
-
-def _reserves(resource_type: str) -> sa.ColumnElement[bool]:
-    of_type = (
-        ReservationRow.lease_id == LeaseRow.id,
-        ReservationRow.resource_type == resource_type,
-    )
-    return sa.exists().where(*of_type).correlate(LeaseRow)
 
 
 def cut(query: Q, column: Column, id_: Column, page: Page) -> Q:

@@ -12,7 +12,8 @@ from climate.core.errors import Conflict, NotFound
 from climate.core.lease.model import Resource
 from climate.core.matching.query import as_number
 from climate.db.engine import ids
-from climate.db.engine.types import any_of
+from climate.db.engine.certification import certify
+from climate.db.engine.types import any_of, chunks
 from climate.db.tables.bulk import record
 from climate.db.tables.leases import (
     PROPERTIES,
@@ -20,16 +21,18 @@ from climate.db.tables.leases import (
     PropertyRow,
     ResourceProperty,
     ResourceRow,
+    columns,
 )
 
-_CHUNK = 10_000
 _SOME = sa.select(RESOURCES).where(any_of(RESOURCES.c.id, "ids"))
 _PROPERTIES = (
-    sa.select(PROPERTIES.c.resource_id, PROPERTIES.c.name, PROPERTIES.c.value, PROPERTIES.c.native)
+    sa.select(*columns(PROPERTIES, "resource_id name value native"))
     .where(any_of(PROPERTIES.c.resource_id, "ids"))
     .order_by(PROPERTIES.c.name)
 )
-_NAMES = sa.select(PropertyRow.name).where(PropertyRow.resource_type == sa.bindparam("type"))
+_PRIVACY = sa.select(PropertyRow.name, PropertyRow.private).where(
+    PropertyRow.resource_type == sa.bindparam("type")
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +56,10 @@ def insert(
     now: datetime,
 ) -> Resource:
     """Register a resource, not reservable yet; raises Conflict if it is registered already."""
-    row = ResourceRow(type=resource_type, external_id=external_id, reservable=False, created_at=now)
-    registered = sa.select(ResourceRow.id).where(
-        ResourceRow.type == resource_type, ResourceRow.external_id == external_id
-    )
-    if session.scalar(registered) is not None:
+    same = (ResourceRow.type == resource_type, ResourceRow.external_id == external_id)
+    if session.scalar(sa.select(ResourceRow.id).where(*same)) is not None:
         raise Conflict(f"{external_id} is registered already")
+    row = ResourceRow(type=resource_type, external_id=external_id, reservable=False, created_at=now)
     session.add(row)
     session.flush()
     # The id is a property, too, so that expressions can select one host by number.
@@ -75,10 +76,11 @@ def noun(resource_type: str) -> str:
 
 def get(session: Session, resource_type: str, resource_id: int, *, lock: bool = False) -> Resource:
     """Return a resource; ``lock`` locks its row until the commit. Raises NotFound."""
-    query = sa.select(ResourceRow).where(
-        ResourceRow.type == resource_type, ResourceRow.id == resource_id
-    )
+    is_resource = (ResourceRow.type == resource_type, ResourceRow.id == resource_id)
+    query = sa.select(ResourceRow).where(*is_resource)
     row = session.scalars(query.with_for_update() if lock else query).one_or_none()
+    if lock and row is not None:
+        certify(session, ResourceRow, [row.id])
     if row is None:
         key = f"{noun(resource_type)}_id"
         raise NotFound(f"Object with {{'{key}': '{resource_id}'}} not found")
@@ -103,48 +105,38 @@ def set_properties(
     session: Session, resource: Resource, extra: Mapping[str, str], now: datetime
 ) -> None:
     """Add or change extra properties of a resource; define those that are new to its type."""
-    session.execute(
-        sa.delete(ResourceProperty).where(
-            ResourceProperty.resource_id == resource.id, ResourceProperty.name.in_(extra)
-        )
-    )
+    is_replaced = (ResourceProperty.resource_id == resource.id, ResourceProperty.name.in_(extra))
+    session.execute(sa.delete(ResourceProperty).where(*is_replaced))
     _store(session, resource.id, extra, native=False)
     define(session, resource.type, extra, now)
-    session.execute(
-        sa.update(ResourceRow).where(ResourceRow.id == resource.id).values(updated_at=now)
-    )
+    changed = sa.update(ResourceRow).where(ResourceRow.id == resource.id)
+    session.execute(changed.values(updated_at=now))
 
 
 def set_reservable(
     session: Session, resource_ids: Collection[int], now: datetime | None, *, reservable: bool
 ) -> None:
     """Set whether resources are bookable (bookings stay); ``now`` is None for new resources."""
-    session.execute(
-        sa.update(ResourceRow)
-        .where(ResourceRow.id.in_(resource_ids))
-        .values(reservable=reservable, updated_at=now)
-    )
+    resources = sa.update(ResourceRow).where(ResourceRow.id.in_(resource_ids))
+    session.execute(resources.values(reservable=reservable, updated_at=now))
 
 
 def reservable(session: Session, resource_ids: Collection[int]) -> set[int]:
     """Return those of the ids whose resources are bookable."""
-    query = sa.select(ResourceRow.id).where(
-        ResourceRow.id.in_(resource_ids), ResourceRow.reservable.is_(True)
-    )
-    return set(session.scalars(query))
+    is_bookable = (ResourceRow.id.in_(resource_ids), ResourceRow.reservable.is_(True))
+    return set(session.scalars(sa.select(ResourceRow.id).where(*is_bookable)))
 
 
 def set_native(
     session: Session, resource: Resource, native: Mapping[str, str], now: datetime
 ) -> None:
     """Replace the properties that the cloud reports, and extra properties of the same names."""
-    is_of_resource = ResourceProperty.resource_id == resource.id
     is_replaced = sa.or_(ResourceProperty.native.is_(True), ResourceProperty.name.in_(native))
-    session.execute(sa.delete(ResourceProperty).where(is_of_resource, is_replaced))
+    of_resource = ResourceProperty.resource_id == resource.id
+    session.execute(sa.delete(ResourceProperty).where(of_resource, is_replaced))
     _store(session, resource.id, native, native=True)
-    session.execute(
-        sa.update(ResourceRow).where(ResourceRow.id == resource.id).values(updated_at=now)
-    )
+    changed = sa.update(ResourceRow).where(ResourceRow.id == resource.id)
+    session.execute(changed.values(updated_at=now))
 
 
 def delete(session: Session, resource_id: int) -> None:
@@ -154,29 +146,17 @@ def delete(session: Session, resource_id: int) -> None:
 
 def define(session: Session, resource_type: str, names: Collection[str], now: datetime) -> None:
     """Define extra properties of a resource type; names that are defined already do not change."""
-    known = {prop.name for prop in definitions(session, resource_type)} if names else set()
-    for name in names:
-        if name not in known:
-            session.add(
-                PropertyRow(
-                    id=ids.new_id(),
-                    resource_type=resource_type,
-                    name=name,
-                    private=False,
-                    created_at=now,
-                )
-            )
-    session.flush()
+    known = privacy(session, resource_type) if names else {}
+    row = {"resource_type": resource_type, "private": False, "created_at": now}
+    rows = [{**row, "id": ids.new_id(), "name": name} for name in names if name not in known]
+    if rows:
+        session.execute(sa.insert(PropertyRow), rows)
 
 
 def definitions(session: Session, *resource_types: str) -> list[Property]:
     """Return the definitions of the extra properties of resource types, sorted by name."""
-    query = (
-        sa.select(PropertyRow)
-        .where(PropertyRow.resource_type.in_(resource_types))
-        .order_by(PropertyRow.name)
-    )
-    return [record(Property, row) for row in session.scalars(query)]
+    query = sa.select(PropertyRow).where(PropertyRow.resource_type.in_(resource_types))
+    return [record(Property, row) for row in session.scalars(query.order_by(PropertyRow.name))]
 
 
 def names_in_use(session: Session, resource_type: str, candidates: Collection[str]) -> set[str]:
@@ -196,19 +176,18 @@ def names_in_use(session: Session, resource_type: str, candidates: Collection[st
     return {name for name, is_used in zip(names, flags, strict=True) if is_used}
 
 
-def property_names(session: Session, resource_type: str) -> set[str]:
-    """Return the names of the extra properties of a resource type."""
-    return set(session.connection().scalars(_NAMES, {"type": resource_type}))
+def privacy(session: Session, resource_type: str) -> dict[str, bool]:
+    """Return whether each extra property of a resource type is private, by name."""
+    rows = session.connection().execute(_PRIVACY, {"type": resource_type})
+    return {row.name: row.private for row in rows}
 
 
 def set_private(
     session: Session, resource_type: str, name: str, *, private: bool, now: datetime
 ) -> Property:
     """Show or hide an extra property in ordinary listings; raises NotFound."""
-    query = sa.select(PropertyRow).where(
-        PropertyRow.resource_type == resource_type, PropertyRow.name == name
-    )
-    row = session.scalars(query).one_or_none()
+    is_property = (PropertyRow.resource_type == resource_type, PropertyRow.name == name)
+    row = session.scalars(sa.select(PropertyRow).where(*is_property)).one_or_none()
     if row is None:
         raise NotFound(f"Object with {{'property_name': '{name}'}} not found")
     row.private, row.updated_at = private, now
@@ -234,14 +213,9 @@ def values(session: Session, resource_type: str) -> dict[str, list[str]]:
 def _store(
     session: Session, resource_id: int, properties: Mapping[str, str], *, native: bool
 ) -> None:
+    fixed = {"resource_id": resource_id, "native": native}
     rows = [
-        {
-            "resource_id": resource_id,
-            "name": name,
-            "value": value,
-            "number": as_number(value),
-            "native": native,
-        }
+        {**fixed, "name": name, "value": value, "number": as_number(value)}
         for name, value in properties.items()
     ]
     if rows:
@@ -256,24 +230,13 @@ def complete(session: Session, rows: Sequence[Any]) -> list[Resource]:
     properties: dict[int, dict[str, str]] = {row.id: {} for row in rows}
     native: dict[int, set[str]] = {row.id: set() for row in rows}
     texts: dict[str, str] = {}  # shares equal texts: there may be half a million properties
-    ids = list(properties)
-    for at in range(0, len(ids), _CHUNK):
-        property_rows = session.execute(_PROPERTIES, {"ids": ids[at : at + _CHUNK]})
-        for resource_id, name, value, from_cloud in property_rows:
+    for part in chunks(list(properties)):
+        for resource_id, name, value, from_cloud in session.execute(_PROPERTIES, {"ids": part}):
             shared_name = texts.setdefault(name, name)
             properties[resource_id][shared_name] = texts.setdefault(value, value)
             if from_cloud:
                 native[resource_id].add(shared_name)
     return [
-        Resource(
-            id=row.id,
-            type=row.type,
-            external_id=row.external_id,
-            reservable=row.reservable,
-            properties=properties[row.id],
-            native=frozenset(native[row.id]),
-            created_at=row.created_at,
-            updated_at=row.updated_at,
-        )
+        record(Resource, row, properties=properties[row.id], native=frozenset(native[row.id]))
         for row in rows
     ]

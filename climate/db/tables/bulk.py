@@ -24,10 +24,20 @@ R = TypeVar("R", bound="DataclassInstance")
 Rows = tuple[type[Base], Sequence[Mapping[str, Any]]]
 
 
-def record(kind: type[R], row: Base, **replaced: object) -> R:
+def record(kind: type[R], row: Any, **replaced: object) -> R:  # noqa: ANN401 - mapped or plain row
     """Return a row as the dataclass ``kind``; fields in ``replaced`` are not read from the row."""
-    names = (field.name for field in fields(kind) if field.name not in replaced)
+    names = (name for name in _names(kind) if name not in replaced)
     return kind(**{name: getattr(row, name) for name in names}, **replaced)
+
+
+@lru_cache
+def _names(kind: type[R]) -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
+def values(item: object, names: str) -> dict[str, Any]:
+    """Return the attributes of an object as column values; spaces separate the names."""
+    return {name: getattr(item, name) for name in names.split()}
 
 
 def insert(session: Session, *tables: Rows) -> None:

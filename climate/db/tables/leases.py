@@ -31,7 +31,13 @@ class Base(DeclarativeBase):
     }
 
 
-class LeaseRow(Base):
+class Certified:
+    """A table whose rows transactions lock; ``climate.db.engine.certification`` says why."""
+
+    generation: Mapped[int] = mapped_column(sa.BigInteger, server_default="0", sort_order=1000)
+
+
+class LeaseRow(Certified, Base):
     """A lease: its window, owner, status and start.
 
     A transaction that locks the lease to change it increments ``version``. ``caught_up_at`` is when
@@ -90,7 +96,7 @@ class ReservationRow(Base):
     updated_at: Mapped[datetime | None]
 
 
-class ResourceRow(Base):
+class ResourceRow(Certified, Base):
     """A resource that can be reserved, with its id in the cloud."""
 
     __tablename__ = "resources"
@@ -201,7 +207,7 @@ class AllocationRow(Base):
     )
 
 
-class EventRow(Base):
+class EventRow(Certified, Base):
     """An event of a lease; this table is the queue of the managers.
 
     ``due_at`` is the scheduled time, set at ``created_at``. ``run_at`` is the earliest time of the
@@ -233,7 +239,7 @@ class EventRow(Base):
     payload: Mapped[dict[str, Any] | None]
 
 
-class LimitRow(Base):
+class LimitRow(Certified, Base):
     """Limits of an owner that override the configured ones.
 
     A transaction locks the row before it counts the use of the owner.

@@ -8,7 +8,7 @@ from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from climate.db.engine.types import MARIADB, Id, Serial
-from climate.db.tables.leases import Base
+from climate.db.tables.leases import Base, Certified
 
 
 class OutboxRow(Base):
@@ -54,7 +54,7 @@ class RelayRow(Base):
     removed_seq: Mapped[int] = mapped_column(sa.BigInteger, server_default="0")
 
 
-class SubscriptionRow(Base):
+class SubscriptionRow(Certified, Base):
     """A webhook subscription and its progress.
 
     Every notification up to ``done_seq`` was delivered, became a dead letter or does not match.

@@ -8,10 +8,10 @@ from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from climate.db.engine.types import MARIADB, Id, Serial
-from climate.db.tables.leases import Base
+from climate.db.tables.leases import Base, Certified
 
 
-class TaskRow(Base):
+class TaskRow(Certified, Base):
     """The columns that the tables of preparations and shutdowns share."""
 
     __abstract__ = True
@@ -92,6 +92,18 @@ class ReadinessRow(Base):
     seen_at: Mapped[datetime | None]
     #: Since when no lease and no task has used the host.
     idle_since: Mapped[datetime | None]
+
+
+def has_preparation(resource_id: int | sa.SQLColumnExpression[int]) -> sa.Exists:
+    """Return the condition that a host has a preparation that is not over."""
+    of_host = PreparationRow.resource_id == resource_id
+    return sa.exists().where(of_host, PreparationRow.over_at.is_(None))
+
+
+def is_quarantined(resource_id: sa.SQLColumnExpression[int]) -> sa.Exists:
+    """Return the condition that a host is quarantined."""
+    of_host = ReadinessRow.resource_id == resource_id
+    return sa.exists().where(of_host, ReadinessRow.set_aside.is_not(None))
 
 
 def is_shut_down(resource_id: sa.SQLColumnExpression[int]) -> sa.Exists:

@@ -82,17 +82,19 @@ class InUse:
     """The resources that a started reservation must keep.
 
     ``ids`` are the ids of these resources. ``demands_over`` returns the demands of the lease over
-    another window; None if the lease cannot keep its resources over that window.
+    another window; it raises InsufficientResources if the lease cannot keep its resources then.
     """
 
     ids: Collection[int]
-    demands_over: Callable[[Window], Sequence[Demand] | None]
+    demands_over: Callable[[Window], Sequence[Demand]]
 
 
 class InsufficientResources(NotEnoughResources):
     """Too few resources for ``demands[index]``, or (index None) for all demands together.
 
-    ``in_use`` is set if a started reservation cannot keep its resources.
+    ``details`` has the numbers of required units (``asked``), of ``matching`` resources and of
+    ``free`` units; it is empty if ``index`` is None. ``in_use`` is set if a started reservation
+    cannot keep its resources. ``refusal`` explains the rejection from these.
     """
 
     def __init__(
@@ -103,23 +105,13 @@ class InsufficientResources(NotEnoughResources):
         details: Mapping[str, int],
         in_use: InUse | None = None,
     ) -> None:
-        """Store the demands, from which ``refusal`` explains the rejection.
-
-        ``details`` has the numbers of required units (``asked``), of ``matching`` resources and of
-        ``free`` units. It is empty if ``index`` is None.
-        """
         missing = details["asked"] - details["free"] if details else None
-        number = None if index is None else _number(demands, index)
+        ids = list(dict.fromkeys(demand.reservation_id for demand in demands))
+        number = None if index is None else ids.index(demands[index].reservation_id)
         super().__init__(message, {"reservation": number, **details, "missing": missing})
         self.demands = demands
         self.index = index
         self.in_use = in_use
-
-
-def _number(demands: Sequence[Demand], index: int) -> int:
-    """Return the position, within the lease, of the reservation of ``demands[index]``."""
-    ids = list(dict.fromkeys(demand.reservation_id for demand in demands))
-    return ids.index(demands[index].reservation_id)
 
 
 def _lock_chosen(

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
-from itertools import islice
+from itertools import chain, islice
 
 from sqlalchemy.orm import Session
 
-from climate.core.errors import InvalidDate, InvalidInput
+from climate.core.errors import InvalidDate, InvalidInput, SearchTooLong
 from climate.core.matching import calendar
 from climate.core.matching.calendar import Starts, Step
 from climate.core.matching.requirement import Requirement
@@ -26,7 +26,7 @@ from climate.manager.admission.admission import dry_run
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.requirements import (
     ReservationRequest,
-    check_properties,
+    check_queries,
     needs_of,
     requirements_of,
 )
@@ -36,6 +36,8 @@ from climate.manager.process.runtime import Runtime
 MAX_SPAN = timedelta(days=366)
 # The number of resources of a type that a search for windows examines.
 SAMPLE = 2_000
+# The number of requirements in a search, parts of stacks included: each costs as much as a search.
+MAX_REQUIREMENTS = 20
 # The number of start times to try in each part of the span: this, divided by the number of
 # requirements.
 _TRIES = 200
@@ -59,29 +61,34 @@ class Offer:
 class WindowSearch:
     """The parameters of a search: a window of ``length``, in the span ``within``.
 
-    In the window, all requirements must fit at once.
+    In the window, all requirements must fit at once. The search ends at ``deadline``, a time of the
+    clock's ``elapsed``.
     """
 
     requirements: Sequence[Requirement]
     length: timedelta
     within: Window
+    deadline: float
 
 
-def free_over(runtime: Runtime, request: ReservationRequest, span: Window) -> list[Step]:
+def free_over(
+    runtime: Runtime, request: ReservationRequest, span: Window, *, private: bool
+) -> list[Step]:
     """Return how many units of the request are free over time, in consecutive steps of ``span``.
 
     The unit is a host, an instance, and so on. If two steps have a free unit each, these may be on
     different resources, so a lease over both steps may not fit. Call ``search`` to find windows
-    that fit. Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
+    that fit. ``private``: the requester may name private properties.
+    Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
     _check(span)
-    parts = requirements_of(runtime, request)
+    parts = requirements_of(runtime.catalog, request)
     if not parts[0].maximum:
         raise InvalidInput(
             f"A {request.resource_type} is no unit of anything: search for windows in which it fits"
         )
     with runtime.database.read() as session:
-        check_properties(session, runtime, parts)
+        check_queries(session, runtime.catalog, parts, private=private)
         preference = Preference(selection=runtime.selection)
         timelines = [
             timeline
@@ -99,19 +106,28 @@ def search(
     length: timedelta,
     within: Window,
     limit: int,
+    *,
+    private: bool,
 ) -> list[Offer]:
     """Return up to ``limit`` windows of ``length`` in which all requests fit at once.
 
-    The windows lie in ``within``; the earliest is first.
-    Raises InvalidDate, InvalidQuery, UnsupportedResourceType.
+    The windows lie in ``within``; the earliest is first. ``private``: the requester may name
+    private properties.
+    Raises InvalidDate, InvalidInput, InvalidQuery, SearchTooLong, UnsupportedResourceType.
     """
+    deadline = runtime.clock.elapsed() + runtime.settings.search_timeout
     _check(within)
     if not timedelta(0) < length <= within.end - within.start:
         raise InvalidDate("The duration must be more than nothing and fit between start and end")
-    requirements = needs_of(runtime, requests)
+    requirements = needs_of(runtime.catalog, requests)
+    if len(requirements) > MAX_REQUIREMENTS:
+        raise InvalidInput(
+            f"A search has at most {MAX_REQUIREMENTS} reservations (parts of stacks count), not"
+            f" {len(requirements)}: search for fewer, or create the lease with a fixed start"
+        )
     with runtime.database.read() as session:
-        check_properties(session, runtime, requirements)
-        query = WindowSearch(requirements, length, within)
+        check_queries(session, runtime.catalog, requirements, private=private)
+        query = WindowSearch(requirements, length, within, deadline)
         return list(islice(offers(runtime, session, query), limit))
 
 
@@ -121,6 +137,7 @@ def offers(
     """Yield the windows that the search ``query`` finds and admission would accept now.
 
     The earliest is first. ``sample`` is the number of resources to examine per requirement.
+    Raises SearchTooLong.
     """
     begin = _ceil(max(query.within.start, runtime.clock.now()))
     preference = runtime.preference()
@@ -138,6 +155,7 @@ def offers(
     for part in _parts(begin, query.within.end - query.length):
         for first, latest in _starts(session, query.requirements, ids, occupied, part):
             start = _ceil(first)
+            _check_time(runtime, query)
             is_new = first != latest_before and start <= latest
             latest_before = latest
             window = Window(start, start + query.length)
@@ -194,12 +212,7 @@ def _starts(
     starts = reduce(calendar.both, starts_of_each, [part])
     if len(requirements) == 1:
         return starts
-    ends = {
-        booking.end
-        for own_timelines in timelines
-        for timeline in own_timelines
-        for booking in timeline.bookings
-    }
+    ends = {b.end for timeline in chain.from_iterable(timelines) for b in timeline.bookings}
     moments = {first for first, _ in starts}.union(
         end for first, latest in starts for end in ends if first <= end <= latest
     )
@@ -207,9 +220,18 @@ def _starts(
     return [(moment, moment) for moment in sorted(moments)][:tries]
 
 
+def _check_time(runtime: Runtime, query: WindowSearch) -> None:
+    if runtime.clock.elapsed() > query.deadline:
+        seconds = runtime.settings.search_timeout
+        raise SearchTooLong(
+            f"The search has taken more than {seconds:g} seconds: search for fewer reservations,"
+            " with shorter expressions, or in a shorter span"
+        )
+
+
 def _check(span: Window) -> None:
     if span.end - span.start > MAX_SPAN:
-        raise InvalidDate(f"At most {MAX_SPAN.days} days can be looked at, ask for less")
+        raise InvalidDate(f"A query can cover at most {MAX_SPAN.days} days")
 
 
 def _parts(begin: datetime, last: datetime) -> Iterator[Starts]:

@@ -86,7 +86,6 @@ def find_candidates(
     ``locking`` also locks them (on PostgreSQL) if it is certain that ``select`` will choose them.
     """
     selection = preference.selection
-    keeps = any(demand.kept for demand in demands)
     is_selective = bool(_classes(demands) or selection.filters or selection.weighers)
     wanted = sum(demand.maximum for demand in demands) + len(_kept(demands))
     needed = _step(wanted + _SPARE)
@@ -95,7 +94,7 @@ def find_candidates(
     if selection.weighers:
         del limits[0]  # weighers should compare more than a handful
     # A single demand for whole resources always gets the first candidates.
-    locking = locking and len(demands) == 1 and not (is_selective or keeps)
+    locking = locking and len(demands) == 1 and not (is_selective or _kept(demands))
     if locking:
         limits.insert(0, _step(wanted + _FEW))
     empty = CandidateSet(

@@ -13,6 +13,9 @@ from climate.core.lease.model import Lease
 from climate.core.matching.packing import Units
 from climate.core.matching.requirement import Requirement
 
+# The requirements of a lease, each with its number of units by resource id.
+Taken = Iterable[tuple[Requirement, Units]]
+
 
 class Gate:
     """Base class of all gates; its hooks do nothing.
@@ -36,17 +39,8 @@ class Gate:
     def after(self, session: Session, lease: Lease, now: datetime) -> None:
         """Run in the transaction, after the lease is stored. May raise any ClimateError."""
 
-    def allows(
-        self,
-        _session: Session,
-        _lease: Lease,
-        _taken: Iterable[tuple[Requirement, Units]],
-        _now: datetime,
-    ) -> bool:
-        """Return whether the gate would admit this lease, an alternative to a rejected lease.
-
-        ``_taken`` has the lease's requirements, each with its number of units by resource id.
-        """
+    def allows(self, _session: Session, _lease: Lease, _taken: Taken, _now: datetime) -> bool:
+        """Return whether the gate would admit this lease, an alternative to a rejected lease."""
         return True
 
     def settle(self, lease: Lease) -> Lease:

@@ -8,10 +8,9 @@ parties are not locked. If limits are disabled, there is no gate. For an exempt 
 executes no statement.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from sqlalchemy.orm import Session
 
@@ -20,27 +19,14 @@ from climate.core.errors import InvalidInput, LimitExceeded
 from climate.core.lease.change import has_started
 from climate.core.lease.model import Lease
 from climate.core.limits import NAMES, Excess, Limits, Rules, Scope, Use
-from climate.core.matching.packing import Units
-from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
 from climate.db import limits as rows
+from climate.db.engine.database import Database
 from climate.db.limits import Overrides, Party
-from climate.manager.admission.gates import Gate
-from climate.manager.process.runtime import Runtime
+from climate.manager.admission.gates import Gate, Taken
+from climate.manager.process.runtime import Store
 
 _MAX_LIMIT = 2**31 - 1  # a 32-bit column
-
-
-class Owned(Protocol):
-    """A requester or a lease, which belongs to a project and a user."""
-
-    @property
-    def project_id(self) -> str:
-        """The id of the project."""
-
-    @property
-    def user_id(self) -> str:
-        """The id of the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +65,7 @@ class Guard:
     limits: Mapping[Party, Limits] = field(default_factory=dict)
 
     def check_dates(self, lease: Lease | None, window: Window, now: datetime) -> None:
-        """Raise LimitExceeded if a limit on dates forbids ``window``.
-
-        ``lease`` is the lease before the change; None for a new lease.
-        """
+        """Raise LimitExceeded if ``window`` is forbidden; ``lease`` is the stored lease, if any."""
         before = lease.window if lease else None
         started = lease is not None and has_started(lease, now)
         for party, limits in self.limits.items():
@@ -93,7 +76,7 @@ class Guard:
         """Raise LimitExceeded if a new lease exceeds the limit on the number of leases."""
         for party, limits in self.limits.items():
             if limits.leases is not None:
-                others = rows.count_leases(session, party, now, besides=lease.id)
+                others = rows.count_leases(session, party, now, excluding=lease.id)
                 self._check(party, rules.excess_of_leases(limits, others))
 
     def uses_of(self, session: Session, lease: Lease) -> list[Use]:
@@ -115,8 +98,10 @@ class Guard:
         if not self._counted:
             return
         hours = any(limits.host_hours is not None for limits in self._counted.values())
-        span = _around(lease.window, self.period if hours else timedelta(0))
-        uses = rows.uses(session, list(self._counted), span.start, span.end, past_too=hours)
+        # All windows of the period's length that overlap the lease.
+        period = self.period if hours else timedelta(0)
+        start, end = lease.window.start - period, lease.window.busy(period).end
+        uses = rows.uses(session, list(self._counted), start, end, past_too=hours)
         if after is None:
             after = [entry.use for entry in uses if entry.lease_id == lease.id]
         for party, limits in self._counted.items():
@@ -133,86 +118,55 @@ class Guard:
             raise rules.limit_exceeded(party.scope, party.owner_id, self.period, excess)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitHeadroom:
-    """Tells whether limits allow a lease. ``limit`` has the limits of the request.
-
-    ``before`` is the lease before a change (None: a new lease), and ``used`` its use.
-    """
-
-    limit: Guard
-    before: Lease | None = None
-    used: Sequence[Use] = ()
-
-    def allows(
-        self,
-        session: Session,
-        lease: Lease,
-        taken: Iterable[tuple[Requirement, Units]],
-        now: datetime,
-    ) -> bool:
-        """Return whether the limits allow a lease that is not stored.
-
-        ``taken`` has its requirements, each with its number of units by resource id.
-        """
-        if not self.limit.limits:
-            return True
-        start = max(lease.window.start, now)
-        after = [rows.use_of(session, taken, start, lease.window.end)]
-        try:
-            self.limit.check_dates(self.before, lease.window, now)
-            if self.before is None:
-                self.limit.check_count(session, lease, now)
-            self.limit.check_use(session, lease, self.used, after)
-        except LimitExceeded:
-            return False
-        return True
-
-
 class LimitGate(Gate):
     """Rejects a lease if its project or user would exceed a limit."""
 
     def __init__(self, rules: Rules, roles: Collection[str]) -> None:
-        """Apply the rules to a requester with the given roles."""
         self._rules = rules
         self._roles = roles
-        self._headroom = LimitHeadroom(limit=Guard())
+        self._limit = Guard()
+        self._present: Lease | None = None
+        self._used: Sequence[Use] = ()
 
     def before(
         self, session: Session, lease: Lease, now: datetime, present: Lease | None = None
     ) -> None:
         """Lock the rows of the project and user, check the dates, and keep the present use."""
-        limit = guard(session, self._rules, lease, self._roles)
-        limit.check_dates(present, lease.window, now)
-        used = [] if present is None else limit.uses_of(session, present)
-        self._headroom = LimitHeadroom(limit=limit, before=present, used=used)
+        self._limit = guard(session, self._rules, lease, self._roles)
+        self._limit.check_dates(present, lease.window, now)
+        self._present = present
+        self._used = [] if present is None else self._limit.uses_of(session, present)
 
     def after(self, session: Session, lease: Lease, now: datetime) -> None:
         """Check the number of leases and the use, both with the lease as it is stored now."""
-        headroom = self._headroom
-        if headroom.before is None:
-            headroom.limit.check_count(session, lease, now)
-        headroom.limit.check_use(session, lease, headroom.used)
+        if self._present is None:
+            self._limit.check_count(session, lease, now)
+        self._limit.check_use(session, lease, self._used)
 
-    def allows(
-        self,
-        session: Session,
-        lease: Lease,
-        taken: Iterable[tuple[Requirement, Units]],
-        now: datetime,
-    ) -> bool:
+    def allows(self, session: Session, lease: Lease, taken: Taken, now: datetime) -> bool:
         """Return whether the limits allow the lease, an alternative that is not stored."""
-        return self._headroom.allows(session, lease, taken, now)
+        if not self._limit.limits:
+            return True
+        start = max(lease.window.start, now)
+        after = [rows.use_of(session, taken, start, lease.window.end)]
+        try:
+            self._limit.check_dates(self._present, lease.window, now)
+            if self._present is None:
+                self._limit.check_count(session, lease, now)
+            self._limit.check_use(session, lease, self._used, after)
+        except LimitExceeded:
+            return False
+        return True
 
 
 def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str]) -> Guard:
     """Return the limits that apply if a requester with ``roles`` creates or changes ``lease``.
 
-    Locks the rows of the parties whose use must be counted.
+    Locks the rows of the parties whose use or leases must be counted.
     """
     if not settings.apply_to(lease.project_id, lease.user_id, roles):
         return Guard()
-    parties = _parties(lease)
+    parties = parties_of(lease.project_id, lease.user_id)
     limited = _limited(settings, parties, rows.overrides(session, parties))
     counted = [party for party, limits in limited.items() if limits.counts]
     if counted:  # the limits may have changed between the first read and the lock
@@ -221,63 +175,39 @@ def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str
     return Guard(period=settings.period, limits=limited)
 
 
-def _parties(owner: Owned) -> list[Party]:
-    return [Party(Scope.PROJECT, owner.project_id), Party(Scope.USER, owner.user_id)]
+def parties_of(project_id: str, user_id: str) -> list[Party]:
+    """Return a project and a user as parties, in the order in which they are locked."""
+    return [Party(Scope.PROJECT, project_id), Party(Scope.USER, user_id)]
 
 
 def _limited(
     settings: Rules, parties: Sequence[Party], overrides: Overrides
 ) -> dict[Party, Limits]:
-    limited = {
-        party: settings.defaults[party.scope].overridden(overrides.get(party, {}))
-        for party in parties
-    }
-    return {party: limits for party, limits in limited.items() if not limits.is_none}
+    limited = {party: _effective(settings, party, overrides) for party in parties}
+    return {party: limits for party, limits in limited.items() if limits != Limits()}
 
 
-def _around(window: Window, period: timedelta) -> Window:
-    """Return the span of all windows of the period's length that overlap ``window``."""
-    return Window(window.start - period, window.busy(period).end)
+def _effective(settings: Rules, party: Party, overrides: Overrides) -> Limits:
+    return settings.defaults[party.scope].overridden(overrides.get(party, {}))
 
 
-def show(runtime: Runtime, owner: Owned) -> list[Account]:
-    """Return the limits and the use of the owner's project and user, in this order."""
-    parties = _parties(owner)
-    with runtime.database.read() as session:
-        return _accounts(runtime, session, rows.overrides(session, parties), parties)
+def show(store: Store, settings: Rules, parties: Sequence[Party]) -> list[Account]:
+    """Return the limits and the use of each party; without parties, of all that have overrides."""
+    with store.database.read() as session:
+        overrides = rows.overrides(session, parties) if parties else rows.all_overrides(session)
+        return [
+            Account(
+                scope=party.scope,
+                owner_id=party.owner_id,
+                limits=_effective(settings, party, overrides),
+                overrides=overrides.get(party, {}),
+                usage=_usage(session, party, store.clock.now(), settings.period),
+            )
+            for party in parties or overrides
+        ]
 
 
-def show_party(runtime: Runtime, party: Party) -> Account:
-    """Return the limits and the use of a project or a user."""
-    with runtime.database.read() as session:
-        return _accounts(runtime, session, rows.overrides(session, [party]), [party])[0]
-
-
-def show_all(runtime: Runtime) -> list[Account]:
-    """Return the limits and the use of each party that overrides a configured limit."""
-    with runtime.database.read() as session:
-        overrides = rows.all_overrides(session)
-        return _accounts(runtime, session, overrides, list(overrides))
-
-
-def _accounts(
-    runtime: Runtime, session: Session, overrides: Overrides, parties: Sequence[Party]
-) -> list[Account]:
-    settings = runtime.settings.limits
-    return [
-        Account(
-            scope=party.scope,
-            owner_id=party.owner_id,
-            limits=settings.defaults[party.scope].overridden(overrides.get(party, {})),
-            overrides=overrides.get(party, {}),
-            usage=_usage(runtime, session, party),
-        )
-        for party in parties
-    ]
-
-
-def _usage(runtime: Runtime, session: Session, party: Party) -> Usage:
-    now, period = runtime.clock.now(), runtime.settings.limits.period
+def _usage(session: Session, party: Party, now: datetime, period: timedelta) -> Usage:
     uses = [entry.use for entry in rows.uses(session, [party], now - period, past_too=True)]
     future = [
         Use(start=max(use.start, now), end=use.end, hosts=use.hosts, vcpus=use.vcpus)
@@ -291,44 +221,35 @@ def _usage(runtime: Runtime, session: Session, party: Party) -> Usage:
     )
 
 
-def set_own(runtime: Runtime, party: Party, values: Mapping[str, int]) -> None:
-    """Override the limits in ``values`` (by name; -1: unlimited) for a party. Raises InvalidInput.
-
-    The other limits of the party do not change.
-    """
+def set_own(database: Database, party: Party, values: Mapping[str, int]) -> None:
+    """Override only these limits of a party (by name; -1: unlimited). Raises InvalidInput."""
     _check_names(values)
     for name, value in values.items():
         if not -1 <= value <= _MAX_LIMIT:
             raise InvalidInput(f"Limit {name} must be -1 (unlimited) or from 0 to {_MAX_LIMIT}")
-    _change(runtime, party, lambda present: {**present, **values})
+    _change(database, party, lambda present: {**present, **values})
 
 
-def unset_own(runtime: Runtime, party: Party, names: Collection[str] = ()) -> None:
-    """Reset limits of a party to the configured limits. Raises InvalidInput.
-
-    ``names`` are the limits to reset (empty: all).
-    """
+def unset_own(database: Database, party: Party, names: Collection[str] = ()) -> None:
+    """Remove a party's overrides of these limits (no names: of all). Raises InvalidInput."""
     _check_names(names)
-    removed = set(names or NAMES)
-    _change(
-        runtime,
-        party,
-        lambda present: {key: present[key] for key in present if key not in removed},
-    )
+    kept = set(NAMES).difference(names) if names else set()
+    _change(database, party, lambda old: {key: old[key] for key in old if key in kept})
 
 
 def _check_names(names: Collection[str]) -> None:
     unknown = sorted(set(names) - set(NAMES))
     if unknown:
-        allowed = ", ".join(NAMES)
-        raise InvalidInput(f"There is no limit {', '.join(unknown)} (there are: {allowed})")
+        raise InvalidInput(
+            f"There is no limit {', '.join(unknown)} (there are: {', '.join(NAMES)})"
+        )
 
 
 def _change(
-    runtime: Runtime, party: Party, change: Callable[[Mapping[str, int]], Mapping[str, int]]
+    database: Database, party: Party, change: Callable[[Mapping[str, int]], Mapping[str, int]]
 ) -> None:
     def work(session: Session) -> None:
         present = rows.lock(session, [party]).get(party, {})
         rows.replace(session, party, change(present))
 
-    runtime.database.write(work)
+    database.write(work)

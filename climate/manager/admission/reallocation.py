@@ -28,11 +28,7 @@ from climate.manager.admission.admission import (
     rows,
 )
 from climate.manager.admission.candidates import Demand, find_candidates
-from climate.manager.admission.requirements import (
-    check_properties,
-    occupied_window,
-    requirements_of,
-)
+from climate.manager.admission.requirements import occupied_window, requirements_of
 from climate.manager.process.runtime import Runtime
 
 
@@ -52,8 +48,7 @@ def reallocate(
     live = [reservation for reservation in reservations if reservation.stays]
     if not live:
         return False
-    requirements = {r.id: requirements_of(runtime, r) for r in live}
-    check_properties(session, runtime, [part for parts in requirements.values() for part in parts])
+    requirements = {r.id: requirements_of(runtime.catalog, r) for r in live}
     held = allocations.held(session, list(requirements))
     preference = runtime.preference()
     occupied = occupied_window(window, now, runtime.settings) if window.end > now else None
@@ -63,14 +58,14 @@ def reallocate(
         allocations.shorten(session, list(requirements), occupied_until)
         return False
     allocations.release(session, list(requirements))
-    before = {r.id: requirements_of(runtime, r)[0] for r in lease.reservations}
+    before = {r.id: requirements_of(runtime.catalog, r)[0] for r in lease.reservations}
     units = {
         id_: {resource: before[id_].units(held_.amounts) for resource, held_ in held[id_].items()}
         for id_ in requirements
     }
     started = has_started(lease, now)
     growing = _growing(lease, live, window, now)
-    demands = _demands(session, requirements, units, occupied, growing, started=started)
+    demands = _demands(session, requirements, units, growing, occupied, started=started)
     demands, gained = _admit(session, demands, occupied, preference, locked, started=started)
     allocations.take(session, rows(demands, gained, occupied))
     allocations.take(session, _kept_rows(demands, held, occupied, started=started))
@@ -142,8 +137,8 @@ def _demands(
     session: Session,
     requirements: Mapping[str, Sequence[Requirement]],
     units: Mapping[str, Units],
-    occupied: Window,
     growing: Collection[str],
+    occupied: Window,
     *,
     started: bool,
 ) -> list[Demand]:
@@ -165,7 +160,8 @@ def _demands(
             parts.append(Demand(reservation_id=id_, requirement=part, kept=kept))
         kept_all = sum(sum(demand.kept.values()) for demand in parts)
         if started and kept_all < sum(held.values()):
-            in_use = InUse(held, partial(_demands_over, session, requirements, units, growing))
+            demands_over = partial(_demands, session, requirements, units, growing, started=True)
+            in_use = InUse(held, demands_over)
             raise _still_in_use(requirements, id_, units, kept_all, in_use)
         demands += [demand if id_ in growing else _no_more(demand) for demand in parts]
     return demands
@@ -188,20 +184,6 @@ def _no_more(demand: Demand) -> Demand:
     """Return the demand with its kept units as the maximum, but not below its minimum."""
     maximum = max(demand.requirement.minimum, sum(demand.kept.values()))
     return replace(demand, requirement=replace(demand.requirement, maximum=maximum))
-
-
-def _demands_over(
-    session: Session,
-    requirements: Mapping[str, Sequence[Requirement]],
-    units: Mapping[str, Units],
-    growing: Collection[str],
-    occupied: Window,
-) -> list[Demand] | None:
-    """Return the demands over ``occupied``; None if the lease could not keep its resources."""
-    try:
-        return _demands(session, requirements, units, occupied, growing, started=True)
-    except InsufficientResources:
-        return None
 
 
 def _still_in_use(

@@ -7,6 +7,7 @@ Of other projects' leases it shows only the times.
 """
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -14,9 +15,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core.errors import NotEnoughResources
+from climate.core.errors import NotEnoughResources, SearchTooLong
 from climate.core.lease.change import has_started
-from climate.core.lease.model import PART, Lease, Reservation
+from climate.core.lease.model import PART, Lease
 from climate.core.matching import calendar
 from climate.core.matching.packing import Units
 from climate.core.matching.query import Everything
@@ -36,6 +37,7 @@ _SAMPLE = 50
 _AHEAD = timedelta(days=28)
 _BLOCKERS = 5
 _ALTERNATIVES = 3
+_UTC = "%Y-%m-%dT%H:%M:%SZ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +56,13 @@ class Alternative:
         """Return the alternative as the API shows it, with times as strings in UTC."""
         return {
             "differs": self.differs,
-            "start": _utc(self.window.start),
-            "end": _utc(self.window.end),
+            **_times(self.window),
             "amount": self.units,
         }
 
     def sentence(self) -> str:
         """Return the alternative as a phrase for the error message."""
-        window = f"from {_minute(self.window.start)} to {_minute(self.window.end)}"
+        window = _span(self.window)
         return {
             "later": f"later, {window}",
             "shorter": f"shorter, {window}",
@@ -90,47 +91,40 @@ def explain(
     alternatives = inquiry.alternatives()
     own = [blocker for blocker in blockers if blocker.project_id == project_id]
     others = [blocker for blocker in blockers if blocker.project_id != project_id]
-    sentences = [_message(lease, shortage)]
+    number, message = _located(lease, shortage)
+    sentences = [message]
     if own:
-        sentences.append(f"Taken by your own {', '.join(_named(blocker) for blocker in own)}")
+        named = (f"lease {b.lease_name} ({b.lease_id}) {_span(b.window)}" for b in own)
+        sentences.append(f"Taken by your own {', '.join(named)}")
     if others:
-        sentences.append(
-            f"Taken by others {', '.join(_span(blocker.window) for blocker in others)}"
-        )
+        spans = (_span(blocker.window) for blocker in others)
+        sentences.append(f"Taken by others {', '.join(spans)}")
     if alternatives:
         variants = "; ".join(alternative.sentence() for alternative in alternatives)
         sentences.append(f"What would fit now: {variants}")
     details = {
         **shortage.details,
-        "reservation": _number(lease, shortage),
+        "reservation": number,
         "blocked_by": [_blocker(blocker, project_id) for blocker in blockers],
         "alternatives": [alternative.as_json() for alternative in alternatives],
     }
     return NotEnoughResources(". ".join(sentences), details)
 
 
-def _short_reservation(lease: Lease, shortage: InsufficientResources) -> Reservation | None:
-    """Return the reservation that lacks resources; None if only all of them together lack some."""
+def _located(lease: Lease, shortage: InsufficientResources) -> tuple[int | None, str]:
+    """Return the position, in the request, of the reservation that lacks resources, and the error.
+
+    For a part of a stack, the position is that of the stack, and the error names the part. The
+    position is None if only all reservations together lack resources.
+    """
     if shortage.index is None:
-        return None
-    id_ = shortage.demands[shortage.index].reservation_id
-    return next((r for r in lease.reservations if r.id == id_), None)
-
-
-def _number(lease: Lease, shortage: InsufficientResources) -> int | None:
-    """Return the position, in the request, of the short reservation or of its stack."""
-    short = _short_reservation(lease, shortage)
-    requested = short and (short.stack_id or short.id)
-    ids = [reservation.id for reservation in lease.reservations]
-    return ids.index(requested) if requested in ids else shortage.details["reservation"]
-
-
-def _message(lease: Lease, shortage: InsufficientResources) -> str:
-    """Return the error message; it names the part if a part of a stack lacks resources."""
-    short = _short_reservation(lease, shortage)
-    if short is None or short.stack_id is None:
-        return shortage.message
-    return f"For the {short.params[PART]} in the stack: {shortage.message}"
+        return None, shortage.message
+    reservations = {reservation.id: reservation for reservation in lease.reservations}
+    short = reservations[shortage.demands[shortage.index].reservation_id]
+    number = list(reservations).index(short.stack_id or short.id)
+    if short.stack_id is None:
+        return number, shortage.message
+    return number, f"For the {short.params[PART]} in the stack: {shortage.message}"
 
 
 class _Inquiry:
@@ -148,10 +142,11 @@ class _Inquiry:
         self._runtime = runtime
         self._session = session
         self._demands = shortage.demands
-        self._short_index = shortage.index
-        self._in_use = shortage.in_use
-        # The free units of the requirement that fails.
+        # The requirement that fails; the first one if only all of them together fail.
+        self._index = shortage.index or 0
+        self._requirement = shortage.demands[self._index].requirement
         self._available: int = shortage.details.get("free", 0)
+        self._in_use = shortage.in_use
         self._lease = lease
         self._window = lease.window
         self._gates = gates
@@ -159,11 +154,6 @@ class _Inquiry:
         self._can_move = present is None or not has_started(present, now)
         self._occupied = occupied_window(lease.window, now, runtime.settings)
         self._preference = runtime.preference()
-
-    @property
-    def _requirement(self) -> Requirement:
-        """The requirement that fails; the first one if only all of them together fail."""
-        return self._demands[self._short_index or 0].requirement
 
     def blockers(self) -> list[Blocker]:
         """Return up to ``_BLOCKERS`` leases that occupy matching resources."""
@@ -187,11 +177,13 @@ class _Inquiry:
         length = self._window.end - start
         requirements = [demand.requirement for demand in self._demands]
         within = Window(start, start + _AHEAD + length)
-        query = WindowSearch(requirements, length, within)
+        deadline = self._runtime.clock.elapsed() + self._runtime.settings.search_timeout
+        query = WindowSearch(requirements, length, within, deadline)
         sample = max(_sample(requirement) for requirement in requirements)
-        for offer in islice(offers(self._runtime, self._session, query, sample), 1):
-            demands = [replace(demand, kept={}) for demand in self._demands]
-            return self._if_admitted("later", offer.window, demands)
+        with suppress(SearchTooLong):
+            for offer in islice(offers(self._runtime, self._session, query, sample), 1):
+                demands = [replace(demand, kept={}) for demand in self._demands]
+                return self._if_admitted("later", offer.window, demands)
         return None
 
     def _shorter(self) -> Alternative | None:
@@ -205,17 +197,17 @@ class _Inquiry:
         if end <= max(self._window.start, self._now):
             return None
         window = Window(self._window.start, end)
-        demands: Sequence[Demand] | None = self._demands
-        if self._in_use:
-            occupied = occupied_window(window, self._now, self._runtime.settings)
-            demands = self._in_use.demands_over(occupied)
-        return self._if_admitted("shorter", window, demands) if demands else None
+        if not self._in_use:
+            return self._if_admitted("shorter", window, self._demands)
+        occupied = occupied_window(window, self._now, self._runtime.settings)
+        with suppress(InsufficientResources):
+            return self._if_admitted("shorter", window, self._in_use.demands_over(occupied))
+        return None
 
     def _fewer(self) -> Alternative | None:
-        available = self._available
-        if not 0 < available < self._requirement.minimum:
+        if not 0 < self._available < self._requirement.minimum:
             return None
-        fewer = replace(self._requirement, minimum=available, maximum=available)
+        fewer = replace(self._requirement, minimum=self._available, maximum=self._available)
         return self._if_admitted("fewer", self._window, self._with(fewer))
 
     def _other(self) -> Alternative | None:
@@ -224,16 +216,9 @@ class _Inquiry:
         other = replace(self._requirement, query=Everything())
         return self._if_admitted("other", self._window, self._with(other))
 
-    def _units(self, demands: Sequence[Demand]) -> int:
-        """Return how many units the short reservation would get with these demands."""
-        id_ = demands[self._short_index or 0].reservation_id
-        return sum(d.requirement.minimum for d in demands if d.reservation_id == id_)
-
     def _with(self, requirement: Requirement) -> list[Demand]:
         changed = list(self._demands)
-        changed[self._short_index or 0] = replace(
-            changed[self._short_index or 0], requirement=requirement
-        )
+        changed[self._index] = replace(changed[self._index], requirement=requirement)
         return changed
 
     def _if_admitted(
@@ -243,7 +228,9 @@ class _Inquiry:
         more = dry_run(self._session, demands, occupied, self._preference)
         if more is None or not self._is_allowed(window, demands, more):
             return None
-        return Alternative(differs, window, self._units(demands))
+        id_ = demands[self._index].reservation_id
+        units = sum(d.requirement.minimum for d in demands if d.reservation_id == id_)
+        return Alternative(differs, window, units)
 
     def _is_allowed(self, window: Window, demands: Sequence[Demand], more: Sequence[Units]) -> bool:
         """Return whether the gates allow the lease with its new and its kept units."""
@@ -278,23 +265,15 @@ def _is_before_last_date(window: Window, ahead: timedelta) -> bool:
 
 
 def _blocker(blocker: Blocker, project_id: str) -> dict[str, Any]:
-    window = {"start": _utc(blocker.window.start), "end": _utc(blocker.window.end)}
     if blocker.project_id != project_id:
-        return window
-    return {"lease_id": blocker.lease_id, "lease_name": blocker.lease_name, **window}
-
-
-def _named(blocker: Blocker) -> str:
-    return f"lease {blocker.lease_name} ({blocker.lease_id}) {_span(blocker.window)}"
+        return _times(blocker.window)
+    names = {"lease_id": blocker.lease_id, "lease_name": blocker.lease_name}
+    return {**names, **_times(blocker.window)}
 
 
 def _span(window: Window) -> str:
-    return f"from {_minute(window.start)} to {_minute(window.end)}"
+    return f"from {window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M}"
 
 
-def _minute(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M}"
-
-
-def _utc(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+def _times(window: Window) -> dict[str, Any]:
+    return {"start": f"{window.start:{_UTC}}", "end": f"{window.end:{_UTC}}"}

@@ -1,10 +1,10 @@
 """Requirements: convert requests for reservations into reservations and their requirements."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 from marshmallow import ValidationError
 from sqlalchemy.orm import Session
@@ -13,12 +13,14 @@ from climate.core.errors import InvalidInput, InvalidQuery
 from climate.core.lease.lifecycle import ReservationStatus
 from climate.core.lease.model import PART, STACK, Reservation
 from climate.core.matching import query as expressions
-from climate.core.matching.query import Everything
+from climate.core.matching.expression import MAX_CONDITIONS
+from climate.core.matching.query import Everything, Query
 from climate.core.matching.requirement import Requirement
 from climate.core.settings import Settings
 from climate.core.window import Window
+from climate.db.engine import ids
 from climate.db.resources import resources
-from climate.manager.process.runtime import Runtime
+from climate.manager.process.runtime import Catalog
 from climate.plugins.base import Member, Requester
 
 
@@ -34,53 +36,43 @@ class ReservationRequest:
     children: "tuple[ReservationRequest, ...]" = ()
 
 
-class Requested(Protocol):
-    """A reservation, or a request for one."""
-
-    @property
-    def resource_type(self) -> str:
-        """The resource type."""
-
-    @property
-    def params(self) -> Mapping[str, Any]:
-        """The parameters of the request, validated by the plug-in's schema."""
+Requested = Reservation | ReservationRequest
 
 
 def look_up(
-    runtime: Runtime, resource_type: str, params: Mapping[str, Any], requester: Requester
+    catalog: Catalog, resource_type: str, params: Mapping[str, Any], requester: Requester
 ) -> ReservationRequest:
     """Return a request with data from the plug-in's look-ups in the cloud, and with its children.
 
     No transaction is open. Raises UnsupportedResourceType, InvalidInput, BackendUnavailable.
     """
-    plugin = runtime.plugin(resource_type)
+    plugin = catalog.plugins[resource_type]
     complete = plugin.look_up(params, requester)
-    children = tuple(_child(runtime, child, requester) for child in plugin.members(complete))
+    children = tuple(_child(catalog, child, requester) for child in plugin.members(complete))
     return ReservationRequest(resource_type=resource_type, params=complete, children=children)
 
 
-def _child(runtime: Runtime, child: Member, requester: Requester) -> ReservationRequest:
+def _child(catalog: Catalog, child: Member, requester: Requester) -> ReservationRequest:
     try:
-        params = runtime.plugin(child.resource_type).schema().load(child.params)
+        params = catalog.plugins[child.resource_type].schema().load(child.params)
     except ValidationError as error:
         raise InvalidInput(f"The {child.name} cannot be reserved: {error}") from None
-    request = look_up(runtime, child.resource_type, params, requester)
+    request = look_up(catalog, child.resource_type, params, requester)
     return replace(request, params={**request.params, PART: child.name})
 
 
 def new_reservations(
-    runtime: Runtime,
+    catalog: Catalog,
     lease_id: str,
     requests: Sequence[ReservationRequest],
-    new_id: Callable[[], str],
     now: datetime,
 ) -> tuple[Reservation, ...]:
     """Return a new reservation for each request, followed by one for each of their children."""
     reservations = [
-        new_reservation(runtime, lease_id, request, new_id(), now) for request in requests
+        new_reservation(catalog, lease_id, request, ids.new_id(), now) for request in requests
     ]
     children = [
-        new_reservation(runtime, lease_id, part_of(stack, child), new_id(), now)
+        new_reservation(catalog, lease_id, part_of(stack, child), ids.new_id(), now)
         for stack, request in zip(reservations, requests, strict=True)
         for child in request.children
     ]
@@ -93,7 +85,7 @@ def part_of(stack: Reservation, child: ReservationRequest) -> ReservationRequest
 
 
 def new_reservation(
-    runtime: Runtime, lease_id: str, request: ReservationRequest, id_: str, now: datetime
+    catalog: Catalog, lease_id: str, request: ReservationRequest, id_: str, now: datetime
 ) -> Reservation:
     """Return a new, PENDING reservation for the request; raises UnsupportedResourceType."""
     return Reservation(
@@ -102,58 +94,86 @@ def new_reservation(
         resource_type=request.resource_type,
         status=ReservationStatus.PENDING,
         params=request.params,
-        details=runtime.plugin(request.resource_type).preview_details(id_),
+        details=catalog.plugins[request.resource_type].preview_details(id_),
         created_at=now,
         updated_at=None,
     )
 
 
-def requirements_of(runtime: Runtime, reservation: Requested) -> tuple[Requirement, ...]:
-    """Return the requirements of a reservation: several if it needs resources of different queries.
-
-    Raises UnsupportedResourceType.
-    """
-    return runtime.plugin(reservation.resource_type).requirement(reservation.params).parts
+def requirements_of(catalog: Catalog, reservation: Requested) -> tuple[Requirement, ...]:
+    """Return the requirements of a reservation: one for each of its queries for resources."""
+    return catalog.plugins[reservation.resource_type].requirement(reservation.params).parts
 
 
-def needs_of(runtime: Runtime, requests: Iterable[ReservationRequest]) -> list[Requirement]:
+def needs_of(catalog: Catalog, requests: Iterable[ReservationRequest]) -> list[Requirement]:
     """Return the requirements of the requests and their children; omit those for no units."""
     all_requests = chain.from_iterable((request, *request.children) for request in requests)
-    parts = chain.from_iterable(requirements_of(runtime, request) for request in all_requests)
+    parts = chain.from_iterable(requirements_of(catalog, request) for request in all_requests)
     return [part for part in parts if part.maximum]
 
 
-def any_prepares(runtime: Runtime, reservations: Iterable[Requested]) -> bool:
+def any_prepares(catalog: Catalog, reservations: Iterable[Requested]) -> bool:
     """Return whether a plug-in must prepare any of these reservations before the start."""
-    return any(runtime.plugin(r.resource_type).needs_preparation for r in reservations)
+    return any(catalog.plugins[r.resource_type].needs_preparation for r in reservations)
 
 
-def any_acts_as_user(runtime: Runtime, reservations: Iterable[Requested]) -> bool:
+def any_acts_as_user(catalog: Catalog, reservations: Iterable[Requested]) -> bool:
     """Return whether a plug-in must act as the lease's user (with a trust) for any of these."""
-    return any(runtime.plugin(r.resource_type).acts_as_user(r.params) for r in reservations)
+    return any(catalog.plugins[r.resource_type].acts_as_user(r.params) for r in reservations)
 
 
-def check_properties(
-    session: Session, runtime: Runtime, requirements: Sequence[Requirement]
+def check_queries(
+    session: Session,
+    catalog: Catalog,
+    requirements: Sequence[Requirement],
+    *,
+    private: bool,
+    present: Collection[Query] = (),
 ) -> None:
-    """Raise InvalidQuery if a query names a property that no resource of its type has."""
+    """Raise InvalidQuery for too many conditions, or a property that no resource of its type has.
+
+    Without ``private``, private properties count as unknown, so that no refusal and no number of
+    matching resources reveals them. A changed lease may keep its ``present`` queries, whatever they
+    name and however long they are.
+    """
+    count = sum(expressions.written(requirement.query) for requirement in requirements)
+    if count > max(MAX_CONDITIONS, sum(map(expressions.written, present))):
+        raise InvalidQuery(
+            f"The reservations have {count} conditions; at most {MAX_CONDITIONS} are allowed in"
+            " all: use shorter expressions, or several leases"
+        )
     for index, requirement in enumerate(requirements):
-        if isinstance(requirement.query, Everything):
+        query, resource_type = requirement.query, requirement.resource_type
+        if isinstance(query, Everything) or query in present:
             continue
-        named = expressions.names(requirement.query)
-        resource_type = requirement.resource_type
-        property_names = runtime.plugin(resource_type).native_properties
-        property_names |= runtime.defined.get(resource_type, frozenset())
-        if not named <= property_names:
-            defined = resources.property_names(session, resource_type)
-            runtime.defined[resource_type] = frozenset(defined)
-            property_names |= defined
-            property_names |= resources.names_in_use(session, resource_type, named - property_names)
-            try:
-                expressions.check_names(requirement.query, property_names)
-            except InvalidQuery as error:
-                where = f" (in reservation {index})" if len(requirements) > 1 else ""
-                raise InvalidQuery(f"{error.message}{where}") from None
+        named = expressions.names(query)
+        names = native = catalog.plugins[resource_type].native_properties
+        if not named <= native:
+            names = _property_names(session, resource_type, named, native, private=private)
+        try:
+            expressions.check_names(query, names)
+        except InvalidQuery as error:
+            where = f" (in reservation {index})" if len(requirements) > 1 else ""
+            raise InvalidQuery(f"{error.message}{where}") from None
+
+
+def _property_names(
+    session: Session,
+    resource_type: str,
+    named: Collection[str],
+    native: Collection[str],
+    *,
+    private: bool,
+) -> frozenset[str]:
+    """Return the properties that exist for the requester; of undefined ones only those ``named``.
+
+    Not cached: another process may make a property private.
+    """
+    privacy = resources.privacy(session, resource_type)
+    known = frozenset({*native, *privacy})
+    known |= resources.names_in_use(session, resource_type, {*named} - known)
+    hidden = {name for name, is_private in privacy.items() if is_private and not private}
+    return known - (hidden - {*native})
 
 
 def occupied_window(window: Window, now: datetime, settings: Settings) -> Window:

@@ -5,10 +5,12 @@ The values are queried whenever Prometheus reads the metrics. That executes four
 the database is available is itself a metric.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily as Gauge
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -21,7 +23,8 @@ from climate.manager.process.runtime import Runtime
 from climate.observability.metrics import Metrics, is_shared, label, state
 
 # Counts stop here, so that reading metrics stays cheap even with a long backlog.
-MOST = 10_000
+_MOST = 10_000
+_DATABASE_UP = "climate_database_up", "1 if the database answers, else 0."
 
 
 @dataclass(eq=False, slots=True)
@@ -35,39 +38,29 @@ class Backlog(Collector):
         now = self.runtime.clock.now()
         try:
             with self.runtime.database.read() as session:
-                due = event_queue.count_due(session, now, MOST)
-                rows, oldest = outbox.lag(session, MOST)
-                prepared = preparations.counts(session, MOST) if self._is_provisioning else None
+                due = event_queue.count_due(session, now, _MOST)
+                rows, oldest = outbox.lag(session, _MOST)
+                is_provisioning = self.runtime.settings.provisioning is not None
+                prepared = preparations.counts(session, _MOST) if is_provisioning else None
         except SQLAlchemyError:
-            yield _gauge("climate_database_up", "1 if the database answers, else 0.", 0)
+            yield Gauge(*_DATABASE_UP, 0)
             return
-        yield _gauge("climate_database_up", "1 if the database answers, else 0.", 1)
+        yield Gauge(*_DATABASE_UP, 1)
         yield _by_kind(due)
-        yield _gauge("climate_outbox_lag_rows", "Notifications not published yet.", rows)
+        yield Gauge("climate_outbox_lag_rows", "Notifications not published yet.", rows)
         waited = (now - oldest).total_seconds() if oldest else 0.0
-        yield _gauge(
-            "climate_outbox_lag_seconds",
-            "Age of the oldest unpublished notification.",
-            max(0.0, waited),
-        )
+        text = "Age of the oldest unpublished notification."
+        yield Gauge("climate_outbox_lag_seconds", text, max(0.0, waited))
         if prepared is not None:
             yield _by_state(prepared)
-
-    @property
-    def _is_provisioning(self) -> bool:
-        return self.runtime.settings.provisioning is not None
-
-
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, value)
 
 
 def _by_kind(due: dict[str, int]) -> Metric:
     text = "Due events that no manager has claimed, by kind."
-    family = GaugeMetricFamily("climate_events_due", text, labels=["kind"])
-    counts: dict[str, int] = {}
+    family = Gauge("climate_events_due", text, labels=["kind"])
+    counts: Counter[str] = Counter()
     for kind, count in due.items():
-        counts[label(kind)] = counts.get(label(kind), 0) + count
+        counts[label(kind)] += count
     for kind, count in sorted(counts.items()):
         family.add_metric([kind], count)
     return family
@@ -75,7 +68,7 @@ def _by_kind(due: dict[str, int]) -> Metric:
 
 def _by_state(counts: Mapping[str, int]) -> Metric:
     text = "Open preparations of hosts, by state."
-    family = GaugeMetricFamily("climate_preparations", text, labels=["state"])
+    family = Gauge("climate_preparations", text, labels=["state"])
     for progress in PreparationState:
         if progress is not PreparationState.OVER:
             family.add_metric([progress.value], counts.get(progress.value, 0))
@@ -94,12 +87,6 @@ def show_pool(metrics: Metrics, database: Database) -> None:
     Does nothing if processes share metrics.
     """
     used, most = database.connections()
-    state(
-        metrics.registry, "climate_database_connections_used", "Database connections in use.", used
-    )
-    state(
-        metrics.registry,
-        "climate_database_connections_most",
-        "Largest number of database connections.",
-        most,
-    )
+    name, registry = "climate_database_connections", metrics.registry
+    state(registry, f"{name}_used", "Database connections in use.", used)
+    state(registry, f"{name}_most", "Largest number of database connections.", most)

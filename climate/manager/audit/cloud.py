@@ -9,6 +9,7 @@ from climate.core.errors import NotFound
 from climate.core.lease.lifecycle import OPEN_EVENT, EventStatus, LeaseStatus, ReservationStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import RELENTLESS, START, UPDATE
+from climate.db.engine.database import Database
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
 from climate.db.resources import resources
@@ -16,7 +17,7 @@ from climate.manager.audit.invariants import violations
 from climate.manager.leases import trusts
 from climate.manager.leases.event_plan import add_update_event
 from climate.manager.notifications.lease_messages import resources_of
-from climate.manager.process.runtime import Runtime
+from climate.manager.process.runtime import Runtime, Store
 from climate.plugins.base import Drift, ExpectedState, HeldReservation
 
 
@@ -28,7 +29,7 @@ def audit(runtime: Runtime) -> list[Drift]:
     drifts = [
         drift
         for resource_type, plugin in runtime.plugins.items()
-        for drift in plugin.audit(partial(_expected, runtime, resource_type))
+        for drift in plugin.audit(partial(_expected, runtime.database, resource_type))
     ]
     drifts += trusts.orphans(runtime)
     with runtime.database.read() as session:
@@ -44,16 +45,17 @@ def repair(runtime: Runtime, drift: Drift) -> bool:
     Raises what a plug-in raises.
     """
     if drift.lease_id is not None:
-        _retry(runtime, drift.lease_id)
+        _retry(runtime.store, drift.lease_id)
+        runtime.wakeup.hint()
         return True
-    if drift.repair is None or _is_alive(runtime, drift.reservation_id):
+    if drift.repair is None or _is_alive(runtime.database, drift.reservation_id):
         return False
     drift.repair()
     return True
 
 
-def _expected(runtime: Runtime, resource_type: str) -> ExpectedState:
-    with runtime.database.read() as session:
+def _expected(database: Database, resource_type: str) -> ExpectedState:
+    with database.read() as session:
         registered = resources.find_all(session, resource_type)
         leases_ = leases.find_all(session, None)
         present = [lease for lease in leases_ if _is_in_cloud(lease)]
@@ -64,9 +66,8 @@ def _expected(runtime: Runtime, resource_type: str) -> ExpectedState:
     elsewhere = [
         r.id for lease in settled for r in lease.reservations if r.resource_type != resource_type
     ]
-    unstarted = [lease for lease in leases_ if lease not in present]
-    pending = [lease for lease in unstarted if lease.status is LeaseStatus.PENDING]
-    awaited = [r.id for lease in pending for r in lease.reservations]
+    pending = [lease for lease in leases_ if lease.status is LeaseStatus.PENDING]
+    awaited = [r.id for lease in pending if lease not in present for r in lease.reservations]
     return ExpectedState(registered, running, changing, elsewhere, shared, awaited)
 
 
@@ -94,9 +95,9 @@ def _is_in_cloud(lease: Lease) -> bool:
     return not untouched and lease.status is not LeaseStatus.TERMINATED
 
 
-def _is_alive(runtime: Runtime, reservation_id: str | None) -> bool:
+def _is_alive(database: Database, reservation_id: str | None) -> bool:
     """Whether the reservation belongs to a lease that is not over."""
-    with runtime.database.read() as session:
+    with database.read() as session:
         return any(
             reservation.id == reservation_id
             for lease in leases.find_all(session, None)
@@ -142,12 +143,12 @@ def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> s
     }
 
 
-def _retry(runtime: Runtime, lease_id: str) -> None:
+def _retry(store: Store, lease_id: str) -> None:
     """Request that a manager hands over the resources of a running lease again.
 
     For other leases, request an immediate retry of the failed start or end.
     """
-    now = runtime.clock.now()
+    now = store.clock.now()
 
     def work(session: Session) -> None:
         try:
@@ -159,5 +160,4 @@ def _retry(runtime: Runtime, lease_id: str) -> None:
         else:
             event_queue.run_now(session, lease_id, RELENTLESS, now)
 
-    runtime.database.write(work)
-    runtime.wakeup.hint()
+    store.database.write(work)

@@ -51,7 +51,7 @@ def slices(store: Store, name: str, position: str) -> Iterator[tuple[list[str], 
 def check_once(runtime: Runtime) -> None:
     """Check a turn of each invariant that is due and that no other manager checks.
 
-    Then set the metrics.
+    Then set the metrics to the stored state, which may be the result of another manager's check.
     """
     for name in LOOKS:
         now = runtime.clock.now()
@@ -61,12 +61,8 @@ def check_once(runtime: Runtime) -> None:
         take = partial(invariants.take_turn, name=name, now=now, until=until)
         turn = runtime.database.write(take) if is_due else None
         if turn is not None:
-            _check(runtime, turn)
-    show(runtime)
-
-
-def show(runtime: Runtime) -> None:
-    """Set the metrics to the stored state, which may be the result of another manager's check."""
+            _check(runtime.store, turn)
+            runtime.wakeup.hint()
     with runtime.database.read() as session:
         broken = invariants.broken(session)
     numbers = {LOOKS[name][0] for name in broken if name in LOOKS}
@@ -74,18 +70,17 @@ def show(runtime: Runtime) -> None:
         runtime.metrics.invariant(number, broken=number in numbers)
 
 
-def _check(runtime: Runtime, turn: Turn) -> None:
-    checked = list(islice(slices(runtime.store, turn.name, turn.position), _SLICES))
+def _check(store: Store, turn: Turn) -> None:
+    checked = list(islice(slices(store, turn.name, turn.position), _SLICES))
     position = checked[-1][1]
     findings = [finding for slice_, _ in checked for finding in slice_][:_FINDINGS]
-    now = runtime.clock.now()
+    now = store.clock.now()
     verdict = turn.verdict.after(findings, now, is_round_over=position is None)
-    store = partial(_store, turn, position or "", verdict, findings, now)
-    if event_type := runtime.database.write(store):
+    work = partial(_store, turn, position or "", verdict, findings, now)
+    if event_type := store.database.write(work):
         level = logging.ERROR if event_type == BROKEN else logging.WARNING
         details = (LOOKS[turn.name][0], turn.name, "; ".join(findings))
         LOG.log(level, "%s %s (%s): %s", event_type, *details)
-    runtime.wakeup.hint()
 
 
 def _store(
@@ -98,9 +93,8 @@ def _store(
 ) -> str | None:
     """Store the verdict; notify, and return the event type, if the state changed."""
     before, since = turn.verdict.broken_since, verdict.broken_since
-    if not invariants.store(session, turn, position, verdict) or (before is None) == (
-        since is None
-    ):
+    is_stored = invariants.store(session, turn, position, verdict)
+    if not is_stored or (before is None) == (since is None):
         return None
     event_type = HOLDS if since is None else BROKEN
     payload = {
@@ -115,25 +109,11 @@ def _store(
     return event_type
 
 
-class SelfAudit:
-    """Checks the invariants every ``self_audit_interval`` seconds until it is stopped."""
+def self_audit(runtime: Runtime) -> PeriodicTask:
+    """Return a task that checks the invariants every ``self_audit_interval`` seconds.
 
-    def __init__(self, runtime: Runtime) -> None:
-        """Prepare; nothing runs before ``start``. An interval of 0 disables the self-audit."""
-        interval = runtime.settings.self_audit_interval
-        check = partial(check_once, runtime)
-        self._task = (
-            PeriodicTask("self-audit", check, interval=interval, runs_at_start=False)
-            if interval
-            else None
-        )
-
-    def start(self) -> None:
-        """Start, in a thread; the first check runs one interval from now."""
-        if self._task is not None:
-            self._task.start()
-
-    def stop(self) -> None:
-        """Stop; wait for the current check."""
-        if self._task is not None:
-            self._task.stop()
+    The first check runs one interval after its start.
+    """
+    interval = runtime.settings.self_audit_interval
+    check = partial(check_once, runtime)
+    return PeriodicTask("self-audit", check, interval=interval, runs_at_start=False)

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from climate.core.lease import blazar_wire
 from climate.core.lease.lateness import Late, is_overtaken, late_events
 from climate.core.lease.lifecycle import LEASE, EventStatus, LeaseStatus, ReservationStatus, step
-from climate.core.lease.model import Event, Lease, StartWhen
+from climate.core.lease.model import Event, Lease
 from climate.core.lease.schedule import (
     ACTIONS,
     BEFORE_END,
@@ -35,12 +35,11 @@ from climate.manager.leases import holds
 from climate.manager.leases import ready_start as starting
 from climate.manager.notifications.lease_messages import News, announce, resources_of
 from climate.manager.process.runtime import Runtime
+from climate.observability.metrics import Metrics
 
 _STARTABLE = {LeaseStatus.PENDING, LeaseStatus.STARTING, LeaseStatus.ERROR}
 # Leases whose users are notified that events are late: those that still start, run or end.
-_NOT_OVER = frozenset(
-    {LeaseStatus.PENDING, LeaseStatus.STARTING, LeaseStatus.ACTIVE, LeaseStatus.ERROR}
-)
+_NOT_OVER = _STARTABLE | {LeaseStatus.ACTIVE}
 # Pause before the next attempt for a lease that another transaction has locked. Such transactions
 # usually last some milliseconds.
 _LOCKED_PAUSE = timedelta(milliseconds=50)
@@ -70,9 +69,8 @@ def begin(runtime: Runtime, session: Session, claims: Sequence[Claim]) -> list[T
     """
     now = runtime.clock.now()
     seen, unlocked = lock_leases(session, claims, wait=len(claims) == 1)
-    seen = [
-        item for item in (_unless_waiting(runtime, session, item, now) for item in seen) if item
-    ]
+    present = (starting.unless_waiting(runtime.settings, session, item, now) for item in seen)
+    seen = [item for item in present if item is not None]
     decided: dict[Decision, list[Seen]] = defaultdict(list)
     for item in seen:
         decided[decide(item.lease, item.event, now)].append(item)
@@ -84,7 +82,7 @@ def begin(runtime: Runtime, session: Session, claims: Sequence[Claim]) -> list[T
         requeue(session, item.claim)
     close_all(session, [item.claim for item in decided[Decision.TOO_LATE]], now, EventStatus.ERROR)
     close_all(session, [item.claim for item in decided[Decision.SKIP]], now, EventStatus.DONE)
-    on_commit(session, lambda: _count(runtime, seen, decided[Decision.NOTIFY], now))
+    on_commit(session, lambda: _count(runtime.metrics, seen, decided[Decision.NOTIFY], now))
     released = [
         Task(item.claim, holds.begin_release(session, item.lease, item.event))
         for item in decided[Decision.RELEASE]
@@ -92,27 +90,23 @@ def begin(runtime: Runtime, session: Session, claims: Sequence[Claim]) -> list[T
     return released + _execute(runtime, session, decided[Decision.EXECUTE], now)
 
 
-def _unless_waiting(runtime: Runtime, session: Session, seen: Seen, now: datetime) -> Seen | None:
-    """Return the claim; None if it is a start that waits for hosts, which is requeued."""
-    if seen.event.kind != START or seen.lease.start.when is not StartWhen.READY:
-        return seen
-    return starting.unless_waiting(runtime, session, seen, now)
-
-
-def _count(runtime: Runtime, seen: Sequence[Seen], notified: Sequence[Seen], now: datetime) -> None:
+def _count(metrics: Metrics, seen: Sequence[Seen], notified: Sequence[Seen], now: datetime) -> None:
     for item in seen:
-        runtime.metrics.event(item.event.kind, "claimed")
+        metrics.event(item.event.kind, "claimed")
     for _, lease, event in notified:
         if event.is_untried:
-            runtime.metrics.tried(event.kind, now - lease.due(event, now))
-        runtime.metrics.event(event.kind, "done")
+            metrics.tried(event.kind, now - lease.due(event, now))
+        metrics.event(event.kind, "done")
 
 
 def _execute(runtime: Runtime, session: Session, seen: Sequence[Seen], now: datetime) -> list[Task]:
     """Store that these events are being executed; return their work."""
     if not seen:
         return []
-    begun = {item.lease.id: _while_executing(item.lease, item.event, now) for item in seen}
+    begun = {item.lease.id: item.lease for item in seen}
+    for _, lease, event in seen:
+        if (status := _status_while(lease, event)) is not lease.status:
+            begun[lease.id] = replace(lease, status=status, updated_at=now)
     leases.advance(session, [(item.lease, begun[item.lease.id]) for item in seen])
     ending = [item.lease for item in seen if item.event.kind == END]
     if unstarted := [lease.id for lease in ending if _is_to_start(lease)]:
@@ -121,29 +115,21 @@ def _execute(runtime: Runtime, session: Session, seen: Sequence[Seen], now: date
             del begun[id_]
     for lease in ending:
         starting.note_end(runtime, session, lease, now)
+    deleted = ReservationStatus.DELETED
     live = {
-        item.lease.id: [
-            r.id for r in item.lease.reservations if r.status is not ReservationStatus.DELETED
-        ]
-        for item in seen
+        lease.id: [r.id for r in lease.reservations if r.status is not deleted]
+        for _, lease, _ in seen
     }
-    granted = resources_of(session, {id_ for ids in live.values() for id_ in ids})
-    return [
-        Task(
-            claim,
-            Work(event, lease, {id_: granted[id_] for id_ in live[lease.id]}, begun.get(lease.id)),
-        )
-        for claim, lease, event in seen
-    ]
+    held = resources_of(session, {id_ for ids in live.values() for id_ in ids})
+    tasks = []
+    for claim, lease, event in seen:
+        granted = {id_: held[id_] for id_ in live[lease.id]}
+        tasks.append(Task(claim, Work(event, lease, granted, begun.get(lease.id))))
+    return tasks
 
 
 def _is_to_start(lease: Lease) -> bool:
     return any(e.kind == START and e.status is EventStatus.UNDONE for e in lease.events)
-
-
-def _while_executing(lease: Lease, event: Event, now: datetime) -> Lease:
-    status = _status_while(lease, event)
-    return lease if status is lease.status else replace(lease, status=status, updated_at=now)
 
 
 def decide(lease: Lease, event: Event, now: datetime) -> Decision:
@@ -185,20 +171,18 @@ def _is_wanted(lease: Lease, event: Event, now: datetime) -> bool:
 
 def _status_while(lease: Lease, event: Event) -> LeaseStatus:
     """Return the status of the lease while the action runs."""
-    if lease.status is LeaseStatus.DELETING:
-        return lease.status
+    status: LeaseStatus = lease.status
+    # The retry of a start: the lease shows ERROR until it succeeds.
+    is_retry = event.kind == START and status is LeaseStatus.ERROR
+    if event.kind not in {START, END} or status is LeaseStatus.DELETING or is_retry:
+        return status
+    if event.kind == START or status is LeaseStatus.PENDING:
+        status = step(LEASE, status, LeaseStatus.STARTING)
     if event.kind == START:
-        if lease.status is LeaseStatus.ERROR:  # a retry: it shows ERROR until it succeeds
-            return lease.status
-        return step(LEASE, lease.status, LeaseStatus.STARTING)
-    if event.kind == END:
-        present: LeaseStatus = lease.status
-        if present is LeaseStatus.PENDING:  # its start was never begun
-            present = step(LEASE, present, LeaseStatus.STARTING)
-        if present is LeaseStatus.STARTING:  # its start never succeeded
-            present = step(LEASE, present, LeaseStatus.ERROR)
-        return step(LEASE, present, LeaseStatus.TERMINATING)
-    return lease.status
+        return status
+    if status is LeaseStatus.STARTING:  # its start never succeeded
+        status = step(LEASE, status, LeaseStatus.ERROR)
+    return step(LEASE, status, LeaseStatus.TERMINATING)
 
 
 def _notify(session: Session, seen: Sequence[Seen], now: datetime) -> None:

@@ -1,25 +1,24 @@
 """Dispatcher: claims due events, and runs them in a limited number of worker threads.
 
-It queries the database for due events:
-
-- at the due time of the next event (a timer);
-- when a process has written an event and sent a hint;
-- when a worker has finished, as this may unblock other events;
-- after each poll interval, in case a hint was lost.
+It queries the database for due events at the due time of the next event (a timer), when a process
+has written an event and sent a hint, when a worker has finished, as this may unblock other events,
+and after each poll interval, in case a hint was lost.
 
 Several managers may use one database. As each event is claimed, only one manager runs it.
 
-``QueueView`` contains the due events. ``FairShare`` chooses events for the free workers.
-``Dispatcher`` claims them. ``WorkerPool`` runs the claims in threads, and abandons calls that take
-too long. ``Upkeep`` renews and reclaims claims, and removes old rows.
+``Dispatcher`` claims the events that ``FairShare`` chooses from the ``QueueView``. ``WorkerPool``
+runs the claims in threads, and abandons calls that take too long. ``Upkeep`` renews and reclaims
+claims, and removes old rows.
 """
 
 import logging
 import os
 import socket
 import threading
+import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 
 from climate.db.engine.database import is_unavailable
@@ -28,11 +27,10 @@ from climate.db.events.waiting import PendingEvent
 from climate.db.leases import idempotency
 from climate.db.limits import forget_past_use
 from climate.db.resources import allocations
-from climate.manager.claims import Claim, ClaimKeeper, Task
+from climate.manager.claims import Batch, Claim, ClaimKeeper, Result, Task
 from climate.manager.events import runner
-from climate.manager.events.fair_share import Batch, BatchSizeEstimator, FairShare, Result
 from climate.manager.events.outcomes import discard
-from climate.manager.events.waiting_list import PAGE, QueueView
+from climate.manager.events.queue import PAGE, BatchSizeEstimator, FairShare, QueueView
 from climate.manager.leases import finalizers
 from climate.manager.notifications import log
 from climate.manager.process.periodic_task import PeriodicTask
@@ -48,6 +46,7 @@ _TIDY_INTERVAL = 10.0
 _RENEWALS = 3
 # If a plug-in call takes longer (seconds), another thread requeues the worker's other events.
 _SLOW_CALL = 1.0
+_UNFINISHED = "events were not finished, their claims will expire"
 
 
 def owner_name() -> str:
@@ -55,12 +54,16 @@ def owner_name() -> str:
     return f"{socket.gethostname()[:32]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
-def _report(text: str, error: Exception) -> None:
-    """Log a failure: one line if the database is unavailable, else a traceback."""
-    if is_unavailable(error):
-        LOG.warning("%s: %s", text, error)
-    else:
-        LOG.error(text, exc_info=error)
+@contextmanager
+def _logged(text: str) -> Iterator[None]:
+    """Log an error of the block instead of raising it; a traceback unless the database is away."""
+    try:
+        yield
+    except Exception as error:
+        if is_unavailable(error):
+            LOG.warning("%s: %s", text, error)
+        else:
+            LOG.exception(text)
 
 
 class Dispatcher:
@@ -69,15 +72,14 @@ class Dispatcher:
     def __init__(self, runtime: Runtime, owner: str) -> None:
         """Prepare to claim events as ``owner``. No thread runs before ``start``."""
         self.last_tick: float | None = None
-        self._runtime = runtime
-        self._owner = owner
+        self._runtime, self._owner = runtime, owner
         self._timer = Timer(runtime.clock)
         self._keeper = ClaimKeeper(runtime.store, owner, runtime.settings.claim_timeout)
         self._queue = QueueView(runtime.store, runtime.rng)
         sizes = BatchSizeEstimator()
         self._share = FairShare(runtime.settings.workers, runtime.plugins, sizes)
         self._task = PeriodicTask(
-            "dispatcher", self._try_tick, interval=runtime.settings.poll_interval, pause=0.0
+            "dispatcher", self._tick, interval=runtime.settings.poll_interval, pause=0.0
         )
         self.pool = WorkerPool(runtime, sizes)
         self.upkeep = Upkeep(runtime, self._keeper, self.pool, self._task.wake)
@@ -87,8 +89,10 @@ class Dispatcher:
         settings = self._runtime.settings
         self._runtime.wakeup.subscribe(self._task.wake)
         renewal = settings.claim_timeout.total_seconds() / _RENEWALS
-        self._timer.every(renewal, self.upkeep.try_to_renew, "renew claims")
-        self._timer.every(_TIDY_INTERVAL, self.upkeep.try_to_tidy, "tidy")
+        renew = _logged("claims were not renewed, will try again")(self.upkeep.renew)
+        tidy = _logged("old rows were not removed, will try again")(self.upkeep.tidy)
+        self._timer.every(renewal, renew, "renew claims")
+        self._timer.every(_TIDY_INTERVAL, tidy, "tidy")
         self._timer.every(min(1.0, settings.call_timeout), self.pool.watch, "watch calls")
         self._timer.start()
         self._task.start()
@@ -102,8 +106,7 @@ class Dispatcher:
         self.pool.stop()
         self._timer.stop()
         write = self._runtime.database.write
-        released = write(lambda session: event_queue.release(session, self._owner))
-        if released:
+        if released := write(lambda session: event_queue.release(session, self._owner)):
             LOG.warning(
                 "stopped while %s event(s) ran, they were handed back to other managers", released
             )
@@ -111,8 +114,7 @@ class Dispatcher:
     def run_due(self) -> int:
         """Run all due events in this thread; return how many were claimed.
 
-        It is for tests and simulations. It claims and runs events as ``start`` does, but without
-        timer and threads.
+        For tests and simulations: it does the same as ``start``, without timer and threads.
         """
         count = 0
         while batches := self._claim():
@@ -121,12 +123,7 @@ class Dispatcher:
                 self.pool.run(batch)
         return count
 
-    def _try_tick(self) -> None:
-        try:
-            self._tick()
-        except Exception as error:  # noqa: BLE001 - the next tick may succeed
-            _report("the query for due events failed, will try again", error)
-
+    @_logged("the query for due events failed, will try again")
     def _tick(self) -> None:
         """Claim due events while workers are free, and set the alarm for the next due time."""
         now = self._runtime.clock.now()  # before the query: the alarm covers what is due after it
@@ -178,18 +175,14 @@ class Dispatcher:
         rows = self._runtime.database.write(
             lambda session: event_queue.claim(session, self._owner, now, stored, ids)
         )
-        claimed = {id_: (lease_id, attempt) for id_, lease_id, attempt in rows}
+        claimed = {id_: (id_, lease_id, self._owner, attempt) for id_, lease_id, attempt in rows}
 
         def claim(event: PendingEvent) -> Claim:
-            lease_id, attempt = claimed[event.event_id]
-            fencing_token = FencingToken(self._runtime.clock.elapsed, expires)
-            owned = (event.event_id, lease_id, self._owner, attempt)
-            return Claim(*owned, event.project_id, event.types, fencing_token)
+            token = FencingToken(self._runtime.clock.elapsed, expires)
+            return Claim(*claimed[event.event_id], event.project_id, event.types, token)
 
-        claims = [
-            [claim(event) for event in share if event.event_id in claimed] for share in chosen
-        ]
-        return [Batch(share) for share in claims if share]
+        shares = [[claim(e) for e in share if e.event_id in claimed] for share in chosen]
+        return [Batch(share) for share in shares if share]
 
 
 class WorkerPool:
@@ -203,8 +196,7 @@ class WorkerPool:
 
     def __init__(self, runtime: Runtime, sizes: BatchSizeEstimator) -> None:
         """Begin without workers. ``sizes`` records how long the calls take."""
-        self._runtime = runtime
-        self._sizes = sizes
+        self._runtime, self._sizes = runtime, sizes
         self._running: list[Batch] = []
         self._abandoned: list[Batch] = []
         self._changed = threading.Condition()
@@ -220,11 +212,6 @@ class WorkerPool:
         """The batches that have an abandoned call, which has not returned yet."""
         with self._changed:
             return list(self._abandoned)
-
-    @property
-    def claims(self) -> list[Claim]:
-        """The claims of all running batches that are not finished yet."""
-        return [claim for batch in self.running for claim in batch.claims]
 
     def start(self, batch: Batch) -> None:
         """Run a batch in a new thread.
@@ -249,11 +236,11 @@ class WorkerPool:
 
         A revoked fencing token prevents further changes of the cloud.
         """
-        patience = self._runtime.settings.shutdown_timeout
+        deadline = time.monotonic() + self._runtime.settings.shutdown_timeout
         for thread in self._relieve(self._runtime.clock.elapsed()):
-            thread.join(patience)
+            thread.join(deadline - time.monotonic())
         with self._changed:
-            self._changed.wait_for(lambda: not self._running, patience)
+            self._changed.wait_for(lambda: not self._running, deadline - time.monotonic())
             for batch in self._running:
                 for claim in batch.claims:
                     claim.fencing_token.revoke()
@@ -266,9 +253,8 @@ class WorkerPool:
 
     def _work(self, batch: Batch) -> None:
         try:
-            self.run(batch)
-        except Exception as error:  # noqa: BLE001 - other workers go on
-            _report("events were not finished, their claims will expire", error)
+            with _logged(_UNFINISHED):
+                self.run(batch)
         finally:
             with self._changed:
                 self._running = [other for other in self._running if other is not batch]
@@ -289,12 +275,9 @@ class WorkerPool:
         return threads
 
     def _finish(self, tasks: Sequence[Task], results: Sequence[Result]) -> None:
-        """Release the tasks that no plug-in was called for, and store the results."""
-        try:
-            runner.release(self._runtime, tasks)
+        with _logged(_UNFINISHED):
+            runner.release(self._runtime.database, tasks)
             runner.settle(self._runtime, results)
-        except Exception as error:  # noqa: BLE001 - other workers go on
-            _report("events were not finished, their claims will expire", error)
         self._runtime.wakeup.hint()
 
     def _abandon(self, oldest: float) -> None:
@@ -308,10 +291,8 @@ class WorkerPool:
                 self._running.remove(batch)
                 self._abandoned.append(batch)
         for _, claim, call in late:
-            try:
+            with _logged(f"event {claim.event_id} was not abandoned, its claim will expire"):
                 discard(self._runtime, claim, call)
-            except Exception as error:  # noqa: BLE001 - no manager renews its claim any more
-                _report(f"event {claim.event_id} was not abandoned, its claim will expire", error)
         if late:
             self._runtime.wakeup.hint()
 
@@ -324,42 +305,25 @@ class Upkeep:
     ) -> None:
         """Renew the claims of ``pool``. After reclaiming events, call ``wake``."""
         self._runtime = runtime
-        self._keeper = keeper
-        self._pool = pool
-        self._wake = wake
+        self._keeper, self._pool, self._wake = keeper, pool, wake
 
     def renew(self) -> None:
         """Renew the claims of this manager; reclaim those that other managers do not renew."""
-        claims = {claim.event_id: claim for claim in self._pool.claims}
+        claims = {claim.event_id: claim for batch in self._pool.running for claim in batch.claims}
         self._keeper.renew(claims)
         if self._keeper.reclaim(claims):
             self._wake()
 
     def tidy(self) -> None:
-        """Remove rows that are not needed any more.
+        """Remove allocations after their cleaning time, old idempotency keys, old notifications.
 
-        These are allocations after their cleaning time, old idempotency keys, old notifications,
-        and past use that no limit counts any more.
+        Also remove past use that no limit counts any more.
         """
         now = self._runtime.clock.now()
         write = self._runtime.database.write
         write(lambda session: allocations.forget_cleaned(session, now))
         oldest_key = now - self._runtime.settings.idempotency_time
         write(lambda session: idempotency.forget(session, oldest_key))
-        log.forget_old(self._runtime)
+        log.forget_old(self._runtime.store, self._runtime.settings)
         if (rules := self._runtime.settings.limits).enabled:
             write(lambda session: forget_past_use(session, now - rules.period))
-
-    def try_to_renew(self) -> None:
-        """Call ``renew``; log an error instead of raising it."""
-        try:
-            self.renew()
-        except Exception as error:  # noqa: BLE001 - the next renewal may succeed
-            _report("claims were not renewed, will try again", error)
-
-    def try_to_tidy(self) -> None:
-        """Call ``tidy``; log an error instead of raising it."""
-        try:
-            self.tidy()
-        except Exception as error:  # noqa: BLE001 - the next removal may succeed
-            _report("old rows were not removed, will try again", error)

@@ -1,4 +1,4 @@
-"""Outcomes of actions: compute the lease after a success (pure), and store failures.
+"""Outcomes of actions: compute and store the lease after a success, and store failures.
 
 A failed action is retried after growing pauses. When the first attempt and ``event_max_retries``
 retries have failed, one notification reports the failure, and then:
@@ -12,10 +12,10 @@ The event's row stores the progress: ``status``, ``run_at``, ``attempt``, ``last
 """
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
@@ -29,12 +29,31 @@ from climate.core.lease.lifecycle import (
     step,
 )
 from climate.core.lease.model import HANDED_OVER, LEAVING, SHARES, Event, Lease, Reservation
-from climate.core.lease.schedule import END, RELENTLESS, START, UPDATE
+from climate.core.lease.schedule import END, OWN_KINDS, RELENTLESS, START, UPDATE
+from climate.core.settings import Settings
 from climate.db.engine.database import on_commit
+from climate.db.events import queue as event_queue
 from climate.db.leases import leases
-from climate.manager.claims import Call, Claim, Work, close, lease_of
-from climate.manager.notifications.lease_messages import News, announce
+from climate.db.limits import keep_past_use
+from climate.db.resources import allocations
+from climate.manager.claims import (
+    Call,
+    Claim,
+    Seen,
+    Task,
+    Work,
+    close,
+    close_all,
+    lease_of,
+    relock_leases,
+)
+from climate.manager.events.begin import events_with_done
+from climate.manager.leases import ready_start as starting
+from climate.manager.leases.delete import remove
+from climate.manager.leases.finalizers import schedule_finalizers
+from climate.manager.notifications.lease_messages import News, announce, notify_nodes_of
 from climate.manager.process.runtime import Runtime
+from climate.observability.metrics import Metrics
 
 LOG = logging.getLogger(__name__)
 
@@ -43,28 +62,104 @@ _LONGEST_ERROR = 4000
 _LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}
 
 
-@dataclass(frozen=True, slots=True)
-class Success:
-    """The result of an action that succeeded.
+class Success(NamedTuple):
+    """A task that succeeded, and its result.
 
     ``details`` has the plug-ins' details by reservation id. ``abandoned`` has, by reservation id,
     the reason why a stack could not be ended and remains in the cloud.
     """
 
+    task: Task
     details: Mapping[str, Mapping[str, Any]]
     abandoned: Mapping[str, str]
 
 
-def after(
-    work: Work, lease: Lease, events: tuple[Event, ...], success: Success, now: datetime
-) -> Lease:
-    """Return the lease after an action succeeded, with ``events`` as its events.
+def commit_success(
+    runtime: Runtime, session: Session, successes: Sequence[Success]
+) -> list[Success]:
+    """Store successes; return those that it did not store because their lease was not locked.
+
+    Another transaction may have locked the lease. The caller then passes each of these alone: a
+    single success waits for the lock. Nothing is stored for a lost claim or a deleted lease.
+    """
+    now, settings = runtime.clock.now(), runtime.settings
+    by_event = {success.task.claim.event_id: success for success in successes}
+    seen, unlocked = relock_leases(session, [success.task for success in successes])
+    close_all(session, [item.claim for item in seen], now, EventStatus.DONE)
+    completed = [_Completed(item, by_event[item.claim.event_id], now) for item in seen]
+    leases.advance(session, [(action.before, action.after) for action in completed])
+    for action in completed:
+        _detach(settings, session, action.before, action.removed, now)
+    event_queue.cancel(session, [id_ for action in completed for id_ in action.needless])
+    for action in completed:
+        if action.kind == START and settings.provisioning is not None:
+            starting.note_start(runtime, session, action.before)
+        if action.kind == END:
+            schedule_finalizers(runtime.enforcer, session, action.before, now)
+    announce(session, [action.news for action in completed], now)
+    for action in completed:
+        granted = action.work.resources
+        notify_nodes_of(settings.provisioning, session, action.kind, action.before, granted, now)
+        if action.kind == END and action.after.status is LeaseStatus.DELETING:
+            remove(session, leases.get(session, action.after.id), now, settings)
+    on_commit(session, lambda: _count(runtime.metrics, completed))
+    return [by_event[claim.event_id] for claim in unlocked] if len(successes) > 1 else []
+
+
+class _Completed:
+    """An action that succeeded, its lease before and after, and what to store with the lease."""
+
+    def __init__(self, seen: Seen, success: Success, now: datetime) -> None:
+        self.work, self.before = success.task.work, seen.lease
+        self.kind = self.work.event.kind
+        self.late = now - self.work.lease.due(self.work.event, now)
+        self.needless = _needless(seen.lease, now) if self.kind == END else []
+        self.removed = [id_ for id_ in success.details if self.work.is_leaving(id_)]
+        remaining = [event for event in seen.lease.events if event.id not in self.needless]
+        self.after = after(success, seen.lease, events_with_done(remaining, seen.event, now), now)
+        error = {"error": "; ".join(success.abandoned.values())} if success.abandoned else {}
+        self.news = News(self.kind, self.after, error)
+
+
+def _needless(lease: Lease, now: datetime) -> list[str]:
+    """Return the open events that a lease does not need after its end.
+
+    These are retries, snapshots and reminders. Users' own events stay if they are due.
+    """
+    return [
+        event.id
+        for event in lease.events
+        if event.status is EventStatus.UNDONE and (event.kind in OWN_KINDS or event.due_at > now)
+    ]
+
+
+def _count(metrics: Metrics, completed: Sequence[_Completed]) -> None:
+    for action in completed:
+        metrics.done(action.kind, action.late)
+
+
+def _detach(
+    settings: Settings,
+    session: Session,
+    lease: Lease,
+    reservation_ids: Sequence[str],
+    now: datetime,
+) -> None:
+    """Free the resources of removed reservations after cleaning time; past use still counts."""
+    if reservation_ids:
+        if settings.limits.enabled:
+            keep_past_use(session, lease, reservation_ids, now)
+        allocations.detach(session, reservation_ids, now + settings.cleaning_time)
+
+
+def after(success: Success, lease: Lease, events: tuple[Event, ...], now: datetime) -> Lease:
+    """Return the lease after an action succeeded, with ``events`` as its events. Pure.
 
     If the lease is DELETING, it keeps this status.
     """
-    kind, status, degraded = work.event.kind, lease.status, lease.degraded
+    kind, status, degraded = success.task.work.event.kind, lease.status, lease.degraded
     reservations = tuple(
-        _reservation(work, reservation, success, now) for reservation in lease.reservations
+        _reservation_after(success, reservation, now) for reservation in lease.reservations
     )
     if kind in {START, UPDATE}:
         degraded = any(reservation.missing_resources for reservation in reservations)
@@ -82,9 +177,8 @@ def after(
     )
 
 
-def _reservation(
-    work: Work, reservation: Reservation, success: Success, now: datetime
-) -> Reservation:
+def _reservation_after(success: Success, reservation: Reservation, now: datetime) -> Reservation:
+    work = success.task.work
     if reservation.id in success.details:
         fields = _handed_over(work, reservation, success.details[reservation.id])
         wanted = _status_after(work, reservation)
@@ -126,7 +220,6 @@ def _handed_over(
 
 
 def _status_after(work: Work, reservation: Reservation) -> ReservationStatus:
-    """Return the status of a reservation after an event that succeeded."""
     kind = work.event.kind
     if kind == END or work.is_leaving(reservation.id):
         return ReservationStatus.DELETED

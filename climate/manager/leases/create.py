@@ -29,8 +29,8 @@ from climate.core.window import Window, minute_of
 from climate.db.engine import ids
 from climate.db.leases import leases
 from climate.db.notifications import outbox
-from climate.db.resources import allocations
-from climate.db.tables.bulk import insert
+from climate.db.tables.bulk import Rows, insert
+from climate.db.tables.leases import AllocationRow
 from climate.manager.admission import availability
 from climate.manager.admission.admission import InsufficientResources, admit, rows
 from climate.manager.admission.candidates import Demand
@@ -41,7 +41,7 @@ from climate.manager.admission.requirements import (
     ReservationRequest,
     any_acts_as_user,
     any_prepares,
-    check_properties,
+    check_queries,
     new_reservations,
     occupied_window,
     requirements_of,
@@ -58,14 +58,18 @@ from climate.plugins.base import Requester
 _ATTEMPTS = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Owner:
-    """The requester: the user and the project of the token, and the user's roles in the project."""
+    """The requester: the user and the project of the token, and the user's roles in the project.
+
+    ``sees_private``: the policy lets the requester name private properties in a query.
+    """
 
     user_id: str
     project_id: str
     roles: tuple[str, ...] = ()
     token: str | None = field(default=None, repr=False)
+    sees_private: bool = field(default=False, kw_only=True)
 
     @property
     def requester(self) -> Requester:
@@ -103,10 +107,14 @@ def create_lease(
     """Admit and store a lease, and return it. With ``idempotent``, admit at most one per key.
 
     Raises InvalidDate, InvalidQuery, UnsupportedResourceType, NotProvisioned, NotEnoughResources,
-    LimitExceeded, Contention, and the errors of ``idempotency.replay`` and ``holds.settle``.
+    LimitExceeded, Contention, and the errors of ``idempotency.replay`` and ``HoldGate.settle``.
     """
     now = runtime.clock.now()
-    lease = _draft_or_replay(runtime, owner, request, now, idempotent)
+    try:
+        lease = draft(runtime, owner, request, now)
+    except InvalidDate:
+        replay(runtime.database, idempotent)  # the first request may have been in time
+        raise
     log_context.about_lease(lease.id)
     gates = _gates(runtime, owner, lease, idempotent)
     stored = lease
@@ -116,7 +124,7 @@ def create_lease(
     def work(session: Session) -> None:
         for gate in gates:
             gate.before(session, stored, now)
-        _admit(runtime, session, stored, now)
+        _admit(runtime, session, stored, now, private=owner.sees_private)
         for gate in gates:
             gate.after(session, stored, now)
 
@@ -131,56 +139,38 @@ def create_lease(
     return lease
 
 
-def _draft_or_replay(
-    runtime: Runtime,
-    owner: Owner,
-    request: LeaseRequest,
-    now: datetime,
-    idempotent: IdempotentRequest | None,
-) -> Lease:
-    try:
-        return draft(runtime, owner, request, now)
-    except InvalidDate:
-        if idempotent is not None:  # the first request with the key may have been in time
-            replay(runtime, idempotent.key)
-        raise
-
-
 def _gates(
     runtime: Runtime, owner: Owner, lease: Lease, idempotent: IdempotentRequest | None
 ) -> list[Gate]:
     """Return the gates of the optional features of this request, in the order of execution."""
     gates: list[Gate] = []
     if lease.start.when is StartWhen.READY:
-        gates.append(ReadyStartGate(runtime))
+        gates.append(ReadyStartGate(runtime.settings, runtime.catalog))
     if idempotent is not None:
         gates.append(IdempotencyGate(idempotent, lease))
     if runtime.settings.limits.enabled:
         gates.append(LimitGate(runtime.settings.limits, owner.roles))
-    if _must_hold(runtime, lease):
+    checked = runtime.enforcer is not None and runtime.enforcer.checks_create
+    as_user = any_acts_as_user(runtime.catalog, lease.reservations)
+    if checked or as_user or any_prepares(runtime.catalog, lease.reservations):
         gates.append(HoldGate(runtime, owner.requester, idempotent))
     return gates
 
 
-def _must_hold(runtime: Runtime, lease: Lease) -> bool:
-    """Return whether the lease needs the consent of a service, or a change of the cloud, first."""
-    if runtime.enforcer is not None and runtime.enforcer.checks_create:
-        return True
-    reservations = lease.reservations
-    return any_acts_as_user(runtime, reservations) or any_prepares(runtime, reservations)
-
-
-def _admit(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
+def _admit(
+    runtime: Runtime, session: Session, lease: Lease, now: datetime, *, private: bool
+) -> None:
     """Choose and lock resources for the lease, and store the lease with its allocations."""
     demands = [
         Demand(reservation_id=reservation.id, requirement=requirement)
         for reservation in lease.reservations
-        for requirement in requirements_of(runtime, reservation)
+        for requirement in requirements_of(runtime.catalog, reservation)
     ]
     occupied = occupied_window(lease.window, now, runtime.settings)
-    check_properties(session, runtime, [demand.requirement for demand in demands])
+    requirements = [demand.requirement for demand in demands]
+    check_queries(session, runtime.catalog, requirements, private=private)
     chosen = admit(session, demands, occupied, runtime.preference())
-    tables = [*leases.rows(lease), allocations.as_rows(rows(demands, chosen, occupied))]
+    tables: list[Rows] = [*leases.rows(lease), (AllocationRow, rows(demands, chosen, occupied))]
     if lease.status is not LeaseStatus.CREATING:  # the confirmation of a held lease notifies
         tables.append(outbox.rows([("lease.create", blazar_wire.payload(lease))], now))
     insert(session, *tables)
@@ -207,7 +197,7 @@ def draft(runtime: Runtime, owner: Owner, request: LeaseRequest, now: datetime) 
         status=LeaseStatus.PENDING,
         degraded=False,
         notices=notices,
-        reservations=new_reservations(runtime, lease_id, request.reservations, ids.new_id, now),
+        reservations=new_reservations(runtime.catalog, lease_id, request.reservations, now),
         events=tuple(
             Event.planned(planned, lease_id, ids.new_id(), now)
             for planned in plan(window, notices, now)
@@ -259,28 +249,24 @@ def create_earliest(
     if not request.reservations:
         start = request.start
         if length > request.end - start:
-            if idempotent is not None:  # the first request with the key may have been in time
-                replay(runtime, idempotent.key)
+            replay(runtime.database, idempotent)  # the first request may have been in time
             raise InvalidDate("The duration must fit between start and end")
         return create_lease(runtime, owner, replace(request, end=start + length), idempotent)
+    within = Window(request.start, request.end)
     for _ in range(_ATTEMPTS):
-        earliest = _earliest(runtime, request, length)
-        window = earliest or Window(request.start, request.start + length)
-        within = replace(request, start=window.start, end=window.end)
+        offers = availability.search(
+            runtime, request.reservations, length, within, 1, private=owner.sees_private
+        )
+        window = offers[0].window if offers else Window(request.start, request.start + length)
         try:
-            return create_lease(runtime, owner, within, idempotent)
+            timed = replace(request, start=window.start, end=window.end)
+            return create_lease(runtime, owner, timed, idempotent)
         except NotEnoughResources as error:
-            if earliest is None:
-                if idempotent is not None:  # the first request with the key may hold the resources
-                    replay(runtime, idempotent.key)
+            if not offers:
+                # The first request with the key may hold the resources.
+                replay(runtime.database, idempotent)
                 raise _no_window(request, length, error) from None
     raise Contention("What becomes free is taken by others at once: try again shortly")
-
-
-def _earliest(runtime: Runtime, request: LeaseRequest, length: timedelta) -> Window | None:
-    within = Window(request.start, request.end)
-    offers = availability.search(runtime, request.reservations, length, within, 1)
-    return next((offer.window for offer in offers), None)
 
 
 def _no_window(
@@ -288,11 +274,7 @@ def _no_window(
 ) -> NotEnoughResources:
     """Return the error if no window fits; ``immediate`` explains why the lease cannot start now."""
     return NotEnoughResources(
-        f"Not enough resources for {length} in a row between {_text(request.start)} and"
-        f" {_text(request.end)} UTC (cleaning time included). Now: {immediate.message}",
+        f"Not enough resources for {length} in a row between {request.start:%Y-%m-%d %H:%M:%S} and"
+        f" {request.end:%Y-%m-%d %H:%M:%S} UTC (cleaning time included). Now: {immediate.message}",
         immediate.details,
     )
-
-
-def _text(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S}"

@@ -11,6 +11,7 @@ from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import END
 from climate.core.settings import Settings
+from climate.db.engine.database import Database
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
 from climate.db.limits import keep_past_use
@@ -37,8 +38,8 @@ def delete_lease(
     def work(session: Session) -> bool:
         lease = visible(leases.get(session, lease_id, lock=True))
         check_expected(lease, expected)
-        if not lease.has_begun and not any_prepares(runtime, lease.reservations):
-            schedule_finalizers(runtime, session, lease, now)
+        if not lease.has_begun and not any_prepares(runtime.catalog, lease.reservations):
+            schedule_finalizers(runtime.enforcer, session, lease, now)
         elif lease.status is not LeaseStatus.TERMINATED:
             _end_now(session, lease, now)
             return False
@@ -47,14 +48,13 @@ def delete_lease(
 
     is_deleted = runtime.database.write(work)
     runtime.wakeup.hint()
-    return is_deleted or _is_deleted_within(runtime, lease_id, wait)
+    return is_deleted or _is_deleted_within(runtime.database, lease_id, wait)
 
 
 def remove(session: Session, lease: Lease, now: datetime, settings: Settings) -> None:
     """Delete the rows of a locked lease, and notify.
 
-    If the lease has begun, its resources stay occupied until the cleaning time from ``now`` on has
-    passed.
+    If the lease has begun, its resources stay occupied for the cleaning time from ``now`` on.
     """
     ids = [reservation.id for reservation in lease.reservations]
     if ids and lease.has_begun:
@@ -75,20 +75,16 @@ def _end_now(session: Session, lease: Lease, now: datetime) -> None:
     assert end is not None  # noqa: S101 - every lease has one (invariant 2)
     if end.status is not EventStatus.IN_PROGRESS:
         event_queue.reschedule(session, end.id, now, now)
-    obsolete = [
-        event.id
-        for event in lease.events
-        if event.kind != END and event.status is EventStatus.UNDONE
-    ]
+    obsolete = [e.id for e in lease.events if e.kind != END and e.status is EventStatus.UNDONE]
     event_queue.remove(session, obsolete)
 
 
-def _is_deleted_within(runtime: Runtime, lease_id: str, wait: float) -> bool:
+def _is_deleted_within(database: Database, lease_id: str, wait: float) -> bool:
     deadline = time.monotonic() + wait
     pause = 0.02
     while time.monotonic() < deadline:
         time.sleep(pause)
-        with runtime.database.read() as session:
+        with database.read() as session:
             if not leases.exists(session, lease_id):
                 return True
         pause = min(pause * 1.5, 0.2)

@@ -12,18 +12,15 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core.backoff import pause_before
 from climate.core.errors import EnforcementUnavailable
-from climate.core.lease.blazar_wire import enforcement_body
-from climate.core.lease.lifecycle import EventStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import REVOKE, TELL_END
 from climate.db.engine import ids
 from climate.db.events import queue as event_queue
-from climate.manager.claims import Claim, close, remove, requeue
-from climate.manager.enforcement import Busy
+from climate.manager.claims import Claim, remove, requeue, retry_later
+from climate.manager.enforcement import Busy, Enforcer
 from climate.manager.leases import trusts
-from climate.manager.notifications.lease_messages import resources_of
+from climate.manager.leases.read import as_enforced
 from climate.manager.process.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
@@ -32,15 +29,14 @@ _REPORT_RETRIES_FOR = timedelta(days=1)
 _PAUSE_WHEN_BUSY = timedelta(seconds=5)
 
 
-def schedule_finalizers(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
+def schedule_finalizers(
+    enforcer: Enforcer | None, session: Session, lease: Lease, now: datetime
+) -> None:
     """Store the finalizers of a locked lease that is over: revoke its trust, report its end."""
     trusts.release_trust(session, lease, now)
-    if runtime.enforcer is None or not runtime.enforcer.reports_ends:
-        return
-    resources = resources_of(session, [reservation.id for reservation in lease.reservations])
-    event_queue.insert_finalizer(
-        session, ids.new_id(), TELL_END, enforcement_body(lease, resources), now
-    )
+    if enforcer is not None and enforcer.reports_ends:
+        body = as_enforced(session, lease)
+        event_queue.insert_finalizer(session, ids.new_id(), TELL_END, body, now)
 
 
 def run(runtime: Runtime, claim: Claim) -> None:
@@ -66,21 +62,12 @@ def _report_end(
     except Busy:
         run_at = runtime.clock.now() + _PAUSE_WHEN_BUSY
         runtime.database.write(lambda session: requeue(session, claim, run_at=run_at))
+        return
     except EnforcementUnavailable as error:
         if runtime.clock.now() - ended_at < _REPORT_RETRIES_FOR:
-            reason = error.message
-            runtime.database.write(lambda session: _retry(runtime, session, claim, reason))
+            retry_later(runtime, claim, error.message)
             return
         LOG.error(  # noqa: TRY400 - the service's error needs no traceback
             "gave up reporting the end of lease %s: %s", body["id"], error.message
         )
-        runtime.database.write(lambda session: remove(session, claim))
-    else:
-        runtime.database.write(lambda session: remove(session, claim))
-
-
-def _retry(runtime: Runtime, session: Session, claim: Claim, reason: str) -> None:
-    now = runtime.clock.now()
-    pause = pause_before(claim.attempt, runtime.settings.max_retries, runtime.rng)
-    run_at = now + timedelta(seconds=pause)
-    close(session, claim, now, EventStatus.UNDONE, last_error=reason, run_at=run_at)
+    runtime.database.write(lambda session: remove(session, claim))

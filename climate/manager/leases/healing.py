@@ -90,13 +90,12 @@ def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Sessio
     }
     occupied = occupied_window(lease.window, now, runtime.settings)
     gained = {
-        reservation.id: _replace(
-            runtime, session, reservation, held[reservation.id], failing[reservation.id], occupied
-        )
-        for reservation in live
-        if failing[reservation.id]
+        r.id: _replace(runtime, session, r, held[r.id], failing[r.id], occupied)
+        for r in live
+        if failing[r.id]
     }
-    _flag(session, lease, live, failing, gained, now)
+    missing = {id_ for id_, ids in failing.items() if len(ids) > gained.get(id_, 0)}
+    _flag(session, lease, missing, gained, now)
 
 
 def _replace(
@@ -113,7 +112,7 @@ def _replace(
     """
     replaced: list[int] = []
     for requirement, ids in _by_requirement(
-        session, requirements_of(runtime, reservation), failing
+        session, requirements_of(runtime.catalog, reservation), failing
     ):
         lost_units = {id_: requirement.units(held[id_].amounts) for id_ in ids}
         demand = Demand(
@@ -152,21 +151,24 @@ def _by_requirement(
 def _flag(
     session: Session,
     lease: Lease,
-    live: Sequence[Reservation],
-    failing: Mapping[str, Sequence[int]],
+    missing: Collection[str],
     gained: Mapping[str, int],
     now: datetime,
 ) -> None:
-    """Store the flags of the lease and its reservations; notify if the lease changed."""
+    """Store the flags of the lease and its reservations; notify if the lease changed.
+
+    ``missing`` are the ids of reservations with a failed resource that was not replaced.
+    """
     running = lease.status is LeaseStatus.ACTIVE
-    for reservation in live:
-        missing = len(failing[reservation.id]) > gained.get(reservation.id, 0)
-        changed = reservation.resources_changed or (running and gained.get(reservation.id, 0) > 0)
-        if (missing, changed) != (reservation.missing_resources, reservation.resources_changed):
-            leases.set_reservation(
-                session, reservation.id, now, missing_resources=missing, resources_changed=changed
-            )
-    short = any(len(failing[r.id]) > gained.get(r.id, 0) for r in live)
+    live = [reservation for reservation in lease.reservations if reservation.stays]
+    for r in live:
+        flags = {
+            "missing_resources": r.id in missing,
+            "resources_changed": r.resources_changed or (running and gained.get(r.id, 0) > 0),
+        }
+        if tuple(flags.values()) != (r.missing_resources, r.resources_changed):
+            leases.set_reservation(session, r.id, now, **flags)
+    short = bool(missing)
     leaving = any(LEAVING in r.details and r.status in _UNFINISHED for r in lease.reservations)
     behind = running and (leaving or _is_behind(session, live))
     waiting = any(event.kind == UPDATE and event.status in OPEN_EVENT for event in lease.events)
@@ -193,13 +195,11 @@ def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
 
 
 def _is_handed_over(reservation: Reservation, resource_id: int, held: Mapping[int, Held]) -> bool:
-    """Return whether a resource was handed over with its present amounts."""
+    """Return whether a resource was handed over with its present amounts.
+
+    If an older release stored no list, all resources of a started reservation were handed over.
+    """
     amounts = dict(held[resource_id].amounts)
-    handed_over = reservation.details.get(SHARES, {}).get(str(resource_id), amounts)
-    return handed_over == amounts and resource_id in _handed_over(reservation, held)
-
-
-def _handed_over(reservation: Reservation, held: Collection[int]) -> Collection[int]:
-    """Return the resources handed over; all held ones if an older release stored no list."""
-    pending = reservation.status is ReservationStatus.PENDING
-    return reservation.details.get(HANDED_OVER, () if pending else held)  # type: ignore[no-any-return]
+    shares = reservation.details.get(SHARES, {}).get(str(resource_id), amounts)
+    unlisted = () if reservation.status is ReservationStatus.PENDING else held
+    return shares == amounts and resource_id in reservation.details.get(HANDED_OVER, unlisted)

@@ -14,11 +14,10 @@ the process also discards them, once.
 
 import logging
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from climate.core.backoff import pause_before
 from climate.core.errors import (
     BackendUnavailable,
     ClimateError,
@@ -28,7 +27,6 @@ from climate.core.errors import (
     NotFound,
 )
 from climate.core.lease import blazar_wire
-from climate.core.lease.blazar_wire import enforcement_body
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.model import Event, Lease
 from climate.core.lease.schedule import RELEASE, Planned
@@ -39,28 +37,27 @@ from climate.db.notifications import outbox
 from climate.db.resources import allocations
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.requirements import any_acts_as_user, any_prepares
-from climate.manager.claims import Claim, Work, close, lease_of
+from climate.manager.claims import Claim, Work, close, lease_of, retry_later
 from climate.manager.enforcement import Enforcer
 from climate.manager.leases import trusts
 from climate.manager.leases.finalizers import schedule_finalizers
 from climate.manager.leases.idempotency import IdempotentRequest
-from climate.manager.notifications.lease_messages import resources_of
-from climate.manager.process.runtime import Runtime
+from climate.manager.leases.read import as_enforced
+from climate.manager.process.runtime import Catalog, Runtime, Store
 from climate.plugins.base import Requester
 
 LOG = logging.getLogger(__name__)
 
 
 class HoldGate(Gate):
-    """Stores a new lease as held. After the commit, confirms or releases it."""
+    """Stores a new lease as held. After the commit, confirms or releases it.
+
+    The transaction that confirms the lease stores the answer to the ``idempotent`` request.
+    """
 
     def __init__(
         self, runtime: Runtime, requester: Requester, idempotent: IdempotentRequest | None
     ) -> None:
-        """Prepare the lease with the token of ``requester``.
-
-        The transaction that confirms the lease stores the answer to the ``idempotent`` request.
-        """
         self._runtime = runtime
         self._requester = requester
         self._idempotent = idempotent
@@ -72,105 +69,94 @@ class HoldGate(Gate):
         return replace(lease, status=LeaseStatus.CREATING, events=(release,))
 
     def settle(self, lease: Lease) -> Lease:
-        """Confirm the lease and return it, or release it and raise an error."""
-        return settle(self._runtime, lease, self._requester, self._idempotent)
+        """Confirm the lease and return it, or release it and raise an error.
+
+        Raises InvalidDate, EnforcementDenied, EnforcementUnavailable, and the errors of trusts and
+        plug-ins.
+        """
+        runtime, idempotent = self._runtime, self._idempotent
+        if runtime.enforcer is not None and runtime.enforcer.checks_create:
+            _check_with_service(runtime.store, runtime.enforcer, lease)
+        try:
+            confirmed = _prepare(runtime, lease, self._requester)
+        except Exception:
+            runtime.database.write(lambda session: _release_unprepared(runtime, session, lease.id))
+            runtime.wakeup.hint()
+            raise
+        now = runtime.clock.now()
+        # Managers can claim these events only from now on, so they count as created now.
+        events = tuple(replace(event, created_at=now) for event in confirmed.events)
+        confirmed = replace(confirmed, events=events)
+        answer = None if idempotent is None else idempotent.render(confirmed)
+
+        def work(session: Session) -> bool:
+            if not _confirm(session, confirmed, now):
+                return False
+            if idempotent is not None and answer is not None:
+                idempotency.decide(session, idempotent.key, answer)
+            return True
+
+        if not runtime.database.write(work):
+            # The manager that released the lease may have missed the last preparations.
+            _discard(runtime.catalog, confirmed)
+            raise _hold_expired(runtime.enforcer)
+        return confirmed
 
 
-def settle(
-    runtime: Runtime,
-    lease: Lease,
-    requester: Requester,
-    idempotent: IdempotentRequest | None = None,
-) -> Lease:
-    """Confirm a held lease and return it, or release it and raise an error.
-
-    Raises InvalidDate, EnforcementDenied, EnforcementUnavailable, and the errors of trusts and
-    plug-ins.
-    """
-    if runtime.enforcer is not None and runtime.enforcer.checks_create:
-        _check_with_service(runtime, runtime.enforcer, lease)
-    try:
-        confirmed = _prepare(runtime, lease, requester)
-        _check_not_over(runtime, confirmed)
-    except Exception:
-        runtime.database.write(lambda session: _release_unprepared(runtime, session, lease.id))
-        runtime.wakeup.hint()
-        raise
-    now = runtime.clock.now()
-    # Managers can claim these events only from now on, so they count as created now.
-    events = tuple(replace(event, created_at=now) for event in confirmed.events)
-    confirmed = replace(confirmed, events=events)
-    answer = None if idempotent is None else idempotent.render(confirmed)
-
-    def work(session: Session) -> bool:
-        if not _confirm(session, confirmed, now):
-            return False
-        if idempotent is not None and answer is not None:
-            idempotency.decide(session, idempotent.key, answer)
-        return True
-
-    if not runtime.database.write(work):
-        # The manager that released the lease may have missed the last preparations.
-        _discard(runtime, confirmed)
-        raise _hold_expired(runtime)
-    return confirmed
-
-
-def _check_with_service(runtime: Runtime, enforcer: Enforcer, lease: Lease) -> None:
+def _check_with_service(store: Store, enforcer: Enforcer, lease: Lease) -> None:
     """Return if the service agrees to the lease; otherwise release the lease and raise."""
-    with runtime.database.read() as session:
-        allocated = resources_of(session, [reservation.id for reservation in lease.reservations])
+    with store.database.read() as session:
+        body = as_enforced(session, lease)
     try:
-        enforcer.check_create(enforcement_body(lease, allocated))
+        enforcer.check_create(body)
     except EnforcementDenied:
-        runtime.database.write(lambda session: _delete_held(session, lease.id))
+        store.database.write(lambda session: _delete_held(session, lease.id))
         raise
     except EnforcementUnavailable:
-        runtime.database.write(lambda session: _release_and_report(runtime, session, lease.id))
+        now = store.clock.now()
+        store.database.write(lambda session: _release_and_report(enforcer, session, lease.id, now))
         raise
-
-
-def _check_not_over(runtime: Runtime, lease: Lease) -> None:
-    """Raise InvalidDate if the end of the lease has passed."""
-    if lease.window.end <= runtime.clock.now():
-        raise InvalidDate("The end of the lease has passed while climate waited for other services")
 
 
 def _prepare(runtime: Runtime, lease: Lease, requester: Requester) -> Lease:
-    """Create the trust, call the plug-ins' ``prepare``, and return the lease with both results."""
-    if any_acts_as_user(runtime, lease.reservations):
+    """Create the trust, call the plug-ins' ``prepare``, and return the lease with both results.
+
+    Raises InvalidDate if the end of the lease has passed meanwhile.
+    """
+    if any_acts_as_user(runtime.catalog, lease.reservations):
         lease = replace(lease, trust_id=trusts.make(runtime, requester))
-        if not runtime.database.write(lambda session: _store_trust(runtime, session, lease)):
-            raise _hold_expired(runtime)
-    if not any_prepares(runtime, lease.reservations):
-        return lease
-    reservations = tuple(
-        replace(reservation, details={**reservation.details, **details})
-        for reservation in lease.reservations
-        for plugin in [runtime.plugin(reservation.resource_type)]
-        for details in [plugin.prepare(lease, reservation, requester)]
-    )
-    return replace(lease, reservations=reservations)
+        now = runtime.clock.now()
+        if not runtime.database.write(lambda session: _store_trust(session, lease, now)):
+            raise _hold_expired(runtime.enforcer)
+    if any_prepares(runtime.catalog, lease.reservations):
+        reservations = tuple(
+            replace(reservation, details={**reservation.details, **details})
+            for reservation in lease.reservations
+            for plugin in [runtime.plugin(reservation.resource_type)]
+            for details in [plugin.prepare(lease, reservation, requester)]
+        )
+        lease = replace(lease, reservations=reservations)
+    if lease.window.end <= runtime.clock.now():
+        raise InvalidDate("The end of the lease has passed while climate waited for other services")
+    return lease
 
 
-def _store_trust(runtime: Runtime, session: Session, lease: Lease) -> bool:
+def _store_trust(session: Session, lease: Lease, now: datetime) -> bool:
     """Store the trust of a held lease, so that a release also revokes it; False if not held."""
     assert lease.trust_id is not None  # noqa: S101 - it was just created
     if _lock_held(session, lease.id) is None:
-        trusts.schedule_revocation(session, lease.trust_id, runtime.clock.now())
+        trusts.schedule_revocation(session, lease.trust_id, now)
         return False
     leases.set_trust(session, lease.id, lease.trust_id)
     return True
 
 
-def _hold_expired(runtime: Runtime) -> ClimateError:
-    if runtime.enforcer is not None and runtime.enforcer.checks_create:
+def _hold_expired(enforcer: Enforcer | None) -> ClimateError:
+    if enforcer is not None and enforcer.checks_create:
         return EnforcementUnavailable(
-            "To ask the enforcement service took so long that the lease was released: try again"
+            "The enforcement service took so long that climate released the lease: try again"
         )
-    return BackendUnavailable(
-        "To make what the lease needs took so long that it was released: try again"
-    )
+    return BackendUnavailable("Preparing the lease took so long that it was released: try again")
 
 
 def _confirm(session: Session, lease: Lease, now: datetime) -> bool:
@@ -193,19 +179,14 @@ def _release_unprepared(runtime: Runtime, session: Session, lease_id: str) -> No
     lease = _lock_held(session, lease_id)
     if lease is None:
         return
-    if not any_prepares(runtime, lease.reservations):
-        _release_and_report(runtime, session, lease_id)
-        return
     now = runtime.clock.now()
-    _release_allocations(session, lease)
+    if not any_prepares(runtime.catalog, lease.reservations):
+        _release_and_report(runtime.enforcer, session, lease_id, now)
+        return
+    allocations.release(session, [reservation.id for reservation in lease.reservations])
     for event in lease.events:
         if event.status is EventStatus.UNDONE:
             event_queue.reschedule(session, event.id, now, now)
-
-
-def _release_allocations(session: Session, lease: Lease) -> None:
-    """Free the resources of a lease that will not be confirmed, for other leases."""
-    allocations.release(session, [reservation.id for reservation in lease.reservations])
 
 
 def _delete_held(session: Session, lease_id: str) -> None:
@@ -213,11 +194,13 @@ def _delete_held(session: Session, lease_id: str) -> None:
         leases.delete(session, lease_id)
 
 
-def _release_and_report(runtime: Runtime, session: Session, lease_id: str) -> None:
+def _release_and_report(
+    enforcer: Enforcer | None, session: Session, lease_id: str, now: datetime
+) -> None:
     """Release a lease and report its end, as the service may have agreed to it."""
     lease = _lock_held(session, lease_id)
     if lease is not None:
-        schedule_finalizers(runtime, session, lease, runtime.clock.now())
+        schedule_finalizers(enforcer, session, lease, now)
         leases.delete(session, lease_id)
 
 
@@ -232,7 +215,7 @@ def _lock_held(session: Session, lease_id: str) -> Lease | None:
 
 def begin_release(session: Session, lease: Lease, event: Event) -> Work:
     """Begin a claimed ``RELEASE`` event: free the lease's resources; return the event's work."""
-    _release_allocations(session, lease)
+    allocations.release(session, [reservation.id for reservation in lease.reservations])
     return Work(event, lease, {})
 
 
@@ -242,25 +225,21 @@ def expire(runtime: Runtime, claim: Claim, lease: Lease) -> None:
     If a plug-in fails, store a later retry. No transaction is open.
     """
     now = runtime.clock.now()
+
+    def finish(session: Session) -> None:
+        present = lease_of(session, claim)
+        if present is not None and close(session, claim, now, EventStatus.DONE):
+            _release_and_report(runtime.enforcer, session, present.id, now)
+
     try:
-        _discard(runtime, lease)
+        _discard(runtime.catalog, lease)
     except Exception as error:  # noqa: BLE001 - the event is retried after any failure
         LOG.warning("could not discard preparations of lease %s, will retry: %s", lease.id, error)
-        pause = pause_before(claim.attempt, runtime.settings.max_retries, runtime.rng)
-        retry = {"last_error": str(error), "run_at": now + timedelta(seconds=pause)}
-        runtime.database.write(
-            lambda session: close(session, claim, now, EventStatus.UNDONE, **retry)
-        )
+        retry_later(runtime, claim, str(error))
     else:
-        runtime.database.write(lambda session: _finish_release(runtime, session, claim))
+        runtime.database.write(finish)
 
 
-def _discard(runtime: Runtime, lease: Lease) -> None:
+def _discard(catalog: Catalog, lease: Lease) -> None:
     for reservation in lease.reservations:
-        runtime.plugin(reservation.resource_type).discard(lease, reservation)
-
-
-def _finish_release(runtime: Runtime, session: Session, claim: Claim) -> None:
-    lease = lease_of(session, claim)
-    if lease is not None and close(session, claim, runtime.clock.now(), EventStatus.DONE):
-        _release_and_report(runtime, session, lease.id)
+        catalog.plugins[reservation.resource_type].discard(lease, reservation)

@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session
 from climate.core.lease.idempotency import IdempotencyKey
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Lease
+from climate.db.engine.database import Database
 from climate.db.leases import idempotency
 from climate.manager.admission.gates import Gate
-from climate.manager.process.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,6 @@ class IdempotencyGate(Gate):
     """
 
     def __init__(self, request: IdempotentRequest, lease: Lease) -> None:
-        """Render the answer to the request from the planned ``lease``. No transaction is open."""
         self._key = request.key
         self._answer = request.render(lease)
 
@@ -49,11 +48,12 @@ class IdempotencyGate(Gate):
             idempotency.claim(session, self._key, self._answer, now)
 
 
-def replay(runtime: Runtime, key: IdempotencyKey) -> None:
+def replay(database: Database, request: IdempotentRequest | None) -> None:
     """Raise AlreadyProcessed, with the first answer, if a request with this key succeeded before.
 
     Raises RequestUnderWay if such a request is not decided yet. Raises IdempotencyKeyReused if the
-    key belongs to a different request. Returns None if the request is new.
+    key belongs to a different request. Does nothing if the request is new or has no key.
     """
-    with runtime.database.read() as session:
-        idempotency.check(session, key)
+    if request is not None:
+        with database.read() as session:
+            idempotency.check(session, request.key)

@@ -1,13 +1,20 @@
 """Read leases, and compare a stored lease with the lease that a client has read."""
 
+from typing import Any
+
+from sqlalchemy.orm import Session
+
 from climate.core.errors import NotFound
+from climate.core.lease.blazar_wire import enforcement_body
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Lease
 from climate.db.leases import leases
 from climate.db.resources import pages
+from climate.manager.notifications.lease_messages import resources_of
 from climate.manager.process.runtime import Runtime, reading
 
 find_leases = reading(pages.find_leases)
+find_all_leases = reading(leases.find_all)
 
 
 class LeaseChanged(Exception):
@@ -18,7 +25,6 @@ class LeaseChanged(Exception):
     is_retried = True
 
     def __init__(self, present: Lease) -> None:
-        """Keep the stored lease as ``present``."""
         super().__init__(f"lease {present.id} has changed")
         self.present = present
 
@@ -29,10 +35,10 @@ def get_lease(runtime: Runtime, lease_id: str) -> Lease:
         return visible(leases.get(session, lease_id))
 
 
-def find_all_leases(runtime: Runtime, project_id: str | None) -> list[Lease]:
-    """Return the leases of a project (None: of all projects), without held ones (CREATING)."""
-    with runtime.database.read() as session:
-        return leases.find_all(session, project_id)
+def as_enforced(session: Session, lease: Lease) -> dict[str, Any]:
+    """Return a stored lease as the body of a request to the enforcement service."""
+    ids = [reservation.id for reservation in lease.reservations]
+    return enforcement_body(lease, resources_of(session, ids))
 
 
 def visible(lease: Lease) -> Lease:

@@ -22,6 +22,7 @@ from climate.core.lease.schedule import START
 from climate.core.matching import query
 from climate.core.provisioning import readiness
 from climate.core.provisioning.readiness import Outcome
+from climate.core.settings import Settings
 from climate.db.engine.database import on_commit
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
@@ -31,55 +32,51 @@ from climate.db.resources import resources
 from climate.manager.admission.gates import Gate
 from climate.manager.admission.requirements import requirements_of
 from climate.manager.claims import Seen, requeue
-from climate.manager.process.runtime import Runtime
+from climate.manager.process.runtime import Catalog, Runtime
+from climate.observability.metrics import Metrics
 
 # Interval of the periodic check, for changes without a provisioner's report.
 _NEXT_CHECK = timedelta(minutes=1)
 
 
 class ReadyStartGate(Gate):
-    """Rejects ``start_when`` ready for a lease without hosts that a provisioner prepares."""
+    """Rejects ``start_when`` ready if no provisioner prepares hosts, or the lease has no hosts."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        """Check leases against the settings and the plug-ins of ``runtime``."""
-        self._runtime = runtime
+    def __init__(self, settings: Settings, catalog: Catalog) -> None:
+        self._settings = settings
+        self._catalog = catalog
 
     def before(
         self, _session: Session, lease: Lease, _now: datetime, present: Lease | None = None
     ) -> None:
         """Check a new lease, before the transaction acquires any lock. Ignore a changed lease."""
         if present is None:
-            check_possible(self._runtime, lease)
+            self._check(lease)
 
     def after(self, _session: Session, lease: Lease, _now: datetime) -> None:
         """Check the lease as it is stored now, whether new or changed."""
-        check_possible(self._runtime, lease)
+        self._check(lease)
+
+    def _check(self, lease: Lease) -> None:
+        if lease.start.when is not StartWhen.READY:
+            return
+        if self._settings.provisioning is None:
+            raise NotProvisioned(
+                "This service prepares no hosts: leave out start_when, or set it to scheduled"
+            )
+        required_types = {
+            requirement.resource_type
+            for reservation in lease.reservations
+            for requirement in requirements_of(self._catalog, reservation)
+        }
+        if HOST not in required_types:
+            raise NotProvisioned(
+                "Only hosts can be prepared, and this lease has none: leave out start_when, or set"
+                " it to scheduled"
+            )
 
 
-def check_possible(runtime: Runtime, lease: Lease) -> None:
-    """Raise NotProvisioned if a lease has ``start_when`` ready, but no provisioner prepares hosts.
-
-    Also raises it if no reservation of the lease requires hosts.
-    """
-    if lease.start.when is not StartWhen.READY:
-        return
-    if runtime.settings.provisioning is None:
-        raise NotProvisioned(
-            "This service prepares no hosts: leave out start_when, or set it to scheduled"
-        )
-    requirements = (
-        requirement
-        for reservation in lease.reservations
-        for requirement in requirements_of(runtime, reservation)
-    )
-    if not any(requirement.resource_type == HOST for requirement in requirements):
-        raise NotProvisioned(
-            "Only hosts are got ready, and this lease has none: leave out start_when, or say"
-            " scheduled"
-        )
-
-
-def unless_waiting(runtime: Runtime, session: Session, seen: Seen, now: datetime) -> Seen | None:
+def unless_waiting(settings: Settings, session: Session, seen: Seen, now: datetime) -> Seen | None:
     """Return the claim; or, if it is a start that waits for hosts, requeue it and return None.
 
     The first time, it also stores the delay and notifies. If the start was delayed and the hosts
@@ -89,7 +86,7 @@ def unless_waiting(runtime: Runtime, session: Session, seen: Seen, now: datetime
     # A claimed event is due, even if the clock was set back since.
     if event.kind != START or not is_waiting(lease, max(now, lease.window.start)):
         return seen
-    unready_hosts = unready(runtime, session, lease.id)
+    unready_hosts = unready(settings, session, lease.id)
     if unready_hosts:
         requeue(session, claim, run_at=min(now + _NEXT_CHECK, lease.window.end))
         if lease.start.delayed_at is None:
@@ -108,21 +105,18 @@ def is_waiting(lease: Lease, now: datetime) -> bool:
     return may_wait and lease.window.start <= now < lease.window.end
 
 
-def unready(runtime: Runtime, session: Session, lease_id: str) -> list[Resource]:
+def unready(settings: Settings, session: Session, lease_id: str) -> list[Resource]:
     """Return the hosts of a lease that must be provisioned and are not ready, ordered by id."""
-    settings = runtime.settings.provisioning
-    ids = preparations.unready(session, lease_id) if settings else None
-    if settings is None or not ids:
+    if settings.provisioning is None:
         return []
-    hosts = resources.find_some(session, ids)
-    return [
-        hosts[id_] for id_ in sorted(hosts) if query.matches(settings.hosts, hosts[id_].properties)
-    ]
+    wanted, ids = settings.provisioning.hosts, preparations.unready(session, lease_id)
+    hosts = resources.find_some(session, ids) if ids else {}
+    return [hosts[id_] for id_ in sorted(hosts) if query.matches(wanted, hosts[id_].properties)]
 
 
-def note_ready(runtime: Runtime, session: Session, lease_id: str, now: datetime) -> None:
+def note_ready(settings: Settings, session: Session, lease_id: str, now: datetime) -> None:
     """If all hosts of a locked lease are ready, store that, and make a delayed start due now."""
-    if not unready(runtime, session, lease_id):
+    if not unready(settings, session, lease_id):
         leases.set_ready(session, lease_id, now)
         event_queue.run_now(session, lease_id, [START], now)
 
@@ -131,17 +125,18 @@ def note_start(runtime: Runtime, session: Session, lease: Lease) -> None:
     """Count, for the metrics, which hosts of a started lease were ready in time."""
     if runtime.settings.provisioning is not None:
         ongoing = preparations.going_on(session, lease_id=lease.id)
-        _count(runtime, session, readiness.outcomes(ongoing, lease.window.start))
+        _count(runtime.metrics, session, readiness.outcomes(ongoing, lease.window.start))
 
 
 def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
     """If a lease ends and its start was delayed until then, notify and count that for metrics."""
     if lease.status is not LeaseStatus.PENDING or lease.start.delayed_at is None:
         return
-    _notify(session, "lease.not_started", lease, unready(runtime, session, lease.id), now)
+    unready_hosts = unready(runtime.settings, session, lease.id)
+    _notify(session, "lease.not_started", lease, unready_hosts, now)
     ongoing = preparations.going_on(session, lease_id=lease.id)
     outcomes = {preparation.hardware: Outcome.NEVER for preparation in ongoing}
-    _count(runtime, session, outcomes)
+    _count(runtime.metrics, session, outcomes)
 
 
 def _notify(
@@ -152,7 +147,6 @@ def _notify(
     outbox.write(session, event_type, blazar_wire.payload(lease, extra), now)
 
 
-def _count(runtime: Runtime, session: Session, outcomes: Mapping[str, Outcome]) -> None:
+def _count(metrics: Metrics, session: Session, outcomes: Mapping[str, Outcome]) -> None:
     for hardware, outcome in outcomes.items():
-        count = partial(runtime.metrics.started, hardware, outcome.value)
-        on_commit(session, count)
+        on_commit(session, partial(metrics.started, hardware, outcome.value))

@@ -10,10 +10,11 @@ in the cloud with the requester's token. The transaction fails if the reservatio
 the look-up.
 """
 
+import random
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -21,9 +22,9 @@ from marshmallow import ValidationError
 from sqlalchemy.orm import Session
 
 from climate.core.errors import Conflict, Forbidden, InvalidInput, LeaseBusy
-from climate.core.lease.change import check_resource_type
+from climate.core.lease.change import Change, check_resource_type
 from climate.core.lease.lifecycle import ReservationStatus
-from climate.core.lease.model import LEAVING, PART, Lease, Reservation
+from climate.core.lease.model import LEAVING, PART, Lease, Reservation, StartWhen
 from climate.core.matching.requirement import Requirement
 from climate.db.leases import leases
 from climate.manager.admission.requirements import (
@@ -33,7 +34,7 @@ from climate.manager.admission.requirements import (
     new_reservation,
     part_of,
 )
-from climate.manager.process.runtime import Runtime
+from climate.manager.process.runtime import Catalog, Runtime
 from climate.plugins.base import Requester, ResourcePlugin
 
 # The same limit as for a new lease.
@@ -55,13 +56,29 @@ class ReservationChange:
     planned: "LookedUp | None" = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReservationChanges:
-    """The changed, added and removed reservations of one request; ``removed`` are ids."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseChange:
+    """A change of a lease. None or an empty value means no change of that field.
 
-    changed: Sequence[ReservationChange]
-    added: Sequence[ReservationRequest]
-    removed: Collection[str]
+    ``removed`` are ids of reservations.
+    """
+
+    name: str | None = None
+    dates: Change = field(default_factory=Change)
+    reservations: tuple[ReservationChange, ...] = ()
+    added: tuple[ReservationRequest, ...] = ()
+    removed: tuple[str, ...] = ()
+    start_when: StartWhen | None = None
+
+    @property
+    def keeps_bookings(self) -> bool:
+        """Whether neither the dates nor the reservations change."""
+        return self.dates == Change() and not self.changes_reservations
+
+    @property
+    def changes_reservations(self) -> bool:
+        """Whether the reservations change."""
+        return bool(self.reservations or self.added or self.removed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +94,7 @@ class LookedUp:
 
 
 def complete(
-    runtime: Runtime, lease: Lease, changes: Sequence[ReservationChange], requester: Requester
+    catalog: Catalog, lease: Lease, changes: Sequence[ReservationChange], requester: Requester
 ) -> tuple[ReservationChange, ...]:
     """Return the changes, with ``planned`` set where the plug-in requires a look-up in the cloud.
 
@@ -86,16 +103,16 @@ def complete(
     """
     present = {r.id: r for r in lease.reservations if r.stays}
     return tuple(
-        replace(change, planned=_looked_up(runtime, lease, before, change, requester))
+        replace(change, planned=_looked_up(catalog, lease, before, change, requester))
         if (before := present.get(change.id))
-        and runtime.plugin(before.resource_type).looks_up_changes
+        and catalog.plugins[before.resource_type].looks_up_changes
         else change
         for change in changes
     )
 
 
 def _looked_up(
-    runtime: Runtime,
+    catalog: Catalog,
     lease: Lease,
     before: Reservation,
     change: ReservationChange,
@@ -106,14 +123,14 @@ def _looked_up(
             "Only the project of the lease can change a stack: climate reads the contents of the"
             " stack with the token of that project"
         )
-    plugin = runtime.plugin(before.resource_type)
+    plugin = catalog.plugins[before.resource_type]
     params = plugin.schema().load({**before.params, **change.params})
     _check_fixed(change.id, plugin.fixed, before.params, params)
-    return LookedUp(before.params, look_up(runtime, before.resource_type, params, requester))
+    return LookedUp(before.params, look_up(catalog, before.resource_type, params, requester))
 
 
 def requested(
-    runtime: Runtime, lease: Lease, changes: Sequence[ReservationChange]
+    catalog: Catalog, lease: Lease, changes: Sequence[ReservationChange]
 ) -> Iterator[ReservationRequest]:
     """Yield each changed reservation as a request with its old and new parameters.
 
@@ -124,35 +141,33 @@ def requested(
         if before := present.get(change.id):
             with suppress(ValidationError):
                 merged = {**before.params, **change.params}
-                params = runtime.plugin(before.resource_type).schema().load(merged)
+                params = catalog.plugins[before.resource_type].schema().load(merged)
                 yield ReservationRequest(resource_type=before.resource_type, params=params)
 
 
 def change_reservations(
-    runtime: Runtime,
-    session: Session,
-    lease: Lease,
-    changes: ReservationChanges,
-    now: datetime,
+    runtime: Runtime, session: Session, lease: Lease, change: LeaseChange, now: datetime
 ) -> tuple[tuple[Reservation, ...], bool]:
     """Store the changes of a locked lease's reservations.
 
     Returns the lease's reservations without the removed ones, and whether a manager must reclaim
     any removed reservation. Raises InvalidInput, Conflict, LeaseBusy; ValidationError.
     """
-    changed = _apply_changes(runtime, lease, changes.changed)
-    changed, new, superfluous = _adapt_parts(runtime, lease, changed, changes.changed, now)
-    new += _new_reservations(runtime, lease, changes.added, now)
-    _check_removed(lease, changes.removed)
-    removed = _with_parts(lease, {*changes.removed, *superfluous})
-    leaving = _remove(runtime, session, lease, removed, now)
+    catalog = runtime.catalog
+    changed = _apply_changes(catalog, lease, change.reservations)
+    changed, new, superfluous = _adapt_parts(runtime, lease, changed, change.reservations, now)
+    new += _new_reservations(runtime, lease, change.added, now)
+    _check_removed(lease, change.removed)
+    removed = {*change.removed, *superfluous}
+    removed |= {part.id for part in lease.reservations if part.stack_id in removed}
+    leaving = _remove(catalog, session, lease, removed, now)
     reservations = tuple(r for r in (*changed, *new) if r.id not in removed)
     _store(session, lease, reservations, now)
     return reservations, leaving
 
 
 def _apply_changes(
-    runtime: Runtime, lease: Lease, changes: Sequence[ReservationChange]
+    catalog: Catalog, lease: Lease, changes: Sequence[ReservationChange]
 ) -> tuple[Reservation, ...]:
     """Return all reservations with their new parameters, validated by the plug-ins."""
     present = {reservation.id: reservation for reservation in lease.reservations}
@@ -162,7 +177,7 @@ def _apply_changes(
         before = present[change.id]
         check_resource_type(before.resource_type, change.resource_type)
         check_no_part(before)
-        plugin = runtime.plugin(before.resource_type)
+        plugin = catalog.plugins[before.resource_type]
         after = _new_params(plugin, before, change)
         _check_fixed(change.id, plugin.fixed, before.params, after)
         if lease.has_begun and not plugin.resizes:
@@ -218,11 +233,7 @@ def _adapt_parts(
     changes: Iterable[ReservationChange],
     now: datetime,
 ) -> tuple[tuple[Reservation, ...], tuple[Reservation, ...], list[str]]:
-    """Adapt the parts of changed stacks to the result of the look-up.
-
-    Returns the reservations with their new parameters, the new parts, and the ids of superfluous
-    parts.
-    """
+    """Return all reservations, new parts and ids of superfluous parts, as the look-ups require."""
     params: dict[str, Mapping[str, Any]] = {}
     new: list[Reservation] = []
     superfluous: list[str] = []
@@ -230,24 +241,27 @@ def _adapt_parts(
         if change.planned is None:
             continue
         stack = next(r for r in lease.reservations if r.id == change.id)
-        present = {part.params[PART]: part for part in _parts_of(lease, stack.id) if part.stays}
+        parts = (r for r in lease.reservations if r.stack_id == stack.id and r.stays)
+        present = {part.params[PART]: part for part in parts}
         children = change.planned.request.children
         needed = {child.params[PART]: part_of(stack, child) for child in children}
         for name, child in needed.items():
             if before := present.get(name):
-                params[before.id] = _part_params(runtime, lease, before, child.params)
+                params[before.id] = _part_params(runtime.catalog, lease, before, child.params)
             else:
-                new.append(new_reservation(runtime, lease.id, child, _new_id(runtime), now))
+                new.append(
+                    new_reservation(runtime.catalog, lease.id, child, _new_id(runtime.rng), now)
+                )
         superfluous += [part.id for name, part in present.items() if name not in needed]
     changed = tuple(replace(r, params=params.get(r.id, r.params)) for r in reservations)
     return changed, tuple(new), superfluous
 
 
 def _part_params(
-    runtime: Runtime, lease: Lease, before: Reservation, needed: Mapping[str, Any]
+    catalog: Catalog, lease: Lease, before: Reservation, needed: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Return a part's new parameters: fixed ones stay, and amounts in use do not shrink."""
-    plugin = runtime.plugin(before.resource_type)
+    plugin = catalog.plugins[before.resource_type]
     fixed = {name: before.params[name] for name in plugin.fixed}
     amounts = {name: before.params[name] for name in _AMOUNTS if name in before.params}
     in_use = amounts if lease.has_begun else {}
@@ -258,26 +272,22 @@ def _part_params(
 def _new_reservations(
     runtime: Runtime, lease: Lease, requests: Sequence[ReservationRequest], now: datetime
 ) -> tuple[Reservation, ...]:
-    """Return the reservations to add.
-
-    Raises InvalidInput if there are too many, Conflict if a plug-in must prepare one.
-    """
-    if types := sorted({r.resource_type for r in requests if any_prepares(runtime, [r])}):
-        raise Conflict(
-            f"{', '.join(types)} cannot be added to a lease that is there: ask for another lease"
-        )
+    """Raises InvalidInput if there are too many, Conflict if a plug-in must prepare one."""
+    if types := sorted({r.resource_type for r in requests if any_prepares(runtime.catalog, [r])}):
+        raise Conflict(f"{', '.join(types)} cannot be added to a lease: create another lease")
     if len(lease.reservations) + len(requests) > MAX_RESERVATIONS:
         raise InvalidInput(
             f"A lease has at most {MAX_RESERVATIONS} reservations, those that are over included"
         )
     return tuple(
-        new_reservation(runtime, lease.id, request, _new_id(runtime), now) for request in requests
+        new_reservation(runtime.catalog, lease.id, request, _new_id(runtime.rng), now)
+        for request in requests
     )
 
 
-def _new_id(runtime: Runtime) -> str:
+def _new_id(rng: random.Random) -> str:
     """Return a new id, the same in the rehearsal and in the change (seeded by the caller)."""
-    return str(uuid.UUID(int=runtime.rng.getrandbits(128), version=4))
+    return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
 
 def _check_removed(lease: Lease, ids: Collection[str]) -> None:
@@ -293,19 +303,8 @@ def _check_removed(lease: Lease, ids: Collection[str]) -> None:
             raise InvalidInput(f"Lease {lease.id} has no reservation {id_}")
 
 
-def _with_parts(lease: Lease, ids: Collection[str]) -> tuple[str, ...]:
-    """Return the ids, and the ids of all parts of these reservations."""
-    parts = [part.id for id_ in ids for part in _parts_of(lease, id_)]
-    return tuple(dict.fromkeys((*ids, *parts)))
-
-
-def _parts_of(lease: Lease, stack_id: str) -> list[Reservation]:
-    """Return the reservations of a stack's parts."""
-    return [r for r in lease.reservations if r.stack_id == stack_id]
-
-
 def _remove(
-    runtime: Runtime, session: Session, lease: Lease, ids: Collection[str], now: datetime
+    catalog: Catalog, session: Session, lease: Lease, ids: Collection[str], now: datetime
 ) -> bool:
     """Remove reservations; return whether managers must reclaim resources.
 
@@ -313,10 +312,10 @@ def _remove(
     """
     removed = [r for r in lease.reservations if r.id in ids]
     if not lease.has_begun:
-        if any_prepares(runtime, removed):
+        if any_prepares(catalog, removed):
             raise Conflict(
-                f"Something was made in the cloud for {', '.join(r.id for r in removed)}"
-                " already: it can be removed once the lease runs, or with the lease"
+                f"climate has already prepared {', '.join(r.id for r in removed)} in the cloud:"
+                " remove it after the lease starts, or delete the lease"
             )
         leases.delete_reservations(session, ids)
         return False
@@ -329,11 +328,9 @@ def _remove(
 def _store(
     session: Session, before: Lease, reservations: Sequence[Reservation], now: datetime
 ) -> None:
-    """Store new reservations, and the new parameters of changed ones."""
-    present = {reservation.id: reservation for reservation in before.reservations}
+    present = {reservation.id: reservation.params for reservation in before.reservations}
     for reservation in reservations:
-        before_change = present.get(reservation.id)
-        if before_change is not None and reservation.params != before_change.params:
+        if reservation.params != present.get(reservation.id, reservation.params):
             leases.set_reservation(session, reservation.id, now, params=dict(reservation.params))
     new = [reservation for reservation in reservations if reservation.id not in present]
     leases.insert_reservations(session, new, len(before.reservations))

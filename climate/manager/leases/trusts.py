@@ -14,23 +14,21 @@ lost, and one when it works again or is replaced.
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from climate.core.backoff import pause_before
 from climate.core.errors import BackendUnavailable, Conflict, Forbidden, NotFound
 from climate.core.lease import blazar_wire
-from climate.core.lease.lifecycle import EventStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import PATIENCE, RELENTLESS, REVOKE
 from climate.db.engine import ids
 from climate.db.events import queue as event_queue
 from climate.db.leases import leases
 from climate.db.notifications import outbox
-from climate.manager.claims import Claim, close, remove
+from climate.manager.claims import Claim, remove, retry_later
 from climate.manager.process.runtime import Runtime
 from climate.plugins.base import Drift, Requester
 from climate.plugins.openstack.trusts import DeadTrust, Trusts
@@ -48,17 +46,16 @@ def make(runtime: Runtime, requester: Requester) -> str:
     """
     if requester.token is None:
         raise Conflict(
-            "For this climate must act in the cloud as you, which takes a token of Keystone's: it"
-            " is to be had where [api] auth_strategy is keystone"
+            "climate must act in the cloud as you, which requires a Keystone token: it accepts"
+            " tokens only if [api] auth_strategy is keystone"
         )
-    return _trusts(runtime).make(requester, runtime.clock.now())
+    return _configured(runtime.trusts).make(requester, runtime.clock.now())
 
 
-def _trusts(runtime: Runtime) -> Trusts:
-    """Return the client for trusts; raises Conflict if none is configured."""
-    if runtime.trusts is None:
-        raise Conflict("[service_user] does not say who climate is in the cloud")
-    return runtime.trusts
+def _configured(trusts: Trusts | None) -> Trusts:
+    if trusts is None:
+        raise Conflict("[service_user] does not configure climate's own user in the cloud")
+    return trusts
 
 
 def make_for(runtime: Runtime, requester: Requester, lease: Lease) -> str:
@@ -127,9 +124,8 @@ def orphans(runtime: Runtime) -> Iterator[Drift]:
     oldest_request = runtime.clock.now() - runtime.settings.hold_timeout - PATIENCE
     with runtime.database.read() as session:
         in_use = leases.all_trust_ids(session)
-        superfluous = {
-            payload["trust_id"] for payload in event_queue.find_finalizers(session, REVOKE)
-        }
+        revocations = event_queue.find_finalizers(session, REVOKE)
+    superfluous = {payload["trust_id"] for payload in revocations}
     for trust in present:
         owner = f"user {trust.user_id} in project {trust.project_id}"
         if trust.id in superfluous:
@@ -143,19 +139,13 @@ def orphans(runtime: Runtime) -> Iterator[Drift]:
 
 def revoke(runtime: Runtime, claim: Claim, payload: Mapping[str, Any]) -> None:
     """Run a claimed finalizer: revoke the trust ``payload["trust_id"]``, or store a later retry."""
-    now = runtime.clock.now()
     try:
-        _trusts(runtime).revoke(payload["trust_id"])
+        _configured(runtime.trusts).revoke(payload["trust_id"])
     except Exception as error:  # noqa: BLE001 - the event is retried after any failure
-        reason = str(error).replace(
-            payload["trust_id"], "..."
-        )  # the error may contain the request's URL
+        # The error may contain the request's URL, and so the trust's id.
+        reason = str(error).replace(payload["trust_id"], "...")
         LOG.warning("a trust that no lease needs is not revoked yet: %s", reason)
-        pause = pause_before(claim.attempt, runtime.settings.max_retries, runtime.rng)
-        retry = {"last_error": reason, "run_at": now + timedelta(seconds=pause)}
-        runtime.database.write(
-            lambda session: close(session, claim, now, EventStatus.UNDONE, **retry)
-        )
+        retry_later(runtime, claim, reason)
     else:
         runtime.database.write(lambda session: remove(session, claim))
 
@@ -164,12 +154,11 @@ class TrustWatch:
     """Checks trusts every ``trust_interval``, although its caller calls it more often."""
 
     def __init__(self, runtime: Runtime) -> None:
-        """Make the first check due at the first call of ``check_if_due``."""
         self._runtime = runtime
         self._next: datetime | None = None
 
     def check_if_due(self) -> None:
-        """Run ``check_all`` if ``trust_interval`` has passed since it last began."""
+        """Run ``check_all`` at the first call, and when ``trust_interval`` has passed since."""
         now = self._runtime.clock.now()
         if self._next is None or now >= self._next:
             self._next = now + self._runtime.settings.trust_interval
@@ -195,13 +184,14 @@ def check_all(runtime: Runtime) -> None:
         except BackendUnavailable as error:
             LOG.warning("could not check trusts: %s", error.message)
             return
-        runtime.database.write(partial(_store_state, runtime, lease_id, trust_id, lost))
+        now = runtime.clock.now()
+        runtime.database.write(partial(_store_state, lease_id, trust_id, lost, now))
     if trust_ids:
         runtime.wakeup.hint()
 
 
 def _store_state(
-    runtime: Runtime, lease_id: str, trust_id: str, lost: str | None, session: Session
+    lease_id: str, trust_id: str, lost: str | None, now: datetime, session: Session
 ) -> None:
     """Store and notify why a trust is lost (None: it works), if the lease still has this trust."""
     try:
@@ -210,7 +200,6 @@ def _store_state(
         return
     if lease.trust_id != trust_id or (lost is None) == (lease.trust_lost is None):
         return
-    now = runtime.clock.now()
     if lost is None:
         restore(session, lease, now)
         return

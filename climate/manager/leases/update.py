@@ -8,7 +8,7 @@ lease keeps all its resources, or the change is rejected. If a running lease gai
 """
 
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -19,9 +19,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import Forbidden, LeaseBusy
 from climate.core.lease import blazar_wire
-from climate.core.lease.blazar_wire import enforcement_body
 from climate.core.lease.change import (
-    Change,
     changed_notices,
     changed_start,
     changed_window,
@@ -29,7 +27,7 @@ from climate.core.lease.change import (
     moved,
 )
 from climate.core.lease.lifecycle import LeaseStatus
-from climate.core.lease.model import Lease, StartWhen
+from climate.core.lease.model import Lease, Reservation, StartWhen
 from climate.core.lease.schedule import START
 from climate.db.engine.database import LostRace
 from climate.db.events import queue as event_queue
@@ -40,22 +38,24 @@ from climate.manager.admission.gates import Gate
 from climate.manager.admission.limits import LimitGate
 from climate.manager.admission.reallocation import reallocate
 from climate.manager.admission.refusal import explain
-from climate.manager.admission.requirements import ReservationRequest, any_acts_as_user
+from climate.manager.admission.requirements import (
+    any_acts_as_user,
+    check_queries,
+    requirements_of,
+)
 from climate.manager.enforcement import Enforcer
 from climate.manager.leases import trusts
 from climate.manager.leases.create import Owner
 from climate.manager.leases.event_plan import add_update_event, reschedule
-from climate.manager.leases.read import check_expected
+from climate.manager.leases.read import as_enforced, check_expected
 from climate.manager.leases.ready_start import ReadyStartGate
 from climate.manager.leases.reservation_changes import (
-    ReservationChange,
-    ReservationChanges,
+    LeaseChange,
     change_reservations,
     complete,
     requested,
 )
-from climate.manager.notifications.lease_messages import resources_of
-from climate.manager.process.runtime import Runtime
+from climate.manager.process.runtime import Catalog, Runtime
 from climate.observability.metrics import counted
 
 # Calls of the enforcement service per change. Another call is necessary if concurrent requests have
@@ -63,33 +63,11 @@ from climate.observability.metrics import counted
 _PROPOSALS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseChange:
-    """A change of a lease. None or an empty value means no change of that field."""
-
-    name: str | None = None
-    dates: Change = field(default_factory=Change)
-    reservations: tuple[ReservationChange, ...] = ()
-    added: tuple[ReservationRequest, ...] = ()
-    removed: tuple[str, ...] = ()
-    start_when: StartWhen | None = None
-
-    @property
-    def keeps_bookings(self) -> bool:
-        """Whether neither the dates nor the reservations change."""
-        return self.dates == Change() and not self.changes_reservations
-
-    @property
-    def changes_reservations(self) -> bool:
-        """Whether the reservations change."""
-        return bool(self.reservations or self.added or self.removed)
-
-
 @dataclass(frozen=True, slots=True)
 class _Outcome:
     """The changed lease, and the enforcement service's view of it before and after the change."""
 
-    lease: Lease
+    lease: Lease = field(compare=False)
     current: Mapping[str, Any]
     new: Mapping[str, Any]
 
@@ -100,11 +78,11 @@ class _OutcomeChanged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A change of a lease, the requester's roles, the expected lease, and the new trust, if any."""
+    """A change of a lease, the requester, the expected lease, and the new trust, if any."""
 
     lease_id: str
     change: LeaseChange
-    roles: Collection[str]
+    owner: Owner | None
     expected: Lease | None
     trust_id: str | None
 
@@ -126,29 +104,21 @@ def update_lease(
     ``expected``.
     """
     if owner is not None and change.reservations:
-        change = _complete(runtime, lease_id, change, owner)
+        with runtime.database.read() as session:
+            lease = leases.get(session, lease_id)
+        reservations = complete(runtime.catalog, lease, change.reservations, owner.requester)
+        change = replace(change, reservations=reservations)
     trust_id = _trust_for(runtime, lease_id, change, owner) if owner else None
-    request = _Request(lease_id, change, owner.roles if owner else (), expected, trust_id)
+    request = _Request(lease_id, change, owner, expected, trust_id)
     try:
         return _write(runtime, request)
     except Exception:
         if trust_id is not None:
             now = runtime.clock.now()
-            runtime.database.write(
-                lambda session: trusts.schedule_revocation(session, trust_id, now)
-            )
+            runtime.database.write(partial(trusts.schedule_revocation, trust_id=trust_id, now=now))
         raise
     finally:
         runtime.wakeup.hint()
-
-
-def _complete(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owner) -> LeaseChange:
-    """Add the plug-ins' look-ups in the cloud to the change. No transaction is open."""
-    with runtime.database.read() as session:
-        lease = leases.get(session, lease_id)
-    return replace(
-        change, reservations=complete(runtime, lease, change.reservations, owner.requester)
-    )
 
 
 def _trust_for(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owner) -> str | None:
@@ -157,8 +127,8 @@ def _trust_for(runtime: Runtime, lease_id: str, change: LeaseChange, owner: Owne
         lease = leases.get(session, lease_id)
     if lease.trust_id is None:
         if change.changes_reservations:
-            reservations = (*requested(runtime, lease, change.reservations), *change.added)
-            if any_acts_as_user(runtime, reservations):
+            reservations = (*requested(runtime.catalog, lease, change.reservations), *change.added)
+            if any_acts_as_user(runtime.catalog, reservations):
                 return trusts.make_for(runtime, owner.requester, lease)
     elif lease.trust_lost is not None and trusts.is_owner(owner.requester, lease):
         with nullcontext() if change == LeaseChange() else suppress(Forbidden):
@@ -189,11 +159,11 @@ def _change(runtime: Runtime, session: Session, request: _Request, now: datetime
     if change.keeps_bookings:
         leases.update(session, renamed)
     else:
-        _rebook(runtime, session, renamed, change, now, gates)
+        _rebook(runtime, session, renamed, request, now, gates)
     changed = leases.get(session, lease.id)
     for gate in gates:
         gate.after(session, changed, now)
-    if changed.trust_id is None and any_acts_as_user(runtime, changed.reservations):
+    if changed.trust_id is None and any_acts_as_user(runtime.catalog, changed.reservations):
         raise LeaseBusy(f"Lease {lease.id} was changed by others meanwhile: try again")
     if lease.start.delayed_at is not None:  # it may wait for hosts that it no longer needs
         event_queue.run_now(session, lease.id, [START], now)
@@ -205,9 +175,10 @@ def _gates(runtime: Runtime, request: _Request) -> list[Gate]:
     """Return the gates of the optional features of this change, in the order of execution."""
     gates: list[Gate] = []
     if runtime.settings.limits.enabled and not request.change.keeps_bookings:
-        gates.append(LimitGate(runtime.settings.limits, request.roles))
+        roles = request.owner.roles if request.owner else ()
+        gates.append(LimitGate(runtime.settings.limits, roles))
     if request.change.start_when is StartWhen.READY:
-        gates.append(ReadyStartGate(runtime))
+        gates.append(ReadyStartGate(runtime.settings, runtime.catalog))
     return gates
 
 
@@ -215,11 +186,12 @@ def _rebook(
     runtime: Runtime,
     session: Session,
     lease: Lease,
-    change: LeaseChange,
+    request: _Request,
     now: datetime,
     gates: Collection[Gate],
 ) -> None:
     """Store new dates and reservations of the lease, with their allocations and events."""
+    change = request.change
     window = changed_window(lease, change.dates, now)
     for gate in gates:
         gate.before(session, replace(lease, window=window), now, lease)
@@ -228,8 +200,8 @@ def _rebook(
     notices = changed_notices(lease, change.dates, window)
     reservations, leaving = lease.reservations, False
     if change.changes_reservations:
-        changes = ReservationChanges(change.reservations, change.added, change.removed)
-        reservations, leaving = change_reservations(runtime, session, lease, changes, now)
+        reservations, leaving = change_reservations(runtime, session, lease, change, now)
+        _check_queries(runtime.catalog, session, lease, reservations, request.owner)
     try:
         has_gains = reallocate(runtime, session, lease, reservations, window, now)
     except InsufficientResources as shortage:
@@ -244,6 +216,25 @@ def _rebook(
         add_update_event(session, lease, now)
 
 
+def _check_queries(
+    catalog: Catalog,
+    session: Session,
+    lease: Lease,
+    reservations: Sequence[Reservation],
+    owner: Owner | None,
+) -> None:
+    """Raise InvalidQuery as ``check_queries``.
+
+    The present queries of the lease stay valid, whoever made them and whatever became private.
+    """
+    before, after = (
+        [part for r in each if r.stays for part in requirements_of(catalog, r)]
+        for each in (lease.reservations, reservations)
+    )
+    private, present = owner is not None and owner.sees_private, [part.query for part in before]
+    check_queries(session, catalog, after, private=private, present=present)
+
+
 def _write_agreed(runtime: Runtime, enforcer: Enforcer, request: _Request) -> Lease:
     """Change a lease exactly as the enforcement service agreed to.
 
@@ -253,33 +244,29 @@ def _write_agreed(runtime: Runtime, enforcer: Enforcer, request: _Request) -> Le
     The lease keeps its own resources meanwhile; another lease may book those it would gain.
     """
     for _ in range(_PROPOSALS):
-        now, seed = runtime.clock.now(), runtime.rng.random()
-
-        def work(session: Session, now: datetime = now, seed: float = seed) -> _Outcome:
-            seeded = replace(runtime, rng=random.Random(seed))  # noqa: S311 - not a secret
-            current = _as_enforced(session, leases.get(session, request.lease_id, lock=True))
-            lease = _change(seeded, session, request, now)
-            return _Outcome(lease, current, _as_enforced(session, lease))
-
-        proposal = runtime.database.rehearse(work)
-        enforcer.check_update(proposal.current, proposal.new)
+        change = partial(_outcome, runtime, request, runtime.clock.now(), runtime.rng.random())
+        agreed = runtime.database.rehearse(change)
+        enforcer.check_update(agreed.current, agreed.new)
         try:
-            return runtime.database.write(partial(_store_proposal, work, proposal))
+            return runtime.database.write(partial(change, agreed=agreed)).lease
         except _OutcomeChanged:
             continue
     raise LostRace
 
 
-def _store_proposal(
-    work: Callable[[Session], "_Outcome"], proposal: "_Outcome", session: Session
-) -> Lease:
-    outcome = work(session)
-    if (outcome.current, outcome.new) != (proposal.current, proposal.new):
+def _outcome(
+    runtime: Runtime,
+    request: _Request,
+    now: datetime,
+    seed: float,
+    session: Session,
+    agreed: _Outcome | None = None,
+) -> _Outcome:
+    """Change the lease and return the outcome; raises _OutcomeChanged if it is not as agreed."""
+    seeded = replace(runtime, rng=random.Random(seed))  # noqa: S311 - not a secret
+    current = as_enforced(session, leases.get(session, request.lease_id, lock=True))
+    lease = _change(seeded, session, request, now)
+    outcome = _Outcome(lease, current, as_enforced(session, lease))
+    if agreed is not None and outcome != agreed:
         raise _OutcomeChanged
-    return outcome.lease
-
-
-def _as_enforced(session: Session, lease: Lease) -> dict[str, Any]:
-    """Return the stored lease as the body of a request to the enforcement service."""
-    ids = [reservation.id for reservation in lease.reservations]
-    return enforcement_body(lease, resources_of(session, ids))
+    return outcome

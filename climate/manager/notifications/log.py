@@ -1,23 +1,25 @@
 """The log of notifications: read it from a position, wait for new entries, remove old entries."""
 
 import time
-from datetime import datetime
 
 from sqlalchemy.orm import Session
 
 from climate.core.errors import NotificationsRemoved
-from climate.core.notifications.message import Found, NotificationFilter
+from climate.core.notifications.message import Matches, NotificationFilter
+from climate.core.settings import Settings
 from climate.db.notifications import outbox, subscriptions
-from climate.manager.process.runtime import Runtime
+from climate.manager.process.runtime import Runtime, Store, reading
 
 # Rows per transaction, so that none locks rows for long, and transactions per call.
 _BATCH = 500
 _BATCHES = 10
 
+last_seq = reading(outbox.last_seq)
+
 
 def find_after(
     runtime: Runtime, wanted: NotificationFilter, after: int | None, limit: int
-) -> Found:
+) -> Matches:
     """Return up to ``limit`` notifications with numbers above ``after`` (None: from the oldest).
 
     Raises NotificationsRemoved if notifications above ``after`` have been removed.
@@ -36,7 +38,7 @@ def find_after(
 
 def wait_after(
     runtime: Runtime, wanted: NotificationFilter, after: int | None, limit: int, seconds: float
-) -> Found:
+) -> Matches:
     """Return what ``find_after`` returns; if that is empty, wait up to ``seconds`` for more.
 
     The result is empty if no notification matches in that time. Raises NotificationsRemoved, and
@@ -54,35 +56,27 @@ def wait_after(
     return part
 
 
-def last_seq(runtime: Runtime) -> int:
-    """Return the number of the newest notification."""
-    with runtime.database.read() as session:
-        return outbox.last_seq(session)
-
-
-def forget_old(runtime: Runtime) -> int:
+def forget_old(store: Store, settings: Settings) -> None:
     """Remove published notifications that are older than ``notifications_kept``.
 
-    Return how many batches were removed, at most ``_BATCHES``: the next call continues.
+    It removes at most ``_BATCHES`` batches: the next call continues.
     """
-    age = runtime.settings.notifications_kept
+    age = settings.notifications_kept
     if age is None:
-        return 0
-    before = runtime.clock.now() - age
-    with runtime.database.read() as session:
+        return
+    before = store.clock.now() - age
+    with store.database.read() as session:
         if not outbox.is_old(session, before):
-            return 0
+            return
 
-    for removed in range(_BATCHES):
-        if runtime.database.write(lambda session: _remove(session, before)) is None:
-            return removed
-    return _BATCHES
-
-
-def _remove(session: Session, before: datetime) -> int | None:
-    """Remove a batch; return its last number, None if no notification was old enough."""
-    through = outbox.removable(session, before, _BATCH)
-    if through is not None:
+    def remove(session: Session) -> bool:
+        through = outbox.removable(session, before, _BATCH)
+        if through is None:
+            return False
         subscriptions.catch_up(session, through)
         outbox.remove(session, through)
-    return through
+        return True
+
+    for _ in range(_BATCHES):
+        if not store.database.write(remove):
+            return

@@ -40,10 +40,7 @@ class Relay:
     """Numbers and publishes the notifications in the outbox until it is stopped."""
 
     def __init__(self, runtime: Runtime, emitter: Emitter, owner: str) -> None:
-        """Prepare; nothing runs before ``start``."""
-        self._runtime = runtime
-        self._emitter = emitter
-        self._owner = owner
+        self._runtime, self._emitter, self._owner = runtime, emitter, owner
         self._turn_ends = runtime.clock.now()
         self._pause, self._retry_at = _PAUSE, 0.0
         poll = runtime.settings.poll_interval
@@ -60,20 +57,24 @@ class Relay:
     def stop(self) -> None:
         """Stop both threads, and release the turn.
 
-        Waits up to ``shutdown_timeout`` for the current numbering, and as long again for the
-        notification that is being published.
+        Waits up to ``shutdown_timeout`` for the current numbering and for the notification that is
+        being published.
         """
-        patience = self._runtime.settings.shutdown_timeout
-        self._numbering.stop(patience)
-        if self._publishing.stop(patience):
+        deadline = time.monotonic() + self._runtime.settings.shutdown_timeout
+        self._publishing.stop(0)  # both threads end at the same time
+        self._numbering.stop(deadline - time.monotonic())
+        if self._publishing.stop(deadline - time.monotonic()):
             self._emitter.close()
         self._runtime.database.write(lambda session: outbox.leave_turn(session, self._owner))
 
     def number(self) -> int:
         """Number all new notifications, and hint that there are some; return how many."""
-        total, numbered = 0, _BATCH if self._has_new() else 0
+        database = self._runtime.database
+        with database.read() as session:
+            numbered = _BATCH if outbox.is_unnumbered(session) else 0
+        total = 0
         while numbered == _BATCH:
-            numbered = self._runtime.database.write(lambda session: outbox.number(session, _BATCH))
+            numbered = database.write(lambda session: outbox.number(session, _BATCH))
             total += numbered
         if total:
             self._runtime.news.hint()
@@ -86,23 +87,20 @@ class Relay:
         marked as published.
         """
         self.number()
+        return self._publish_all()
+
+    def _publish_all(self) -> int:
         published = 0
         while batch := self._next_batch():
             published += self._publish(batch)
         return published
 
-    def _has_new(self) -> bool:
-        with self._runtime.database.read() as session:
-            return outbox.is_unnumbered(session)
-
     def _publish_waiting(self) -> int:
         """Publish unless the pause after a failure lasts; return how many were published."""
-        published = 0
         if time.monotonic() < self._retry_at:
-            return published
+            return 0
         try:
-            while batch := self._next_batch():
-                published += self._publish(batch)
+            published = self._publish_all()
             self._pause = _PAUSE
         except Exception as error:
             if is_unavailable(error):  # the database failed, so the broker needs no pause
@@ -114,6 +112,7 @@ class Relay:
                 LOG.exception(text)
             self._retry_at = time.monotonic() + self._pause
             self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+            return 0
         return published
 
     def _next_batch(self) -> list[Notification]:

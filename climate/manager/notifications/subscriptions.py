@@ -65,15 +65,8 @@ def create(runtime: Runtime, owner: Owner, url: str, secret: str, settings: Chan
             url=url,
             wanted=NotificationFilter(**settings.wanted),
             all_projects=owner.all_projects,
-            status=SubscriptionStatus.ACTIVE,
-            reason=None,
             done_seq=_start(session, settings.after),
-            attempts=0,
-            given_up=0,
-            slow=False,
-            delivered_at=None,
             created_at=now,
-            updated_at=None,
         )
         if not subscriptions.insert(session, created, secret, most):
             raise LimitExceeded(
@@ -106,10 +99,10 @@ def update(runtime: Runtime, subscription_id: str, change: Change) -> Subscripti
 
 
 def _values(session: Session, before: Subscription, change: Change) -> dict[str, Any]:
-    plain = {"url": change.url, "secret": change.secret, "after": change.after}
+    plain = {"url": change.url, "secret": change.secret}
     values: dict[str, Any] = {name: value for name, value in plain.items() if value is not None}
     if change.after is not None:
-        values["done_seq"] = _start(session, values.pop("after"))
+        values["done_seq"] = _start(session, change.after)
     if change.wanted:
         values["filters"] = subscriptions.filters(replace(before.wanted, **change.wanted))
     if change.status is not None:

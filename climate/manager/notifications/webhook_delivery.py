@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Protocol
 
 from sqlalchemy.orm import Session
@@ -24,7 +25,6 @@ from climate.core.notifications.subscription import (
     SubscriptionStatus,
     Verdict,
     judge,
-    later,
 )
 from climate.db.engine.database import is_unavailable
 from climate.db.notifications import outbox, subscriptions, webhook_queue
@@ -36,6 +36,8 @@ LOG = logging.getLogger(__name__)
 # A turn ends after this many seconds or notifications, so that the next subscription is served.
 _TURN = 2.0
 _MESSAGES = 50
+# The columns of a subscription without a claim.
+_UNCLAIMED = {"owner": None, "claimed_until": None}
 
 
 class Poster(Protocol):
@@ -49,10 +51,7 @@ class WebhookDelivery:
     """Claims subscriptions with undelivered notifications, and serves them in threads."""
 
     def __init__(self, runtime: Runtime, poster: Poster, owner: str) -> None:
-        """Prepare; nothing runs before ``start``."""
-        self._runtime = runtime
-        self._poster = poster
-        self._owner = owner
+        self._runtime, self._poster, self._owner = runtime, poster, owner
         self._results = _Results(runtime, owner)
         self._running: dict[str, bool] = {}
         self._done = threading.Condition()
@@ -70,10 +69,10 @@ class WebhookDelivery:
 
         Another manager may then repeat a delivery that is still running.
         """
-        patience = self._runtime.settings.shutdown_timeout
-        self._task.stop(patience)
+        deadline = time.monotonic() + self._runtime.settings.shutdown_timeout
+        self._task.stop(deadline - time.monotonic())
         with self._done:
-            self._done.wait_for(lambda: not self._running, patience)
+            self._done.wait_for(lambda: not self._running, deadline - time.monotonic())
             unfinished = list(self._running)
         self._runtime.database.write(
             lambda session: webhook_queue.release(session, self._owner, unfinished)
@@ -83,8 +82,7 @@ class WebhookDelivery:
         """Deliver in this thread until nothing is due; return how many deliveries were tried."""
         count = 0
         while claimed := self._claim(1, 1):
-            for subscription_id, _ in claimed:
-                count += self._serve(subscription_id)
+            count += sum(self._serve(subscription_id) for subscription_id, _ in claimed)
         return count
 
     def _start_due(self) -> int:
@@ -97,10 +95,8 @@ class WebhookDelivery:
         for subscription_id, is_slow in claimed:
             with self._done:
                 self._running[subscription_id] = is_slow
-            thread = threading.Thread(
-                target=self._work, args=(subscription_id,), name="delivery", daemon=True
-            )
-            thread.start()
+            work = partial(self._work, subscription_id)
+            threading.Thread(target=work, name="delivery", daemon=True).start()
         return len(claimed)
 
     def _claim(self, free: int, slow: int) -> list[tuple[str, bool]]:
@@ -134,13 +130,11 @@ class WebhookDelivery:
         turn_end = time.monotonic() + _TURN
         count = 0
         while count < _MESSAGES and time.monotonic() < turn_end and not self._task.is_stopping:
-            delivery = self._next(subscription_id)
-            if delivery is None:
+            if (delivery := self._next(subscription_id)) is None:
                 return count
             payload = payload_when_sent(delivery.notification, delivery.at)
-            outcome = self._poster.post(delivery, payload)
             count += 1
-            if not self._results.note(delivery, outcome):
+            if not self._results.note(delivery, self._poster.post(delivery, payload)):
                 return count
         self._results.release(subscription_id, due_at=self._runtime.clock.now())
         return count
@@ -177,8 +171,7 @@ class _Results:
     """Stores the results of deliveries, fenced on the owner of the claim."""
 
     def __init__(self, runtime: Runtime, owner: str) -> None:
-        self._runtime = runtime
-        self._owner = owner
+        self._runtime, self._owner = runtime, owner
 
     def claimed_until(self, now: datetime) -> datetime:
         """Return when a claim made now expires, which is after any delivery ends."""
@@ -202,15 +195,14 @@ class _Results:
         self._store(
             subscription.id,
             lambda session: self._notify_suspended(session, subscription, reason),
+            **_UNCLAIMED,
             status=SubscriptionStatus.SUSPENDED.value,
             reason=reason,
-            owner=None,
-            claimed_until=None,
         )
 
     def release(self, subscription_id: str, **values: Any) -> None:
         """Release a claim and store ``values``, in one transaction."""
-        self._store(subscription_id, None, owner=None, claimed_until=None, **values)
+        self._store(subscription_id, None, **_UNCLAIMED, **values)
 
     def _note_success(self, delivery: Delivery, outcome: Outcome) -> bool:
         now = self._runtime.clock.now()
@@ -227,15 +219,16 @@ class _Results:
         """Store when to retry, or a dead letter, or that the subscription is suspended."""
         now = self._runtime.clock.now()
         subscription, letter = delivery.subscription, delivery.letter
-        values: dict[str, Any] = {"slow": True, "due_at": later(now, verdict.pause)}
-        values |= {"reason": verdict.suspend or reason, "owner": None, "claimed_until": None}
+        due_at = now + timedelta(seconds=verdict.pause)
+        values: dict[str, Any] = {"slow": True, "due_at": due_at, **_UNCLAIMED}
+        values["reason"] = verdict.suspend or reason
         if letter is None and verdict.give_up:
             values |= {"done_seq": delivery.notification.seq, "attempts": 0}
             values |= {"given_up": subscription.given_up + 1}
         elif letter is None:
-            values |= {"attempts": subscription.attempts + 1}
+            values["attempts"] = subscription.attempts + 1
         if verdict.suspend is not None:
-            values |= {"status": SubscriptionStatus.SUSPENDED.value}
+            values["status"] = SubscriptionStatus.SUSPENDED.value
         dead = DeadLetter(
             subscription_id=subscription.id,
             seq=delivery.notification.seq,
@@ -254,16 +247,11 @@ class _Results:
         self._store(subscription.id, work, **values)
 
     def _notify_suspended(self, session: Session, subscription: Subscription, reason: str) -> None:
-        """Write the notification to the owner of a subscription that it is suspended."""
-        LOG.warning(
-            "subscription %s of %s is suspended: %s",
-            subscription.id,
-            subscription.project_id,
-            reason,
-        )
+        id_, project_id = subscription.id, subscription.project_id
+        LOG.warning("subscription %s of %s is suspended: %s", id_, project_id, reason)
         payload = {
-            "subscription_id": subscription.id,
-            "project_id": subscription.project_id,
+            "subscription_id": id_,
+            "project_id": project_id,
             "user_id": subscription.user_id,
             "reason": reason,
         }

@@ -7,8 +7,7 @@ waits.
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 
 from climate.core.errors import TooManyFollowers
 from climate.db.engine.database import Database
@@ -23,10 +22,8 @@ class LongPoll:
 
     def __init__(self, database: Database, news: Wakeup, poll_interval: float, places: int) -> None:
         """Allow ``places`` waiting requests; the thread starts with the first ``wait``."""
-        self._database = database
-        self._news = news
-        self._poll_interval = poll_interval
-        self._places = places
+        self._database, self._news = database, news
+        self._poll_interval, self._places = poll_interval, places
         self._changed = threading.Condition()
         self._wake = threading.Event()
         self._seq = 0
@@ -39,8 +36,8 @@ class LongPoll:
         """Whether the process is stopping, so that no request should wait."""
         return self._is_closed
 
-    def take_place(self) -> Callable[[], None]:
-        """Count the request as waiting; return the function that ends this (idempotent).
+    def place(self) -> ExitStack:
+        """Count the request as waiting until the returned context is closed (idempotent).
 
         Raises TooManyFollowers if the allowed number of requests waits already.
         """
@@ -51,24 +48,13 @@ class LongPoll:
                     " that it has room for: try again later, or ask without waiting"
                 )
             self._followers += 1
-        has_left = threading.Event()
+        context = ExitStack()
+        context.callback(self._leave)
+        return context
 
-        def leave() -> None:
-            with self._changed:
-                if not has_left.is_set():
-                    has_left.set()
-                    self._followers -= 1
-
-        return leave
-
-    @contextmanager
-    def place(self) -> Iterator[None]:
-        """Count the request as waiting within the block; raises TooManyFollowers."""
-        leave = self.take_place()
-        try:
-            yield
-        finally:
-            leave()
+    def _leave(self) -> None:
+        with self._changed:
+            self._followers -= 1
 
     def wait(self, seen: int, seconds: float) -> bool:
         """Wait until there is a notification with a number above ``seen``; return whether one came.

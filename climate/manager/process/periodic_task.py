@@ -31,13 +31,10 @@ class PeriodicTask:
         runs_at_start: bool = True,
     ) -> None:
         """Prepare; nothing runs before ``start``. ``pause``: minimum seconds between two runs."""
-        self._name = name
-        self._steps = steps
+        self._name, self._steps = name, steps
         self._interval = min(interval, threading.TIMEOUT_MAX)
-        self._pause = pause
-        self._runs_at_start = runs_at_start
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
+        self._pause, self._runs_at_start = pause, runs_at_start
+        self._wake, self._stopping = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
 
     @property

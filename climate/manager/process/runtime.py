@@ -1,8 +1,7 @@
 """The collaborators of the use cases; ``climate.bootstrap`` creates them once per process.
 
-A function receives only the part that it needs: ``Store``, ``Catalog``, ``Signals`` or
-``Settings``. It receives the whole ``Runtime`` only to pass it on to functions that need several
-parts.
+A function receives only the part that it needs: ``Store``, ``Catalog`` or ``Settings``. It receives
+the whole ``Runtime`` only to pass it on to functions that need several parts.
 """
 
 import random
@@ -48,37 +47,22 @@ class Plugins(dict[str, ResourcePlugin]):
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The resource types with their plug-ins, and how to choose among resources.
-
-    ``defined`` caches the names of extra properties by resource type. They are never removed, so
-    the cache needs no invalidation.
-    """
+    """The resource types with their plug-ins, and how to choose among resources."""
 
     plugins: Plugins
     selection: Selection
-    defined: dict[str, frozenset[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Signals:
-    """Hints between processes. A lost hint costs at most one poll interval.
-
-    ``wakeup``: an event was written. ``news``: notifications got numbers. ``latest`` wakes requests
-    that wait for new notifications.
-    """
-
-    wakeup: Wakeup
-    news: Wakeup
-    latest: LongPoll
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
     """The collaborators of the use cases.
 
-    ``rng`` lets parallel requests begin with different resources, and varies the pauses before
-    retries. Without an ``enforcer`` no enforcement service is called. Without ``trusts`` no plug-in
-    can act as a user. ``store``, ``catalog`` and ``signals`` group some of the other fields.
+    ``wakeup`` and ``news`` are hints between processes; a lost hint costs at most one poll
+    interval. ``wakeup``: an event was written. ``news``: notifications got numbers. ``latest``
+    wakes requests that wait for new notifications. ``rng`` lets parallel requests begin with
+    different resources, and varies the pauses before retries. Without an ``enforcer`` no
+    enforcement service is called. Without ``trusts`` no plug-in can act as a user. ``store`` and
+    ``catalog`` group some of the other fields.
     """
 
     database: Database
@@ -92,19 +76,15 @@ class Runtime:
     enforcer: Enforcer | None = None
     trusts: Trusts | None = None
     rng: random.Random = field(default_factory=random.Random)
-    defined: dict[str, frozenset[str]] = field(default_factory=dict)
     metrics: Metrics = field(default_factory=Metrics)
     store: Store = field(init=False)
     catalog: Catalog = field(init=False)
-    signals: Signals = field(init=False)
 
     def __post_init__(self) -> None:
-        """Create ``store``, ``catalog`` and ``signals``."""
         # In a frozen dataclass, fields can only be set like this.
         object.__setattr__(self, "store", Store(self.database, self.clock))
-        catalog = Catalog(Plugins(self.plugins), self.selection, self.defined)
+        catalog = Catalog(Plugins(self.plugins), self.selection)
         object.__setattr__(self, "catalog", catalog)
-        object.__setattr__(self, "signals", Signals(self.wakeup, self.news, self.latest))
 
     def close(self) -> None:
         """Close all connections; no other thread may use the runtime any more."""

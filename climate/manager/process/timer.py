@@ -27,7 +27,6 @@ class Timer:
     """At most one alarm (``at``), and any number of interval jobs (``every``)."""
 
     def __init__(self, clock: Clock) -> None:
-        """Prepare; no job runs before ``start``."""
         self._clock = clock
         self._intervals: dict[str, float] = {}
         self._stopped = threading.Event()
@@ -62,13 +61,9 @@ class Timer:
         while not self._stopped.wait(_COMPARE_INTERVAL):
             present = _offset(self._clock)
             if abs(present - offset) > timedelta(seconds=_STEP):
-                self._restart_intervals()
+                for name, seconds in self._intervals.items():
+                    self._scheduler.reschedule_job(name, trigger="interval", seconds=seconds)
             offset = present
-
-    def _restart_intervals(self) -> None:
-        """Restart all intervals from the present wall-clock time."""
-        for name, seconds in self._intervals.items():
-            self._scheduler.reschedule_job(name, trigger="interval", seconds=seconds)
 
 
 def _wall() -> datetime:

@@ -23,7 +23,6 @@ class LeadTimes:
     """A cache of the last preparation durations of all hosts. Thread-safe."""
 
     def __init__(self, settings: Provisioning) -> None:
-        """Create an empty cache."""
         self._settings = settings
         self._lock = threading.Lock()
         self._read_at: datetime | None = None
@@ -35,12 +34,12 @@ class LeadTimes:
         with self._lock:
             if self._read_at is not None and now - self._read_at < _MAX_AGE:
                 return
-            self._read_at = now
             rows = readiness.times(session)
             by_host = {str(id_): times for id_, (_, times) in rows.items()}
             classes = {str(id_): name for id_, (name, _) in rows.items()}
             self._times = {id_: times for id_, (_, times) in rows.items()}
             self._profiles = lead_time.profiles(by_host, classes, self._settings.policy)
+            self._read_at = now  # last: after a failed query, the next call queries again
 
     def lead(self, host: Resource, hosts: int) -> Lead:
         """Return the lead time of ``host`` for a lease of ``hosts`` hosts; needs ``refresh``."""

@@ -14,6 +14,7 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
+from climate.clock import Clock
 from climate.core.errors import ClimateError, NotFound
 from climate.core.lease.model import Resource, hardware, node
 from climate.core.matching import query
@@ -22,14 +23,13 @@ from climate.core.provisioning.preparation import Preparation, PreparationState
 from climate.core.settings import Provisioning
 from climate.db.engine import ids
 from climate.db.leases import leases
-from climate.db.provisioning import preparations, readiness
+from climate.db.provisioning import preparations, readiness, shutdowns
 from climate.db.provisioning.preparations import Booking
 from climate.db.resources import allocations, resources
 from climate.manager.leases import healing
 from climate.manager.notifications.lease_messages import notify_nodes
 from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
-from climate.manager.provisioning import power_saving
 from climate.manager.provisioning.lead_times import LeadTimes
 from climate.manager.provisioning.power_saving import PowerSaver
 
@@ -57,7 +57,7 @@ def plan(runtime: Runtime, settings: Provisioning, lead_times: LeadTimes) -> int
     if unbooked:
         runtime.database.write(lambda session: preparations.end(session, unbooked, now))
     for lease_id, leads in due.items():
-        runtime.database.write(partial(_request, runtime, lease_id, leads))
+        runtime.database.write(partial(_request, runtime.clock, lease_id, leads))
     for task in late:
         try:
             _replace(runtime, task)
@@ -90,20 +90,15 @@ def _due(
     return due
 
 
-def _request(runtime: Runtime, lease_id: str, leads: Mapping[int, Lead], session: Session) -> None:
+def _request(clock: Clock, lease_id: str, leads: Mapping[int, Lead], session: Session) -> None:
     """Store the missing preparations of a lease, and notify the provisioner of each."""
-    now = runtime.clock.now()
+    now = clock.now()
     try:
         lease = leases.get(session, lease_id, lock=True)
     except NotFound:
         return
-    until = lease.window.start
-    bookings = [
-        booking
-        for booking in preparations.unprepared(session, now, until, lease_id)
-        if booking.resource_id in leads
-    ]
-    hosts = resources.find_some(session, {booking.resource_id for booking in bookings})
+    bookings = preparations.unprepared(session, now, lease.window.start, lease_id)
+    hosts = resources.find_some(session, leads)
     tasks = [
         _new(booking, hosts[booking.resource_id], leads[booking.resource_id], now)
         for booking in bookings
@@ -154,7 +149,8 @@ def _replace(runtime: Runtime, task: Preparation) -> None:
     if not failed and not runtime.database.rehearse(partial(_is_replaced, runtime, task)):
         runtime.database.write(lambda session: preparations.keep(session, task.id))
         return
-    runtime.database.write(partial(quarantine, runtime, task.resource_id, reason))
+    now = runtime.clock.now()
+    runtime.database.write(partial(quarantine, now, task.resource_id, reason))
     LOG.warning("%s is in quarantine: %s", task.node, reason)
     lost = {task.resource_id}
     runtime.database.write(partial(healing.heal, runtime, lost, task.lease_id))
@@ -162,15 +158,14 @@ def _replace(runtime: Runtime, task: Preparation) -> None:
 
 def _is_replaced(runtime: Runtime, task: Preparation, session: Session) -> bool:
     """Whether the lease gets another host if it loses this one; for a rehearsal only."""
-    quarantine(runtime, task.resource_id, _SLOW, session)
+    quarantine(runtime.clock.now(), task.resource_id, _SLOW, session)
     healing.heal(runtime, {task.resource_id}, task.lease_id, session)
     held = allocations.held(session, [task.reservation_id])
     return task.resource_id not in held[task.reservation_id]
 
 
-def quarantine(runtime: Runtime, resource_id: int, reason: str, session: Session) -> None:
+def quarantine(now: datetime, resource_id: int, reason: str, session: Session) -> None:
     """Quarantine a host: it is not reservable any more, but its bookings stay."""
-    now = runtime.clock.now()
     resources.set_reservable(session, [resource_id], now, reservable=False)
     readiness.set_aside(session, resource_id, reason, now)
 
@@ -179,15 +174,13 @@ class Planner:
     """Plans preparations and shutdowns at each hint and at an interval, until it is stopped."""
 
     def __init__(self, runtime: Runtime, settings: Provisioning) -> None:
-        """Prepare; nothing runs before ``start``."""
-        self._runtime = runtime
-        self._settings = settings
-        self._lead_times = LeadTimes(settings)
+        self._runtime, self._settings = runtime, settings
+        lead_times = LeadTimes(settings)
         # Hints may come in quick succession, and each run costs queries.
         self._task = PeriodicTask(
             "preparing",
-            self._plan,
-            PowerSaver(runtime, settings, self._lead_times).run,
+            partial(plan, runtime, settings, lead_times),
+            PowerSaver(runtime, settings, lead_times).run,
             interval=settings.interval,
             pause=min(settings.interval, 1.0),
         )
@@ -213,7 +206,4 @@ class Planner:
         """Remove preparations and shutdowns that were over more than ``kept`` ago."""
         before = self._runtime.clock.now() - self._settings.kept
         self._runtime.database.write(lambda session: preparations.forget(session, before))
-        power_saving.forget(self._runtime, before)
-
-    def _plan(self) -> None:
-        plan(self._runtime, self._settings, self._lead_times)
+        self._runtime.database.write(lambda session: shutdowns.forget(session, before))

@@ -12,6 +12,7 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
+from climate.clock import Clock
 from climate.core.errors import ClimateError
 from climate.core.lease.model import HOST, Resource, hardware, node
 from climate.core.matching import query
@@ -26,6 +27,7 @@ from climate.db.provisioning import shutdowns
 from climate.db.resources import allocations, resources
 from climate.manager.process.runtime import Runtime
 from climate.manager.provisioning.lead_times import LeadTimes
+from climate.plugins.base import ResourcePlugin
 
 LOG = logging.getLogger(__name__)
 
@@ -42,7 +44,6 @@ class PowerSaver:
     """The power saving of one manager; the planner calls ``run`` in each of its runs."""
 
     def __init__(self, runtime: Runtime, settings: Provisioning, lead_times: LeadTimes) -> None:
-        """Prepare; nothing is read yet."""
         self._runtime, self._settings, self._lead_times = runtime, settings, lead_times
         self._choose_at: datetime | None = None
         self._is_done = False
@@ -54,7 +55,10 @@ class PowerSaver:
         are cancelled, and the others are followed to their end.
         """
         policy = self._settings.energy
-        if self._is_done or (policy is None and self._is_all_over()):
+        if policy is None and not self._is_done:
+            with self._runtime.database.read() as session:
+                self._is_done = not shutdowns.is_going_on(session)
+        if self._is_done:
             return
         advance(self._runtime, None if policy else _NOT_ANY_MORE)
         now = self._runtime.clock.now()
@@ -65,14 +69,9 @@ class PowerSaver:
         )
         plan(self._runtime, self._settings, policy, self._lead_times)
 
-    def _is_all_over(self) -> bool:
-        with self._runtime.database.read() as session:
-            self._is_done = not shutdowns.is_going_on(session)
-        return self._is_done
 
-
-def advance(runtime: Runtime, objection: str | None = None) -> int:
-    """Cancel shutdowns of hosts that are needed, and end finished ones; return how many ended.
+def advance(runtime: Runtime, objection: str | None = None) -> None:
+    """Cancel shutdowns of hosts that are needed, and end finished ones.
 
     Only shutdowns that no provisioner has claimed are cancelled. An ``objection``, which is a
     reason, cancels all of these, needed or not. Before a shutdown ends, climate enables the host's
@@ -90,9 +89,9 @@ def advance(runtime: Runtime, objection: str | None = None) -> int:
     with runtime.database.read() as session:
         ended = shutdowns.ended(session, _SETTLING)
         hosts = resources.find_some(session, {task.resource_id for task in ended})
-    return sum(
-        _end(runtime, task, hosts[task.resource_id]) for task in ended if task.resource_id in hosts
-    )
+    for task in ended:
+        if task.resource_id in hosts:
+            _end(runtime, task, hosts[task.resource_id])
 
 
 def _cancel(seen: Shutdown, reason: str, session: Session) -> None:
@@ -101,34 +100,27 @@ def _cancel(seen: Shutdown, reason: str, session: Session) -> None:
         shutdowns.store(session, shutdown.given_up(task, reason))
 
 
-def _end(runtime: Runtime, task: Shutdown, host: Resource) -> bool:
-    if not _enable_service(runtime, task, host):
-        return False
+def _end(runtime: Runtime, task: Shutdown, host: Resource) -> None:
+    if not _enable_service(runtime.plugin(HOST), task, host):
+        return
     now = runtime.clock.now()
-    has_ended = runtime.database.write(lambda session: shutdowns.end(session, task, now))
-    if has_ended:
+    if runtime.database.write(lambda session: shutdowns.end(session, task, now)):
         reason = task.reason or "it has a preparation, or has power"
         LOG.info("the shutdown of %s is over: %s", task.node, reason)
-    return has_ended
 
 
-def _enable_service(runtime: Runtime, task: Shutdown, host: Resource) -> bool:
+def _enable_service(plugin: ResourcePlugin, task: Shutdown, host: Resource) -> bool:
     """Enable the host's service in the cloud; return whether that succeeded."""
     try:
-        runtime.plugin(HOST).enable_service(host.external_id)
+        plugin.enable_service(host.external_id)
     except ClimateError as error:
         LOG.warning("the cloud has not enabled %s yet: %s", task.node, error.message)
         return False
     return True
 
 
-def plan(
-    runtime: Runtime, settings: Provisioning, policy: Policy, lead_times: LeadTimes
-) -> list[Shutdown]:
-    """Request that provisioners switch off unneeded hosts, and switch on missing spares.
-
-    Return the new shutdowns, and those whose hosts are to be switched on.
-    """
+def plan(runtime: Runtime, settings: Provisioning, policy: Policy, lead_times: LeadTimes) -> None:
+    """Request that provisioners switch off unneeded hosts, and switch on missing spares."""
     now = runtime.clock.now()
     runtime.database.write(
         lambda session: shutdowns.note_idle(
@@ -140,14 +132,16 @@ def plan(
         chosen = pure.to_switch_off(free, policy, now)
         waking = _to_wake(session, settings, free, policy, now)
         off = resources.find_some(session, {task.resource_id for task in waking})
-    woken = [task for task in waking if _wake(runtime, task, off[task.resource_id])]
+    for task in waking:
+        _wake(runtime, task, off[task.resource_id])
     if not chosen:
-        return woken
+        return
     seen = {min(hosts), *(host.id for host in chosen)}
-    created = runtime.database.write(partial(_request, runtime, settings, policy, lead_times, seen))
+    created = runtime.database.write(
+        partial(_request, runtime.clock, settings, policy, lead_times, seen)
+    )
     for task in created:
         LOG.info("%s is to be switched off: it is idle", task.node)
-    return [*woken, *created]
 
 
 def _free(
@@ -190,21 +184,20 @@ def _to_wake(
     return pure.to_wake(free, coming, unneeded, policy, now)
 
 
-def _wake(runtime: Runtime, seen: Shutdown, host: Resource) -> bool:
-    """Request that a host is switched on as a spare; return whether it was off."""
+def _wake(runtime: Runtime, seen: Shutdown, host: Resource) -> None:
+    """Request that a host is switched on as a spare, if it is still off."""
 
-    def work(session: Session) -> bool:
+    def work(session: Session) -> None:
         task = shutdowns.get(session, seen.id, lock=True)
-        if task.state is not ShutdownState.OFF:
-            return False
-        shutdowns.store(session, shutdown.waking(task))
-        return True
+        if task.state is ShutdownState.OFF:
+            shutdowns.store(session, shutdown.waking(task))
 
-    return _enable_service(runtime, seen, host) and runtime.database.write(work)
+    if _enable_service(runtime.plugin(HOST), seen, host):
+        runtime.database.write(work)
 
 
 def _request(
-    runtime: Runtime,
+    clock: Clock,
     settings: Provisioning,
     policy: Policy,
     lead_times: LeadTimes,
@@ -217,7 +210,7 @@ def _request(
     serialises managers that chose different hosts. Without it, each manager might switch off hosts
     that the other one counts as spares.
     """
-    now = runtime.clock.now()
+    now = clock.now()
     allocations.lock(session, seen, wait=True)
     hosts, free = _free(session, settings, lead_times, now)
     chosen = (host for host in pure.to_switch_off(free, policy, now) if host.id in seen)
@@ -236,11 +229,6 @@ def _new(host: Resource, free: FreeHost, policy: Policy, now: datetime) -> Shutd
         wanted_at=now,
         ahead=pure.ahead(free, policy).total_seconds(),
     )
-
-
-def forget(runtime: Runtime, before: datetime) -> None:
-    """Remove shutdowns that were over before ``before``."""
-    runtime.database.write(lambda session: shutdowns.forget(session, before))
 
 
 def saved(runtime: Runtime, since: datetime, until: datetime, period: Period) -> list[Saved]:

@@ -18,7 +18,7 @@ from climate.core.page import Page, Part, TaskFilter
 from climate.core.provisioning import preparation
 from climate.core.provisioning.preparation import Preparation, PreparationState
 from climate.core.provisioning.task import Report
-from climate.db.engine.database import on_commit
+from climate.db.engine.database import Database, on_commit
 from climate.db.leases import leases
 from climate.db.provisioning import preparations, readiness, shutdowns
 from climate.manager.leases import ready_start as starting
@@ -52,17 +52,18 @@ def find(runtime: Runtime, wanted: TaskFilter, page: Page, wait: float = 0.0) ->
             remaining = deadline - time.monotonic()
             if part.items or remaining <= 0 or runtime.latest.is_closed:
                 return part
-            runtime.latest.wait(seen, min(remaining, _until_expiry(runtime, wanted.claimable_at)))
+            until_expiry = _until_expiry(runtime.database, wanted.claimable_at)
+            runtime.latest.wait(seen, min(remaining, until_expiry))
 
 
-def _until_expiry(runtime: Runtime, seen_at: datetime | None) -> float:
+def _until_expiry(database: Database, seen_at: datetime | None) -> float:
     """Return the seconds from the last query until the next claim expires.
 
     The expiry of a claim causes no notification, so waiting requests must query again then.
     """
     if seen_at is None:
         return math.inf
-    with runtime.database.read() as session:
+    with database.read() as session:
         ends_at = preparations.next_expiry(session, seen_at)
     return max((ends_at - seen_at).total_seconds(), _SHORTEST) if ends_at else math.inf
 
@@ -96,7 +97,10 @@ def _report(
         notify_nodes(session, PREPARE, [payload(after)], now)
     if after.ready_at is not None and before.ready_at is None:
         _learn(session, after, report, now)
-        _note_ready(runtime, session, after, now)
+        if after.over_at is None:  # the lease starts if this was its last host
+            starting.note_ready(runtime.settings, session, after.lease_id, now)
+            hardware, early = after.hardware, after.early or 0.0
+            on_commit(session, lambda: runtime.metrics.host_ready(hardware, early))
     return after
 
 
@@ -136,14 +140,6 @@ def _apply_when_over(
     if not is_ready or over.ready_at is not None:
         return over
     return replace(over, ready_at=now, seconds=dict(report.seconds))
-
-
-def _note_ready(runtime: Runtime, session: Session, task: Preparation, now: datetime) -> None:
-    """Let the lease start if this was its last host, unless the preparation is over."""
-    if task.over_at is None:
-        starting.note_ready(runtime, session, task.lease_id, now)
-        early = task.early or 0.0
-        on_commit(session, lambda: runtime.metrics.host_ready(task.hardware, early))
 
 
 def _learn(

@@ -1,7 +1,7 @@
 """Use cases of host readiness: show how ready hosts are, and quarantine hosts."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
@@ -12,7 +12,8 @@ from climate.core.matching import query
 from climate.core.provisioning import readiness as pure
 from climate.core.provisioning.lead_time import Lead
 from climate.core.provisioning.preparation import PreparationState
-from climate.core.provisioning.readiness import HostKnown, Period, Seen, Share, Shown
+from climate.core.provisioning.readiness import HostKnown, Period, Share, Shown
+from climate.core.settings import Provisioning
 from climate.db.provisioning import preparations, readiness
 from climate.db.resources import resources
 from climate.manager.leases import ready_start as starting
@@ -25,7 +26,7 @@ from climate.manager.provisioning.lead_times import LeadTimes
 _SETTLING = timedelta(minutes=2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class HostReadiness:
     """How ready a host is for its next lease.
 
@@ -39,17 +40,6 @@ class HostReadiness:
     lead: Lead | None
 
 
-@dataclass(frozen=True, slots=True)
-class HostStatus:
-    """Ids of the hosts in quarantine, and of other hosts for which being off is no failure.
-
-    Provisioners prepare the hosts in ``may_be_off`` on demand, and no lease needs them now.
-    """
-
-    quarantined: Collection[int] = field(default_factory=frozenset)
-    may_be_off: Collection[int] = field(default_factory=frozenset)
-
-
 def of_lease(runtime: Runtime, lease: Lease) -> Shown:
     """Return the readiness of a lease's hosts together, and the hosts for which its start waits."""
     now = runtime.clock.now()
@@ -57,7 +47,7 @@ def of_lease(runtime: Runtime, lease: Lease) -> Shown:
         shown = pure.shown(preparations.going_on(session, lease_id=lease.id), now)
         if not starting.is_waiting(lease, now):
             return shown
-        missing = starting.unready(runtime, session, lease.id)
+        missing = starting.unready(runtime.settings, session, lease.id)
     return replace(shown, waiting_for=[host.external_id for host in missing])
 
 
@@ -73,13 +63,7 @@ def of_host(runtime: Runtime, resource_id: int) -> HostReadiness:
             lead_times = LeadTimes(settings)
             lead_times.refresh(session, now)
             lead = lead_times.lead(host, 1)
-    return HostReadiness(
-        host=host,
-        hardware=hardware(host),
-        shown=pure.shown(current[:1], now),
-        known=known,
-        lead=lead,
-    )
+    return HostReadiness(host, hardware(host), pure.shown(current[:1], now), known, lead)
 
 
 def set_aside(runtime: Runtime, resource_id: int, reason: str | None) -> HostReadiness:
@@ -92,7 +76,7 @@ def set_aside(runtime: Runtime, resource_id: int, reason: str | None) -> HostRea
     def work(session: Session) -> None:
         host = _host(session, resource_id, lock=True)
         if reason is not None:
-            planner.quarantine(runtime, host.id, reason, session)
+            planner.quarantine(now, host.id, reason, session)
             return
         readiness.set_aside(session, host.id, None, now)
         preparations.retry(session, host.id)
@@ -109,32 +93,27 @@ def set_aside(runtime: Runtime, resource_id: int, reason: str | None) -> HostRea
 
 
 def summary(runtime: Runtime, since: datetime, until: datetime, period: Period) -> list[Share]:
-    """Return the shares of leases that were ready at their start.
-
-    The list has an entry per hardware class and period.
-    """
+    """Return the shares of leases ready at their start, an entry per hardware class and period."""
     with runtime.database.read() as session:
         tasks = preparations.needed_between(session, since, min(until, runtime.clock.now()))
     return pure.summary(tasks, period)
 
 
-def host_status(runtime: Runtime, registered: Sequence[Resource], now: datetime) -> HostStatus:
-    """Return the registered hosts' status; its sets are empty if provisioning is disabled."""
-    settings = runtime.settings.provisioning
+def host_status(
+    session: Session, settings: Provisioning | None, registered: Sequence[Resource], now: datetime
+) -> tuple[Collection[int], Collection[int]]:
+    """Return the ids of (hosts in quarantine, other hosts for which being off is no failure).
+
+    Provisioners prepare the latter on demand, and no lease needs them now. Both are empty if
+    provisioning is disabled.
+    """
     hosts = [resource for resource in registered if resource.type == HOST]
     if settings is None or not hosts:
-        return HostStatus()
-    with runtime.database.read() as session:
-        quarantined = readiness.all_set_aside(session)
-        used = preparations.in_use(session, now, now - _SETTLING)
+        return (), ()
+    quarantined = readiness.all_set_aside(session)
+    used = preparations.in_use(session, now, now - _SETTLING)
     prepared = {host.id for host in hosts if query.matches(settings.hosts, host.properties)}
-    return HostStatus(quarantined, prepared - used - quarantined)
-
-
-def note_up(runtime: Runtime, seen: Mapping[int, Seen]) -> None:
-    """Store, by host id, what the cloud reported about hosts; only if provisioning is enabled."""
-    if runtime.settings.provisioning is not None and seen:
-        runtime.database.write(lambda session: readiness.see(session, seen))
+    return quarantined, prepared - used - quarantined
 
 
 def _host(session: Session, resource_id: int, *, lock: bool = False) -> Resource:

@@ -11,6 +11,7 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
+from climate.clock import Clock
 from climate.core.errors import Conflict, ShutdownOver
 from climate.core.lease.model import HOST
 from climate.core.provisioning import shutdown
@@ -33,7 +34,7 @@ def report(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> Shutdow
     """
     if report.state is ShutdownState.ACCEPTED:
         _reserve_host(runtime, id_, report)
-    after = runtime.database.write(partial(_report, runtime, id_, report))
+    after = runtime.database.write(partial(_report, runtime.clock, id_, report))
     if after.progress is not ShutdownState.ACCEPTED:
         runtime.wakeup.hint()
     return after
@@ -56,17 +57,15 @@ def _reserve_host(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> 
         raise ShutdownOver(f"{before.node} stays on: {error.message}") from None
 
 
-def _report(
-    runtime: Runtime, id_: str, report: Report[ShutdownState], session: Session
-) -> Shutdown:
-    now = runtime.clock.now()
+def _report(clock: Clock, id_: str, report: Report[ShutdownState], session: Session) -> Shutdown:
+    now = clock.now()
     before = shutdowns.get(session, id_, lock=True)
     after = _applied(session, before, report, now)
     if after == before:
         return before
     shutdowns.store(session, after)
     if shutdown.is_waking(before) and report.state is ShutdownState.KEPT:
-        planner.quarantine(runtime, after.resource_id, report.reason, session)
+        planner.quarantine(now, after.resource_id, report.reason, session)
     return after
 
 

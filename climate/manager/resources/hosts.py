@@ -58,11 +58,10 @@ def find_allocations(
     """
     includes_past = lease_id is not None or reservation_id is not None
     with runtime.database.read() as session:
-        hosts = (
-            resources.find_all(session, HOST)
-            if host_id is None
-            else [resources.get(session, HOST, host_id)]
-        )
+        if host_id is None:
+            hosts = resources.find_all(session, HOST)
+        else:
+            hosts = [resources.get(session, HOST, host_id)]
         matching = allocations.find_all(
             session,
             HOST,

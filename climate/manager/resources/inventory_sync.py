@@ -14,7 +14,6 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 
 from sqlalchemy.orm import Session
 
@@ -22,12 +21,14 @@ from climate.core.errors import ClimateError, NotFound
 from climate.core.lease.model import HOST, Inventory, Resource
 from climate.core.lease.schedule import PATIENCE
 from climate.core.provisioning.readiness import Seen
+from climate.db.engine.database import Database
 from climate.db.events import queue as event_queue
+from climate.db.provisioning import readiness as stored_readiness
 from climate.db.resources import capacity, resources
 from climate.manager.leases import healing
 from climate.manager.leases.trusts import TrustWatch
 from climate.manager.process.periodic_task import PeriodicTask
-from climate.manager.process.runtime import Runtime
+from climate.manager.process.runtime import Runtime, Store
 from climate.manager.provisioning import readiness
 from climate.plugins.base import DiscoveredResource, ResourcePlugin
 
@@ -41,7 +42,7 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
     gets a replacement only for a resource that both runs found lost. An exception of a plug-in's
     ``refresh`` ends the run: the resource types before it stay reconciled, and no lease is healed.
     """
-    lost: set[int] = set()
+    lost, settings = set[int](), runtime.settings
     for resource_type, plugin in runtime.plugins.items():
         with runtime.database.read() as session:
             registered = resources.find_all(session, resource_type)
@@ -50,32 +51,30 @@ def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]
         now = runtime.clock.now()
         with runtime.database.read() as session:
             shared = capacity.find_some(session, [resource.id for resource in registered])
-            stuck = set() if plugin.counts_leftovers else _stuck(runtime, session, now)
-        status = readiness.host_status(runtime, registered, now)
-        _note_up(runtime, resource_type, registered, by_external_id, queried_at)
+            unusable, may_be_off = readiness.host_status(
+                session, settings.provisioning, registered, now
+            )
+            if not plugin.counts_leftovers:  # their last lease cannot be ended
+                stuck = event_queue.stuck(session, now, now - PATIENCE, settings.max_retries)
+                unusable = stuck.union(unusable)
+        if resource_type == HOST and settings.provisioning is not None:
+            _note_up(runtime.database, registered, by_external_id, queried_at)
         for resource in registered:
-            discovered = by_external_id.get(resource.external_id)
-            discovered = _ignoring_power(discovered, resource.id in status.may_be_off)
+            id_, discovered = resource.id, by_external_id.get(resource.external_id)
+            discovered = _ignoring_power(discovered, id_ in may_be_off)
             if discovered is None or discovered.lost:
-                lost.add(resource.id)
+                lost.add(id_)
             try:
-                unusable = resource.id in stuck or resource.id in status.quarantined
-                reconcile(runtime, plugin, resource, discovered, stuck=unusable)
-                if discovered is not None and _has_changed(discovered, shared[resource.id]):
-                    runtime.database.write(partial(_store_inventories, resource, discovered))
+                reconcile(runtime.store, plugin, resource, discovered, stuck=id_ in unusable)
+                _update_inventories(runtime.database, resource, discovered, shared[id_])
             except ClimateError as error:
                 LOG.warning("%s is not reconciled: %s", resource.external_id, error.message)
     healing.heal_all(runtime, lost.intersection(lost_before))
     return lost
 
 
-def _stuck(runtime: Runtime, session: Session, now: datetime) -> set[int]:
-    """Return the resources whose last lease cannot be ended."""
-    return event_queue.stuck(session, now, now - PATIENCE, runtime.settings.max_retries)
-
-
 def reconcile(
-    runtime: Runtime,
+    store: Store,
     plugin: ResourcePlugin,
     resource: Resource,
     discovered: DiscoveredResource | None,
@@ -97,8 +96,8 @@ def reconcile(
         plugin.enroll(resource.external_id)
     state = "usable" if usable else "in quarantine or not reclaimed" if stuck else "not usable"
     LOG.info("%s is %s", resource.external_id, state)
-    now = runtime.clock.now()
-    runtime.database.write(lambda session: _store(session, resource, usable, native, now))
+    now = store.clock.now()
+    store.database.write(lambda session: _store(session, resource, usable, native, now))
 
 
 def _ignoring_power(
@@ -112,35 +111,37 @@ def _ignoring_power(
 
 
 def _note_up(
-    runtime: Runtime,
-    resource_type: str,
+    database: Database,
     registered: Collection[Resource],
     by_external_id: Mapping[str, DiscoveredResource],
     queried_at: datetime,
 ) -> None:
     """Store which hosts are up and when the cloud noticed it, for their preparations."""
-    if resource_type != HOST:
-        return
     seen = {host.id: Seen(up=False, at=queried_at) for host in registered}
     for host in registered:
         discovered = by_external_id.get(host.external_id)
         if discovered is not None and not discovered.lost:
             seen[host.id] = Seen(up=True, at=discovered.heard_at or queried_at)
-    readiness.note_up(runtime, seen)
+    if seen:
+        database.write(lambda session: stored_readiness.see(session, seen))
 
 
-def _has_changed(discovered: DiscoveredResource, shared: Mapping[str, Inventory]) -> bool:
-    """Whether the cloud reports other inventories than those in the database."""
-    return discovered.complete and discovered.inventories != shared
-
-
-def _store_inventories(
-    resource: Resource, discovered: DiscoveredResource, session: Session
+def _update_inventories(
+    database: Database,
+    resource: Resource,
+    discovered: DiscoveredResource | None,
+    shared: Mapping[str, Inventory],
 ) -> None:
-    """Store the inventories that the cloud reports; leases keep their allocations."""
-    with suppress(NotFound):  # removed in the meantime
-        resources.get(session, resource.type, resource.id, lock=True)
-        capacity.store(session, resource.id, discovered.inventories)
+    """Store the inventories that the cloud reports, if they changed; leases keep allocations."""
+    if discovered is None or not discovered.complete or discovered.inventories == shared:
+        return
+
+    def work(session: Session) -> None:
+        with suppress(NotFound):  # removed in the meantime
+            resources.get(session, resource.type, resource.id, lock=True)
+            capacity.store(session, resource.id, discovered.inventories)
+
+    database.write(work)
 
 
 def _native(resource: Resource) -> Mapping[str, str]:
@@ -154,21 +155,18 @@ def _store(
     native: Mapping[str, str],
     now: datetime,
 ) -> None:
-    try:
+    with suppress(NotFound):  # removed in the meantime
         present = resources.get(session, resource.type, resource.id, lock=True)
-    except NotFound:  # removed in the meantime
-        return
-    if usable != present.reservable:
-        resources.set_reservable(session, [resource.id], now, reservable=usable)
-    if native != _native(present):
-        resources.set_native(session, present, native, now)
+        if usable != present.reservable:
+            resources.set_reservable(session, [resource.id], now, reservable=usable)
+        if native != _native(present):
+            resources.set_native(session, present, native, now)
 
 
 class InventorySync:
     """Reconciles with the cloud, and checks trusts, at every ``sync_interval`` until stopped."""
 
     def __init__(self, runtime: Runtime) -> None:
-        """Prepare; nothing runs before ``start``."""
         self._runtime = runtime
         self._lost: set[int] = set()
         trusts = TrustWatch(runtime)

@@ -12,10 +12,11 @@ from climate.core.errors import Conflict, NotFound
 from climate.core.lease.model import Resource
 from climate.core.matching import query as expressions
 from climate.core.page import Page, Part, ResourceFilter
+from climate.db.engine.database import Database
 from climate.db.resources import allocations, capacity, resources
 from climate.db.resources import pages as resource_pages
 from climate.db.resources.resources import Property
-from climate.manager.process.runtime import Runtime, reading
+from climate.manager.process.runtime import Catalog, Runtime, reading
 from climate.plugins.base import DiscoveredResource
 
 get = reading(resources.get)
@@ -49,7 +50,7 @@ def register(
     try:
         plugin.enroll(discovered.external_id)
     except Exception:
-        if _forget(runtime, created):
+        if _forget(runtime.database, created):
             # The call may have succeeded even though its response was lost.
             with suppress(Exception):
                 plugin.withdraw(discovered.external_id)
@@ -74,7 +75,7 @@ def _insert(
     return created
 
 
-def _forget(runtime: Runtime, created: Resource) -> bool:
+def _forget(database: Database, created: Resource) -> bool:
     """Delete a failed registration, unless an inventory sync finished it in the meantime."""
 
     def work(session: Session) -> bool:
@@ -83,7 +84,7 @@ def _forget(runtime: Runtime, created: Resource) -> bool:
         resources.delete(session, created.id)
         return True
 
-    return runtime.database.write(work)
+    return database.write(work)
 
 
 def delete(runtime: Runtime, resource_type: str, resource_id: int) -> None:
@@ -129,7 +130,7 @@ def find_resources(
     with runtime.database.read() as session:
         extra = resources.definitions(session, *wanted.resource_types)
         hidden = _hidden(extra, private)
-        _check_names(session, runtime, wanted, extra, {prop.name for prop in hidden})
+        _check_names(session, runtime.catalog, wanted, extra, {prop.name for prop in hidden})
         part = resource_pages.find_resources(session, wanted, page)
     items = [_without(resource, hidden) for resource in part.items]
     return Part(items=items, more=part.more)
@@ -150,7 +151,7 @@ def get_resource(runtime: Runtime, resource_id: int, *, private: bool) -> Resour
 
 def _check_names(
     session: Session,
-    runtime: Runtime,
+    catalog: Catalog,
     wanted: ResourceFilter,
     extra: list[Property],
     hidden: Collection[str],
@@ -159,7 +160,7 @@ def _check_names(
     queried = expressions.names(wanted.query).difference(hidden)
     existing = {prop.name for prop in extra}
     for type_ in wanted.resource_types if queried else ():
-        existing |= runtime.plugin(type_).native_properties
+        existing |= catalog.plugins[type_].native_properties
         existing |= resources.names_in_use(session, type_, queried - existing)
     expressions.check_names(wanted.query, existing.difference(hidden))
 

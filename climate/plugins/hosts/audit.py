@@ -32,13 +32,13 @@ class AuditedCloud(Protocol):
         """Return the ids of the servers on a host."""
 
     def enroll(self, host: str) -> None:
-        """Put a host into the free pool, unless it is in the pool of a reservation."""
+        """Put a host into the free pool, closed to all projects, unless it is in a pool already."""
 
     def remove_host(self, pool: str, host: str) -> None:
         """Move a host from ``pool`` into the free pool."""
 
     def delete_pool(self, pool: str) -> None:
-        """Delete the pool of a reservation."""
+        """Delete the pool of a reservation; succeeds if it is gone."""
 
 
 def find_drifts(cloud: AuditedCloud, expected: Callable[[], ExpectedState]) -> Iterator[Drift]:

@@ -30,10 +30,7 @@ class Isolation:
         return "" if self.zone_prefix and zone.startswith(self.zone_prefix) else zone
 
     def check_zones(self, host: str, zones: Collection[str | None]) -> None:
-        """Raise Conflict if the host is in a zone, so that it cannot join a reservation's zone.
-
-        ``zones`` are the zones of the aggregates that contain the host.
-        """
+        """Raise Conflict if the host's aggregates have ``zones``: it cannot join a second zone."""
         present = sorted(zone for zone in zones if zone)
         if present and self.zone_prefix is not None:
             raise Conflict(

@@ -37,7 +37,6 @@ class NovaHosts:
     """The constructor of NovaCloud, and its methods that only read."""
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Create the clients, without sending a request. Raises Misconfigured."""
         self._session = session.make_session(conf)
         self._nova = session.nova_client(conf, self._session)
         self._changes = AggregateChanges(self._nova, turn)
@@ -61,10 +60,10 @@ class NovaHosts:
         return find_hosts(nodes, services, self._capabilities, alone=self._isolation.nodes)
 
     def load_properties(self, hosts: Sequence[DiscoveredResource]) -> list[DiscoveredResource]:
-        """Return the hosts; some with their traits and inventories from Placement.
+        """Add traits and inventories from Placement.
 
-        If ``hosts`` is one host, it gets this data. Of several hosts, only single nodes and hosts
-        in climate's pools get it, and the others are returned as not ``complete``.
+        Of several hosts, only single nodes and hosts in climate's pools get them. The others are
+        not ``complete``.
         """
         names = {host.external_id for host in hosts}
         if len(names) > 1:
@@ -79,17 +78,14 @@ class NovaHosts:
         return self._providers.describe(hosts, names)
 
     def servers(self, host: str) -> Sequence[str]:
-        """Return the ids of all projects' servers on a host."""
         with session.answers():
             return [server.id for server in self._host_servers.servers(host)]
 
     def pool_hosts(self, pool: str) -> Sequence[str]:
-        """Return the names of the hosts in the pool; none if the pool does not exist."""
         aggregate = self._aggregates().get(pool)
         return self._hosts_in(aggregate) if aggregate else []
 
     def pools(self) -> Mapping[str, Pool]:
-        """Return the reservations' pools by name: the aggregates with climate's metadata key."""
         key = self._isolation.owner_key
         return {
             name: Pool(aggregate.metadata.get(key), tuple(self._hosts_in(aggregate)))
@@ -98,7 +94,6 @@ class NovaHosts:
         }
 
     def free_hosts(self) -> Sequence[str]:
-        """Return the names of the hosts in the free pool, and of the closed single nodes."""
         free = self._aggregates().get(self._free)
         return sorted([*(free.hosts if free else ()), *self._closed_nodes()])
 
@@ -114,7 +109,6 @@ class NovaHosts:
             return {aggregate.name: aggregate for aggregate in self._nova.aggregates.list()}
 
     def _hosts_in(self, aggregate: Any) -> list[str]:  # noqa: ANN401 - novaclient's
-        """Return the names of an aggregate's hosts: its services and its reservation's nodes."""
         nodes: list[str] = []
         if NODES_MARK in aggregate.metadata:
             with session.answers():

@@ -29,10 +29,9 @@ class NovaPools(NovaHosts):
     """The methods of NovaCloud that move hosts between pools."""
 
     def enroll(self, host: str) -> None:
-        """Close a host to all projects, unless a reservation has it.
+        """Put a service into the free pool, or allocate all memory of a single node.
 
-        A service joins the free pool; all memory of a single node is allocated. Raises Conflict if
-        this is impossible, such as for a service of which a node is registered.
+        Raises Conflict if this is impossible, such as for a service of which a node is registered.
         """
         if is_node(host):
             self._enroll_node(host)
@@ -70,7 +69,6 @@ class NovaPools(NovaHosts):
                 )
 
     def withdraw(self, host: str) -> None:
-        """Open a host to all projects again; enable its service if climate disabled it."""
         if is_node(host):
             with session.answers():
                 self._nodes.withdraw(host)
@@ -79,7 +77,6 @@ class NovaPools(NovaHosts):
         self._services.enable(host)
 
     def ensure_pool(self, pool: str, project_id: str) -> None:
-        """Create the reservation's aggregate if necessary; only the project can use its hosts."""
         aggregate = self._aggregates().get(pool)
         metadata = {self._isolation.owner_key: project_id, MARK: pool}
         prefix = self._isolation.zone_prefix
@@ -88,7 +85,6 @@ class NovaPools(NovaHosts):
             self._changes.ensure(aggregate, pool, zone, metadata)
 
     def close_pool(self, pool: str) -> None:
-        """Prevent new servers on the pool's hosts; succeed if the pool does not exist."""
         aggregate = self._aggregates().get(pool)
         if aggregate is None:
             return
@@ -98,11 +94,7 @@ class NovaPools(NovaHosts):
             self._changes.ensure(aggregate, pool, None, {self._isolation.owner_key: NOBODY})
 
     def add_host(self, pool: str, host: str) -> None:
-        """Move a host from the free pool into the reservation's pool.
-
-        Raises HostOccupied if the host is in another reservation's pool, or has servers although it
-        is free.
-        """
+        """Raise HostOccupied if another reservation has the host, or servers are on it."""
         if is_node(host):
             self._add_node(pool, host)
             return
@@ -124,7 +116,6 @@ class NovaPools(NovaHosts):
         self._leave(aggregates.get(self._free), host)
 
     def _add_node(self, pool: str, host: str) -> None:
-        """Open a closed node to the reservation's project."""
         aggregate = self._aggregates()[pool]
         node = next((node for node in self.hosts() if node.external_id == host), None)
         if node is None:
@@ -136,7 +127,6 @@ class NovaPools(NovaHosts):
             self._nodes.add(pool, host, aggregate.metadata[self._isolation.owner_key], size)
 
     def remove_host(self, pool: str, host: str) -> None:
-        """Move a host from the reservation's pool into the free pool, closed to all projects."""
         if is_node(host):
             with session.answers():
                 self._nodes.remove(pool, host)
@@ -149,7 +139,7 @@ class NovaPools(NovaHosts):
         self._leave(aggregates.get(pool), host)
 
     def delete_pool(self, pool: str) -> None:
-        """Delete the reservation's aggregate if it exists. Nova rejects this while it has hosts."""
+        """Delete the reservation's aggregate. Nova rejects this while it has hosts."""
         aggregate = self._aggregates().get(pool)
         if aggregate is not None:
             with session.answers(), suppress(nova_errors.NotFound):
@@ -158,7 +148,6 @@ class NovaPools(NovaHosts):
                 aggregate.delete()
 
     def _free_pool(self, aggregates: Mapping[str, Any]) -> Any:  # noqa: ANN401 - novaclient's
-        """Return the free pool's aggregate; create it and set its metadata if necessary."""
         present = aggregates.get(self._free)
         return self._changes.ensure(present, self._free, None, self._isolation.free)
 

@@ -11,7 +11,7 @@ the former, and counts only the latter as disabled.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -53,10 +53,7 @@ class Service:
 
 
 def known_services(listed: Iterable[Any], zone: Callable[[str], str]) -> dict[str, Service]:
-    """Return the services of Nova's list by their host name.
-
-    The function ``zone`` replaces the names of reservations' availability zones by "".
-    """
+    """Return Nova's services by host name. ``zone`` replaces reservations' zones by ""."""
     return {
         service.host: Service(zone(service.zone), _reported(service.updated_at))
         for service in listed
@@ -96,28 +93,17 @@ def find_hosts(
         known = services.get(service, Service())
         zone = {"availability_zone": known.zone}
         described = [_node(node, capabilities) | zone for node in members]
-        usable = all(_works(node) for node in members)
         whole = described[0] if len(members) == 1 else _summed(service, described)
-        lost = any(node["state"] != "up" for node in members)
-        yield DiscoveredResource(
-            external_id=service,
-            properties=whole,
-            usable=usable,
-            lost=lost,
-            disabled=any(map(_is_disabled, members)),
-            heard_at=known.heard_at,
-        )
+        yield _host(service, members, whole, known.heard_at)
         if len(members) > 1:
             for node, properties in zip(members, described, strict=True):
+                name = f"{service}/{node['hypervisor_hostname']}"
                 reason = None if alone else _refusal(service, len(members), node)
-                yield replace(_part(service, node, properties, reason), heard_at=known.heard_at)
+                yield _host(name, [node], properties, known.heard_at, reason)
 
 
 def parse_capabilities(lines: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Parse lines such as ``domain-c7: ha=True, drs=False``; return the properties by node name.
-
-    Raises ValueError if a line does not have this form.
-    """
+    """Parse lines such as ``domain-c7: ha=True, drs=False`` by node name. Raises ValueError."""
     properties: dict[str, dict[str, str]] = {}
     for line in filter(None, lines):
         node, _, rest = (part.strip() for part in line.partition(":"))
@@ -148,10 +134,7 @@ def _value_at(node: Node, name: str) -> Any:  # noqa: ANN401 - JSON
 
 
 def _summed(service: str, nodes: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the properties of a service with several nodes.
-
-    Amounts are the sums over the nodes. Other properties are those with the same value on all.
-    """
+    """Return sums of the amounts of a service's nodes, and other properties if they are equal."""
     shared = {
         name: value
         for name, value in nodes[0].items()
@@ -170,15 +153,22 @@ def _summed(service: str, nodes: Sequence[Mapping[str, str]]) -> dict[str, str]:
     }
 
 
-def _part(
-    service: str, node: Node, properties: Mapping[str, str], refusal: str | None
+def _host(
+    name: str,
+    nodes: Sequence[Node],
+    properties: Mapping[str, str],
+    heard_at: datetime | None,
+    refusal: str | None = None,
 ) -> DiscoveredResource:
+    lost = any(node["state"] != "up" for node in nodes)
+    disabled = any(map(_is_disabled, nodes))
     return DiscoveredResource(
-        external_id=f"{service}/{node['hypervisor_hostname']}",
+        external_id=name,
         properties=properties,
-        usable=_works(node),
-        lost=node["state"] != "up",
-        disabled=_is_disabled(node),
+        usable=not (lost or disabled),
+        lost=lost,
+        disabled=disabled,
+        heard_at=heard_at,
         refusal=refusal,
     )
 
@@ -189,10 +179,6 @@ def _refusal(service: str, count: int, node: Node) -> str:
         " and Nova's host aggregates can only close all of them together: register"
         f" {service}"
     )
-
-
-def _works(node: Node) -> bool:
-    return bool(node["state"] == "up" and not _is_disabled(node))
 
 
 def _is_disabled(node: Node) -> bool:
@@ -222,10 +208,7 @@ class ComputeServices:
         self._host_servers = occupants
 
     def find_all(self, **where: str) -> list[Any]:
-        """Return all compute services, or with ``host=NAME`` the service of this name, in a list.
-
-        Raises novaclient's errors.
-        """
+        """Return all compute services, or that of ``host``. Raises novaclient's errors."""
         return list(self._nova.services.list(binary=_COMPUTE, **where))
 
     @answers()

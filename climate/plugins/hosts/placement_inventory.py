@@ -47,10 +47,7 @@ class ProviderInventory:
     def __init__(
         self, placement: Adapter, traits: Sequence[str], resource_classes: Sequence[str]
     ) -> None:
-        """Configure which traits and resource classes become properties of hosts.
-
-        ``traits`` and ``resource_classes`` are shell patterns, such as ``HW_CPU_*``.
-        """
+        """Select by shell patterns, such as ``HW_CPU_*``, what becomes a property of hosts."""
         self._placement = placement
         self._traits = traits
         self._classes = resource_classes

@@ -40,7 +40,7 @@ _TOTALS = {"VCPU": "vcpus", "MEMORY_MB": "memory_mb", "DISK_GB": "local_gb"}
 
 
 class HostCloud(AuditedCloud, Protocol):
-    """A driver for a cloud whose hosts climate reserves.
+    """A driver for a cloud whose hosts climate reserves; AuditedCloud has its other methods.
 
     ``host`` is the external id of a host, ``pool`` the id of the reservation that has the pool.
     All methods that change the cloud are idempotent.
@@ -58,9 +58,6 @@ class HostCloud(AuditedCloud, Protocol):
         ``hosts`` is a result of the method ``hosts``, or a part of it. A driver may leave some
         incomplete and return them with ``complete=False``.
         """
-
-    def enroll(self, host: str) -> None:
-        """Put a host into the free pool, closed to all projects, unless it is in a pool already."""
 
     def withdraw(self, host: str) -> None:
         """Remove a host from the free pool; this opens it to all projects."""
@@ -87,23 +84,11 @@ class HostCloud(AuditedCloud, Protocol):
     def add_host(self, pool: str, host: str) -> None:
         """Move a free host into the pool."""
 
-    def remove_host(self, pool: str, host: str) -> None:
-        """Move a host back into the free pool."""
-
-    def delete_pool(self, pool: str) -> None:
-        """Delete the pool; succeeds if it is gone."""
-
     def delete_servers(self, pool: str, host: str) -> None:
-        """Delete all servers on a host of the pool; raises NotYet while some remain.
-
-        Does nothing if the host is not in the pool.
-        """
+        """Delete the servers on a host if it is in the pool; raises NotYet while some remain."""
 
     def snapshot_servers(self, host: str, occasion: str) -> None:
-        """Create an image of every server on the host.
-
-        Repeated calls with the same ``occasion`` (any text) create no further images.
-        """
+        """Create an image of every server on the host, once per ``occasion`` (any text)."""
 
 
 class HostSchema(RequestSchema):
@@ -163,18 +148,13 @@ class HostPlugin(ResourcePlugin):
     )
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Load the host cloud that ``[physical:host] cloud`` names. Raises BrokenPlugin."""
         settings = conf[HOST]
         self.cloud: HostCloud = load_cloud(HOST, conf, turn=turn)
         self.native_properties = self.properties | self.cloud.properties
         self._before_end: str = settings.before_end
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Return a requirement for ``min`` to ``max`` hosts that match both expressions.
-
-        The expressions are the parameters ``hypervisor_properties`` and ``resource_properties``.
-        Each can compare any property of hosts.
-        """
+        """Return a requirement for ``min`` to ``max`` hosts that match both expressions."""
         sources = (params["hypervisor_properties"], params["resource_properties"])
         everything: Query = Everything()
         query = reduce(both, (_query(source) for source in sources if source), everything)
@@ -183,11 +163,7 @@ class HostPlugin(ResourcePlugin):
     def start(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
     ) -> Mapping[str, Any]:
-        """Move ``resources`` into the reservation's pool; free all other hosts of the pool.
-
-        Deletes the servers on the latter. Skips hosts that are not reservable, such as failed ones.
-        Returns no details.
-        """
+        """Move ``resources`` into the pool; remove its other hosts, and delete their servers."""
         pool, reserved = reservation.id, [resource.external_id for resource in resources]
         working = [resource.external_id for resource in resources if resource.reservable]
         self.cloud.ensure_pool(pool, lease.project_id)
@@ -201,10 +177,7 @@ class HostPlugin(ResourcePlugin):
     def before_end(
         self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]
     ) -> None:
-        """Create images of the servers, if the action is ``snapshot``.
-
-        The action is the request's ``before_end``, or if that is ``default``, the configured one.
-        """
+        """Create images of the servers if the requested or configured action is ``snapshot``."""
         action = reservation.params["before_end"]
         if (self._before_end if action == "default" else action) == "snapshot":
             for resource in resources:
@@ -214,9 +187,8 @@ class HostPlugin(ResourcePlugin):
     def end(self, _lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
         """Delete the servers on the pool's hosts, free the hosts, and delete the pool.
 
-        Only hosts that are in the pool were handed over, so only their servers are deleted. If an
-        operator has removed a reserved host from the pool, the host is open to all projects. Then
-        ``enroll`` closes it again.
+        Only hosts in the pool were handed over. An operator may have removed a reserved host from
+        it, which opened the host to all projects. Then ``enroll`` closes it again.
         """
         pool = reservation.id
         self.cloud.close_pool(pool)
@@ -233,29 +205,20 @@ class HostPlugin(ResourcePlugin):
         self.cloud.remove_host(pool, host)
 
     def enroll(self, external_id: str) -> None:
-        """Close a host to all projects, unless it is in a pool already."""
         self.cloud.enroll(external_id)
 
     def withdraw(self, external_id: str) -> None:
-        """Open an unreserved host to all projects."""
         self.cloud.withdraw(external_id)
 
     def disable_service(self, external_id: str) -> None:
-        """Disable the service of a free host that is about to be powered off."""
         self.cloud.disable_service(external_id)
 
     def enable_service(self, external_id: str) -> None:
-        """Enable the service of a host that climate powers on, if climate disabled it."""
         self.cloud.enable_service(external_id)
 
     def find(
         self, *, name: str | None = None, external_number: str | None = None
     ) -> DiscoveredResource:
-        """Return the host whose hypervisor has this id (``external_number``), or else this name.
-
-        Raises NotFound. Raises Conflict if several hosts have the name, the host has servers, or it
-        cannot be reserved.
-        """
         value, key = (external_number, "id") if external_number else (name, "hypervisor_hostname")
         hosts = [host for host in self.cloud.hosts() if host.properties.get(key) == value]
         if not hosts:
@@ -270,11 +233,9 @@ class HostPlugin(ResourcePlugin):
         return self.cloud.load_properties(hosts)[0]
 
     def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
-        """Return the differences between the cloud's pools and the running reservations."""
         return find_drifts(self.cloud, expected)
 
     def inventory(self) -> Iterable[DiscoveredResource]:
-        """Return all hosts of the cloud that can be registered."""
         return self.cloud.load_properties([host for host in self.cloud.hosts() if not host.refusal])
 
 

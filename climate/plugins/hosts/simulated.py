@@ -55,39 +55,30 @@ class SimulatedCloud(Journal):
     properties: frozenset[str] = frozenset()
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Read the settings. The first effect creates the journal file."""
         super().__init__(conf)
         self._count: int = conf.simulated.hosts
 
     def hosts(self) -> list[DiscoveredResource]:
-        """Return all hosts, each with all its properties."""
         with self.locked() as state:
             down = state.down | state.disabled
             return [host(number, down) for number in range(1, self._count + 1)]
 
     def load_properties(self, hosts: Sequence[DiscoveredResource]) -> Sequence[DiscoveredResource]:
-        """Return the hosts unchanged: ``hosts`` has all properties."""
         return hosts
 
     def servers(self, host: str) -> Sequence[str]:
-        """Return the ids of the servers that ``boot_server`` booted on a host."""
         with self.locked() as state:
             return sorted(state.servers.get(host, ()))
 
     def enroll(self, host: str) -> None:
-        """Put a host into the free pool."""
         self.append({"effect": "enroll", "host": host})
 
     def withdraw(self, host: str) -> None:
-        """Remove a host from the free pool, and enable its service."""
         self.append({"effect": "withdraw", "host": host})
         self.enable_service(host)
 
     def disable_service(self, host: str) -> None:
-        """Disable the service of a free host; the host then counts as lost.
-
-        Raises Conflict if the host is not free, or has servers.
-        """
+        """Disable the service of a free host; the host then counts as lost."""
         with self.locked() as state:
             is_free = host in state.enrolled and host not in state.holder
             is_disabled = host in state.disabled
@@ -98,26 +89,22 @@ class SimulatedCloud(Journal):
             raise Conflict(f"servers {', '.join(servers)} are on {host}")
 
     def enable_service(self, host: str) -> None:
-        """Enable the service of a host."""
         self.append({"effect": "rouse", "host": host})
 
     def close_pool(self, pool: str) -> None:
         """Do nothing: only ``boot_server`` starts servers in this cloud."""
 
     def ensure_pool(self, pool: str, project_id: str) -> None:
-        """Create the pool for the project, if the pool does not exist."""
         with self.locked() as state:
             exists = pool in state.pools
         if not exists:
             self.act("ensure_pool", pool=pool, project=project_id)
 
     def pool_hosts(self, pool: str) -> Sequence[str]:
-        """Return the names of the hosts in the pool; none if the pool does not exist."""
         with self.locked() as state:
             return sorted(state.pools.get(pool, ()))
 
     def pools(self) -> Mapping[str, Pool]:
-        """Return all pools by name."""
         with self.locked() as state:
             return {
                 name: Pool(state.owner.get(name), tuple(sorted(hosts)))
@@ -125,12 +112,10 @@ class SimulatedCloud(Journal):
             }
 
     def free_hosts(self) -> Sequence[str]:
-        """Return the names of the registered hosts that are in no reservation's pool."""
         with self.locked() as state:
             return sorted(state.enrolled - state.holder.keys())
 
     def add_host(self, pool: str, host: str) -> None:
-        """Move a host into the pool. Raises SimulatedFailure if it is in another pool."""
         with self.locked() as state:
             holder = state.holder.get(host)
         if holder not in {None, pool}:
@@ -139,12 +124,10 @@ class SimulatedCloud(Journal):
             self.act("add_host", pool=pool, host=host)
 
     def remove_host(self, pool: str, host: str) -> None:
-        """Move a host from the pool into the free pool."""
         if host in self.pool_hosts(pool):
             self.act("remove_host", pool=pool, host=host)
 
     def delete_pool(self, pool: str) -> None:
-        """Delete the pool if it exists. Raises SimulatedFailure if it has hosts."""
         with self.locked() as state:
             hosts = state.pools.get(pool)
         if hosts:
@@ -165,12 +148,10 @@ class SimulatedCloud(Journal):
         self.act("mend_host", host=host)
 
     def delete_servers(self, pool: str, host: str) -> None:
-        """Delete all servers on the host if it is in the pool."""
         if self.servers(host) and host in self.pool_hosts(pool):
             self.act("delete_servers", host=host)
 
     def snapshot_servers(self, host: str, occasion: str) -> None:
-        """Record an image of each server on the host, once per ``occasion``."""
         for server in self.servers(host):
             image = {"host": host, "server": server, "occasion": occasion}
             with self.locked() as state:

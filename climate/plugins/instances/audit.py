@@ -53,10 +53,7 @@ def _drifts_of_running(
 
 
 def _leftover(cloud: InstanceCloud, id_: str, slots: Slots) -> Drift:
-    """Return the drift for slots without a running reservation; the repair deletes the slots.
-
-    If there are servers in the slots, there is no repair.
-    """
+    """Return the drift for slots of no running reservation. With servers, there is no repair."""
     servers = cloud.slot_servers(id_)
     hosts = ", ".join(sorted(slots.hosts)) or "none"
     return Drift(

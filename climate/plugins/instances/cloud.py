@@ -36,10 +36,7 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class Flavor:
-    """A flavor as a reservation stores it.
-
-    ``ram`` and ``swap`` are in MiB, ``disk`` and ``ephemeral`` in GiB.
-    """
+    """A flavor of a reservation: ``ram``, ``swap`` in MiB, ``disk``, ``ephemeral`` in GiB."""
 
     id: str
     name: str
@@ -92,16 +89,12 @@ class InstanceCloud(Protocol):
         """Return the hosts that may have slots of the reservation."""
 
     def set_slots(self, reservation_id: str, host: str, count: int) -> None:
-        """Set the number of slots on a host to ``count``.
-
-        Raises an error if the host cannot be shared now, for instance as it is reserved as a whole.
-        """
+        """Set the number of slots on a host; raises an error if it cannot be shared now."""
 
     def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
-        """Boot the servers beyond ``boot.known`` as the user who created the trust.
+        """Boot the servers beyond ``boot.known`` as the user who created the trust; return ids.
 
-        Return the ids of these servers. Raises NotYet while the cloud builds them, and another
-        error if a server cannot be built.
+        Raises NotYet while the cloud builds them, and another error if that fails.
         """
 
     def keep_images(self, reservation_id: str) -> None:
@@ -111,10 +104,7 @@ class InstanceCloud(Protocol):
         """
 
     def clear_host(self, reservation_id: str, host: str) -> None:
-        """Delete a reservation's instances and slots on a host.
-
-        Raises NotYet while instances are being deleted.
-        """
+        """Delete instances and slots on a host; raises NotYet while instances remain."""
 
     def close_slots(self, reservation_id: str) -> None:
         """Prevent new instances in the reservation's slots, which may be closed already."""

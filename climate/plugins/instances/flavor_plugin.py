@@ -62,11 +62,7 @@ class FlavorPlugin(InstancePlugin):
     )
 
     def look_up(self, params: Mapping[str, Any], requester: Requester) -> Mapping[str, Any]:
-        """Return ``params`` with the data of the flavor, as JSON in ``resource_properties``.
-
-        Raises InvalidInput if the project cannot use the flavor or the image, or if climate cannot
-        reserve the flavor.
-        """
+        """Return ``params`` with the data of the flavor, as JSON in ``resource_properties``."""
         flavor = self.cloud.find_flavor(params["flavor_id"], requester.project_id)
         if flavor is None:
             raise InvalidInput(f"Flavor {params['flavor_id']} could not be found")
@@ -81,7 +77,6 @@ class FlavorPlugin(InstancePlugin):
         }
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Return a requirement for ``amount`` instances on hosts with the flavor's traits."""
         flavor = _stored(params)
         specs = flavor.extra_specs.items()
         traits = {key: value for key, value in specs if _has_scope("trait", key)}
@@ -103,10 +98,7 @@ def _stored(params: Mapping[str, Any]) -> Flavor:
 
 
 def _size(flavor: Flavor) -> Size:
-    """Return the size of an instance, with the amounts that Nova allocates for the flavor.
-
-    Raises InvalidInput if climate cannot compute the amounts.
-    """
+    """Return the size of a flavor's instance. Raises InvalidInput if climate cannot compute it."""
     specs = flavor.extra_specs
     for key, value in _UNSUPPORTED.items():
         if specs.get(key) == value:

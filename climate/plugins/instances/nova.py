@@ -10,8 +10,7 @@ Affinity requires no server groups: climate puts the slots on one host or on dif
 aggregate is created first and deleted last, so that an audit finds leftovers.
 """
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
@@ -34,8 +33,6 @@ from climate.plugins.openstack.placement_reservations import PlacementSlots
 from climate.plugins.openstack.servers import HostServers, can_be_imaged, keep_image
 from climate.plugins.openstack.session import answers as _answers
 
-_PAUSE = 0.2
-
 
 class NovaInstances:
     """The InstanceCloud for the Nova of ``[nova]``; a host has the name of its compute service."""
@@ -43,7 +40,6 @@ class NovaInstances:
     acts_as_user = True
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Create the clients, without sending a request. Raises Misconfigured."""
         self._session = session.make_session(conf)
         self._nova = session.nova_client(conf, self._session)
         placement = session.adapter(conf, self._session, "placement", MICROVERSION)
@@ -56,15 +52,13 @@ class NovaInstances:
         self._patience: float = conf.nova.server_delete_wait
 
     def find_flavor(self, flavor_id: str, project_id: str) -> Flavor | None:
-        """Return the flavor; None if it does not exist, or is private without access."""
         with _answers():
             return self._flavors.find(flavor_id, project_id)
 
     def check_image(self, image_id: str, requester: Requester) -> None:
-        """Request the image from Glance; raise InvalidInput if the requester cannot see it.
+        """Request the image from Glance with the requester's token: climate's user sees others.
 
-        The request has the requester's token, because climate's user sees other images. Without a
-        token, accepts any image.
+        Without a token, accepts any image.
         """
         if requester.token is None:
             return
@@ -78,10 +72,7 @@ class NovaInstances:
                 raise InvalidInput(f"Image {image_id} could not be found") from None
 
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
-        """Create the reservation's aggregate, resource class and flavor.
-
-        Only the project has access to the flavor. Returns ``aggregate_id``, Nova's number.
-        """
+        """Create the aggregate, resource class and flavor; return ``aggregate_id``, a number."""
         metadata = {
             MARK: reservation_id,
             "reservation": reservation_id,
@@ -97,15 +88,13 @@ class NovaInstances:
         return {"aggregate_id": aggregate.id}
 
     def slot_hosts(self, reservation_id: str) -> Sequence[str]:
-        """Return the hosts in the reservation's aggregate."""
         aggregate = self._aggregates().get(reservation_id)
         return sorted(aggregate.hosts) if aggregate else []
 
     def set_slots(self, reservation_id: str, host: str, count: int) -> None:
-        """Add a host to the reservation's aggregate, and set the number of slots on the host.
+        """Raise HostOccupied while the host is reserved as a whole.
 
-        Raises HostOccupied while the host is reserved as a whole: at the end of that reservation
-        climate deletes all servers on the host.
+        At the end of that reservation climate deletes all servers on the host.
         """
         aggregates = self._aggregates()
         if reservation_id not in aggregates:
@@ -119,15 +108,10 @@ class NovaInstances:
             self._slots.put(host, lambda: self._root(host), reservation_id, count)
 
     def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
-        """Boot servers in the slots as the user who created the trust; return their ids."""
         return self._servers.boot(trust_id, boot)
 
     def keep_images(self, reservation_id: str) -> None:
-        """Create an image ``reserved_<name>`` of each server.
-
-        Raises NotYet while Nova saves an image. Skips servers whose state does not allow an image
-        (ERROR, rescued, shelved).
-        """
+        """Create the images; skip servers in states without images (ERROR, rescued, shelved)."""
         servers = self.slot_servers(reservation_id)
         if saving := [id_ for id_ in servers if not self._is_saved(id_, reservation_id)]:
             raise NotYet(f"images of servers {', '.join(saving)} are being saved")
@@ -139,11 +123,7 @@ class NovaInstances:
         return True
 
     def clear_host(self, reservation_id: str, host: str) -> None:
-        """Delete the servers in the slots, then the slots; remove the host from the aggregate.
-
-        Raises NotYet if servers remain after ``[nova] server_delete_wait`` seconds.
-        """
-        self._evict(lambda: self._slots.servers(host, reservation_id))
+        self._host_servers.evict(lambda: self._slots.servers(host, reservation_id), self._patience)
         aggregate = self._aggregates().get(reservation_id)
         with _answers():
             self._slots.clear(host, reservation_id)
@@ -151,16 +131,11 @@ class NovaInstances:
                 self._changes.leave(aggregate, host)
 
     def close_slots(self, reservation_id: str) -> None:
-        """Revoke all projects' access to the reservation's flavor."""
         with _answers():
             self._flavors.close(reservation_id)
 
     def delete_slots(self, reservation_id: str) -> None:
-        """Delete the flavor's remaining servers, then resource class, flavor and aggregate.
-
-        Raises NotYet if servers remain after ``[nova] server_delete_wait`` seconds.
-        """
-        self._evict(lambda: self._flavors.servers(reservation_id))
+        self._host_servers.evict(lambda: self._flavors.servers(reservation_id), self._patience)
         aggregate = self._aggregates().get(reservation_id)
         with _answers():
             self._slots.delete_class(reservation_id)
@@ -172,10 +147,7 @@ class NovaInstances:
                     aggregate.delete()
 
     def slots(self) -> Mapping[str, Slots]:
-        """Return the slots of every reservation with any object in the cloud, by reservation id.
-
-        Such an object is an aggregate, a flavor, an inventory or a resource class.
-        """
+        """Include reservations with only an aggregate, flavor, inventory or resource class."""
         aggregates = self._aggregates()
         with _answers():
             counts, classes = self._slots.counts(), self._slots.reservations()
@@ -192,7 +164,6 @@ class NovaInstances:
             }
 
     def slot_servers(self, reservation_id: str, host: str | None = None) -> Sequence[str]:
-        """Return the ids of the reservation's servers; with ``host``, only those on this host."""
         with _answers():
             if host is not None:
                 return self._slots.servers(host, reservation_id)
@@ -200,19 +171,6 @@ class NovaInstances:
             for slot_host in self.slot_hosts(reservation_id):
                 ids.update(self._slots.servers(slot_host, reservation_id))
             return sorted(ids)
-
-    def _evict(self, find: Callable[[], list[str]]) -> None:
-        """Delete the servers that ``find`` returns; raises NotYet while some remain."""
-        until = time.monotonic() + self._patience
-        while True:
-            with _answers():
-                remaining = find()
-                self._host_servers.delete(remaining)
-            if not remaining:
-                return
-            if time.monotonic() > until:
-                raise NotYet(f"servers {', '.join(remaining)} are still being deleted")
-            time.sleep(_PAUSE)
 
     def _root(self, host: str) -> str:
         """Return the UUID of a host's provider; raise HostOccupied unless the host has one node."""

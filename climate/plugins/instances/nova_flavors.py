@@ -52,10 +52,7 @@ class ReservedFlavors:
             return None
 
     def ensure(self, reservation_id: str, size: Size) -> None:
-        """Create a reservation's flavor without access for any project, and set its extra specs.
-
-        If the flavor exists, only sets the extra specs that are missing or differ.
-        """
+        """Create a flavor without access for any project if necessary; set its extra specs."""
         try:
             flavor = self._nova.flavors.get(reservation_id)
         except nova_errors.NotFound:

@@ -31,7 +31,6 @@ class NovaServers:
     """Boots servers in Nova as the user who created a trust."""
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Create the client, without sending a request. Raises Misconfigured."""
         self._conf = conf
         self._trusts = Trusts(conf)
 
@@ -76,7 +75,6 @@ def request(boot: Boot, number: int) -> dict[str, Any]:
 
 
 def _by_number(nova: Adapter, reservation_id: str) -> dict[int, list[Server]]:
-    """Return the existing servers of a reservation by number."""
     query = {"flavor": reservation_id, "limit": _PAGE}
     servers: dict[int, list[Server]] = {}
     for server in nova.get("/servers/detail", params=query).json()["servers"]:

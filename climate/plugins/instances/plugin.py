@@ -22,7 +22,6 @@ from climate.plugins.base import (
     Drift,
     ExpectedState,
     Expression,
-    HeldReservation,
     Requester,
     RequestSchema,
     ResourcePlugin,
@@ -99,11 +98,9 @@ class InstancePlugin(ResourcePlugin):
     native_properties: frozenset[str] = frozenset()
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Load the instance cloud that ``[physical:host] cloud`` names. Raises BrokenPlugin."""
         self.cloud: InstanceCloud = load_cloud("virtual:instance", conf, turn=turn)
 
     def look_up(self, params: Mapping[str, Any], requester: Requester) -> Mapping[str, Any]:
-        """Return ``params``. Raises InvalidInput if the requester cannot use the image."""
         if params.get("on_start") == CREATE:
             self.cloud.check_image(params["server"]["imageRef"], requester)
         return params
@@ -138,7 +135,6 @@ class InstancePlugin(ResourcePlugin):
         return Size(self.requirement(params).amounts)
 
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
-        """Return whether climate must boot servers, which it does as the lease's user."""
         return self.cloud.acts_as_user and params.get("on_start") == CREATE
 
     def start(
@@ -146,8 +142,8 @@ class InstancePlugin(ResourcePlugin):
     ) -> Mapping[str, Any]:
         """Put the slots on ``resources``, then boot the servers that the user requested.
 
-        Deletes slots and servers on other hosts. Skips hosts that are not reservable, such as
-        failed ones. If a server cannot be booted, the slots stay usable.
+        Deletes slots and servers on other hosts. If a server cannot be booted, the slots stay
+        usable.
         """
         id_, reserved = reservation.id, {resource.external_id for resource in resources}
         details = {
@@ -177,7 +173,6 @@ class InstancePlugin(ResourcePlugin):
         return {"servers": [*known, *self.cloud.boot(lease.trust_id, boot)]}
 
     def end(self, _lease: Lease, reservation: Reservation, resources: Sequence[Granted]) -> None:
-        """Delete the instances and their slots; before, save images if ``on_end`` is snapshot."""
         id_ = reservation.id
         self.cloud.close_slots(id_)
         if reservation.params.get("on_end") == SNAPSHOT:
@@ -196,19 +191,14 @@ class InstancePlugin(ResourcePlugin):
         }
 
     def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
-        """Return the differences between the cloud's slots and the running reservations."""
-
-        def counts(held: HeldReservation) -> Mapping[str, int]:
-            return self._counts(held.reservation, held.resources)
-
-        return find_drifts(self.cloud, expected, counts)
+        return find_drifts(
+            self.cloud, expected, lambda held: self._counts(held.reservation, held.resources)
+        )
 
     def find(
         self, *, name: str | None = None, external_number: str | None = None
     ) -> DiscoveredResource:
-        """Raise Conflict: operators register hosts, not instances."""
         raise Conflict(f"{name or external_number}: register hosts, not {self.resource_type}")
 
     def inventory(self) -> Iterable[DiscoveredResource]:
-        """Return nothing: resources of this type cannot be registered."""
         return ()

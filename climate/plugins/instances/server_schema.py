@@ -14,12 +14,11 @@ from marshmallow import (
     Schema,
     ValidationError,
     fields,
-    post_load,
     validate,
     validates_schema,
 )
 
-from climate.plugins.base import CREATE, DELETE, NOTHING, RequestSchema
+from climate.plugins.base import CREATE, DELETE, NOTHING, DefaultingSchema
 
 SNAPSHOT = "snapshot"
 # Limits the start of a reservation: each server requires a request to Nova. Users can boot more
@@ -121,7 +120,7 @@ def _on_end(word: str) -> None:
         raise ValidationError("Must be delete or snapshot")
 
 
-class LifeCycleSchema(RequestSchema):
+class LifeCycleSchema(DefaultingSchema):
     """The actions of climate at the start and at the end of a reservation of instances."""
 
     on_start = fields.String(
@@ -129,15 +128,6 @@ class LifeCycleSchema(RequestSchema):
     )
     on_end = fields.String(load_default=DELETE, allow_none=True, validate=_on_end)
     server = fields.Nested(ServerSchema, load_default=None, allow_none=True)
-
-    @post_load
-    def _life(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        """Replace null with the default."""
-        return {
-            **data,
-            "on_start": data["on_start"] or NOTHING,
-            "on_end": data["on_end"] or DELETE,
-        }
 
     @validates_schema
     def _servers(self, data: dict[str, Any], **_kwargs: Any) -> None:

@@ -27,18 +27,15 @@ class SimulatedInstances:
     acts_as_user = False
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Open the journal; if it is a file, the other simulated drivers share it."""
         self.journal = Journal(conf)
 
     def find_flavor(self, flavor_id: str, _project_id: str) -> Flavor | None:
-        """Return the flavor in ``FLAVORS`` with this id, or None."""
         return FLAVORS.get(flavor_id)
 
     def check_image(self, _image_id: str, _requester: Requester) -> None:
         """Accept any image."""
 
     def open_slots(self, reservation_id: str, project_id: str, size: Size) -> Mapping[str, Any]:
-        """Record the project and the size, unless the project's slots are open already."""
         slots = self.slots().get(reservation_id)
         if slots is None or project_id not in slots.projects:
             amounts = " ".join(f"{name}={amount}" for name, amount in sorted(size.amounts.items()))
@@ -46,18 +43,15 @@ class SimulatedInstances:
         return {}
 
     def slot_hosts(self, reservation_id: str) -> Sequence[str]:
-        """Return the hosts that have slots of the reservation."""
         slots = self.slots().get(reservation_id)
         return sorted(slots.hosts) if slots else []
 
     def set_slots(self, reservation_id: str, host: str, count: int) -> None:
-        """Record the number of slots on a host, unless it is the present number."""
         slots = self.slots().get(reservation_id)
         if slots is None or slots.hosts.get(host) != count:
             self._act("set_slots", reservation_id, host=host, count=str(count))
 
     def boot(self, _trust_id: str | None, boot: Boot) -> Sequence[str]:
-        """Record the boot of the servers that do not exist; return the ids from ``known`` on."""
         servers = [f"{boot.reservation_id}-{n}" for n in range(boot.known + 1, boot.amount + 1)]
         for server in servers:
             if server not in self.slot_servers(boot.reservation_id):
@@ -65,7 +59,6 @@ class SimulatedInstances:
         return servers
 
     def keep_images(self, reservation_id: str) -> None:
-        """Record an image of each server of the reservation, once per server."""
         saved = {effect.get("image") for effect in self._effects(reservation_id)}
         for server in self.slot_servers(reservation_id):
             if server not in saved:
@@ -80,23 +73,19 @@ class SimulatedInstances:
         return effects
 
     def clear_host(self, reservation_id: str, host: str) -> None:
-        """Record the deletion of the slots on a host, if there are any."""
         if host in self.slot_hosts(reservation_id):
             self._act("clear_host", reservation_id, host=host)
 
     def close_slots(self, reservation_id: str) -> None:
-        """Record that no project can boot instances any more, if a project can."""
         slots = self.slots().get(reservation_id)
         if slots and slots.projects:
             self._act("close_slots", reservation_id)
 
     def delete_slots(self, reservation_id: str) -> None:
-        """Record the deletion of a reservation's slots, if it has any."""
         if reservation_id in self.slots():
             self._act("delete_slots", reservation_id)
 
     def slots(self) -> Mapping[str, Slots]:
-        """Return the slots that result from the effects, by reservation id."""
         slots: dict[str, Slots] = {}
         for effect in self.journal.effects():
             id_ = effect.get("reservation")
@@ -107,10 +96,7 @@ class SimulatedInstances:
         return slots
 
     def slot_servers(self, reservation_id: str, host: str | None = None) -> Sequence[str]:
-        """Return the ids of the booted servers; with ``host``, none.
-
-        The simulation does not assign servers to hosts.
-        """
+        """Return no servers for a ``host``: the simulation does not assign servers to hosts."""
         if host is not None:
             return ()
         return [effect["server"] for effect in self._effects(reservation_id) if "server" in effect]

@@ -9,10 +9,7 @@ Pool = tuple[IPv4Address, IPv4Address]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subnet:
-    """An IPv4 subnet of an external network.
-
-    ``pools`` are the ranges (first, last address) from which Neutron assigns addresses.
-    """
+    """An external network's IPv4 subnet; Neutron assigns from ``pools`` (first, last address)."""
 
     id: str
     network_id: str

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
-from marshmallow import fields, post_load, validate
+from marshmallow import fields, validate
 
 from climate.core.lease.model import Lease, Reservation, Resource
 from climate.plugins.base import (
@@ -20,10 +20,10 @@ from climate.plugins.base import (
     DELETE,
     KEEP,
     NOTHING,
+    DefaultingSchema,
     Drift,
     ExpectedState,
     HeldReservation,
-    RequestSchema,
     ResourcePlugin,
     run_all,
 )
@@ -61,32 +61,50 @@ class Occupant:
         return not same or self.network_id is None or self.network_id in networks
 
 
-class AuditedCloud(Protocol):
-    """The methods of an EndpointCloud that an audit uses."""
+class EndpointTaken(RuntimeError):
+    """An endpoint has an occupant that does not belong to the reservation."""
+
+
+class EndpointCloud(Protocol):
+    """A cloud in which climate reserves endpoints. All methods but ``create`` are idempotent."""
 
     def occupants(
         self, endpoints: Collection[str], reservation_id: str | None = None
     ) -> Sequence[Occupant]:
         """Return the occupants of the endpoints, and all occupants of the reservation."""
 
+    def create(self, lease: Lease, reservation: Reservation, endpoint: Resource) -> str:
+        """Create an occupant that names the reservation; return its id.
+
+        Fails if the endpoint is taken.
+        """
+
+    def mark(self, occupant_id: str, reservation_id: str) -> None:
+        """Mark an occupant with its reservation, so that its owner can see the reservation."""
+
+    def unmark(self, occupant_id: str) -> None:
+        """Remove climate's marks from an occupant; succeeds if the occupant is gone."""
+
     def delete(self, occupant: Occupant) -> None:
-        """Delete an occupant."""
+        """Delete an occupant, even if it is in use; succeeds if the occupant is gone."""
 
 
 def find_drifts(
-    cloud: AuditedCloud, expected: Callable[[], ExpectedState], key: str
+    cloud: EndpointCloud,
+    expected: Callable[[], ExpectedState],
+    created_by: Callable[[Reservation], Mapping[str, str]],
 ) -> Iterator[Drift]:
     """Yield every difference between occupants and leases.
 
-    Ignores reservations that a manager works on. The details of a reservation map its endpoints to
-    the ids of their occupants under ``key``.
+    Ignores reservations that a manager works on. ``created_by`` returns the ids of the occupants
+    that climate created for a reservation, by endpoint.
     """
     registered = expected().registered
     listed = cloud.occupants([each.external_id for each in registered]) if registered else []
     occupants = [occupant for occupant in listed if occupant.is_at_any(registered)]
     state = expected()
     for held in state.running:
-        yield from _drifts_of_running(held, occupants, _created(held, key))
+        yield from _drifts_of_running(held, occupants, created_by(held.reservation))
     known = {held.reservation.id for held in state.running} | set(state.changing)
     promised = {
         (resource.external_id, held.lease.project_id)
@@ -94,7 +112,7 @@ def find_drifts(
         if held.reservation.params["on_start"] == NOTHING
         for resource in held.resources
     }
-    created = {id_ for held in state.running for id_ in _created(held, key).values()}
+    created = {id_ for held in state.running for id_ in created_by(held.reservation).values()}
     for occupant in occupants:
         id_ = occupant.reservation_id
         if id_ is not None and id_ not in known:
@@ -127,40 +145,7 @@ def _drifts_of_running(
         yield Drift(f"{subject} has {endpoint}, which is not its own", lease_id=held.lease.id)
 
 
-def _created(held: HeldReservation, key: str) -> Mapping[str, str]:
-    ids: Mapping[str, str] = held.reservation.details.get(key, {})
-    return ids
-
-
-class EndpointTaken(RuntimeError):
-    """An endpoint has an occupant that does not belong to the reservation."""
-
-
-class EndpointCloud(Protocol):
-    """A cloud in which climate reserves endpoints. All methods but ``create`` are idempotent."""
-
-    def occupants(
-        self, endpoints: Collection[str], reservation_id: str | None = None
-    ) -> Sequence[Occupant]:
-        """Return the occupants of the endpoints, and all occupants of the reservation."""
-
-    def create(self, lease: Lease, reservation: Reservation, endpoint: Resource) -> str:
-        """Create an occupant that names the reservation; return its id.
-
-        Fails if the endpoint is taken.
-        """
-
-    def mark(self, occupant_id: str, reservation_id: str) -> None:
-        """Mark an occupant with its reservation, so that its owner can see the reservation."""
-
-    def unmark(self, occupant_id: str) -> None:
-        """Remove climate's marks from an occupant; succeeds if the occupant is gone."""
-
-    def delete(self, occupant: Occupant) -> None:
-        """Delete an occupant, even if it is in use; succeeds if the occupant is gone."""
-
-
-class EndpointSchema(RequestSchema):
+class EndpointSchema(DefaultingSchema):
     """The parameters for the actions at the start and at the end of a reservation."""
 
     on_start = fields.String(
@@ -170,21 +155,9 @@ class EndpointSchema(RequestSchema):
         load_default=DELETE, allow_none=True, validate=validate.OneOf([DELETE, KEEP])
     )
 
-    @post_load
-    def _life(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        """Replace null with the default."""
-        return {
-            **data,
-            "on_start": data["on_start"] or CREATE,
-            "on_end": data["on_end"] or DELETE,
-        }
-
 
 class EndpointPlugin(ResourcePlugin):
-    """A resource type whose resources are endpoints.
-
-    During a reservation, the occupant of each reserved endpoint belongs to the lease's project.
-    """
+    """A type of endpoints. During a reservation their occupants belong to the lease's project."""
 
     #: The key in a reservation's details; its value maps endpoints to the ids of occupants.
     details_key: ClassVar[str]
@@ -195,9 +168,8 @@ class EndpointPlugin(ResourcePlugin):
     ) -> Mapping[str, Any]:
         """Create the missing occupants, unless ``on_start`` is ``nothing``.
 
-        Delete the reservation's occupants of endpoints that it no longer has. An endpoint that is
-        out of service gets its occupant in a later call, when it is back in service. Return the
-        ids of the occupants by endpoint, under ``details_key``. Raises EndpointTaken.
+        Deletes the reservation's occupants of endpoints that it no longer has. Returns the ids of
+        the occupants by endpoint, under ``details_key``. Raises EndpointTaken.
         """
         if reservation.params["on_start"] == NOTHING:
             return {}
@@ -229,7 +201,6 @@ class EndpointPlugin(ResourcePlugin):
         return id_
 
     def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
-        """Delete the occupants, even if in use; with ``on_end`` ``keep``, remove only the marks."""
         present = self._occupants(reservation, resources)
         own = [each for each in present if self._is_of(each, lease, reservation)]
         if reservation.params["on_end"] == KEEP:
@@ -238,8 +209,7 @@ class EndpointPlugin(ResourcePlugin):
             run_all(*(partial(self.cloud.delete, occupant) for occupant in own))
 
     def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
-        """Yield the differences between the occupants of registered endpoints and the leases."""
-        return find_drifts(self.cloud, expected, self.details_key)
+        return find_drifts(self.cloud, expected, self._ids)
 
     def taken(self, registered: Sequence[Resource]) -> set[str]:
         """Return the names of the endpoints with an occupant that has no reservation."""

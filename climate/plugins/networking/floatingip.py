@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any, ClassVar, Protocol
 
-from marshmallow import ValidationError, fields, post_load, validate, validates_schema
+from marshmallow import ValidationError, fields, validate, validates_schema
 from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import Conflict, InvalidInput, NotFound
@@ -60,11 +60,6 @@ class FloatingipSchema(EndpointSchema):
         if len(data["required_floatingips"] or ()) > data["amount"]:
             raise ValidationError("Must be as many as required_floatingips, at least", "amount")
 
-    @post_load
-    def _defaults(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        """Replace null with an empty list."""
-        return {**data, "required_floatingips": data["required_floatingips"] or []}
-
 
 class FloatingipPlugin(EndpointPlugin):
     """Reserves addresses of external networks, and creates floating IPs at them."""
@@ -76,11 +71,9 @@ class FloatingipPlugin(EndpointPlugin):
     native_properties: frozenset[str] = frozenset({"network_id", "subnet_id", "address"})
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Load the cloud that ``conf`` names. Raises BrokenPlugin."""
         self.cloud: FloatingipCloud = load_cloud("virtual:floatingip", conf, turn=turn)
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Return a requirement for ``amount`` addresses that include the required ones."""
         network = Compare("==", "network_id", Operand(params["network_id"]), "text")
         required: list[str] = params["required_floatingips"]
         if not required:
@@ -125,7 +118,6 @@ class FloatingipPlugin(EndpointPlugin):
         return address
 
     def inventory(self) -> Iterable[DiscoveredResource]:
-        """Yield all addresses that can be reserved, with or without a floating IP."""
         subnets = self.cloud.subnets()
         return (_resource(each, subnet) for subnet in subnets for each in subnet.spare())
 

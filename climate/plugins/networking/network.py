@@ -8,7 +8,7 @@ of Chameleon's plug-in for Blazar, plus ``on_start`` and ``on_end``.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
-from marshmallow import fields, post_load, validate
+from marshmallow import fields, validate
 from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import Conflict, NotFound
@@ -39,12 +39,6 @@ class NetworkSchema(EndpointSchema):
     network_properties = Expression(load_default="", allow_none=True)
     resource_properties = Expression(load_default="", allow_none=True)
 
-    @post_load
-    def _defaults(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        """Replace null with an empty text."""
-        optional = ("network_description", "network_properties", "resource_properties")
-        return {**data, **{name: data[name] or "" for name in optional}}
-
 
 class NetworkPlugin(EndpointPlugin):
     """Reserves segments, and creates a network of the lease's project on each."""
@@ -58,11 +52,9 @@ class NetworkPlugin(EndpointPlugin):
     )
 
     def __init__(self, conf: ConfigOpts, turn: Turn) -> None:
-        """Load the cloud that ``conf`` names. Raises BrokenPlugin."""
         self.cloud: NetworkCloud = load_cloud("virtual:network", conf, turn=turn)
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Return a requirement for one segment that matches both property expressions."""
         query = both(
             expression.parse(params["network_properties"]),
             expression.parse(params["resource_properties"]),
@@ -72,10 +64,7 @@ class NetworkPlugin(EndpointPlugin):
     def find(
         self, *, name: str | None = None, external_number: str | None = None
     ) -> DiscoveredResource:
-        """Return the segment with the name ``type:physical_network:number``.
-
-        Raises NotFound if the name has another form, and Conflict if a network is on the segment.
-        """
+        """Return the segment with the name ``type:physical_network:number``."""
         segment = Segment.parse(name or "")
         if segment is None:
             raise NotFound(
@@ -86,7 +75,6 @@ class NetworkPlugin(EndpointPlugin):
         return _resource(segment)
 
     def inventory(self) -> Iterable[DiscoveredResource]:
-        """Return the segments that the cloud can list."""
         return map(_resource, self.cloud.segments())
 
     def refresh(self, registered: Sequence[Resource]) -> Iterable[DiscoveredResource]:

@@ -21,11 +21,9 @@ class NeutronFloatingips:
     """A FloatingipCloud: the Neutron that ``[neutron]`` configures."""
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Create the client, without sending a request. Raises Misconfigured."""
         self.neutron = Neutron(conf, "floatingips")
 
     def subnets(self) -> Sequence[Subnet]:
-        """Return the IPv4 subnets of all external networks."""
         external = self.neutron.fetch("networks", {"router:external": "True"})
         ids = [network["id"] for network in external]
         subnets = self.neutron.fetch_any("subnets", "network_id", ids)
@@ -34,7 +32,6 @@ class NeutronFloatingips:
     def occupants(
         self, endpoints: Collection[str], reservation_id: str | None = None
     ) -> Sequence[Occupant]:
-        """Return the floating IPs at the addresses, and those created for the reservation."""
         name = "floating_ip_address"
         records = list(self.neutron.fetch_any("floatingips", name, sorted(endpoints)))
         if reservation_id is not None:
@@ -42,7 +39,6 @@ class NeutronFloatingips:
         return [_occupant(each) for each in {each["id"]: each for each in records}.values()]
 
     def create(self, lease: Lease, reservation: Reservation, endpoint: Resource) -> str:
-        """Create a floating IP at the address in the lease's project; return its id."""
         values = {
             "floating_network_id": endpoint.properties["network_id"],
             "floating_ip_address": endpoint.external_id,
@@ -51,15 +47,12 @@ class NeutronFloatingips:
         return self.neutron.create(reservation.id, values)
 
     def mark(self, occupant_id: str, reservation_id: str) -> None:
-        """Add climate's tags to a floating IP."""
         self.neutron.mark(occupant_id, reservation_id)
 
     def unmark(self, occupant_id: str) -> None:
-        """Remove climate's tags from a floating IP, then climate's part of its description."""
         self.neutron.unmark(occupant_id)
 
     def delete(self, occupant: Occupant) -> None:
-        """Disconnect a floating IP from its port, and delete it."""
         if occupant.port_id is not None:
             self.neutron.change(occupant.id, port_id=None)
         self.neutron.delete(occupant.id)

@@ -23,7 +23,6 @@ class NeutronNetworks:
     """A NetworkCloud: the Neutron that ``[neutron]`` configures."""
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Create the client, without sending a request. Raises Misconfigured."""
         self.neutron = Neutron(conf, "networks")
 
     def segments(self) -> Iterable[Segment]:
@@ -33,7 +32,6 @@ class NeutronNetworks:
     def occupants(
         self, endpoints: Collection[str], reservation_id: str | None = None
     ) -> Sequence[Occupant]:
-        """Return the networks on the segments, and those created for the reservation."""
         numbers = sorted({endpoint.rpartition(":")[2] for endpoint in endpoints})
         networks = self.neutron.fetch_any("networks", _NUMBER, numbers)
         records = [network for network in networks if _segment(network) in endpoints]
@@ -42,7 +40,6 @@ class NeutronNetworks:
         return [_occupant(each) for each in {each["id"]: each for each in records}.values()]
 
     def create(self, lease: Lease, reservation: Reservation, endpoint: Resource) -> str:
-        """Create a network on the segment in the lease's project; return its id."""
         properties, params = endpoint.properties, reservation.params
         values: dict[str, Any] = {
             "name": params["network_name"],
@@ -55,11 +52,9 @@ class NeutronNetworks:
         return self.neutron.create(reservation.id, values, params["network_description"])
 
     def mark(self, occupant_id: str, reservation_id: str) -> None:
-        """Add climate's tags to a network."""
         self.neutron.mark(occupant_id, reservation_id)
 
     def unmark(self, occupant_id: str) -> None:
-        """Remove climate's tags from a network, then climate's part of its description."""
         self.neutron.unmark(occupant_id)
 
     def delete(self, occupant: Occupant) -> None:

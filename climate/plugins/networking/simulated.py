@@ -1,9 +1,9 @@
 """Simulated floating IPs and networks, for demonstrations and tests."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from oslo_config.cfg import ConfigOpts
 
@@ -22,13 +22,11 @@ class SimulatedEndpoints:
     effect: ClassVar[str]
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Open the journal of effects, which all simulated drivers share."""
         self.journal = Journal(conf)
 
     def occupants(
         self, endpoints: Collection[str], reservation_id: str | None = None
     ) -> Sequence[Occupant]:
-        """Return the occupants of the endpoints, and all occupants of the reservation."""
         return [
             occupant
             for occupant in self.occupants_by_id().values()
@@ -37,14 +35,10 @@ class SimulatedEndpoints:
         ]
 
     def create(self, lease: Lease, reservation: Reservation, endpoint: Resource) -> str:
-        """Create an occupant; return its id. Raises SimulatedFailure if the endpoint is taken."""
         return self.occupy(endpoint.external_id, lease.project_id, reservation.id)
 
     def occupy(self, endpoint: str, project_id: str, reservation_id: str = "") -> str:
-        """Create an occupant with or without a reservation, as an operator can; return its id.
-
-        Raises SimulatedFailure if the endpoint is taken.
-        """
+        """Create an occupant as an operator can; return its id. Raises SimulatedFailure."""
         if self.occupants([endpoint]):
             raise SimulatedFailure(f"{endpoint} is taken")
         id_ = f"{self.effect}-{len(self.journal.effects())}"
@@ -53,13 +47,11 @@ class SimulatedEndpoints:
         return id_
 
     def mark(self, occupant_id: str, reservation_id: str) -> None:
-        """Record the reservation of an occupant."""
         occupant = self.occupants_by_id().get(occupant_id)
         if occupant and not (occupant.is_marked and occupant.reservation_id == reservation_id):
             self._act("mark", occupant_id, reservation=reservation_id)
 
     def unmark(self, occupant_id: str) -> None:
-        """Record that an occupant has no reservation."""
         occupant = self.occupants_by_id().get(occupant_id)
         if occupant is not None and occupant.reservation_id is not None:
             self._act("unmark", occupant_id)
@@ -69,7 +61,6 @@ class SimulatedEndpoints:
         self._act("use", occupant_id, port=port_id)
 
     def delete(self, occupant: Occupant) -> None:
-        """Delete an occupant if it exists."""
         if occupant.id in self.occupants_by_id():
             self._act("delete", occupant.id)
 
@@ -80,33 +71,27 @@ class SimulatedEndpoints:
             name, _, effect = record["effect"].partition("_")
             if effect != self.effect:
                 continue
+            id_ = record["id"]
             if name == "create":
-                occupants[record["id"]] = Occupant(
+                occupants[id_] = Occupant(
                     what=self.what,
-                    id=record["id"],
+                    id=id_,
                     endpoint=record["place"],
                     project_id=record["project"],
                     reservation_id=record["reservation"] or None,
                     is_marked=False,
                 )
             elif name == "delete":
-                occupants.pop(record["id"], None)
-            elif record["id"] in occupants:
-                occupants[record["id"]] = _changed(occupants[record["id"]], name, record)
+                occupants.pop(id_, None)
+            elif id_ in occupants and name == "use":
+                occupants[id_] = replace(occupants[id_], port_id=record["port"])
+            elif id_ in occupants:
+                marks = {"reservation_id": record.get("reservation"), "is_marked": name == "mark"}
+                occupants[id_] = replace(occupants[id_], **marks)
         return occupants
 
     def _act(self, name: str, id_: str, **details: str) -> None:
         self.journal.act(f"{name}_{self.effect}", id=id_, **details)
-
-
-def _changed(occupant: Occupant, name: str, effect: Mapping[str, Any]) -> Occupant:
-    match name:
-        case "mark":
-            return replace(occupant, reservation_id=effect["reservation"], is_marked=True)
-        case "unmark":
-            return replace(occupant, reservation_id=None, is_marked=False)
-        case _:
-            return replace(occupant, port_id=effect["port"])
 
 
 NETWORK = "sim-public"
@@ -127,7 +112,6 @@ class SimulatedFloatingips(SimulatedEndpoints):
     effect: ClassVar[str] = "floatingip"
 
     def subnets(self) -> Sequence[Subnet]:
-        """Return the only subnet."""
         return [SUBNET]
 
 
@@ -138,7 +122,6 @@ class SimulatedNetworks(SimulatedEndpoints):
     effect: ClassVar[str] = "network"
 
     def segments(self) -> Iterable[Segment]:
-        """Return all VLANs."""
         return (
             Segment(network_type="vlan", physical_network="sim", number=number)
             for number in range(101, 117)

@@ -12,7 +12,6 @@ from keystoneauth1.adapter import Adapter
 from oslo_config.cfg import ConfigOpts
 from requests import Response
 
-from climate.core.errors import BackendUnavailable
 from climate.plugins.openstack import session
 
 MARK = "climate"
@@ -22,22 +21,18 @@ _RESERVATION = "reservation:"
 _DESCRIPTION = f"climate {_RESERVATION}"
 # Limits the number of values in one URL.
 _CHUNK = 100
-_REFUSED, GONE = 400, 404
+GONE = 404
 
 
 class Neutron:
     """A client of the Neutron in ``[neutron]`` for one collection, such as ``floatingips``."""
 
     def __init__(self, conf: ConfigOpts, collection: str) -> None:
-        """Create the client, without sending a request. Raises Misconfigured."""
         self._adapter: Adapter = session.adapter(conf, session.make_session(conf), "neutron")
         self._collection, self._noun = collection, collection.removesuffix("s")
 
     def find(self, **query: Any) -> list[dict[str, Any]]:
-        """Return the collection's objects that match all parameters.
-
-        An object matches a parameter if the field of this name has any of the given values.
-        """
+        """Return the objects in which each named field has one of the given values."""
         return self.fetch(self._collection, query)
 
     def tagged(self, reservation_id: str) -> list[dict[str, Any]]:
@@ -51,10 +46,7 @@ class Neutron:
         return [each for each in objects if (each.get("description") or "").endswith(mark)]
 
     def create(self, reservation_id: str, values: Mapping[str, Any], description: str = "") -> str:
-        """Create an object, without tags; return its id.
-
-        Its description is ``description``, followed by climate's mark with the reservation id.
-        """
+        """Create an object without tags, with a marked description; return its id."""
         text = f"{description} {_DESCRIPTION}{reservation_id}".strip()
         answer = self.send("POST", self._collection, {self._noun: {**values, "description": text}})
         return str(answer.json()[self._noun]["id"])
@@ -114,14 +106,11 @@ class Neutron:
 
         ``path`` is relative to ``/v2.0/``. With ``missing``, status 404 is not an error.
         """
-        content = {} if body is None else {"json": body}
-        with session.answers("Neutron"):
-            answer = self._adapter.request(
-                f"/v2.0/{path}", method, params=params, raise_exc=False, **content
-            )
-        if answer.status_code < _REFUSED or (missing and answer.status_code == GONE):
-            return answer
-        raise BackendUnavailable(f"Neutron rejected the request: {_reason(answer)}")
+        allowed = (GONE,) if missing else ()
+        path = f"/v2.0/{path}"
+        return session.send(
+            self._adapter, "Neutron", method, path, allowed=allowed, json=body, params=params
+        )
 
 
 def marks(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,11 +131,3 @@ def marks(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_climates(tag: str) -> bool:
     return tag in {_BLAZAR, MARK} or tag.startswith(_RESERVATION)
-
-
-def _reason(answer: Response) -> str:
-    """Return Neutron's message in an error response, or else the HTTP status."""
-    try:
-        return str(answer.json()["NeutronError"]["message"])
-    except (ValueError, KeyError, TypeError):
-        return f"{answer.status_code} {answer.reason}"

@@ -31,10 +31,7 @@ def reservation_class(reservation_id: str) -> str:
 
 
 class PlacementSlots:
-    """Reads and changes the slots of reservations on hosts (compute services).
-
-    Raises keystoneauth's errors.
-    """
+    """Reads and changes reservations' slots on compute services. Raises keystoneauth's errors."""
 
     def __init__(self, placement: Adapter) -> None:
         self._placement = placement
@@ -67,10 +64,7 @@ class PlacementSlots:
             self._clear(child, reservation_id)
 
     def servers(self, host: str, reservation_id: str) -> list[str]:
-        """Return the ids of the servers in a reservation's slots on a host.
-
-        They include servers that Nova is building.
-        """
+        """Return the ids of servers in a reservation's slots, also of those being built."""
         if not (child := self._child(host)):
             return []
         allocations = self._get(f"{_path(child)}/allocations")["allocations"]

@@ -5,17 +5,21 @@ the server in Placement exists from that choice on. Therefore ``HostServers.on``
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
 from keystoneauth1.adapter import Adapter
 from novaclient import exceptions as nova_errors
 
+from climate.plugins.base import NotYet
+from climate.plugins.openstack.session import answers
+
 # The consumer type of the allocation with which climate closes a node. Its consumer is no server.
 HOLD = "RESERVATION"
 _NODE = "OS-EXT-SRV-ATTR:hypervisor_hostname"
 _PAGE = 500
+# Seconds between two requests for the servers that Nova is deleting.
 _PAUSE = 0.2
 
 
@@ -30,10 +34,7 @@ class HostServers:
         self._placement = placement
 
     def hypervisors(self) -> list[Any]:
-        """Return all nodes of the cloud, as novaclient's hypervisors.
-
-        Reads page by page: Nova returns at most a thousand per request.
-        """
+        """Return all nodes, page by page: Nova returns at most a thousand per request."""
         nodes: list[Any] = []
         while page := self._nova.hypervisors.list(
             detailed=True, marker=nodes[-1].id if nodes else None, limit=_PAGE
@@ -69,6 +70,22 @@ class HostServers:
             time.sleep(_PAUSE)
         return remaining
 
+    def evict(self, find: Callable[[], list[str]], seconds: float, where: str = "") -> None:
+        """Delete the servers that ``find`` returns, until it returns none.
+
+        Raises NotYet, with ``where`` in its message, if servers remain after ``seconds``.
+        """
+        until = time.monotonic() + seconds
+        while True:
+            with answers():
+                remaining = find()
+                self.delete(remaining)
+            if not remaining:
+                return
+            if time.monotonic() > until:
+                raise NotYet(f"servers {', '.join(remaining)}{where} are still being deleted")
+            time.sleep(_PAUSE)
+
     def delete(self, server_ids: Iterable[str]) -> None:
         """Request the immediate deletion of servers, even if Nova is configured to defer it.
 
@@ -90,7 +107,6 @@ class HostServers:
                     self._nova.servers.confirm_resize(record.instance_uuid)
 
     def _consumers(self, provider: str) -> list[str]:
-        """Return the ids of consumers with allocations on a provider, without climate's own."""
         path = f"/resource_providers/{provider}/allocations"
         allocations = self._placement.get(path, raise_exc=False).json().get("allocations", {})
         return [

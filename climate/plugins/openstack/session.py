@@ -5,13 +5,14 @@ has sent only if the request is a GET or HEAD. It sends a request that changes t
 the fencing token of the thread, if any, is valid.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from keystoneauth1 import loading
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.exceptions import ClientException
+from keystoneauth1.plugin import AUTH_INTERFACE
 from keystoneauth1.session import Session, TCPKeepAliveAdapter
 from keystoneauth1.token_endpoint import Token
 from novaclient import client
@@ -40,6 +41,8 @@ _SCOPES = frozenset(
 )
 # keystoneauth's own connect_retries would also repeat a POST whose answer timed out.
 _READS = {"GET", "HEAD", "OPTIONS"}
+# The lowest HTTP status of errors.
+_REFUSED = 400
 _RETRY = Retry(
     total=None,
     connect=3,
@@ -134,6 +137,16 @@ def adapter(
     )
 
 
+def keystone(session: Session) -> Adapter:
+    """Return a client for the Keystone with which the session authenticates."""
+    return Adapter(
+        session,
+        service_type="identity",
+        interface=AUTH_INTERFACE,  # type: ignore[arg-type]  # a marker that is not a string
+        version="3",
+    )
+
+
 def nova_client(conf: ConfigOpts, session: Session) -> Any:  # noqa: ANN401 - novaclient's
     """Return a novaclient for the Nova that ``[nova]`` configures."""
     service = adapter(conf, session, "nova")
@@ -149,14 +162,37 @@ def nova_client(conf: ConfigOpts, session: Session) -> Any:  # noqa: ANN401 - no
 
 @contextmanager
 def answers(service: str = "Nova") -> Iterator[None]:
-    """Convert a client's errors inside the block to BackendUnavailable.
-
-    Its message has the name of the ``service`` and the reason that it gave.
-    """
+    """Convert a client's errors to BackendUnavailable with the service's name and reason."""
     try:
         yield
     except (ClientException, nova_errors.ClientException) as error:
         raise BackendUnavailable(f"the request to {service} failed: {_reason(error)}") from error
+
+
+def send(
+    client: Adapter,
+    service: str,
+    method: str,
+    path: str,
+    *,
+    allowed: Collection[int] = (),
+    **options: Any,
+) -> Response:
+    """Send a request; return the response. Raises BackendUnavailable with the service's reason.
+
+    HTTP statuses from 400 on are errors, except those in ``allowed``. ``options`` are arguments of
+    the client's ``request``, such as ``json``.
+    """
+    with answers(service):
+        response: Response = client.request(path, method, raise_exc=False, **options)
+    if response.status_code < _REFUSED or response.status_code in allowed:
+        return response
+    try:
+        [fault] = response.json().values()
+        reason = fault["message"]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        reason = f"{response.status_code} {response.reason}"
+    raise BackendUnavailable(f"{service} rejected the request: {reason}")
 
 
 def _reason(error: Exception) -> str:

@@ -14,8 +14,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from keystoneauth1 import exceptions as keystone_errors
-from keystoneauth1.adapter import Adapter
-from keystoneauth1.plugin import AUTH_INTERFACE
 from keystoneauth1.session import Session
 from oslo_config.cfg import ConfigOpts
 
@@ -53,16 +51,10 @@ class Trusts:
     """Creates, uses and deletes the trusts whose trustee is climate's service user."""
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Create the client, without sending a request. Raises Misconfigured."""
         self._conf = conf
         self._deployment = _deployment(conf)
         self._session = openstack_session.make_session(conf)
-        self._keystone = Adapter(
-            self._session,
-            service_type="identity",
-            interface=AUTH_INTERFACE,  # type: ignore[arg-type]  # a marker that is not a string
-            version="3",
-        )
+        self._keystone = openstack_session.keystone(self._session)
 
     def make(self, requester: Requester, now: datetime) -> str:
         """Create a trust from the requester to climate in the requester's project; return its id.
@@ -81,7 +73,13 @@ class Trusts:
                     "roles": roles,
                     MARK: f"{self._deployment} {now.isoformat()}",
                 }
-                return self._make(requester, trust)
+                answer = self._keystone.post(
+                    _TRUSTS,
+                    json={"trust": trust},
+                    headers={"X-Auth-Token": requester.token or ""},
+                    authenticated=False,
+                )
+                return str(answer.json()["trust"]["id"])
         except BackendUnavailable as error:
             match error.__cause__:
                 case keystone_errors.Forbidden():
@@ -105,22 +103,13 @@ class Trusts:
                 )
         return [{"id": role["id"]} for role in token["roles"]]
 
-    def _make(self, requester: Requester, trust: Mapping[str, Any]) -> str:
-        answer = self._keystone.post(
-            _TRUSTS,
-            json={"trust": trust},
-            headers={"X-Auth-Token": requester.token or ""},
-            authenticated=False,
-        )
-        return str(answer.json()["trust"]["id"])
-
     def revoke(self, trust_id: str) -> None:
         """Delete a trust; succeeds if the trust is gone. Raises BackendUnavailable."""
         with answers("Keystone"), suppress(keystone_errors.NotFound):
             self._keystone.delete(f"{_TRUSTS}/{trust_id}")
 
     def session(self, trust_id: str) -> Session:
-        """Return a session that acts as the user who created the trust, with a valid token.
+        """Return an authenticated session of the trust's user.
 
         Raises DeadTrust, BackendUnavailable.
         """
@@ -138,10 +127,7 @@ class Trusts:
         return session
 
     def check(self, trust_id: str) -> None:
-        """Raise DeadTrust if climate cannot use the trust now.
-
-        Raises BackendUnavailable if Keystone does not answer.
-        """
+        """Raise DeadTrust if climate cannot use the trust, BackendUnavailable if unknown."""
         self.session(trust_id)
 
     def find_all(self) -> list[Trust]:

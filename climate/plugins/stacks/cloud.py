@@ -87,16 +87,10 @@ class StackCloud(Protocol):
         """Return the ids of external networks, by those of ``names`` (names or ids) that exist."""
 
     def preview(self, requester: Requester, source: Source) -> Sequence[Any]:
-        """Return the resources that a stack would have, as objects in nested lists.
-
-        Raises InvalidInput with the cloud's reason if the cloud rejects the stack.
-        """
+        """Return the resources that a stack would have, in nested lists. Raises InvalidInput."""
 
     def source(self, requester: Requester, stack_id: str) -> Source:
-        """Return the source of a stack in the requester's project.
-
-        Raises InvalidInput if the stack does not exist.
-        """
+        """Return the source of a stack in the requester's project. Raises InvalidInput."""
 
     def make_empty(self, requester: Requester, name: str, reservation_id: str) -> Stack:
         """Create an empty stack with the reservation's mark, or return the existing one.

@@ -88,7 +88,7 @@ def count_contents(preview: Sequence[Any], source: Source, flavors: Flavors) -> 
             **resource,
             "resource_type": aliases.get(resource["resource_type"], resource["resource_type"]),
         }
-        for resource in _flat(preview)
+        for resource in flatten(preview)
     ]
     for resource in resources:
         kind = resource["resource_type"]
@@ -98,22 +98,21 @@ def count_contents(preview: Sequence[Any], source: Source, flavors: Flavors) -> 
                 " which resources it takes, so remove it from the stack"
             )
     return Contents(
-        servers=Counter(_flavor(each, flavors) for each in resources if _is_server(each)),
+        servers=Counter(
+            _flavor(each, flavors) for each in resources if each["resource_type"] in _SERVERS
+        ),
         volumes=_volumes(resources),
         floatingips=_floatingips(resources, template.adoptable(source.template)),
     )
 
 
-def _flat(preview: Any) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401 - lists of lists
+def flatten(preview: Any) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401 - lists of lists
+    """Yield the resources of a preview, which has those of nested stacks in nested lists."""
     if isinstance(preview, Mapping):
         yield preview
         return
     for part in preview:
-        yield from _flat(part)
-
-
-def _is_server(resource: Mapping[str, Any]) -> bool:
-    return resource["resource_type"] in _SERVERS
+        yield from flatten(part)
 
 
 def _flavor(resource: Mapping[str, Any], flavors: Flavors) -> str:

@@ -13,9 +13,7 @@ from typing import Any
 
 from heatclient import exc as heat_errors
 from heatclient.client import Client
-from keystoneauth1.adapter import Adapter
 from keystoneauth1.exceptions import ClientException
-from keystoneauth1.plugin import AUTH_INTERFACE
 from keystoneauth1.session import Session
 from oslo_config.cfg import ConfigOpts
 
@@ -27,7 +25,7 @@ from climate.plugins.openstack.neutron import Neutron
 from climate.plugins.openstack.trusts import Trusts
 from climate.plugins.stacks.cloud import MARK, Stack, tags
 from climate.plugins.stacks.contents import Flavors
-from climate.plugins.stacks.schema import SOURCE
+from climate.plugins.stacks.schema import stored
 from climate.plugins.stacks.template import Source
 
 _EMPTY = {"heat_template_version": "2016-10-14"}
@@ -44,7 +42,6 @@ class HeatStacks:
     knows_users = True
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Create the clients, without sending a request. Raises Misconfigured."""
         self._conf = conf
         self._session = openstack_session.make_session(conf)
         self._heat = openstack_session.adapter(conf, self._session, "heat")
@@ -53,18 +50,19 @@ class HeatStacks:
         self._trusts = Trusts(conf)
 
     def flavors(self, requester: Requester) -> Flavors:
-        """Return the flavors that the requester can use."""
         flavors: dict[str, str] = {}
         with _answers("Nova"):
             endpoint = self._nova.get_endpoint() or ""
             session = openstack_session.token_session(self._conf, _token(requester), endpoint)
-            page = [None]
-            while page:
-                page = _page(session, endpoint, flavors)
-        return Flavors(flavors)
+            while True:
+                last = {"marker": list(flavors.values())[-1]} if flavors else {}
+                answer = session.get(f"{endpoint}/flavors", params={"limit": _PAGE, **last})
+                page = answer.json()["flavors"]
+                if not page:
+                    return Flavors(flavors)
+                flavors.update({flavor["name"]: flavor["id"] for flavor in page})
 
     def networks(self, _requester: Requester, names: Collection[str]) -> Mapping[str, str]:
-        """Return the ids of external networks, by those of ``names`` (names or ids) that exist."""
         if not names:
             return {}
         networks = self._neutron.fetch("networks", {"router:external": "True"})
@@ -73,19 +71,17 @@ class HeatStacks:
         return {name: by_name[name] for name in names if name in by_name}
 
     def preview(self, requester: Requester, source: Source) -> Sequence[Any]:
-        """Return the resources in Heat's preview of a stack."""
         heat = self._as_requester(requester)
         try:
             with _answers():
                 name = f"climate-preview-{uuid.uuid4()}"
-                preview = heat.stacks.preview(stack_name=name, **_sent(source))
+                preview = heat.stacks.preview(stack_name=name, **stored(source))
                 resources: list[Any] = preview.to_dict()["resources"]
                 return resources
         except BackendUnavailable as error:
             raise _stack_error(error) from None
 
     def source(self, requester: Requester, stack_id: str) -> Source:
-        """Return the source of a stack in the requester's project. Raises InvalidInput."""
         heat = self._as_requester(requester)
         try:
             with _answers():
@@ -101,7 +97,6 @@ class HeatStacks:
         return Source(template, files, parameters, {name: environment[name] for name in names})
 
     def make_empty(self, requester: Requester, name: str, reservation_id: str) -> Stack:
-        """Create an empty stack with the requester's token, unless the reservation has a stack."""
         if present := self.find_marked(requester.project_id, reservation_id):
             return present
         heat = self._as_requester(requester)
@@ -124,7 +119,6 @@ class HeatStacks:
         )
 
     def find(self, project_id: str, stack_id: str) -> Stack | None:
-        """Return the present state of a stack, or None if it is gone."""
         with _answers(), suppress(heat_errors.NotFound):
             record = self._as_climate(project_id).stacks.get(stack_id, resolve_outputs=False)
             stack = _stack(record.to_dict(), project_id)
@@ -132,39 +126,31 @@ class HeatStacks:
         return None
 
     def find_marked(self, project_id: str, reservation_id: str) -> Stack | None:
-        """Return the stack with a reservation's tag, or None."""
         tag = tags(reservation_id)[-1]
         with _answers():
             records = self._as_climate(project_id).stacks.list(filters={"tags": tag})
             return next((_stack(each.to_dict(), project_id) for each in records), None)
 
     def update(self, lease: Lease, stack: Stack, source: Source, tags: Sequence[str]) -> None:
-        """Begin to update a stack as the user of the lease's trust."""
         assert lease.trust_id is not None  # noqa: S101 - acts_as_user requires it
         heat = self._client(self._trusts.session(lease.trust_id), lease.project_id)
         with _answers():
-            heat.stacks.update(_path(stack), tags=",".join(tags), **_sent(source))
+            heat.stacks.update(_path(stack), tags=",".join(tags), **stored(source))
 
     def resume(self, stack: Stack) -> None:
-        """Begin to resume a stack."""
         with _answers():
             self._as_climate(stack.project_id).actions.resume(_path(stack))
 
     def suspend(self, stack: Stack) -> None:
-        """Begin to suspend a stack."""
         with _answers():
             self._as_climate(stack.project_id).actions.suspend(_path(stack))
 
     def delete(self, stack: Stack) -> None:
-        """Begin to delete a stack; succeeds if it is gone."""
         with _answers(), suppress(heat_errors.NotFound):
             self._as_climate(stack.project_id).stacks.delete(_path(stack))
 
     def marked(self) -> Sequence[Stack]:
-        """Return all stacks with climate's tag.
-
-        Lists project by project if Heat forbids a listing of all projects.
-        """
+        """List project by project if Heat forbids a listing of all projects."""
         with _answers():
             try:
                 heat = self._as_climate(self._session.get_project_id() or "")
@@ -177,12 +163,7 @@ class HeatStacks:
                 ]
 
     def _projects(self) -> list[str]:
-        keystone = Adapter(
-            self._session,
-            service_type="identity",
-            interface=AUTH_INTERFACE,  # type: ignore[arg-type]  # a marker that is not a string
-            version="3",
-        )
+        keystone = openstack_session.keystone(self._session)
         projects = keystone.get("/projects", params={"enabled": "true"}).json()["projects"]
         return [project["id"] for project in projects]
 
@@ -225,23 +206,10 @@ def _token(requester: Requester) -> str:
     return requester.token
 
 
-def _page(session: Session, endpoint: str, flavors: dict[str, str]) -> list[Any]:
-    """Add the next page of flavors to ``flavors``, and return the page."""
-    last = {"marker": list(flavors.values())[-1]} if flavors else {}
-    answer = session.get(f"{endpoint}/flavors", params={"limit": _PAGE, **last})
-    page: list[Any] = answer.json()["flavors"]
-    flavors.update({flavor["name"]: flavor["id"] for flavor in page})
-    return page
-
-
 def _marked(heat: Any, project: str | None = None, **query: str) -> Iterator[Stack]:  # noqa: ANN401
     for stack in heat.stacks.list(filters={"tags": MARK, **query}):
         record = stack.to_dict()
         yield _stack(record, project or record["project"])
-
-
-def _sent(source: Source) -> dict[str, Any]:
-    return {name: getattr(source, name) for name in SOURCE}
 
 
 def _path(stack: Stack) -> str:

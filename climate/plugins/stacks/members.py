@@ -104,7 +104,9 @@ def members_of(params: Mapping[str, Any]) -> tuple[Member, ...]:
         ),
         *(
             Member(
-                f"volumes of type {entry['volume_type']}", "virtual:volume", {**entry, **_NOTHING}
+                f"volumes of type {entry['volume_type']}",
+                "virtual:volume",
+                {**entry, "on_start": NOTHING},
             )
             for entry in reserves.get(_VOLUMES, ())
         ),
@@ -119,14 +121,8 @@ def members_of(params: Mapping[str, Any]) -> tuple[Member, ...]:
     )
 
 
-_NOTHING = {"on_start": NOTHING}
-
-
 def reserved(source: Source, params: Mapping[str, Any], members: Iterable[Reservation]) -> Source:
-    """Return a copy of the source that refers to the members' resources.
-
-    These are reserved flavors, reserved volume types and existing floating IPs.
-    """
+    """Return a copy that uses the reserved flavors and volume types, and adopts floating IPs."""
     by_name = {member.params[PART]: member for member in members}
     reserves: Reserves = params["reserves"]
     flavors: dict[str, str] = {}

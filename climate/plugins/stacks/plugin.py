@@ -49,10 +49,7 @@ _NEW = timedelta(hours=1)
 def find_drifts(
     cloud: StackCloud, clock: Clock, expected: Callable[[], ExpectedState]
 ) -> Iterator[Drift]:
-    """Yield every marked stack without a reservation, unless it is younger than one hour.
-
-    Reservations that run, change or wait for the start of their lease may have a stack.
-    """
+    """Yield marked stacks older than ``_NEW`` whose reservation is neither known nor awaited."""
     now = clock.now()
     marked = [stack for stack in cloud.marked() if not _is_new(stack, now)]
     state = expected()
@@ -91,15 +88,11 @@ class StackPlugin(ResourcePlugin):
     native_properties: frozenset[str] = frozenset()
 
     def __init__(self, conf: ConfigOpts, turn: Turn, clock: Clock) -> None:
-        """Load the stack cloud that ``conf`` names. Raises BrokenPlugin."""
         self._clock = clock
         self.cloud: StackCloud = load_cloud("virtual:stack", conf, turn=turn)
 
     def look_up(self, params: Mapping[str, Any], requester: Requester) -> Mapping[str, Any]:
-        """Return ``params`` with the source of the stack, and its maximum contents as ``reserves``.
-
-        Raises InvalidInput for contents that climate cannot count or cannot reserve.
-        """
+        """Return ``params`` with the stack's source, and its maximum contents as ``reserves``."""
         source = source_of(params)
         if source is None:
             source = self.cloud.source(requester, params["stack_id"])
@@ -119,7 +112,6 @@ class StackPlugin(ResourcePlugin):
         }
 
     def members(self, params: Mapping[str, Any]) -> Sequence[Member]:
-        """Return the members for the stack's servers, volumes and floating IPs."""
         return stack_members.members_of(params)
 
     def requirement(self, _params: Mapping[str, Any]) -> Requirement:
@@ -127,16 +119,12 @@ class StackPlugin(ResourcePlugin):
         return Requirement(self.resource_type, 0, 0, Everything(), noun="stacks")
 
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
-        """Tell whether climate updates the stack as the lease's user, with a trust."""
         return self.cloud.knows_users and params["on_start"] == CREATE
 
     def prepare(
         self, _lease: Lease, reservation: Reservation, requester: Requester
     ) -> Mapping[str, Any]:
-        """Create the empty stack that ``start`` updates; return its id and name.
-
-        Does nothing for an existing stack, or if ``on_start`` is ``nothing``.
-        """
+        """Create the empty stack that ``start`` updates; return its id and name."""
         params = reservation.params
         if params["on_start"] != CREATE or params["stack_id"] is not None:
             return {}
@@ -155,16 +143,17 @@ class StackPlugin(ResourcePlugin):
     ) -> Mapping[str, Any]:
         """Update the stack to a template that uses the resources of its members.
 
-        Does nothing if ``on_start`` is ``nothing``. Raises NotYet until the update is complete,
-        and StackFailed.
+        Raises StackFailed, and NotYet until the update is complete.
         """
         if reservation.params["on_start"] != CREATE:
             return {}
         stack = self._get(lease, reservation)
         if stack is None:
             raise StackFailed(f"stack {self._id(reservation)} was deleted")
-        source, members = self._source(reservation), _members(lease, reservation)
-        source = stack_members.reserved(source, reservation.params, members)
+        members = [
+            each for each in lease.reservations if each.stack_id == reservation.id and each.stays
+        ]
+        source = stack_members.reserved(self._source(reservation), reservation.params, members)
         if reservation.status is not ReservationStatus.ACTIVE:
             self._resume(stack)
         self._deploy(lease, stack, source, reservation.id)
@@ -173,7 +162,7 @@ class StackPlugin(ResourcePlugin):
     def end(self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]) -> None:
         """Delete the stack, or update it to its original source and suspend or keep it.
 
-        ``on_end`` decides. Raises NotYet until that is complete, and StackFailed.
+        Raises StackFailed, and NotYet until that is complete.
         """
         stack = self._get(lease, reservation)
         if stack is None:  # or on_start was nothing, and climate does not know it
@@ -192,7 +181,6 @@ class StackPlugin(ResourcePlugin):
         return id_
 
     def _get(self, lease: Lease, reservation: Reservation) -> Stack | None:
-        """Return a reservation's stack, or None."""
         if id_ := self._id(reservation):
             return self.cloud.find(lease.project_id, id_)
         if reservation.params["on_start"] != CREATE:
@@ -213,10 +201,7 @@ class StackPlugin(ResourcePlugin):
     def _deploy(
         self, lease: Lease, stack: Stack, source: Source, reservation_id: str | None
     ) -> None:
-        """Update the stack to the source. Raises NotYet until it is updated, StackFailed.
-
-        Without ``reservation_id``, also remove the stack's mark.
-        """
+        """Update the stack; without ``reservation_id``, unmark it. Raises NotYet, StackFailed."""
         _wait(stack)
         # A part of the id only: a tag has at most 80 characters.
         prefix = f"{reservation_id[-8:]}-" if reservation_id else ""
@@ -257,31 +242,20 @@ class StackPlugin(ResourcePlugin):
         raise NotYet(f"stack {stack.id} is being {participle}")
 
     def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
-        """Yield the stacks that climate marked and that belong to no reservation."""
         return find_drifts(self.cloud, self._clock, expected)
 
     def find(
         self, *, name: str | None = None, external_number: str | None = None
     ) -> DiscoveredResource:
-        """Raise Conflict: resources of this type cannot be registered."""
         raise Conflict(
             f"{name or external_number}: register hosts, volume types and floating IPs, not"
             f" {self.resource_type}"
         )
 
     def inventory(self) -> Iterable[DiscoveredResource]:
-        """Return no resources: resources of this type cannot be registered."""
         return ()
 
 
 def _wait(stack: Stack) -> None:
     if stack.is_busy:
         raise NotYet(f"stack {stack.id} is {stack.status}")
-
-
-def _members(lease: Lease, reservation: Reservation) -> list[Reservation]:
-    return [
-        member
-        for member in lease.reservations
-        if member.stack_id == reservation.id and member.stays
-    ]

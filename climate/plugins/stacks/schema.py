@@ -6,7 +6,8 @@ from typing import Any
 from marshmallow import ValidationError, fields, post_load, validate, validates_schema
 
 from climate.plugins.base import CREATE, DELETE, KEEP, NOTHING, RequestSchema
-from climate.plugins.stacks.template import InvalidTemplate, Source, parse, parse_environment
+from climate.plugins.stacks.document import InvalidTemplate, parse_environment, parse_template
+from climate.plugins.stacks.template import Source
 
 SUSPEND = "suspend"
 # Heat's default limit for template, files and environment together, in bytes.
@@ -31,7 +32,7 @@ class _Document(fields.Field[dict[str, Any]]):
         try:
             return self._read(value)
         except InvalidTemplate as error:
-            raise ValidationError(f"Cannot be read: {error}") from None
+            raise ValidationError(f"Cannot be read: {error.message}") from None
 
     def _read(self, text: str) -> dict[str, Any]:
         return parse_environment(text)
@@ -41,7 +42,7 @@ class _Template(_Document):
     """A template, which must name its version."""
 
     def _read(self, text: str) -> dict[str, Any]:
-        return parse(text)
+        return parse_template(text)
 
 
 class StackSchema(RequestSchema):

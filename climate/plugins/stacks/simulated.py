@@ -18,8 +18,10 @@ from climate.plugins.instances.simulated import FLAVORS
 from climate.plugins.networking.simulated import NETWORK
 from climate.plugins.simulated_journal import Journal
 from climate.plugins.stacks.cloud import Stack, tags
-from climate.plugins.stacks.contents import Flavors
-from climate.plugins.stacks.template import Source, parse
+from climate.plugins.stacks.contents import Flavors, flatten
+from climate.plugins.stacks.document import parse_template
+from climate.plugins.stacks.schema import stored
+from climate.plugins.stacks.template import Source
 
 # By type of group: the properties with the number of members, and with their definition.
 _GROUPS = {
@@ -40,37 +42,30 @@ class SimulatedStacks:
     knows_users = False
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Open the journal of effects, which all simulated drivers share."""
         self.journal = Journal(conf)
 
     def flavors(self, _requester: Requester) -> Flavors:
-        """Return the flavors of the simulated instances."""
         return Flavors({flavor.name: flavor.id for flavor in FLAVORS.values()})
 
     def networks(self, _requester: Requester, names: Collection[str]) -> Mapping[str, str]:
-        """Return the only external network, if it is in ``names``."""
         return {NETWORK: NETWORK} if NETWORK in names else {}
 
     def preview(self, _requester: Requester, source: Source) -> Sequence[Any]:
-        """Return the resources of the template. Raises InvalidInput if it cannot be read."""
         try:
             return list(_members(source.template, source.parameters, source, None))
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidInput(f"The template cannot be read: {error}") from None
 
     def source(self, _requester: Requester, stack_id: str) -> Source:
-        """Return the source that the stack was last updated to."""
         for effect in reversed(self.journal.effects()):
             if effect.get("stack") == stack_id and "source" in effect:
                 return Source(**json.loads(effect["source"]))
         raise InvalidInput(f"Stack {stack_id} could not be found")
 
     def make_empty(self, requester: Requester, name: str, reservation_id: str) -> Stack:
-        """Record an empty stack, or return the stack that the reservation already has."""
         if present := self.find_marked(requester.project_id, reservation_id):
             return present
-        names = {stack.name for stack in self.stacks() if stack.project_id == requester.project_id}
-        if name in names:
+        if name in {stack.name for stack in self._of(requester.project_id)}:
             raise Conflict(
                 f"The project already has a stack named {name}: choose another stack_name"
             )
@@ -85,38 +80,33 @@ class SimulatedStacks:
         return next(stack for stack in self.stacks() if stack.id == id_)
 
     def find(self, project_id: str, stack_id: str) -> Stack | None:
-        """Return a stack, or None."""
-        stacks = (stack for stack in self.stacks() if stack.project_id == project_id)
-        return next((stack for stack in stacks if stack.id == stack_id), None)
+        return next((stack for stack in self._of(project_id) if stack.id == stack_id), None)
 
     def find_marked(self, project_id: str, reservation_id: str) -> Stack | None:
-        """Return the stack with a reservation's mark, or None."""
-        stacks = (stack for stack in self.stacks() if stack.project_id == project_id)
+        stacks = self._of(project_id)
         return next((stack for stack in stacks if stack.reservation_id == reservation_id), None)
 
+    def _of(self, project_id: str) -> list[Stack]:
+        return [stack for stack in self.stacks() if stack.project_id == project_id]
+
     def update(self, _lease: Lease, stack: Stack, source: Source, tags: Sequence[str]) -> None:
-        """Record the new source and tags of a stack."""
-        text = json.dumps({name: getattr(source, name) for name in Source.__slots__})
-        flavors = sorted(
-            str(flavor) for flavor in _flavors(self.preview(Requester("", ""), source))
-        )
+        text = json.dumps(stored(source))
+        preview = flatten(self.preview(Requester("", ""), source))
+        properties = [resource["properties"] for resource in preview]
+        flavors = sorted(str(each["flavor"]) for each in properties if "flavor" in each)
         self._act("update", stack.id, tags=",".join(tags), source=text, flavors=",".join(flavors))
 
     def resume(self, stack: Stack) -> None:
-        """Record that a stack runs."""
         self._act("resume", stack.id)
 
     def suspend(self, stack: Stack) -> None:
-        """Record that a stack is suspended."""
         self._act("suspend", stack.id)
 
     def delete(self, stack: Stack) -> None:
-        """Record the deletion of a stack, if it exists."""
         if any(present.id == stack.id for present in self.stacks()):
             self._act("delete", stack.id)
 
     def marked(self) -> Sequence[Stack]:
-        """Return the stacks that are marked with a reservation."""
         return [stack for stack in self.stacks() if stack.reservation_id]
 
     def stacks(self) -> list[Stack]:
@@ -170,7 +160,7 @@ def _member(
             for number in range(count)
         ]
     elif kind in source.files:
-        yield list(_members(parse(source.files[kind]), properties, source, name))
+        yield list(_members(parse_template(source.files[kind]), properties, source, name))
     else:
         yield {
             "resource_type": kind,
@@ -203,11 +193,3 @@ def _replaced(text: str, params: Mapping[str, Any], values: Mapping[str, Any]) -
             value = _value(params[name], values)
             return text.replace(name, "" if value is None else str(value))
     return text
-
-
-def _flavors(preview: Any) -> Iterator[Any]:  # noqa: ANN401 - lists of lists
-    if isinstance(preview, list):
-        for part in preview:
-            yield from _flavors(part)
-    elif "flavor" in preview["properties"]:
-        yield preview["properties"]["flavor"]

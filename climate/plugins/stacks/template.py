@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from heatclient.common import environment_format, template_format
+from climate.core.matching.quoting import cut
+from climate.plugins.stacks.document import (
+    InvalidTemplate,
+    TooComplex,
+    names_version,
+    parse_template,
+)
 
 Properties = dict[str, Any]
 # Changes the properties of a resource in place: (type, properties, whether the template is CFN).
@@ -47,10 +53,6 @@ _INNER: Mapping[str, str] = {
 }
 
 
-class InvalidTemplate(ValueError):
-    """A text is not a valid template or environment."""
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """The source of a stack, as Heat's API has it. It may contain secrets."""
@@ -63,42 +65,28 @@ class Source:
     @property
     def fingerprint(self) -> str:
         """A hash of the source, as 32 hexadecimal digits."""
-        parts = [self.template, self.files, self.parameters, self.environment]
-        text = json.dumps(parts, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return hashlib.sha256(self._text.encode()).hexdigest()[:32]
 
     @property
     def size(self) -> int:
         """The approximate number of bytes that climate sends to Heat."""
+        return len(self._text.encode())
+
+    @property
+    def _text(self) -> str:
         parts = [self.template, self.files, self.parameters, self.environment]
-        return len(json.dumps(parts).encode())
-
-
-def parse(text: str) -> dict[str, Any]:
-    """Parse the text of a template. Raises InvalidTemplate."""
-    return _parsed(template_format.parse, text)
-
-
-def parse_environment(text: str) -> dict[str, Any]:
-    """Parse the text of an environment. Raises InvalidTemplate."""
-    return _parsed(environment_format.parse, text)
-
-
-def _parsed(parse: Callable[[str], Any], text: str) -> dict[str, Any]:
-    try:
-        document = dict(parse(text))
-        json.dumps(document)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise InvalidTemplate(str(error)) from None
-    return document
+        return json.dumps(parts, sort_keys=True)
 
 
 def edited(source: Source, edit: Edit) -> Source:
-    """Return a copy of the source with every resource edited, also in templates in its files."""
+    """Return a copy of the source with every resource edited, also in templates in its files.
+
+    Raises InvalidTemplate if such a file exceeds the limits of ``document``.
+    """
     template = copy.deepcopy(dict(source.template))
     called = aliases(source.environment)
     _edit(template, edit, called)
-    files = {name: _edited_file(text, edit, called) for name, text in source.files.items()}
+    files = {name: _edited_file(name, text, edit, called) for name, text in source.files.items()}
     return replace(source, template=template, files=files)
 
 
@@ -111,10 +99,7 @@ def at_maximum(kind: str, properties: Properties, _cfn: bool) -> None:  # noqa: 
 
 
 def with_flavors(flavors: Mapping[str, str]) -> Edit:
-    """Return an edit that replaces the flavors of servers.
-
-    A flavor that is not a key of ``flavors`` gets angle brackets, so that it does not exist.
-    """
+    """Return an edit that replaces the flavors of servers, as ``replaced`` does."""
 
     def edit(kind: str, properties: Properties, cfn: bool) -> None:  # noqa: FBT001
         name = FLAVORS.get(kind)
@@ -125,10 +110,7 @@ def with_flavors(flavors: Mapping[str, str]) -> Edit:
 
 
 def with_volume_types(types: Mapping[str, str], default: str | None) -> Edit:
-    """Return an edit that replaces the types of volumes.
-
-    Volumes without a type get the type ``default``, if that is not None.
-    """
+    """Return an edit that replaces the types of volumes; None becomes ``default``."""
 
     def edit(kind: str, properties: Properties, cfn: bool) -> None:  # noqa: FBT001
         for volume in _volumes(kind, properties):
@@ -212,19 +194,19 @@ def adoptable(template: Mapping[str, Any]) -> list[str]:
 
 
 def aliases(environment: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the entries of an environment's resource registry that map a type to text.
-
-    The text is another type, or the name of a nested template.
-    """
+    """Return the types, or names of nested templates, by which an environment replaces types."""
     registry = environment.get("resource_registry") or {}
     return {name: type_ for name, type_ in registry.items() if isinstance(type_, str)}
 
 
-def _edited_file(text: str, edit: Edit, aliases: Mapping[str, str]) -> str:
+def _edited_file(name: str, text: str, edit: Edit, aliases: Mapping[str, str]) -> str:
     """Return a nested template edited, and any other file unchanged."""
     try:
-        template = parse(text)
-    except InvalidTemplate:
+        template = parse_template(text)
+    except InvalidTemplate as error:
+        # Heat might read this as a template, with resources that climate did not edit.
+        if isinstance(error, TooComplex) and names_version(text):
+            raise InvalidTemplate(f"File {cut(name)} cannot be read: {error.message}") from None
         return text
     _edit(template, edit, aliases)
     return json.dumps(template)

@@ -23,13 +23,7 @@ from climate.core.lease.model import Inventory, Lease
 from climate.plugins.base import NotYet, run_all
 from climate.plugins.openstack import session as openstack_session
 from climate.plugins.openstack.trusts import Trusts
-from climate.plugins.volumes.cloud import (
-    Quota,
-    ReservedType,
-    Volume,
-    VolumeType,
-    is_reserved_type_name,
-)
+from climate.plugins.volumes.cloud import Quota, ReservedType, Volume, VolumeType
 
 # The oldest version of Nova's API that shows administrators a server's root device.
 _NOVA_VERSION = "2.3"
@@ -40,7 +34,6 @@ class VolumeServers:
     """Detaches volumes from servers, in the Nova that ``[nova]`` configures."""
 
     def __init__(self, conf: ConfigOpts, session: Session) -> None:
-        """Create the client, without sending a request."""
         self._nova: Adapter = openstack_session.adapter(conf, session, "nova", _NOVA_VERSION)
 
     def detach(self, server_id: str, volume_id: str) -> bool:
@@ -56,9 +49,8 @@ class VolumeServers:
         attachment = self._send("GET", path)
         if attachment.status_code == _GONE:
             return False
-        is_root = _device(attachment.json()["volumeAttachment"]) == server.json()["server"].get(
-            "OS-EXT-SRV-ATTR:root_device_name"
-        )
+        root = server.json()["server"].get("OS-EXT-SRV-ATTR:root_device_name")
+        is_root = str(attachment.json()["volumeAttachment"].get("device")) == root
         self._send("DELETE", f"/servers/{server_id}" if is_root else path, _CONFLICT)
         return True
 
@@ -70,10 +62,6 @@ class VolumeServers:
         raise BackendUnavailable(
             f"Nova rejected the request: {answer.status_code} {answer.text[:200]}"
         )
-
-
-def _device(attachment: dict[str, Any]) -> str:
-    return str(attachment.get("device"))
 
 
 _RESERVED_TYPE = re.compile(
@@ -90,7 +78,7 @@ def reserved_type_description(reserved_type: ReservedType, *, is_over: bool = Fa
 def parse_reserved_type(record: Mapping[str, Any]) -> ReservedType | None:
     """Return the reserved type in Cinder's record of a volume type, or None for other types."""
     match = _RESERVED_TYPE.fullmatch(record.get("description") or "")
-    if match is None or not is_reserved_type_name(record["name"]):
+    if match is None:
         return None
     reserved_type = ReservedType(
         id=record["id"],
@@ -143,7 +131,6 @@ class Cinder:
     """Client for the Cinder that ``[cinder]`` configures, as the user of ``session``."""
 
     def __init__(self, conf: ConfigOpts, session: Session) -> None:
-        """Create the client, without sending a request."""
         self._adapter: Adapter = openstack_session.adapter(conf, session, "cinder", _CINDER_VERSION)
 
     def fetch(self, path: str, key: str, **query: Any) -> list[dict[str, Any]]:
@@ -158,10 +145,7 @@ class Cinder:
                 return records
 
     def act(self, path: str, action: str, allowed: int | None = None, **values: Any) -> None:
-        """Run an action on the object at ``path``.
-
-        Raises BackendUnavailable for error statuses, except 404 and the status ``allowed``.
-        """
+        """Run an action on the object at ``path``; 404 and the status ``allowed`` are no errors."""
         self.send("POST", f"{path}/action", {action: values}, allowed=(_GONE, allowed or _GONE))
 
     def send(
@@ -173,27 +157,10 @@ class Cinder:
         params: Mapping[str, Any] | None = None,
         allowed: tuple[int, ...] = (),
     ) -> Response:
-        """Send a request. Raises BackendUnavailable with Cinder's reason.
-
-        The statuses in ``allowed`` are not errors.
-        """
-        content = {} if body is None else {"json": body}
-        with openstack_session.answers("Cinder"):
-            answer = self._adapter.request(
-                f"/{path}", method, params=params, raise_exc=False, **content
-            )
-        if answer.status_code < _REFUSED or answer.status_code in allowed:
-            return answer
-        raise BackendUnavailable(f"Cinder rejected the request: {_reason(answer)}")
-
-
-def _reason(answer: Response) -> str:
-    """Return the message of an answer, or else its status."""
-    try:
-        [fault] = answer.json().values()
-        return str(fault["message"])
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return f"{answer.status_code} {answer.reason}"
+        """Send a request, as ``climate.plugins.openstack.session.send`` does."""
+        return openstack_session.send(
+            self._adapter, "Cinder", method, f"/{path}", allowed=allowed, json=body, params=params
+        )
 
 
 # The key in a volume's metadata for the id of the reservation for which climate created it.
@@ -207,7 +174,6 @@ class CinderVolumes:
     needs_trust: ClassVar[bool] = True
 
     def __init__(self, conf: ConfigOpts, clock: Clock) -> None:
-        """Create the clients, without sending a request. Raises Misconfigured."""
         self._conf, self._clock = conf, clock
         session = openstack_session.make_session(conf)
         self.cinder = Cinder(conf, session)
@@ -219,11 +185,9 @@ class CinderVolumes:
         return self.cinder.fetch("types", "volume_types", is_public="None")
 
     def types(self) -> Sequence[VolumeType]:
-        """Return all volume types but the reserved ones."""
         return [parse_type(each) for each in self._all_types() if not parse_reserved_type(each)]
 
     def refusal(self, volume_type: VolumeType) -> str | None:
-        """Return why a type cannot be reserved and what to do about it, or None."""
         if volume_type.is_public:
             return (
                 "it is public, so other projects could use the reserved capacity. Create a private"
@@ -246,13 +210,11 @@ class CinderVolumes:
         return [access["project_id"] for access in accesses]
 
     def capacity(self, volume_type: VolumeType) -> Inventory | None:
-        """Return the GiB of the pools that serve a type, or None if unknown."""
         query = {"detail": "True", "volume_type": volume_type.name}
         answer = self.cinder.send("GET", "scheduler-stats/get_pools", params=query)
         return capacity_of([pool["capabilities"] for pool in answer.json()["pools"]])
 
     def reserved_types(self) -> Sequence[ReservedType]:
-        """Return the reserved types."""
         return [
             reserved_type
             for record in self._all_types()
@@ -260,7 +222,6 @@ class CinderVolumes:
         ]
 
     def create_reserved_type(self, reservation_id: str, base_id: str) -> ReservedType:
-        """Create a private copy of the base type. Raises NotFound."""
         answer = self.cinder.send("GET", f"types/{base_id}", allowed=(_GONE,))
         if answer.status_code == _GONE:
             raise NotFound(f"Volume type {base_id} could not be found")
@@ -276,11 +237,9 @@ class CinderVolumes:
         return ReservedType(id=record["id"], reservation_id=reservation_id, base_id=base_id)
 
     def users(self, reserved_type: ReservedType) -> Sequence[str]:
-        """Return the ids of the projects with access to the type."""
         return self._access(reserved_type.id)
 
     def open_reserved_type(self, reserved_type: ReservedType, project_id: str) -> None:
-        """Give the project access to the type, and revoke the access of all others."""
         self._share_qos(reserved_type)
         projects = self._access(reserved_type.id)
         path = f"types/{reserved_type.id}"
@@ -306,7 +265,6 @@ class CinderVolumes:
         run_all(*(partial(self.cinder.act, path, action, project=project) for project in projects))
 
     def quota(self, reserved_type: ReservedType, project_id: str) -> Quota:
-        """Return the project's quota for the type."""
         return self._quota(reserved_type, project_id)[0]
 
     def _quota(self, reserved_type: ReservedType, project_id: str) -> tuple[Quota, Quota]:
@@ -319,7 +277,6 @@ class CinderVolumes:
         return Quota(*(record.get("limit", -1) for record in records)), Quota(*used)
 
     def set_quota(self, reserved_type: ReservedType, project_id: str, quota: Quota) -> None:
-        """Set the project's quota for the type. Cinder allows no quota below the usage."""
         present, used = self._quota(reserved_type, project_id)
         possible = Quota(max(quota.volumes, used.volumes), max(quota.gigabytes, used.gigabytes))
         if present != possible:
@@ -330,7 +287,6 @@ class CinderVolumes:
             self.cinder.send("PUT", f"os-quota-sets/{project_id}", {"quota_set": values})
 
     def close_reserved_type(self, reserved_type: ReservedType) -> None:
-        """Revoke all access to the type, and mark it as over in its description."""
         self._revoke(reserved_type, self._access(reserved_type.id))
         if not reserved_type.is_over:
             values = {"description": reserved_type_description(reserved_type, is_over=True)}
@@ -339,16 +295,12 @@ class CinderVolumes:
             )
 
     def delete_reserved_type(self, reserved_type: ReservedType) -> None:
-        """Delete the type. Raises NotYet while a volume or group has it.
-
-        Cinder keeps the quota for the type in its database, which is harmless.
-        """
+        """Delete the type. Its quota stays in Cinder's database, which is harmless."""
         answer = self.cinder.send("DELETE", f"types/{reserved_type.id}", allowed=(_GONE, _IN_USE))
         if answer.status_code == _IN_USE:
             raise NotYet(f"volume type {reserved_type.name} is in use by a group or a volume")
 
     def volumes(self, type_id: str) -> Sequence[Volume]:
-        """Return the volumes of a type in all projects; none if the type does not exist."""
         answer = self.cinder.send("GET", f"types/{type_id}", allowed=(_GONE,))
         if answer.status_code == _GONE:
             return []
@@ -369,9 +321,8 @@ class CinderVolumes:
         )
 
     def create(self, lease: Lease, reserved_type: ReservedType, name: str, size: int) -> str:
-        """Create a volume with the lease's trust; return its id."""
         if lease.trust_id is None:
-            raise BackendUnavailable(f"lease {lease.id} has no trust, which creating volumes takes")
+            raise BackendUnavailable(f"lease {lease.id} has no trust to create volumes with")
         cinder = Cinder(self._conf, self._trusts.session(lease.trust_id))
         values = {
             "name": name,
@@ -401,7 +352,6 @@ class CinderVolumes:
         self.cinder.send("DELETE", path, params=query, allowed=(_GONE,))
 
     def move(self, volume: Volume, base_id: str) -> None:
-        """Remove climate's mark from a volume, and retype it without migrating it."""
         path = f"volumes/{volume.id}"
         if volume.reservation_id:
             self.cinder.send("DELETE", f"{path}/metadata/{MARK}", allowed=(_GONE,))

@@ -10,17 +10,10 @@ from typing import Protocol
 
 from climate.core.lease.model import Inventory, Lease
 
-_PREFIX = "reservation:"
-
 
 def reserved_type_name(reservation_id: str) -> str:
     """Return the name of a reservation's volume type."""
-    return f"{_PREFIX}{reservation_id}"
-
-
-def is_reserved_type_name(name: str) -> bool:
-    """Tell whether a volume type's name is that of a reserved type."""
-    return name.startswith(_PREFIX)
+    return f"reservation:{reservation_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +90,7 @@ class VolumeCloud(Protocol):
         """Return all reserved types."""
 
     def create_reserved_type(self, reservation_id: str, base_id: str) -> ReservedType:
-        """Create the reserved type, without access for any project.
-
-        Raises NotFound if there is no type ``base_id``.
-        """
+        """Create the type, without access for any project. Raises NotFound."""
 
     def users(self, reserved_type: ReservedType) -> Sequence[str]:
         """Return the ids of the projects with access to a reserved type."""

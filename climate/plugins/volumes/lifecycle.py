@@ -55,7 +55,7 @@ def create_volumes(
     staying = [volume for volume in present if volume.status not in _DELETING]
     if len(staying) < count:
         names = (f"{lease.name}-{number}" for number in range(len(staying) + 1, count + 1))
-        run_all(*(partial(_create, cloud, lease, reserved_type, name, size) for name in names))
+        run_all(*(partial(cloud.create, lease, reserved_type, name, size) for name in names))
         own = _own(cloud.volumes(reserved_type.id), reserved_type)
     _wait([volume for volume in own if volume.status not in _READY], "created")
     return sorted(volume.id for volume in own)
@@ -63,12 +63,6 @@ def create_volumes(
 
 def _own(volumes: Sequence[Volume], reserved_type: ReservedType) -> list[Volume]:
     return [each for each in volumes if each.reservation_id == reserved_type.reservation_id]
-
-
-def _create(
-    cloud: VolumeCloud, lease: Lease, reserved_type: ReservedType, name: str, size: int
-) -> None:
-    cloud.create(lease, reserved_type, name, size)
 
 
 def drain_volumes(cloud: VolumeCloud, reserved_type: ReservedType, *, keep: bool) -> None:
@@ -83,7 +77,6 @@ def drain_volumes(cloud: VolumeCloud, reserved_type: ReservedType, *, keep: bool
 
 
 def _drain(cloud: VolumeCloud, reserved_type: ReservedType, volume: Volume, *, keep: bool) -> None:
-    """Begin the next step for one volume."""
     if volume.status in _BUSY and not volume.is_stuck:
         return
     if keep and volume.status in _READY:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from marshmallow import ValidationError, fields, post_load, validate
+from marshmallow import ValidationError, fields, validate
 from oslo_config.cfg import ConfigOpts
 
 from climate.clock import Clock
@@ -23,6 +23,7 @@ from climate.plugins.base import (
     DELETE,
     KEEP,
     NOTHING,
+    DefaultingSchema,
     DiscoveredResource,
     Drift,
     ExpectedState,
@@ -65,7 +66,7 @@ def _known_end(value: str) -> None:
     validate.OneOf([DELETE, KEEP])(value)
 
 
-class VolumeSchema(RequestSchema):
+class VolumeSchema(DefaultingSchema):
     """The parameters of a reservation of volumes; ``look_up`` sets ``volume_type_id``."""
 
     volume_type = fields.String(required=True, validate=validate.Length(1, 255))
@@ -77,16 +78,6 @@ class VolumeSchema(RequestSchema):
         load_default=CREATE, allow_none=True, validate=validate.OneOf([CREATE, NOTHING])
     )
     on_end = fields.String(load_default=DELETE, allow_none=True, validate=_known_end)
-
-    @post_load
-    def _defaults(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        """Replace null with the default."""
-        return {
-            **data,
-            "resource_properties": data["resource_properties"] or "",
-            "on_start": data["on_start"] or CREATE,
-            "on_end": data["on_end"] or DELETE,
-        }
 
 
 class VolumePlugin(ResourcePlugin):
@@ -101,25 +92,18 @@ class VolumePlugin(ResourcePlugin):
     native_properties: frozenset[str] = frozenset({"name", "volume_type_id", "volume_backend_name"})
 
     def __init__(self, conf: ConfigOpts, turn: Turn, clock: Clock) -> None:
-        """Load the cloud that ``conf`` names. Raises BrokenPlugin."""
         self.cloud: VolumeCloud = load_cloud("virtual:volume", conf, turn=turn, clock=clock)
 
     def look_up(self, params: Mapping[str, Any], _requester: Requester) -> Mapping[str, Any]:
-        """Return ``params`` with ``volume_type_id``. Raises InvalidInput for an unknown type."""
         volume_type = self._type(params["volume_type"])
         if volume_type is None:
             raise InvalidInput(f"Volume type {params['volume_type']} could not be found")
         return {**params, "volume_type_id": volume_type.id}
 
     def acts_as_user(self, params: Mapping[str, Any]) -> bool:
-        """Tell whether climate creates the volumes as the lease's user, with a trust."""
         return self.cloud.needs_trust and params["on_start"] == CREATE
 
     def requirement(self, params: Mapping[str, Any]) -> Requirement:
-        """Return a requirement for ``amount`` volumes, all of one registered volume type.
-
-        Raises InvalidInput without ``volume_type_id``.
-        """
         id_ = params["volume_type_id"]
         if not id_:
             raise InvalidInput(f"Volume type {params['volume_type']} was not looked up")
@@ -130,7 +114,6 @@ class VolumePlugin(ResourcePlugin):
         return Requirement(self.resource_type, count, count, query, amounts, noun="volume types")
 
     def preview_details(self, reservation_id: str) -> Mapping[str, Any]:
-        """Return the name of the reserved type; the type does not exist before the start."""
         return {"reserved_type": reserved_type_name(reservation_id)}
 
     def start(
@@ -138,8 +121,7 @@ class VolumePlugin(ResourcePlugin):
     ) -> Mapping[str, Any]:
         """Create the reserved type with its quota, and give the project access.
 
-        Unless ``on_start`` is ``nothing``, also create the volumes. Raises NotYet,
-        VolumeCreationFailed.
+        Unless ``on_start`` is ``nothing``, also create the volumes. Raises VolumeCreationFailed.
         """
         details = self.preview_details(reservation.id)
         reserved_type, params = self._reserved_type(reservation), reservation.params
@@ -164,10 +146,6 @@ class VolumePlugin(ResourcePlugin):
         return Quota(count, count * size)
 
     def end(self, lease: Lease, reservation: Reservation, _resources: Sequence[Granted]) -> None:
-        """Revoke access to the reserved type, delete or retype its volumes, and delete the type.
-
-        Raises NotYet until the type has no volumes.
-        """
         reserved_type = self._reserved_type(reservation)
         if reserved_type is None:
             return
@@ -191,10 +169,6 @@ class VolumePlugin(ResourcePlugin):
     def find(
         self, *, name: str | None = None, external_number: str | None = None
     ) -> DiscoveredResource:
-        """Return the volume type with this id, or else with this name.
-
-        Raises NotFound, and Conflict if it cannot be reserved.
-        """
         volume_type = self._type(name or external_number or "")
         if volume_type is None:
             raise NotFound(f"Volume type {name or external_number} could not be found")
@@ -203,7 +177,6 @@ class VolumePlugin(ResourcePlugin):
         return self._resource(volume_type)
 
     def inventory(self) -> Iterable[DiscoveredResource]:
-        """Return the volume types that can be reserved."""
         types = self.cloud.types()
         return (self._resource(each) for each in types if not self.cloud.refusal(each))
 
@@ -277,7 +250,6 @@ class VolumePlugin(ResourcePlugin):
         }
 
     def audit(self, expected: Callable[[], ExpectedState]) -> Iterable[Drift]:
-        """Yield the differences between the reserved types and the leases."""
         return find_drifts(
             self.cloud, expected, lambda held: self._quota(held.reservation, held.resources)
         )

@@ -47,54 +47,43 @@ class SimulatedVolumes:
     needs_trust: ClassVar[bool] = False
 
     def __init__(self, conf: ConfigOpts) -> None:
-        """Open the journal of effects, which all simulated drivers share."""
         self.journal = Journal(conf)
 
     def types(self) -> Sequence[VolumeType]:
-        """Return the types gold, silver and standard."""
         return list(TYPES.values())
 
     def refusal(self, volume_type: VolumeType) -> str | None:
-        """Return a reason for the public type, and None for the others."""
         return "it is public" if volume_type.is_public else None
 
     def capacity(self, volume_type: VolumeType) -> Inventory | None:
-        """Return the capacity of gold, and None for the others."""
         return _GIGABYTES.get(volume_type.id)
 
     def reserved_types(self) -> Sequence[ReservedType]:
-        """Return all reserved types."""
         return list(self._present().reserved_types.values())
 
     def create_reserved_type(self, reservation_id: str, base_id: str) -> ReservedType:
-        """Record a reserved type, whose id is the reservation's id."""
         if base_id not in TYPES:
             raise NotFound(f"Volume type {base_id} could not be found")
         self._act("make_room", reservation_id, base=base_id)
         return self._present().reserved_types[reservation_id]
 
     def users(self, reserved_type: ReservedType) -> Sequence[str]:
-        """Return the id of the project with access, if any."""
         user = self._present().users.get(reserved_type.id)
         return [user] if user else []
 
     def open_reserved_type(self, reserved_type: ReservedType, project_id: str) -> None:
-        """Record the project with access, unless it already has access."""
         if self.users(reserved_type) != [project_id]:
             self._act("open_room", reserved_type.id, project=project_id)
 
     def quota(self, reserved_type: ReservedType, project_id: str) -> Quota:
-        """Return the last recorded quota; the default is no limit."""
         return self._present().quotas.get((reserved_type.id, project_id), Quota(-1, -1))
 
     def set_quota(self, reserved_type: ReservedType, project_id: str, quota: Quota) -> None:
-        """Record the quota, unless the project already has this quota."""
         if self.quota(reserved_type, project_id) != quota:
             values = {"volumes": str(quota.volumes), "gigabytes": str(quota.gigabytes)}
             self._act("set_room_quota", reserved_type.id, project=project_id, **values)
 
     def close_reserved_type(self, reserved_type: ReservedType) -> None:
-        """Record that no project has access and that the reservation is over, unless recorded."""
         present = self._present()
         if (
             reserved_type.id in present.users
@@ -103,18 +92,15 @@ class SimulatedVolumes:
             self._act("close_room", reserved_type.id)
 
     def delete_reserved_type(self, reserved_type: ReservedType) -> None:
-        """Record the deletion of a reserved type, if it exists. Raises NotYet if it has volumes."""
         if self.volumes(reserved_type.id):
             raise NotYet(f"there are volumes in {reserved_type.name}")
         if reserved_type.id in self._present().reserved_types:
             self._act("delete_room", reserved_type.id)
 
     def volumes(self, type_id: str) -> Sequence[Volume]:
-        """Return the volumes of a type."""
         return [each for type_, each in self._present().volumes.values() if type_ == type_id]
 
     def create(self, lease: Lease, reserved_type: ReservedType, _name: str, size: int) -> str:
-        """Create a volume for the reservation; return its id."""
         return self.make(reserved_type, lease.project_id, size, reserved_type.reservation_id)
 
     def make(
@@ -140,28 +126,18 @@ class SimulatedVolumes:
         self._act("create_volume", reserved_type.id, id=id_, size=str(size), mark=reservation_id)
         return id_
 
-    def attach(self, volume_id: str) -> None:
-        """Attach a volume to a server, as a user does."""
-        self._set(volume_id, "in-use")
-
     def set_status(self, volume_id: str, status: str) -> None:
-        """Set Cinder's status of a volume."""
-        self._set(volume_id, status)
-
-    def _set(self, volume_id: str, status: str) -> None:
+        """Set Cinder's status of a volume; ``in-use`` attaches it to a server."""
         self.journal.act("set_volume", id=volume_id, status=status)
 
     def detach(self, volume: Volume) -> None:
-        """Detach a volume from its server."""
-        self._set(volume.id, "available")
+        self.set_status(volume.id, "available")
 
     def delete(self, volume: Volume) -> None:
-        """Delete a volume, even if it is in use."""
         if volume.id in self._present().volumes:
             self.journal.act("delete_volume", id=volume.id)
 
     def move(self, volume: Volume, base_id: str) -> None:
-        """Record the new type of a volume, without its reservation."""
         self.journal.act("move_volume", id=volume.id, type=base_id)
 
     def _act(self, effect: str, type_id: str, **details: str) -> None:

@@ -1,5 +1,1 @@
-"""Power drivers: IPMI, Redfish, a command, or simulated.
-
-The module ``driver`` defines their interface. Its function ``switch`` powers a node on or off, and
-checks the result.
-"""
+"""Power drivers: IPMI, Redfish, a command, or simulated; ``driver`` defines their interface."""

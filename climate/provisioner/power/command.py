@@ -17,6 +17,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 
 from climate.provisioner.nodes import Node
 from climate.provisioner.power.driver import BootDevice, Power, Refused, Unreachable
@@ -27,11 +28,7 @@ _LONGEST_REASON = 300
 
 
 class Command:
-    """Nodes that a program controls.
-
-    ``options`` of a node: ``program`` (the command, as a list of words), and options that the
-    program receives.
-    """
+    """Nodes controlled by ``options.program`` (a list of words), which gets the other options."""
 
     def __init__(self, deadline: float = _DEADLINE) -> None:
         """Set the ``deadline``: seconds after which the driver kills the program's processes."""
@@ -88,7 +85,8 @@ class Command:
         except subprocess.TimeoutExpired:
             raise Unreachable(f"{node.name}: its program took {self._deadline:g} s") from None
         finally:
-            _kill(process)
+            with suppress(ProcessLookupError):  # the process group: all that the program started
+                os.killpg(process.pid, signal.SIGKILL)
         if process.returncode == 0:
             return output
         reason = (errors.strip().splitlines() or ["no reason given"])[-1][:_LONGEST_REASON]
@@ -101,11 +99,3 @@ def _program(node: Node) -> Sequence[str]:
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
         raise Refused(f"{node.name}: options.program must be a list of words")
     return words
-
-
-def _kill(process: "subprocess.Popen[str]") -> None:
-    """Kill the process group of a program, with all that it started."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return

@@ -108,18 +108,3 @@ def becomes(
             if failed == _FAILED_READS:
                 raise
     return False
-
-
-def cycle(
-    driver: PowerDriver,
-    node: Node,
-    patience: float,
-    pause: Callable[[float], object] = time.sleep,
-) -> None:
-    """Power a node off and on. Raises like ``switch``.
-
-    It does not use the controller's own power cycle: ipmitool repeats requests, and a slow
-    controller would run each of them.
-    """
-    switch(driver, node, Power.OFF, patience, pause)
-    switch(driver, node, Power.ON, patience, pause)

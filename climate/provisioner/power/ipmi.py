@@ -18,7 +18,6 @@ _DEADLINE = 15.0
 _TRIES = ("-N", "1", "-R", "2")
 # Seconds. A failure that takes longer is a timeout: controllers reject credentials at once.
 _AT_ONCE = 1.5
-_POWER = {Power.ON: "on", Power.OFF: "off"}
 _LONGEST_REASON = 300
 
 
@@ -44,7 +43,7 @@ class Ipmi:
 
     def set_power(self, node: Node, power: Power) -> None:
         """Request power on or off."""
-        self._run(node, "chassis", "power", _POWER[power])
+        self._run(node, "chassis", "power", power.value)
 
     def shut_down(self, node: Node) -> None:
         """Request a shutdown by ACPI, like the power button."""

@@ -10,9 +10,6 @@ POWER_DRIVERS = "climate.power_drivers"
 
 
 def load_drivers() -> Mapping[str, PowerDriver]:
-    """Return the drivers by name, without those that fail to load.
-
-    The provisioner reports a driver as unknown if the nodes file names it and it is not loaded.
-    """
+    """Return the drivers by name, without those that fail to load: these count as unknown."""
     extensions: ExtensionManager[PowerDriver] = ExtensionManager(POWER_DRIVERS, invoke_on_load=True)
     return {each.name: each.obj for each in extensions if each.obj is not None}

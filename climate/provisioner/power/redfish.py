@@ -44,11 +44,8 @@ class Redfish:
 
     def power(self, node: Node) -> Power:
         """Return the node's power."""
-
-        def read() -> Power:
-            return Power.ON if _system(node).power_state in _HAS_POWER else Power.OFF
-
-        return self._within_deadline(node, read)
+        is_on = self._within_deadline(node, lambda: _system(node).power_state in _HAS_POWER)
+        return Power.ON if is_on else Power.OFF
 
     def set_power(self, node: Node, power: Power) -> None:
         """Request power on or off."""

@@ -47,7 +47,7 @@ def test_a_project_sees_its_leases_and_an_admin_all(story: Story, lease: dict[st
     assert listed(story, BOB) == [lease["id"]]
 
 
-def test_a_lease_of_another_project_does_not_exist(story: Story, lease: dict[str, Any]) -> None:
+def test_a_lease_of_another_project_is_not_found(story: Story, lease: dict[str, Any]) -> None:
     path = f"/v1/leases/{lease['id']}"
     # A body is not even parsed for a lease that the caller cannot see.
     for method, body in (("GET", None), ("PUT", {"end_date": "nonsense"}), ("DELETE", None)):

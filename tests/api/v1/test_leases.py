@@ -163,7 +163,7 @@ def test_ignores_keys_that_the_user_cannot_set(story: Story) -> None:
         for empty in (None, ""):
             assert put(story, lease, **ignored, **{key: empty}) == lease
     assert put(story, lease) == lease
-    assert story.told(lease["id"]) == ["lease.create"]
+    assert story.event_types(lease["id"]) == ["lease.create"]
 
 
 def test_lists_resource_types_and_rejects_unknown_ones(story: Story) -> None:

@@ -1,8 +1,7 @@
-"""State machines of leases, reservations and events.
+"""State machines of leases and reservations.
 
 The tables are written by hand from Blazar's v1 contract, not derived from the code. Climate adds
-the transitions of a failed start: ERROR to ACTIVE when a retry succeeds, and UNDONE to
-ERROR for its event.
+the transition of a failed start: ERROR to ACTIVE when a retry succeeds.
 """
 
 from enum import StrEnum
@@ -11,12 +10,10 @@ import pytest
 
 from climate.core.errors import InvalidTransition
 from climate.core.lease.lifecycle import (
-    EVENT,
     LEASE,
     OPEN_EVENT,
     RESERVATION,
     STABLE_LEASE,
-    EventStatus,
     LeaseStatus,
     ReservationStatus,
     step,
@@ -40,19 +37,7 @@ RESERVATIONS = {
     "error": {"active", "deleted"},
     "deleted": set(),
 }
-EVENTS = {
-    # A failed start is abandoned between two retries when the end begins.
-    "UNDONE": {"IN_PROGRESS", "ERROR"},
-    "IN_PROGRESS": {"DONE", "ERROR", "UNDONE"},
-    # An executed before-end event is rescheduled when its lease is extended.
-    "DONE": {"UNDONE"},
-    "ERROR": set(),
-}
-MACHINES = [
-    (LEASE, LeaseStatus, LEASES),
-    (RESERVATION, ReservationStatus, RESERVATIONS),
-    (EVENT, EventStatus, EVENTS),
-]
+MACHINES = [(LEASE, LeaseStatus, LEASES), (RESERVATION, ReservationStatus, RESERVATIONS)]
 Machine = dict[StrEnum, frozenset[StrEnum]]
 Table = dict[str, set[str]]
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from climate.core.matching.packing import WholeDemand as Demand
-from climate.core.matching.packing import assign
+from climate.core.matching.packing import Demand, assign
 from tests.support.cases import each_case
 
 Assignment = tuple[tuple[int, ...], ...]

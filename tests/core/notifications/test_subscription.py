@@ -65,6 +65,10 @@ def failing(attempts: int = 0, given_up: int = 0) -> Subscription:
         *("::1", "::", "fe80::1", "fe80::1%eth0", "fd00::1", "fec0::1", "ff02::1"),
         *("::ffff:127.0.0.1", "::ffff:10.1.2.3", "64:ff9b::a00:1", "64:ff9b::7f00:1"),
         *("2002:7f00:1::", "2002:a01:203::", "2001:0:4136:e378:8000:63bf:80ff:fffe"),
+        # What is_global says about these depends on the patch release of Python.
+        *("192.0.0.0", "192.0.0.8", "192.0.0.11", "192.0.0.192", "192.0.0.255", "192.88.99.1"),
+        *("::ffff:192.0.0.192", "64:ff9b::c000:c0", "2002:c000:c0::", "3fff::1", "2001:1::1"),
+        "168.63.129.16",
         *("2130706433", "127.1", "0177.0.0.1", "not-an-address"),
     ],
 )
@@ -73,7 +77,7 @@ def test_rejects_addresses_that_are_not_public(address: str) -> None:
         check_address(address, PUBLIC)
 
 
-@each_case("address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8"])
+@each_case("address", ["8.8.8.8", "192.0.0.9", "192.0.1.1", "2606:4700::1111", "::ffff:8.8.8.8"])
 def test_accepts_public_addresses(address: str) -> None:
     check_address(address, PUBLIC)
 
@@ -164,6 +168,6 @@ def test_gives_up_and_suspends_after_repeated_failures() -> None:
     assert given_up.suspend is None
     last = judge(failing(9, given_up=4), failed, PUBLIC, 0.5)
     assert last.give_up
-    assert last.suspend == "5 notifications in a row were not taken; the last: HTTP 500"
+    assert last.suspend == "5 notifications in a row were not delivered; the last error: HTTP 500"
     gone = judge(failing(), Outcome(reason="HTTP 410", gone=True), PUBLIC, 0.5)
     assert (gone.give_up, gone.suspend) == (False, "HTTP 410")

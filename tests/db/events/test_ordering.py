@@ -80,19 +80,6 @@ def test_a_start_waits_for_the_end_of_the_previous_lease_of_its_host(database: D
 
 
 @on_sqlite
-def test_a_start_waits_even_if_the_previous_lease_has_not_started(database: Database) -> None:
-    [host] = add_hosts(database, 1)
-    add_lease(database, "first", 0, 10, [host])
-    add_lease(database, "second", 10, 20, [host])
-    ran = []
-    while claimed := claim(database, 30):
-        assert len(claimed) == 1
-        ran += claimed
-        finish(database, claimed[0], 30)
-    assert ran == ["first start", "first end", "second start", "second end"]
-
-
-@on_sqlite
 def test_a_start_waits_while_the_previous_end_is_retried(database: Database) -> None:
     [host] = add_hosts(database, 1)
     add_lease(database, "first", 0, 10, [host])
@@ -124,21 +111,6 @@ def test_an_update_waits_for_the_end_of_the_previous_lease_of_an_added_host(
     assert claim(database, 10) == []
     finish(database, "first end", 10)
     assert claim(database, 10) == ["more of grown update"]
-
-
-@on_sqlite
-def test_leases_on_other_hosts_are_not_delayed(database: Database) -> None:
-    host, other = add_hosts(database, 2)
-    add_lease(database, "slow", 0, 10, [host])
-    add_lease(database, "next", 10, 20, [host])
-    add_lease(database, "elsewhere", 0, 10, [other])
-    add_lease(database, "after it", 10, 20, [other])
-    assert claim(database, 0) == ["elsewhere start", "slow start"]
-    finish(database, "elsewhere start", 0)
-    finish(database, "slow start", 0)
-    assert claim(database, 10) == ["elsewhere end", "slow end"]
-    finish(database, "elsewhere end", 10)
-    assert claim(database, 10) == ["after it start"]
 
 
 @on_sqlite

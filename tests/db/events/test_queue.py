@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
@@ -102,12 +103,11 @@ def test_a_claim_stores_owner_and_attempt(database: Database) -> None:
 
 
 def claimed(database: Database) -> dict[str, events.Held]:
-    """Return all claims as stored."""
     with database.read() as session:
         return event_queue.claimed(session)
 
 
-def reap(database: Database, stale: dict[str, events.Held]) -> int:
+def reclaim(database: Database, stale: dict[str, events.Held]) -> int:
     """Reclaim claims; return how many."""
     return database.write(lambda session: events.reclaim(session, stale))
 
@@ -115,26 +115,21 @@ def reap(database: Database, stale: dict[str, events.Held]) -> int:
 def test_an_expired_claim_is_reclaimed_with_a_new_attempt(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0, "dead")
-    assert reap(database, claimed(database)) == 1
+    assert reclaim(database, claimed(database)) == 1
     assert state(database, "a start") == ("UNDONE", None, 1)
     assert claims(database, 6, "alive") == [("a start", 2)]
 
 
-def test_a_renewed_claim_does_not_expire(database: Database) -> None:
+@pytest.mark.parametrize(("renewed_by", "status"), [("owner", "IN_PROGRESS"), ("other", "UNDONE")])
+def test_only_a_renewal_by_the_owner_extends_a_claim(
+    database: Database, renewed_by: str, status: str
+) -> None:
     add_lease(database, "a", 0, 10)
-    claim(database, 0, "busy")
+    claim(database, 0, "owner")
     before = claimed(database)
-    database.write(lambda session: events.extend(session, "busy", ["a start"], at(20)))
-    assert reap(database, before) == 0
-    assert state(database, "a start") == ("IN_PROGRESS", "busy", 1)
-
-
-def test_only_the_owner_renews_a_claim(database: Database) -> None:
-    add_lease(database, "a", 0, 10)
-    claim(database, 0, "dead")
-    before = claimed(database)
-    database.write(lambda session: events.extend(session, "other", ["a start"], at(20)))
-    assert reap(database, before) == 1
+    database.write(lambda session: events.extend(session, renewed_by, ["a start"], at(20)))
+    assert reclaim(database, before) == (status == "UNDONE")
+    assert state(database, "a start")[0] == status
 
 
 @on_servers
@@ -150,7 +145,7 @@ def test_a_locked_claim_delays_neither_renewal_nor_reclaim_of_others(database: D
             lambda session: events.extend(session, "busy", ["a start", "b start"], at(20))
         )
         assert renewed == {"b start": 1}
-        assert reap(database, claimed(database)) == 1
+        assert reclaim(database, claimed(database)) == 1
     assert state(database, "a start") == ("IN_PROGRESS", "busy", 1)
     assert state(database, "b start") == ("UNDONE", None, 1)
 
@@ -158,7 +153,7 @@ def test_a_locked_claim_delays_neither_renewal_nor_reclaim_of_others(database: D
 def test_the_result_of_a_stale_owner_or_attempt_is_dropped(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0, "dead")
-    reap(database, claimed(database))
+    reclaim(database, claimed(database))
     claim(database, 6, "alive")
     stale = [("dead", 1), ("alive", 1), ("dead", 2), ("alive", 3), ("nobody", 2)]
     accepted = [
@@ -176,7 +171,7 @@ def test_the_result_of_a_stale_owner_or_attempt_is_dropped(database: Database) -
 def test_a_reclaimed_claim_is_lost_even_before_the_next_claim(database: Database) -> None:
     add_lease(database, "a", 0, 10)
     claim(database, 0, "slow")
-    reap(database, claimed(database))
+    reclaim(database, claimed(database))
     assert not database.write(lambda session: events.is_mine(session, "a start", "slow", 1))
     assert not finish(database, "a start", 7, owner="slow")
     assert state(database, "a start") == ("UNDONE", None, 1)

@@ -41,7 +41,6 @@ def _window(start: int, end: int) -> Window:
 
 
 def _book(database: Database, *bookings: tuple[int, Window]) -> None:
-    """Replace all bookings."""
     rows = [
         {"resource_id": host, "start_at": window.start, "busy_until": window.end}
         for host, window in bookings

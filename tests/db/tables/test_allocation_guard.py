@@ -25,7 +25,6 @@ TOUCHING = [(0, 10), (9, 10), (20, 21), (20, 30)]
 
 @pytest.fixture
 def hosts(database: Database) -> list[int]:
-    """Return the ids of two hosts in ``database``."""
     return _add_hosts(database)
 
 

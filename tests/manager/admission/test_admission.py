@@ -97,7 +97,7 @@ def cleaned(make_story: MakeStory) -> Story:
 def test_keeps_a_host_free_for_cleaning_before_and_after_each_lease(cleaned: Story) -> None:
     lease = cleaned.reserve(120, 180)
     shown = cleaned.ok("GET", "/v1/os-hosts/allocations")["allocations"][0]["reservations"]
-    dates = [(one["start_date"], one["end_date"]) for one in shown]
+    dates = [(item["start_date"], item["end_date"]) for item in shown]
     assert dates == [(lease["start_date"], lease["end_date"])]
     assert request(cleaned, 60, 91) == 409
     assert request(cleaned, 209, 240) == 409

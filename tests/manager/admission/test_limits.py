@@ -1,7 +1,7 @@
 """Limits of projects and users; a rejected request changes no row."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,15 @@ from climate.core.errors import InvalidInput
 from climate.core.limits import Limits, Scope
 from climate.db.limits import Party
 from climate.manager.admission import limits
-from climate.manager.leases.create import Owner
+from climate.manager.admission.limits import Account
 from tests.conftest import MakeStory
 from tests.race.crowd import at_work
 from tests.support.rows import dump
 from tests.support.service import Story, host_reservation, hosts
 
 ALICE, BOB, EVE = "alice:lab", "bob:lab", "eve:other"
-OWNER = Owner(user_id="alice", project_id="lab")
 LAB = Party(Scope.PROJECT, "lab")
+PARTIES = (LAB, Party(Scope.USER, "alice"))
 HOUR = 60
 
 Make = Callable[..., Story]
@@ -45,14 +45,18 @@ def ask(
     return dict(story.ok("POST", "/v1/leases", body, token=token)["lease"])
 
 
+def accounts(story: Story, parties: Sequence[Party] = PARTIES) -> list[Account]:
+    return limits.show(story.runtime.store, story.runtime.settings.limits, parties)
+
+
 def refused(
     story: Story, start: float = 60, end: float = 120, hosts: int = 1, token: str = ALICE
 ) -> str:
     body = story.lease_body(start, end, reservations=[host_reservation(hosts, hosts)])
-    return _refused(story, "POST", "/v1/leases", body, token)
+    return _check_refused(story, "POST", "/v1/leases", body, token)
 
 
-def _refused(story: Story, method: str, path: str, body: Any, token: str) -> str:
+def _check_refused(story: Story, method: str, path: str, body: Any, token: str) -> str:
     """See that a request is refused for a limit, and that all rows are as before."""
     before = dump(story.runtime.database)
     response = story.call(method, path, body, token=token)
@@ -67,7 +71,7 @@ def change(story: Story, lease: dict[str, Any], token: str = ALICE, **fields: An
 
 
 def change_refused(story: Story, lease: dict[str, Any], token: str = ALICE, **fields: Any) -> str:
-    return _refused(story, "PUT", f"/v1/leases/{lease['id']}", fields, token)
+    return _check_refused(story, "PUT", f"/v1/leases/{lease['id']}", fields, token)
 
 
 def grown(lease: dict[str, Any], hosts: int) -> list[dict[str, Any]]:
@@ -118,7 +122,7 @@ class TestHosts:
     def test_allocated_hosts_count_not_the_requested_minimum(self, limited: Make) -> None:
         story = limited(project_hosts=2)
         body = story.lease_body(reservations=[host_reservation(1, 3)])
-        assert "this asks for 3" in _refused(story, "POST", "/v1/leases", body, ALICE)
+        assert "this lease needs 3" in _check_refused(story, "POST", "/v1/leases", body, ALICE)
 
     def test_growing_and_moving_count_and_shrinking_is_always_allowed(self, limited: Make) -> None:
         story = limited(project_hosts=2)
@@ -127,7 +131,7 @@ class TestHosts:
         dates = {"start_date": story.date(310), "end_date": story.date(320)}
         change_refused(story, first, **dates)
         change(story, first, reservations=grown(first, 2))
-        limits.set_own(story.runtime, LAB, {"hosts": 0})
+        limits.set_own(story.runtime.database, LAB, {"hosts": 0})
         change_refused(story, first, end_date=story.date(121))
         change(story, second, reservations=grown(second, 1), end_date=story.date(350))
 
@@ -178,7 +182,7 @@ class TestHostHours:
         story.ok("DELETE", f"/v1/leases/{used['id']}", token=ALICE)
         story.run()
         story.refused(404, "GET", f"/v1/leases/{used['id']}")
-        usage = limits.show(story.runtime, OWNER)[0].usage
+        usage = accounts(story)[0].usage
         assert usage == limits.Usage(leases=0, hosts=0, vcpus=0, host_hours=3)
         refused(story, 60, 9 * HOUR)
         ask(story, 60, 8 * HOUR)
@@ -222,14 +226,14 @@ class TestDates:
 class TestWhoIsLimited:
     def test_own_limits_override_the_default(self, limited: Make) -> None:
         story = limited(project_hosts=1)
-        limits.set_own(story.runtime, LAB, {"hosts": 3, "leases": 1})
+        limits.set_own(story.runtime.database, LAB, {"hosts": 3, "leases": 1})
         ask(story, hosts=3)
         refused(story, 300, 360)
-        limits.unset_own(story.runtime, LAB, ["leases"])
+        limits.unset_own(story.runtime.database, LAB, ["leases"])
         ask(story, 300, 360)
-        limits.set_own(story.runtime, LAB, {"hosts": -1})
+        limits.set_own(story.runtime.database, LAB, {"hosts": -1})
         ask(story, 600, 660, hosts=4)
-        limits.unset_own(story.runtime, LAB)
+        limits.unset_own(story.runtime.database, LAB)
         refused(story, 900, 960, hosts=2)
         refused(story, 900, 960, hosts=2, token=EVE)
 
@@ -246,18 +250,18 @@ class TestWhoIsLimited:
         change(story, lease, token="root:ops:admin", end_date=story.date(180))
 
     def test_disabled_limits_are_not_enforced(self, story: Story) -> None:
-        limits.set_own(story.runtime, LAB, {"hosts": 0})
+        limits.set_own(story.runtime.database, LAB, {"hosts": 0})
         ask(story)
 
 
 class TestAccounts:
     def test_accounts_show_limits_and_usage(self, limited: Make) -> None:
         story = limited(project_hosts=3, user_leases=5)
-        limits.set_own(story.runtime, LAB, {"vcpus": 100})
+        limits.set_own(story.runtime.database, LAB, {"vcpus": 100})
         ask(story, 0, 60, hosts=2)
         ask(story, 30, 90, token=BOB)
         story.run()
-        project, user = limits.show(story.runtime, OWNER)
+        project, user = accounts(story)
         assert (project.scope, project.owner_id) == (Scope.PROJECT, "lab")
         assert project.limits == Limits(hosts=3, vcpus=100)
         assert project.overrides == {"vcpus": 100}
@@ -269,17 +273,17 @@ class TestAccounts:
     def test_parties_with_own_limits_are_listed(self, limited: Make) -> None:
         story = limited(project_hosts=3)
         ask(story)  # a row that is only there to be locked
-        assert limits.show_all(story.runtime) == []
-        limits.set_own(story.runtime, LAB, {"hosts": 1})
-        limits.set_own(story.runtime, Party(Scope.USER, "eve"), {"hosts": 1})
-        found = [(one.scope, one.owner_id) for one in limits.show_all(story.runtime)]
+        assert accounts(story, []) == []
+        limits.set_own(story.runtime.database, LAB, {"hosts": 1})
+        limits.set_own(story.runtime.database, Party(Scope.USER, "eve"), {"hosts": 1})
+        found = [(one.scope, one.owner_id) for one in accounts(story, [])]
         assert found == [("project", "lab"), ("user", "eve")]
 
     def test_invalid_limits_are_rejected(self, limited: Make) -> None:
         story = limited()
         for values in ({"hots": 1}, {"hosts": -2}, {"hosts": 2**31}):
             with pytest.raises(InvalidInput):
-                limits.set_own(story.runtime, LAB, values)
+                limits.set_own(story.runtime.database, LAB, values)
 
 
 def test_every_database_counts_alike(database_url: str, tmp_path: Path) -> None:
@@ -295,9 +299,9 @@ def test_every_database_counts_alike(database_url: str, tmp_path: Path) -> None:
         change(story, later, reservations=grown(later, 2))
         story.at(HOUR)
         story.ok("DELETE", f"/v1/leases/{running['id']}", token=ALICE)
-        assert limits.show(story.runtime, OWNER)[0].usage.host_hours == 6
+        assert accounts(story)[0].usage.host_hours == 6
         story.run()
-        used = limits.show(story.runtime, OWNER)
+        used = accounts(story)
         assert [one.usage for one in used] == [
             limits.Usage(leases=1, hosts=2, vcpus=used[0].usage.vcpus, host_hours=6)
         ] * 2
@@ -325,18 +329,18 @@ def test_instances_count_their_own_vcpus_and_no_host(sqlite_url: str, tmp_path: 
         def body(amount: int) -> dict[str, Any]:
             return story.lease_body(60, 120, reservations=[{**asked, "amount": amount}])
 
-        assert "this asks for 28" in _refused(story, "POST", "/v1/leases", body(7), ALICE)
+        assert "this lease needs 28" in _check_refused(story, "POST", "/v1/leases", body(7), ALICE)
         story.ok("POST", "/v1/leases", body(2), token=ALICE)
-        assert "8 are taken, this asks for 20" in _refused(
+        assert "8 are taken, this lease needs 20" in _check_refused(
             story, "POST", "/v1/leases", body(5), ALICE
         )
         small = host_reservation(hypervisor_properties='["==", "$vcpus", "16"]')
         lease = story.ok(
             "POST", "/v1/leases", story.lease_body(60, 120, reservations=[small]), token=ALICE
         )["lease"]
-        usage = limits.show(story.runtime, OWNER)[0].usage
+        usage = accounts(story)[0].usage
         assert usage == limits.Usage(leases=2, hosts=1, vcpus=24, host_hours=1)
-        _refused(story, "POST", "/v1/leases", body(1), ALICE)
+        _check_refused(story, "POST", "/v1/leases", body(1), ALICE)
         story.ok("DELETE", f"/v1/leases/{lease['id']}", token=ALICE)
         story.ok("POST", "/v1/leases", body(4), token=ALICE)
 

@@ -21,7 +21,7 @@ OWNER = "alice:lab"
 
 @dataclass
 class Model:
-    """How many hosts each lease has in each hour, those that are gone included."""
+    """How many hosts each lease has in each hour, deleted leases included."""
 
     now: int = 0
     used: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Model:
         return sum(hours.get(hour, 0) for hours in self.used.values())
 
     def would_exceed(self, lease: str, hours: dict[int, int]) -> bool:
-        """Tell whether a limit would be exceeded where a lease adds something."""
+        """Return whether a limit would be exceeded in an hour in which a lease adds hosts."""
         before = self.used.get(lease, {})
         added = [hour for hour in hours if hours[hour] > before.get(hour, 0)]
         self.used[lease] = hours
@@ -42,7 +42,7 @@ class Model:
 
 
 class World:
-    """A service, what it should have, and what is tried."""
+    """A service, the expected state, and random requests."""
 
     def __init__(self, story: Story, seed: int) -> None:
         self.story, self.model = story, Model()
@@ -58,7 +58,7 @@ class World:
         body = self.story.lease_body(
             60 * (start - self.model.now), 60 * (end - self.model.now), reservations=[asked]
         )
-        made = self._try("POST", "/v1/leases", body, "new", _hours(start, end, hosts))
+        made = self._send("POST", "/v1/leases", body, "new", _hours(start, end, hosts))
         if made is not None:
             self.model.used[made] = _hours(start, end, hosts)
             self.open[made] = (start, end, hosts)
@@ -81,7 +81,7 @@ class World:
             body["start_date"] = self.story.date(60 * (start - now))
         kept = {h: n for h, n in self.model.used[lease].items() if h < now}
         hours = kept | _hours(max(start, now) if running else start, end, hosts)
-        if self._try("PUT", f"/v1/leases/{lease}", body, lease, hours) is not None:
+        if self._send("PUT", f"/v1/leases/{lease}", body, lease, hours) is not None:
             self.model.used[lease] = hours
             self.open[lease] = (start, end, hosts)
 
@@ -110,10 +110,10 @@ class World:
         else:
             self.wait()
 
-    def _try(
+    def _send(
         self, method: str, path: str, body: object, lease: str, hours: dict[int, int]
     ) -> str | None:
-        """Send a request, and see that the answer is the one that the model gives."""
+        """Send a request, and check that the answer is the model's."""
         answer = self.story.call(method, path, body, token=OWNER)
         known = answer.headers.get("Climate-Error-Code")
         if known == "not_enough_resources":  # a running lease whose hosts are taken later

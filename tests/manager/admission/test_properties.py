@@ -25,7 +25,6 @@ def fleet(story_everywhere: Story) -> Story:
 
 
 def names(story: Story) -> dict[str, str]:
-    """Return the names of all hosts by id."""
     found = story.ok("GET", "/v1/os-hosts")["hosts"]
     return {host["id"]: host["hypervisor_hostname"] for host in found}
 

@@ -9,7 +9,8 @@ from climate.core.errors import NotEnoughResources
 from climate.core.lease.change import Change
 from climate.manager.admission.requirements import ReservationRequest
 from climate.manager.leases.create import LeaseRequest, Owner, create_lease
-from climate.manager.leases.update import LeaseChange, update_lease
+from climate.manager.leases.reservation_changes import LeaseChange
+from climate.manager.leases.update import update_lease
 from tests.support.service import Story, host_reservation, hosts
 
 MINE, OTHER = "me:mine:member", "other:theirs:member"

@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 from sqlalchemy.orm import Session
 
-from climate.clock import ManualClock
 from climate.core.errors import NotEnoughResources
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import UPDATE
@@ -17,20 +16,19 @@ from climate.manager.leases.delete import delete_lease
 from climate.manager.process.runtime import Runtime
 from tests.conftest import NOON
 from tests.race.engine import kinds
-from tests.race.engine.asking import ask, change, instances
-from tests.race.engine.bookings import Books, violations
+from tests.race.engine.bookings import Bookings, violations
+from tests.race.engine.requests import change, instances, reserve
 from tests.support import rows
+from tests.support.clock import ManualClock
 
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """Return a clock at noon."""
     return ManualClock(NOON)
 
 
 @pytest.fixture
 def runtime(sqlite_url: str, clock: ManualClock) -> Iterator[Runtime]:
-    """Return a service with two hosts."""
     made = kinds.make_runtime(sqlite_url, clock, cleaning=timedelta(minutes=5))
     kinds.register(made.database, [kinds.host(), kinds.host()])
     yield made
@@ -41,14 +39,14 @@ def units(runtime: Runtime, lease: Lease) -> list[int]:
     """Return how many units the lease has on each of its resources, most first."""
     present = rows.dump(runtime.database)
     assert violations(present, runtime.clock.now(), runtime.settings.cleaning_time) == []
-    books = Books(present)
+    books = Bookings(present)
     [one] = books.reservations_of(lease.id)
     needs = kinds.requirement(one["resource_type"], one["params"])
     return sorted(books.units(one["id"], needs).values(), reverse=True)
 
 
 def fail(runtime: Runtime, *ids: int) -> None:
-    """Have resources fail, and leases healed."""
+    """Let resources fail, and heal the leases."""
 
     def work(session: Session) -> None:
         resources.set_reservable(session, ids, runtime.clock.now(), reservable=False)
@@ -58,15 +56,14 @@ def fail(runtime: Runtime, *ids: int) -> None:
 
 
 def ids_of(runtime: Runtime, lease: Lease) -> list[int]:
-    """Return the resources that a lease has."""
-    books = Books(rows.dump(runtime.database))
-    return sorted({one.resource for one in books.of[lease.reservations[0].id]})
+    books = Bookings(rows.dump(runtime.database))
+    return sorted({item.resource for item in books.of[lease.reservations[0].id]})
 
 
 def test_a_running_lease_keeps_the_share_that_it_added(
     runtime: Runtime, clock: ManualClock
 ) -> None:
-    lease = ask(runtime, instances(1, vcpus=2), start=0)
+    lease = reserve(runtime, instances(1, vcpus=2), start=0)
     Dispatcher(runtime, "manager").run_due()
     change(runtime, lease, min=1, max=3, layout="together")
     assert units(runtime, lease) == [3]
@@ -78,7 +75,7 @@ def test_a_running_lease_keeps_the_share_that_it_added(
 def test_a_larger_share_of_the_same_host_is_handed_over_again(
     runtime: Runtime,
 ) -> None:
-    lease = ask(runtime, instances(1, vcpus=2), start=0)
+    lease = reserve(runtime, instances(1, vcpus=2), start=0)
     Dispatcher(runtime, "manager").run_due()
     assert change(runtime, lease, vcpus=4).event(UPDATE) is not None
 
@@ -86,8 +83,8 @@ def test_a_larger_share_of_the_same_host_is_handed_over_again(
 def test_a_lease_keeps_the_share_that_replaced_a_failed_host(
     runtime: Runtime, clock: ManualClock
 ) -> None:
-    other = ask(runtime, instances(2, vcpus=7, layout="apart"), start=0)
-    lease = ask(runtime, instances(1, 2, vcpus=1), start=0)
+    other = reserve(runtime, instances(2, vcpus=7, layout="apart"), start=0)
+    lease = reserve(runtime, instances(1, 2, vcpus=1), start=0)
     assert units(runtime, lease) == [1, 1]
     delete_lease(runtime, other.id)
     Dispatcher(runtime, "manager").run_due()
@@ -99,7 +96,7 @@ def test_a_lease_keeps_the_share_that_replaced_a_failed_host(
 
 
 def test_units_together_cannot_grow_on_a_failed_host(runtime: Runtime, clock: ManualClock) -> None:
-    lease = ask(runtime, instances(1, vcpus=1, layout="together"), start=0)
+    lease = reserve(runtime, instances(1, vcpus=1, layout="together"), start=0)
     Dispatcher(runtime, "manager").run_due()
     clock.advance(60)
     with runtime.database.read() as session:

@@ -17,14 +17,13 @@ def found(story: Story) -> list[str]:
     return [difference.description for difference in audit(story.runtime)]
 
 
-def mend(story: Story) -> list[bool]:
-    """Repair what can be, and let a manager do its part; return what was."""
+def repair_drift(story: Story) -> list[bool]:
     repaired = [repair(story.runtime, difference) for difference in audit(story.runtime)]
     story.run()
     return repaired
 
 
-def running(story: Story, hosts: int = 2) -> tuple[dict[str, Any], str, list[str]]:
+def start_lease(story: Story, hosts: int = 2) -> tuple[dict[str, Any], str, list[str]]:
     """Start a lease; return it with the name of its pool and its hosts."""
     lease = story.reserve(0, 120, reservations=[host_reservation(hosts, hosts)])
     story.run()
@@ -35,7 +34,7 @@ def running(story: Story, hosts: int = 2) -> tuple[dict[str, Any], str, list[str
 def test_a_sound_lease_has_no_differences_at_any_time(story: Story) -> None:
     assert found(story) == []
     story.reserve(10, 60)
-    lease, _, _ = running(story)
+    lease, _, _ = start_lease(story)
     assert found(story) == []
     story.at(10)
     assert found(story) == []
@@ -48,27 +47,27 @@ def test_a_sound_lease_has_no_differences_at_any_time(story: Story) -> None:
 
 
 def test_a_host_missing_from_its_pool_is_added(story: Story) -> None:
-    lease, pool, (first, _) = running(story)
+    lease, pool, (first, _) = start_lease(story)
     story.cloud.remove_host(pool, first)
     assert found(story) == [f"reservation {pool} of lease {lease['id']} lacks host {first}"]
-    assert mend(story) == [True]
+    assert repair_drift(story) == [True]
     assert found(story) == []
     assert first in story.cloud.pool_hosts(pool)
 
 
 def test_a_deleted_pool_is_created_again(story: Story) -> None:
-    lease, pool, hosts = running(story)
+    lease, pool, hosts = start_lease(story)
     for host in hosts:
         story.cloud.remove_host(pool, host)
     story.cloud.delete_pool(pool)
     assert found(story) == [f"reservation {pool} of lease {lease['id']} has no pool"]
-    assert mend(story) == [True]
+    assert repair_drift(story) == [True]
     assert story.cloud.pool_hosts(pool) == hosts
 
 
 @pytest.mark.parametrize("servers", [False, True])
 def test_a_surplus_host_is_removed_unless_it_has_servers(story: Story, servers: bool) -> None:
-    lease, pool, _ = running(story, hosts=1)
+    lease, pool, _ = start_lease(story, hosts=1)
     other = next(host for host in story.cloud.free_hosts())
     story.cloud.add_host(pool, other)
     if servers:
@@ -77,7 +76,7 @@ def test_a_surplus_host_is_removed_unless_it_has_servers(story: Story, servers: 
     reservation = f"reservation {pool} of lease {lease['id']}"
     assert what.startswith(f"{reservation} has host {other}, which is not its own")
     assert ("on which are servers s1" in what) == servers
-    assert mend(story) == [not servers]
+    assert repair_drift(story) == [not servers]
     assert (found(story) == []) == (not servers)
     assert story.cloud.servers(other) == (["s1"] if servers else [])
 
@@ -93,7 +92,7 @@ def test_a_pool_without_a_lease_is_removed_unless_it_has_servers(
     else:
         expected = "pool left over is of no running reservation, and has hosts sim-1"
         assert found(story) == [expected]
-    assert mend(story) == [not servers]
+    assert repair_drift(story) == [not servers]
     assert (found(story) == []) == (not servers)
     assert ("sim-1" in story.cloud.free_hosts()) == (not servers)
     assert story.cloud.servers("sim-1") == (["s1"] if servers else [])
@@ -109,14 +108,16 @@ def test_the_state_of_free_hosts_is_reported_and_repaired_if_safe(story: Story) 
         "host sim-9 is in the free pool and not registered": False,
     }
     assert sorted(found(story)) == sorted(reports)
-    differences = {one.description: repair(story.runtime, one) for one in audit(story.runtime)}
+    differences = {
+        drift.description: repair(story.runtime, drift) for drift in audit(story.runtime)
+    }
     assert differences == reports
     assert "sim-9" in story.cloud.free_hosts()
     assert story.cloud.servers("sim-2") == ["s1"]
 
 
 def test_a_failing_event_is_reported_instead_of_its_effects(story: Story) -> None:
-    lease, _, _ = running(story)
+    lease, _, _ = start_lease(story)
     break_cloud(story, "remove_host")
     story.at(121)
     assert story.lease(lease["id"])["status"] != "TERMINATED"
@@ -126,7 +127,7 @@ def test_a_failing_event_is_reported_instead_of_its_effects(story: Story) -> Non
 
 
 def test_a_lease_that_ended_after_the_audit_is_not_repaired(story: Story) -> None:
-    lease, pool, (first, _) = running(story)
+    lease, pool, (first, _) = start_lease(story)
     story.cloud.remove_host(pool, first)
     (difference,) = audit(story.runtime)
     story.ok("DELETE", f"/v1/leases/{lease['id']}")

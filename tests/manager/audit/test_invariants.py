@@ -107,14 +107,14 @@ CASES: list[tuple[Break, int, str]] = [
     (exceed_the_capacity, 1, "has 0 VCPU, and 1 are taken"),
     (lose_an_end, 2, "has 0 ends"),
     (move_an_end, 2, "its end is due at"),
-    (claim_without_an_owner, 3, "is claimed, and nobody is at it"),
-    (never_run_an_event, 3, "was never tried"),
+    (claim_without_an_owner, 3, "is claimed, but no manager renews its claim"),
+    (never_run_an_event, 3, "was never attempted"),
     (lose_a_number, 4, "1 of the numbers 1 to 3 are missing"),
-    (use_a_number_too_high, 4, "0 is said to be the last"),
-    (change_without_a_notification, 4, "was last told of with other dates than it has"),
-    (create_without_a_notification, 4, "was never told of"),
-    (remove_an_allocation, 5, "has 0 hosts, and asked for 1 at least"),
-    (shorten_an_allocation, 5, "not until the end"),
+    (use_a_number_too_high, 4, "0 is stored as the last"),
+    (change_without_a_notification, 4, "has other dates than its latest notification"),
+    (create_without_a_notification, 4, "has no notification"),
+    (remove_an_allocation, 5, "has 0 hosts, fewer than its minimum of 1"),
+    (shorten_an_allocation, 5, "not for the whole lease"),
     (book_a_host_twice, 1, "2 times as a whole"),  # the last: it removes the guard of the schema
 ]
 
@@ -128,18 +128,17 @@ def test_each_violated_invariant_is_found(story_everywhere: Story) -> None:
         found = list(violations(story.runtime))
         assert {one for one, _ in found} == {number}, (breaks, found)
         assert any(what in text for _, text in found), (breaks, found)
-        shown = [one.description for one in audit(story.runtime)]
-        assert any(one.startswith(f"invariant {number}: ") and what in one for one in shown)
+        shown = [drift.description for drift in audit(story.runtime)]
+        assert any(item.startswith(f"invariant {number}: ") and what in item for item in shown)
         rows.put_back(story.runtime.database, sound)
         story.clock.set(began)
 
 
-def told(story: Story) -> list[tuple[str, int]]:
-    """Return what was told of invariants."""
+def invariant_notifications(story: Story) -> list[tuple[str, int]]:
     return [
-        (one["event_type"], one["payload"]["invariant"])
-        for one in story.published()
-        if one["event_type"].startswith("audit.")
+        (item["event_type"], item["payload"]["invariant"])
+        for item in story.published()
+        if item["event_type"].startswith("audit.")
     ]
 
 
@@ -154,24 +153,27 @@ def gauges(story: Story) -> dict[str, float]:
 def test_a_violated_invariant_is_announced_once_and_once_when_restored(story: Story) -> None:
     lease = story.reserve()
     check_once(story.runtime)
-    assert told(story) == []
+    assert invariant_notifications(story) == []
     assert set(gauges(story).values()) == {0}
 
     is_end = (EventRow.lease_id == lease["id"], EventRow.kind == "end_lease")
     sql(story, sa.update(EventRow).where(*is_end).values(status="DONE"))
     check_once(story.runtime)
-    assert told(story) == [], "the last check was a moment ago"
+    assert invariant_notifications(story) == [], "the last check was a moment ago"
     for _ in range(3):
         story.clock.advance(60)
         check_once(story.runtime)
-    assert told(story) == [("audit.invariant_broken", 2)]
+    assert invariant_notifications(story) == [("audit.invariant_broken", 2)]
     assert [number for number, value in gauges(story).items() if value] == ["2"]
 
     sql(story, sa.update(EventRow).where(*is_end).values(status="UNDONE"))
     for _ in range(3):
         story.clock.advance(60)
         check_once(story.runtime)
-    assert told(story) == [("audit.invariant_broken", 2), ("audit.invariant_holds", 2)]
+    assert invariant_notifications(story) == [
+        ("audit.invariant_broken", 2),
+        ("audit.invariant_holds", 2),
+    ]
     assert set(gauges(story).values()) == {0}
     mine = story.call("GET", "/v2/notifications", token="alice:lab").get_json()
     assert not mine["notifications"], "only administrators are told"

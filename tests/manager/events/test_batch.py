@@ -12,7 +12,7 @@ from climate.manager.claims import Task
 from climate.manager.events import begin as beginning
 from climate.manager.events import outcomes
 from climate.manager.events import runner as events
-from climate.manager.events.fair_share import BatchSizeEstimator
+from climate.manager.events.queue import BatchSizeEstimator
 from tests.support.service import Story
 
 
@@ -63,7 +63,7 @@ def test_an_event_that_cannot_be_stored_does_not_affect_the_others(
     genuine = getattr(module, name)
 
     def spoilt(*given: object) -> object:
-        lease = next(one for one in given if isinstance(one, Lease))
+        lease = next(item for item in given if isinstance(item, Lease))
         assert lease.id != leases[1], "a defect of ours"
         return genuine(*given)
 
@@ -107,7 +107,7 @@ def test_a_lease_locked_before_the_commit_does_not_keep_the_others_locked(
             busy.append([claim.lease_id for claim in found[1]])
             return found
 
-        monkeypatch.setattr(events, "relock_leases", relock_leases)
+        monkeypatch.setattr(outcomes, "relock_leases", relock_leases)
         story.at(58)
     assert (tries[:2], busy[:2]) == ([4, 1], [[leases[1]], []])
     assert statuses(story, leases) == ["ACTIVE"] * 4
@@ -136,7 +136,7 @@ def test_an_event_reclaimed_during_the_call_is_left_to_its_new_owner(
     monkeypatch.setattr(plugin, "start", start)
     story.at(58)
     assert statuses(story, leases) == ["ACTIVE", "STARTING", "ACTIVE", "ACTIVE"]
-    assert "lease.event.start_lease" not in story.told(leases[1])
+    assert "lease.event.start_lease" not in story.event_types(leases[1])
 
 
 # SQLite has one writer at a time.
@@ -154,10 +154,10 @@ def test_an_event_reclaimed_before_the_commit_is_left_to_its_new_owner(
             reclaim(story, leases[1])
         return found
 
-    monkeypatch.setattr(events, "relock_leases", relock_leases)
+    monkeypatch.setattr(outcomes, "relock_leases", relock_leases)
     story.at(58)
     assert statuses(story, leases) == ["ACTIVE", "STARTING", "ACTIVE", "ACTIVE"]
-    assert "lease.event.start_lease" not in story.told(leases[1])
+    assert "lease.event.start_lease" not in story.event_types(leases[1])
 
 
 def test_a_worker_whose_calls_are_slow_releases_the_rest_of_its_batch(
@@ -175,7 +175,7 @@ def test_a_worker_whose_calls_are_slow_releases_the_rest_of_its_batch(
 
     monkeypatch.setattr(plugin, "start", start)
     story.clock.advance(58 * 60)
-    [batch] = [one for one in story.dispatcher._claim() if one.types]
+    [batch] = [item for item in story.dispatcher._claim() if item.types]
     pace = BatchSizeEstimator()
     pace.note(batch.types, 0.001)
     events.run(story.runtime, batch, pace)
@@ -201,7 +201,7 @@ def test_finished_events_are_stored_even_if_the_rest_cannot_be_released(
 
     monkeypatch.setattr(events, "release", fail)
     story.clock.advance(58 * 60)
-    [batch] = [one for one in story.dispatcher._claim() if one.types]
+    [batch] = [item for item in story.dispatcher._claim() if item.types]
     with pytest.raises(sa.exc.OperationalError):
         events.run(story.runtime, batch, BatchSizeEstimator())
     assert statuses(story, leases) == ["ACTIVE"] * 4
@@ -210,7 +210,7 @@ def test_finished_events_are_stored_even_if_the_rest_cannot_be_released(
 def test_a_relieved_worker_keeps_only_its_current_call(story: Story) -> None:
     leases = fast_leases(story)
     story.clock.advance(58 * 60)
-    [batch] = [one for one in story.dispatcher._claim() if one.types]
+    [batch] = [item for item in story.dispatcher._claim() if item.types]
     plugin = story.runtime.plugins["physical:host"]
     genuine, found = plugin.start, []
 
@@ -224,6 +224,6 @@ def test_a_relieved_worker_keeps_only_its_current_call(story: Story) -> None:
         patch.setattr(plugin, "start", start)
         events.run(story.runtime, batch, BatchSizeEstimator())
     [(tasks, results)] = found
-    done = {one.task.claim.lease_id for one in results}
-    assert done | {one.claim.lease_id for one in tasks} == set(leases) - {leases[1]}
+    done = {item.task.claim.lease_id for item in results}
+    assert done | {item.claim.lease_id for item in tasks} == set(leases) - {leases[1]}
     assert statuses(story, [leases[1]]) == ["ACTIVE"]

@@ -12,14 +12,13 @@ from tests.support.service import Story
 
 
 def late_events(story: Story, lease: dict[str, Any]) -> list[list[tuple[str, float, str]]]:
-    """Return the late events that each catch-up notification lists."""
     return [
         [
-            (one["event_type"], one["late_seconds"], one["outcome"])
-            for one in told["payload"]["late"]
+            (item["event_type"], item["late_seconds"], item["outcome"])
+            for item in notification["payload"]["late"]
         ]
-        for told in story.published(lease["id"])
-        if told["event_type"] == "lease.catch_up"
+        for notification in story.published(lease["id"])
+        if notification["event_type"] == "lease.catch_up"
     ]
 
 
@@ -46,7 +45,7 @@ def test_each_down_time_is_reported_in_one_notification(story: Story) -> None:
             (START, 10 * 60.0, "done"),
         ]
     ]
-    assert story.told(lease["id"])[1:] == ["lease.catch_up", "lease.event.start_lease"]
+    assert story.event_types(lease["id"])[1:] == ["lease.catch_up", "lease.event.start_lease"]
     assert late_events(story, reminded) == [
         [(BEFORE_START, 55 * 60.0, "skipped"), (BEFORE_START, 5 * 60.0, "done")]
     ]
@@ -57,7 +56,7 @@ def test_each_down_time_is_reported_in_one_notification(story: Story) -> None:
     assert [[kind for kind, _, _ in late] for late in late_events(story, lease)[1:]] == [
         [BEFORE_END, END]
     ]
-    assert story.told(lease["id"])[-3:] == [
+    assert story.event_types(lease["id"])[-3:] == [
         "lease.catch_up",
         "lease.event.before_end_lease",
         "lease.event.end_lease",
@@ -74,7 +73,7 @@ def test_a_lease_whose_whole_window_was_missed_is_ended_and_never_started(story:
         (END, "done"),
     ]
     assert story.cloud.effects() == []
-    assert story.told(lease["id"])[1:] == ["lease.catch_up", "lease.event.end_lease"]
+    assert story.event_types(lease["id"])[1:] == ["lease.catch_up", "lease.event.end_lease"]
 
 
 def first_attempts(story: Story, kind: str) -> tuple[float | None, float | None]:
@@ -116,7 +115,7 @@ def test_a_missed_start_may_take_as_long_as_any_other(
         assert story.lease(lease["id"])["status"] == "STARTING"
     story.until(story.clock.now() + timedelta(seconds=15), step=5)
     assert story.lease(lease["id"])["status"] == "ACTIVE"
-    assert story.told(lease["id"])[1:] == ["lease.catch_up", "lease.event.start_lease"]
+    assert story.event_types(lease["id"])[1:] == ["lease.catch_up", "lease.event.start_lease"]
     assert first_attempts(story, START) == (1, 11 * 60)
 
 
@@ -176,7 +175,7 @@ def test_an_event_moved_into_the_past_may_take_as_long_as_any_other(
     story.ok("PUT", f"/v1/leases/{lease_with_slow_snapshots['id']}", {"end_date": story.date(30)})
     story.run()
     story.until(story.clock.now() + timedelta(minutes=2), step=5)
-    assert "lease.event.before_end_lease" in story.told(lease_with_slow_snapshots["id"])
+    assert "lease.event.before_end_lease" in story.event_types(lease_with_slow_snapshots["id"])
     assert story.lease(lease_with_slow_snapshots["id"])["status"] == "ACTIVE"
     get = story.runtime.metrics.registry.get_sample_value
     assert get("climate_events_total", {"kind": BEFORE_END, "outcome": "retried"}) is None
@@ -224,7 +223,7 @@ def test_an_event_due_before_its_request_is_not_late(story: Story) -> None:
     story.at(60)
     story.ok("PATCH", f"/v2/leases/{moved['id']}", {"end": story.moment(30)})
     story.run()
-    assert "lease.event.before_end_lease" in story.told(moved["id"])
+    assert "lease.event.before_end_lease" in story.event_types(moved["id"])
     assert late_events(story, moved) == []
     assert first_attempts(story, "user") == (1, 0)
     assert first_attempts(story, BEFORE_END) == (1, 0)
@@ -239,7 +238,7 @@ def test_a_clock_that_is_set_back_starts_nothing_twice(story: Story) -> None:
     story.clock.step(-3600)
     assert story.run() == 0
     story.at(60)
-    assert len([one for one in story.cloud.effects() if one["effect"] == "add_host"]) == 1
+    assert len([effect for effect in story.cloud.effects() if effect["effect"] == "add_host"]) == 1
     story.at(120)
     assert story.lease(lease["id"])["status"] == "TERMINATED"
 

@@ -79,7 +79,7 @@ def test_shows_an_event_as_done_that_another_manager_processed(story_everywhere:
 
     own_event = [{"event_type": "mine", "time": story.date(101)}]
     payload = change_during_before_end(story, run_the_event, events=own_event)
-    assert "lease.event.mine" in story.told(payload["lease_id"])
+    assert "lease.event.mine" in story.event_types(payload["lease_id"])
     shown = {event["event_type"]: event["status"] for event in payload["events"]}
     assert shown["mine"] == "DONE"
 

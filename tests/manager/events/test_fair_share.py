@@ -1,14 +1,13 @@
 """Fair share: no project and no hung call can occupy all workers."""
 
 from climate.db.events.waiting import Group, PendingEvent
-from climate.manager.claims import Claim, Task
-from climate.manager.events.fair_share import LARGEST_BATCH, Batch, BatchSizeEstimator, FairShare
+from climate.manager.claims import Batch, Claim, Task
+from climate.manager.events.queue import LARGEST_BATCH, BatchSizeEstimator, FairShare
 
 HOST, IP = "physical:host", "virtual:floatingip"
 
 
 def waiting(project: str, count: int, *types: str) -> dict[Group, list[PendingEvent]]:
-    """Return ``count`` waiting events of a project."""
     own = frozenset(types)
     events = [PendingEvent(f"{project} {types} {n}", project, own) for n in range(count)]
     return {(project, own): events}
@@ -21,7 +20,6 @@ def running(project: str, count: int, *types: str) -> list[Batch]:
 
 
 def projects(chosen: list[list[PendingEvent]]) -> list[str | None]:
-    """Return the project of each batch."""
     return [batch[0].project_id for batch in chosen]
 
 
@@ -107,14 +105,14 @@ def test_a_delay_of_a_single_call_does_not_shrink_the_batches() -> None:
 def test_a_batch_may_mix_projects() -> None:
     pace = BatchSizeEstimator()
     pace.note(frozenset({HOST}), 0.01)
-    everybody = {
+    events = {
         group: batch for n in range(25) for group, batch in waiting(f"p{n}", 1 + n, HOST).items()
     }
     shares = FairShare(4, [HOST], pace)
-    first, second = shares.choose(everybody, [], [])
+    first, second = shares.choose(events, [], [])
     assert [event.project_id for event in first] == [f"p{n}" for n in range(10)]
     assert second[0].project_id == "p1"  # p0 has no more
-    third, _ = shares.choose(everybody, [], [])
+    third, _ = shares.choose(events, [], [])
     assert third[0].project_id == "p11"  # no project was skipped
 
 
@@ -133,16 +131,16 @@ def test_a_hanging_call_does_not_delay_the_projects_of_its_batch() -> None:
     pace.note(frozenset({HOST}), 0.01)
     own = [Claim(str(n), "lease", "me", 1, f"p{n}", frozenset({HOST})) for n in range(9)]
     hanging = [Batch(own), Batch(own)]
-    everybody = waiting("p0", 9, HOST) | waiting("p1", 9, HOST)
-    assert FairShare(8, [HOST], pace).choose(everybody, hanging, []) == []
+    events = waiting("p0", 9, HOST) | waiting("p1", 9, HOST)
+    assert FairShare(8, [HOST], pace).choose(events, hanging, []) == []
     for batch in hanging:
         tasks = [Task(claim, None) for claim in own]  # type: ignore[arg-type]  # work of no matter
         batch.begin(tasks)
         batch.next()
         batch.relieve()
-    (first, *_) = FairShare(2, [HOST], pace).choose(everybody, hanging[:1], [])
+    (first, *_) = FairShare(2, [HOST], pace).choose(events, hanging[:1], [])
     assert {event.project_id for event in first} == {"p1"}
-    (first, *_) = FairShare(8, [HOST], pace).choose(everybody, hanging, [])
+    (first, *_) = FairShare(8, [HOST], pace).choose(events, hanging, [])
     assert {event.project_id for event in first} == {"p0", "p1"}
 
 

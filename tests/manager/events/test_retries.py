@@ -6,7 +6,7 @@ import pytest
 
 from climate.manager.audit.cloud import audit
 from climate.manager.events.dispatcher import Dispatcher
-from climate.manager.events.fair_share import BatchSizeEstimator
+from climate.manager.events.queue import BatchSizeEstimator
 from climate.manager.events.runner import run
 from climate.plugins.simulated_journal import SimulatedFailure
 from tests.conftest import MakeStory
@@ -27,14 +27,14 @@ def shown(story: Story, lease: dict[str, Any]) -> tuple[str, str, dict[str, str]
 def notified(story: Story, lease: dict[str, Any], kind: str) -> list[str]:
     """Return the lease's status in each notification about a kind of event."""
     return [
-        one["payload"]["status"]
-        for one in story.published(lease["id"])
-        if one["event_type"] == f"lease.event.{kind}"
+        item["payload"]["status"]
+        for item in story.published(lease["id"])
+        if item["event_type"] == f"lease.event.{kind}"
     ]
 
 
 def wait(story: Story, seconds: float, step: float = 10) -> None:
-    """Let time pass, running due events after each step."""
+    """Let time pass, and run due events after each step."""
     for _ in range(int(seconds / step)):
         story.clock.advance(step)
         story.run()
@@ -165,17 +165,6 @@ def test_a_start_that_was_never_tried_is_not_tried_when_the_end_keeps_failing(
     assert second["reservations"][0]["id"] not in str(story.cloud.effects())
 
 
-def test_a_lease_in_error_is_deleted_while_its_start_waits(story: Story) -> None:
-    lease = failed_start(story)
-    story.ok("DELETE", f"/v1/leases/{lease['id']}")
-    break_cloud(story)
-    story.run()
-    story.refused(404, "GET", f"/v1/leases/{lease['id']}")
-    assert story.told(lease["id"])[-1] == "lease.delete"
-    wait(story, 120)
-    assert story.cloud.pools() == {}
-
-
 @pytest.mark.parametrize("works", [True, False])
 def test_a_lease_in_error_is_deleted_while_its_start_is_retried(
     story: Story, works: bool, monkeypatch: pytest.MonkeyPatch
@@ -227,7 +216,7 @@ def test_the_reminder_of_the_end_waits_for_the_start(story: Story) -> None:
     assert notified(story, lease, "before_end_lease") == []
     break_cloud(story)
     story.at(2)
-    assert story.told(lease["id"])[-3:] == [
+    assert story.event_types(lease["id"])[-3:] == [
         "lease.event.start_lease",
         "lease.catch_up",
         "lease.event.before_end_lease",

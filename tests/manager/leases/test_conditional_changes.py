@@ -46,7 +46,6 @@ def make(story: Story) -> tuple[str, dict[str, str]]:
 
 
 def send(story: Story, use_case: str, path: str, seen: dict[str, str]) -> Any:
-    """Send the conditional request that calls the use case."""
     if use_case == DELETE:
         return story.call("DELETE", path, headers=seen)
     return story.call("PATCH", path, {"name": "ours"}, headers=seen)

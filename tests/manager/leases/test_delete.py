@@ -21,7 +21,7 @@ def assert_gone(story: Story, lease: dict[str, Any]) -> list[str]:
     assert story.hosts_of(lease["id"]) == []
     assert pool_of(story, lease) == []
     assert story.published(lease["id"])[-1]["payload"]["status"] == "DELETING"
-    types = story.told(lease["id"])
+    types = story.event_types(lease["id"])
     assert types[-1] == "lease.delete"
     assert types.count("lease.delete") == 1
     return types
@@ -36,7 +36,7 @@ def test_a_lease_that_has_not_started_is_deleted_at_once(story: Story) -> None:
     story.run()
     assert story.cloud.effects() == []
     story.at(60)
-    assert story.told(lease["id"]) == ["lease.create", "lease.delete"]
+    assert story.event_types(lease["id"]) == ["lease.create", "lease.delete"]
 
 
 def test_an_active_lease_ends_first_and_stays_unchanged_meanwhile(story_everywhere: Story) -> None:
@@ -63,7 +63,7 @@ def test_a_deleted_lease_sends_no_reminders_and_takes_no_snapshots(story: Story)
     story.cloud.boot_server(host, "vm")
     delete(story, lease)
     story.at(120)
-    assert story.told(lease["id"])[2:] == ["lease.event.end_lease", "lease.delete"]
+    assert story.event_types(lease["id"])[2:] == ["lease.event.end_lease", "lease.delete"]
     assert effect_names(story, "snapshot") == []
 
 

@@ -56,8 +56,8 @@ def test_searches_again_when_a_window_was_taken_meanwhile(
 ) -> None:
     search = availability.search
 
-    def slow(*arguments: Any) -> list[Offer]:
-        found = search(*arguments)
+    def slow(*arguments: Any, **options: Any) -> list[Offer]:
+        found = search(*arguments, **options)
         monkeypatch.setattr(availability, "search", search)
         story.reserve(0, 10, reservations=ONE_HOST)
         return found
@@ -73,10 +73,10 @@ def test_an_idempotency_key_stands_for_one_lease_also_when_requests_overlap(
     body, key = asap(end_by="2030-01-15T12:40:00Z"), {"Idempotency-Key": "key-1"}
     search, overtaking = availability.search, []
 
-    def overtaken(*arguments: Any) -> list[Offer]:
+    def overtaken(*arguments: Any, **options: Any) -> list[Offer]:
         monkeypatch.setattr(availability, "search", search)
         overtaking.append(story.call("POST", "/v2/leases", body, headers=key))
-        return search(*arguments)
+        return search(*arguments, **options)
 
     monkeypatch.setattr(availability, "search", overtaken)
     answers = [story.call("POST", "/v2/leases", body, headers=key)]

@@ -13,7 +13,7 @@ def own(*events: tuple[str, str]) -> dict[str, Any]:
 
 
 def count(story: Story, lease: dict[str, Any], kind: str) -> int:
-    return story.told(lease["id"]).count(f"lease.event.{kind}")
+    return story.event_types(lease["id"]).count(f"lease.event.{kind}")
 
 
 def test_an_event_of_the_user_is_notified_at_its_date_and_does_nothing(story: Story) -> None:
@@ -55,7 +55,10 @@ def test_an_event_of_the_user_may_come_before_the_start_but_not_after_the_end(
     assert story.lease(lease["id"])["status"] == "PENDING"
     story.at(50)
     story.at(180)
-    assert sorted(story.told(lease["id"])[-2:]) == ["lease.event.end_lease", "lease.event.mine"]
+    assert sorted(story.event_types(lease["id"])[-2:]) == [
+        "lease.event.end_lease",
+        "lease.event.mine",
+    ]
 
 
 def test_events_of_the_user_move_with_the_start_and_are_then_notified_again(story: Story) -> None:
@@ -85,7 +88,7 @@ def test_the_reminder_of_a_short_lease_comes_right_after_its_start(story: Story)
     lease = story.reserve(0, 30)
     assert times_of_day(lease, "before_end_lease") == times_of_day(lease, "start_lease")
     story.run()
-    assert story.told(lease["id"]) == [
+    assert story.event_types(lease["id"]) == [
         "lease.create",
         "lease.event.start_lease",
         "lease.event.before_end_lease",

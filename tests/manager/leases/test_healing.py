@@ -23,7 +23,7 @@ ALL = [host_reservation(4, 4)]
 
 
 def sync(story: Story) -> None:
-    """Have a manager read the cloud twice: a host counts as lost if it is absent both times."""
+    """Synchronise twice: a host counts as lost if it is absent both times."""
     lost = inventory.synchronise(story.runtime)
     inventory.synchronise(story.runtime, lost)
 
@@ -198,7 +198,7 @@ def test_a_lease_that_starts_soon_gets_another_host(story: Story) -> None:
     (after,) = story.hosts_of(lease["id"])
     assert after != before
     assert flags(story, lease) == HEALTHY
-    assert story.told(lease["id"])[-1] == "lease.update"
+    assert story.event_types(lease["id"])[-1] == "lease.update"
     story.at(30)
     assert handed_over(story, lease) == [after]
 
@@ -298,9 +298,9 @@ def test_a_running_lease_without_a_replacement_is_degraded_until_its_host_recove
     assert handed_over(story, lease) == ["1", "2", "3", "4"]
     story.ok("PUT", f"/v1/leases/{lease['id']}", {"end_date": story.date(240)})
     assert len(story.hosts_of(lease["id"])) == 4, "it can be prolonged"
-    count = len(story.told(lease["id"]))
+    count = len(story.event_types(lease["id"]))
     sync(story)
-    assert len(story.told(lease["id"])) == count
+    assert len(story.event_types(lease["id"])) == count
     mend(story, "2")
     story.run()
     assert flags(story, lease) == HEALTHY

@@ -15,14 +15,14 @@ def own(*dates: str) -> dict[str, Any]:
 
 def times(lease: dict[str, Any], kind: str = "before_start_lease") -> list[str]:
     """Return the times of day at which events of a kind are due."""
-    return [one["time"][11:16] for one in lease["events"] if one["event_type"] == kind]
+    return [event["time"][11:16] for event in lease["events"] if event["event_type"] == kind]
 
 
 def reminders(story: Story, lease: dict[str, Any]) -> list[dict[str, Any]]:
     return [
-        one["payload"]
-        for one in story.published(lease["id"])
-        if one["event_type"] == "lease.event.before_start_lease"
+        item["payload"]
+        for item in story.published(lease["id"])
+        if item["event_type"] == "lease.event.before_start_lease"
     ]
 
 
@@ -33,7 +33,7 @@ def leads(story: Story, lease: dict[str, Any]) -> list[float]:
 
 def sent(story: Story, lease: dict[str, Any]) -> list[str]:
     """Return the notifications about events, without reminders before the start."""
-    kinds = [kind.removeprefix("lease.event.") for kind in story.told(lease["id"])]
+    kinds = [kind.removeprefix("lease.event.") for kind in story.event_types(lease["id"])]
     return [kind for kind in kinds if not kind.startswith(("lease.", "before_start"))]
 
 
@@ -97,7 +97,7 @@ def test_a_lease_that_starts_now_has_no_reminder(story: Story, start: str) -> No
     lease = story.reserve(start_date=start)
     assert times(lease) == []
     story.run()
-    assert story.told(lease["id"]) == ["lease.create", "lease.event.start_lease"]
+    assert story.event_types(lease["id"]) == ["lease.create", "lease.event.start_lease"]
 
 
 def test_leads_are_configurable(make_story: MakeStory) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from climate.db.events import queue
-from climate.manager.claims import Claim
-from climate.manager.events.fair_share import Batch, BatchSizeEstimator
+from climate.manager.claims import Batch, Claim
+from climate.manager.events.queue import BatchSizeEstimator
 from climate.manager.events.runner import run
 from climate.manager.resources.inventory_sync import synchronise
 from climate.plugins.hosts.simulated import SimulatedCloud
@@ -54,13 +54,13 @@ def pools(story: Story) -> dict[str, list[str]]:
 
 def statuses(story: Story, lease: dict[str, Any]) -> list[str]:
     shown = story.ok("GET", f"/v2/leases/{lease['id']}")
-    return [one["status"] for one in shown["reservations"]]
+    return [item["status"] for item in shown["reservations"]]
 
 
 def test_a_reservation_added_before_the_start_starts_with_the_others(story: Story) -> None:
     lease = create(story, hosts(1))
     changed = patch(story, lease, add_reservations=[hosts(2)])
-    assert [one["params"]["min"] for one in changed["reservations"]] == [1, 2]
+    assert [item["params"]["min"] for item in changed["reservations"]] == [1, 2]
     story.at(60)
     assert sorted(len(hosts) for hosts in pools(story).values()) == [1, 2]
 
@@ -69,7 +69,7 @@ def test_a_reservation_removed_before_the_start_is_free_at_once(story: Story) ->
     lease = create(story, hosts(3), hosts(1))
     first = lease["reservations"][0]["id"]
     changed = patch(story, lease, remove_reservations=[first])
-    assert [one["params"]["min"] for one in changed["reservations"]] == [1]
+    assert [item["params"]["min"] for item in changed["reservations"]] == [1]
     create(story, hosts(3))
 
 
@@ -78,7 +78,7 @@ def test_new_reservations_may_replace_a_removed_one(story: Story) -> None:
     first = lease["reservations"][0]["id"]
     change = {"remove_reservations": [first], "add_reservations": [slots(4), hosts(3)]}
     changed = patch(story, lease, **change)
-    assert [one["resource_type"] for one in changed["reservations"]] == [
+    assert [item["resource_type"] for item in changed["reservations"]] == [
         "virtual:instance",
         "physical:host",
     ]

@@ -1,7 +1,4 @@
-"""Leases are made, changed and removed in any order, while time passes and things break.
-
-Whatever happens, the invariants hold after each step, and in the end every host is back.
-"""
+"""Random sequences of creates, changes and deletions, while time passes and the cloud fails."""
 
 import itertools
 import random
@@ -40,7 +37,7 @@ class Died(BaseException):
 
 
 class MoodyCloud(SimulatedCloud):
-    """A cloud whose next effects do what ``moods`` says, and work when that is used up."""
+    """A cloud whose next effects follow ``moods``; without a mood they succeed."""
 
     moods: list[str]
 
@@ -71,7 +68,7 @@ moods = st.one_of(
 
 
 class Leases(RuleBasedStateMachine):
-    """One service, its users, its cloud, and a clock."""
+    """A service, its users, its cloud and a clock."""
 
     story: Story
     empty: Rows
@@ -89,42 +86,42 @@ class Leases(RuleBasedStateMachine):
         plugin.cloud = self.cloud
         self.last = self.empty
         self.names = itertools.count()
-        self.hire()
+        self.replace_manager()
 
-    def hire(self) -> None:
-        """Have a new manager take over from one that is no more."""
+    def replace_manager(self) -> None:
+        """Start a manager that continues after a killed one."""
         self.manager = Dispatcher(self.story.runtime, f"manager-{next(self.names)}")
 
     def rows(self) -> Rows:
         return rows.dump(self.story.runtime.database)
 
     def some_lease(self, number: int) -> str:
-        """Choose a lease, most often one that is not over, where there is more to be done."""
+        """Choose a lease, most often one that is not over."""
         made = sorted(self.last["leases"], key=lambda lease: (lease["created_at"], lease["name"]))
         live = [lease for lease in made if lease["status"] != "TERMINATED"]
         chosen = live if live and number % 5 else made
         return str(chosen[number % len(chosen)]["id"])
 
     def request(self, method: str, path: str, body: Any = None) -> None:
-        """Send a request; it is served, or refused with a reason and without a trace."""
+        """Send a request; it succeeds, or is rejected with a reason and changes nothing."""
         response = self.story.call(method, path, body)
         assert response.status_code < 500, response.get_data(as_text=True)
         if response.status_code >= 400:
             assert response.get_json()["error_message"]
             assert self.rows() == self.last
 
-    def work(self) -> None:
-        """Have the manager do what is due; if it dies of that, another one takes its place."""
+    def run_due(self) -> None:
+        """Let the manager run due events; if it dies, another one replaces it."""
         try:
             self.manager.run_due()
         except Died:
-            self.hire()
+            self.replace_manager()
 
     @initialize(length=lengths, ask=counts)
     def begin(self, length: int, ask: tuple[int, int]) -> None:
-        """Most that can go wrong takes an active lease."""
+        """Begin with an active lease, where most can go wrong."""
         self.create(0, length, [ask], None, None, "")
-        self.work()
+        self.run_due()
 
     @rule(
         start=starts,
@@ -196,14 +193,14 @@ class Leases(RuleBasedStateMachine):
 
     @rule(steps=st.lists(st.tuples(pauses, managers), min_size=1, max_size=4), mood=moods)
     def time_passes(self, steps: list[tuple[int, str]], mood: list[str]) -> None:
-        """Managers work, in a cloud that may fail, or whose effects may be a manager's last."""
+        """Managers work in a cloud that may fail, or kill them."""
         self.cloud.moods = list(mood) or self.cloud.moods
         for seconds, manager in steps:
             self.story.clock.advance(seconds)
             if manager == "works":
                 self.manager.upkeep.renew()
                 self.manager.upkeep.tidy()
-                self.work()
+                self.run_due()
             elif manager == "dies":
                 Dispatcher(self.story.runtime, f"manager-{next(self.names)}")._claim()
 
@@ -216,7 +213,7 @@ class Leases(RuleBasedStateMachine):
         assert {number for number, _ in violations(self.story.runtime)} <= {3}
 
     def teardown(self) -> None:
-        """Mend everything: then every lease ends, and gives back all that it had."""
+        """Repair the cloud: then every lease ends, and returns all its hosts."""
         self.cloud.moods = []
         ends = [lease["end_at"] for lease in self.last["leases"]]
         until = max([self.story.clock.now(), *ends]) + timedelta(hours=2)
@@ -224,7 +221,7 @@ class Leases(RuleBasedStateMachine):
             self.story.clock.advance(1800)
             self.manager.upkeep.renew()
             self.manager.upkeep.tidy()
-            self.work()
+            self.run_due()
             self.all_is_well()
         assert {lease["status"] for lease in self.last["leases"]} <= {"TERMINATED"}
         assert self.cloud._state.pools == {}
@@ -255,7 +252,7 @@ def test_no_sequence_of_actions_breaks_an_invariant(
 
 
 def test_a_lease_ends_although_the_manager_that_claimed_its_start_died(story: Story) -> None:
-    """Found by the machine: its end came before anybody had begun to start it."""
+    """Found by the state machine: the end came before any manager began the start."""
     lease = story.reserve(0, 10)
     Dispatcher(story.runtime, "doomed")._claim()
     story.dispatcher.upkeep.renew()
@@ -266,7 +263,7 @@ def test_a_lease_ends_although_the_manager_that_claimed_its_start_died(story: St
 
 
 def test_ending_an_overdue_lease_now_does_not_delay_the_next(make_story: MakeStory) -> None:
-    """Found by the machine: cleaning would have run into the next lease, and the guard said so."""
+    """Found by the state machine: cleaning overlapped the next lease."""
     story = make_story(DEFAULT__cleaning_time=5)
     story.register(1)
     lease, after = story.reserve(0, 30), story.reserve(35, 60)

@@ -15,23 +15,22 @@ from tests.support.service import Story, host_reservation
 ALL = ["1", "2", "3", "4"]
 
 
-def sync(story: Story) -> None:
+def synchronise(story: Story) -> None:
     """Have a manager read the cloud, and run what follows."""
     inventory.synchronise(story.runtime)
     story.run()
 
 
 def wait(story: Story, minutes: int) -> None:
-    """Let time pass: events run every ten seconds, the cloud is read every minute."""
+    """Run events every ten seconds, and synchronise every minute."""
     for _ in range(minutes):
         for _ in range(6):
             story.clock.advance(10)
             story.run()
-        sync(story)
+        synchronise(story)
 
 
 def reservable(story: Story) -> list[str]:
-    """Return the numbers of the hosts that can be booked: 2 for sim-2."""
     hosts = story.ok("GET", "/v1/os-hosts")["hosts"]
     return [number(host["hypervisor_hostname"]) for host in hosts if host["reservable"]]
 
@@ -59,15 +58,15 @@ def handed_over(story: Story, lease: dict[str, Any]) -> list[str]:
     return [number(name) for name in story.cloud.pool_hosts(lease["reservations"][0]["id"])]
 
 
-def on(*numbers: str) -> dict[str, Any]:
+def reservation_on(*numbers: str) -> dict[str, Any]:
     """Return a reservation of exactly these hosts."""
     names = json.dumps(["in", "$hypervisor_hostname", [f"sim-{each}" for each in numbers]])
     return host_reservation(len(numbers), len(numbers), hypervisor_properties=names)
 
 
-def end_in_vain(story: Story, *numbers: str) -> dict[str, Any]:
-    """Return a lease of these hosts that ended a minute ago and does not return them."""
-    lease = story.reserve(0, 10, reservations=[on(*numbers)])
+def fail_to_end(story: Story, *numbers: str) -> dict[str, Any]:
+    """Return a lease that ended a minute ago and did not return its hosts."""
+    lease = story.reserve(0, 10, reservations=[reservation_on(*numbers)])
     story.run()
     break_cloud(story, "remove_host")
     wait(story, 11)
@@ -76,7 +75,7 @@ def end_in_vain(story: Story, *numbers: str) -> dict[str, Any]:
 
 
 def test_unreturned_hosts_cannot_be_booked_until_the_lease_is_ended(story: Story) -> None:
-    end_in_vain(story, "1", "2", "3")
+    fail_to_end(story, "1", "2", "3")
     assert reservable(story) == ["4"]
     body = story.lease_body(60, 120, reservations=[host_reservation(4, 4)])
     assert "1 match" in story.refused(409, "POST", "/v1/leases", body)
@@ -89,14 +88,14 @@ def test_unreturned_hosts_cannot_be_booked_until_the_lease_is_ended(story: Story
 
 
 def test_hosts_stay_bookable_while_an_end_is_retried_or_no_manager_runs(story: Story) -> None:
-    lease = story.reserve(0, 10, reservations=[on("2")])
+    lease = story.reserve(0, 10, reservations=[reservation_on("2")])
     story.run()
     story.clock.advance(3600)
     inventory.synchronise(story.runtime)
     assert reservable(story) == ALL
     break_cloud(story, "remove_host")
     for _ in range(20):
-        sync(story)
+        synchronise(story)
         assert reservable(story) == ALL
         story.clock.advance(1)
     break_cloud(story)
@@ -112,7 +111,7 @@ def test_a_host_whose_end_takes_too_long_cannot_be_booked(
 
     story = make_story(manager__event_max_retries=50)
     story.register(2)
-    story.reserve(0, 10, reservations=[on("2")])
+    story.reserve(0, 10, reservations=[reservation_on("2")])
     story.run()
     with monkeypatch.context() as slow:
         slow.setattr(story.cloud, "delete_servers", fail)
@@ -127,7 +126,7 @@ def test_a_host_whose_end_takes_too_long_cannot_be_booked(
 def test_a_coming_lease_gets_another_host_instead(story: Story) -> None:
     coming = story.reserve(30, 90)
     held = booked(story, coming)
-    end_in_vain(story, *held)
+    fail_to_end(story, *held)
     assert booked(story, coming) != held
     assert flags(story, coming) == (False, False)
     wait(story, 20)
@@ -137,7 +136,7 @@ def test_a_coming_lease_gets_another_host_instead(story: Story) -> None:
 
 def test_a_lease_starts_without_the_host_and_gets_it_later(story: Story) -> None:
     coming = story.reserve(20, 90, reservations=[host_reservation(4, 4)])
-    end_in_vain(story, "2")
+    fail_to_end(story, "2")
     wait(story, 13)
     assert status(story, coming) == "ACTIVE"
     assert handed_over(story, coming) == ["1", "3", "4"]
@@ -147,16 +146,18 @@ def test_a_lease_starts_without_the_host_and_gets_it_later(story: Story) -> None
     assert handed_over(story, coming) == ALL
     assert flags(story, coming) == (False, False)
     events = story.lease(coming["id"])["events"]
-    assert [one["status"] for one in events if one["event_type"] == "update_lease"] == ["DONE"]
+    assert [event["status"] for event in events if event["event_type"] == "update_lease"] == [
+        "DONE"
+    ]
 
 
 def test_a_start_waits_until_it_is_known_whether_the_other_lease_ends(story: Story) -> None:
-    first = story.reserve(0, 10, reservations=[on("1", "2")])
-    second = story.reserve(10, 90, reservations=[on("2", "3")])
+    first = story.reserve(0, 10, reservations=[reservation_on("1", "2")])
+    second = story.reserve(10, 90, reservations=[reservation_on("2", "3")])
     story.run()
     break_cloud(story, "remove_host")
     story.at(10)
-    sync(story)
+    synchronise(story)
     assert (status(story, first), status(story, second)) == ("TERMINATING", "PENDING")
     wait(story, 2)
     assert (status(story, first), status(story, second)) == ("ERROR", "ACTIVE")
@@ -165,8 +166,8 @@ def test_a_start_waits_until_it_is_known_whether_the_other_lease_ends(story: Sto
 
 
 def test_a_start_does_not_wait_for_a_host_that_failed(story: Story) -> None:
-    first = story.reserve(0, 10, reservations=[on("2")])
-    second = story.reserve(10, 90, reservations=[on("2", "3")])
+    first = story.reserve(0, 10, reservations=[reservation_on("2")])
+    second = story.reserve(10, 90, reservations=[reservation_on("2", "3")])
     story.run()
     story.cloud.fail_host("sim-2")
     inventory.synchronise(story.runtime)
@@ -177,8 +178,8 @@ def test_a_start_does_not_wait_for_a_host_that_failed(story: Story) -> None:
 
 
 def test_a_lease_of_unreturned_hosts_only_gets_them_later(story: Story) -> None:
-    coming = story.reserve(10, 90, reservations=[on("2")])
-    end_in_vain(story, "2")
+    coming = story.reserve(10, 90, reservations=[reservation_on("2")])
+    fail_to_end(story, "2")
     assert status(story, coming) == "ACTIVE"
     assert handed_over(story, coming) == []
     break_cloud(story)
@@ -187,9 +188,9 @@ def test_a_lease_of_unreturned_hosts_only_gets_them_later(story: Story) -> None:
 
 
 def test_a_lease_that_lacks_a_host_gets_one_that_becomes_free(story: Story) -> None:
-    other = story.reserve(0, 200, reservations=[on("3", "4")])
+    other = story.reserve(0, 200, reservations=[reservation_on("3", "4")])
     coming = story.reserve(20, 90, reservations=[host_reservation(2, 2)])
-    end_in_vain(story, "2")
+    fail_to_end(story, "2")
     wait(story, 10)
     assert handed_over(story, coming) == ["1"]
     break_cloud(story, "sim-2")
@@ -202,7 +203,7 @@ def test_a_lease_that_lacks_a_host_gets_one_that_becomes_free(story: Story) -> N
 
 @pytest.mark.parametrize("way", ["deletion", "repair"])
 def test_an_operator_gets_the_host_back_at_the_next_synchronisation(story: Story, way: str) -> None:
-    lease = end_in_vain(story, "2")
+    lease = fail_to_end(story, "2")
     if way == "deletion":
         story.ok("DELETE", f"/v1/leases/{lease['id']}")
         wait(story, 3)
@@ -215,12 +216,12 @@ def test_an_operator_gets_the_host_back_at_the_next_synchronisation(story: Story
         assert [repair(story.runtime, difference) for difference in audit(story.runtime)] == [True]
         story.run()
     assert story.cloud.pools() == {}
-    sync(story)
+    synchronise(story)
     assert reservable(story) == ALL
 
 
 def test_a_returned_host_that_is_down_cannot_be_booked(story: Story) -> None:
-    end_in_vain(story, "2")
+    fail_to_end(story, "2")
     story.cloud.fail_host("sim-2")
     break_cloud(story)
     wait(story, 3)
@@ -231,7 +232,7 @@ def test_a_returned_host_that_is_down_cannot_be_booked(story: Story) -> None:
 def test_a_lease_that_never_got_the_host_ends_without_it(story: Story) -> None:
     coming = story.reserve(20, 30, reservations=[host_reservation(4, 4)])
     last = story.reserve(40, 90, reservations=[host_reservation(4, 4)])
-    stuck = end_in_vain(story, "2")
+    stuck = fail_to_end(story, "2")
     break_cloud(story, "sim-2")
     wait(story, 20)
     assert status(story, coming) == "TERMINATED"

@@ -32,7 +32,7 @@ def test_a_lease_can_be_renamed_in_every_stable_status(story: Story) -> None:
         assert story.lease(lease["id"])["status"] == status
         renamed = put(story, lease, name=f"was {status}")
         assert (renamed["name"], renamed["status"]) == (f"was {status}", status)
-        assert story.told(lease["id"])[-1] == "lease.update"
+        assert story.event_types(lease["id"])[-1] == "lease.update"
     # A lease in ERROR gets no more hosts, but it may end later or now.
     more = change_of(failed, max=2)
     assert "ERROR" in rejected_put(story, failed, 409, reservations=more)
@@ -149,7 +149,7 @@ LAST_SECOND = "2030-01-15T12:00:59Z"
 
 
 @pytest.fixture
-def slow(story: Story, monkeypatch: pytest.MonkeyPatch) -> Story:
+def slow_story(story: Story, monkeypatch: pytest.MonkeyPatch) -> Story:
     """Return a service in the last second of a minute whose requests take two seconds."""
 
     def delayed(use_case: Callable[..., Any]) -> Callable[..., Any]:
@@ -171,36 +171,38 @@ def slow(story: Story, monkeypatch: pytest.MonkeyPatch) -> Story:
     return story
 
 
-def test_a_slow_request_starts_a_lease_at_its_arrival(slow: Story) -> None:
+def test_a_slow_request_starts_a_lease_at_its_arrival(slow_story: Story) -> None:
     for start in ("now", "2030-01-15 12:00"):
-        lease = slow.reserve(start_date=start, reservations=[])
+        lease = slow_story.reserve(start_date=start, reservations=[])
         assert lease["start_date"] == "2030-01-15T12:00:00.000000"
-        assert slow.clock.now().minute == 1
-        slow.clock.step(-2)
-    body = slow.asking(reservations=[])
-    asap = {"start": "asap", "duration": 600, "end_by": slow.moment(60)}
+        assert slow_story.clock.now().minute == 1
+        slow_story.clock.step(-2)
+    body = slow_story.asking(reservations=[])
+    asap = {"start": "asap", "duration": 600, "end_by": slow_story.moment(60)}
     earliest = {**{key: body[key] for key in body if key != "end"}, **asap}
     for request in ({**body, "start": "now"}, {**body, "start": LAST_SECOND}, earliest):
-        assert slow.ok("POST", "/v2/leases", request)["start"] == LAST_SECOND
-        slow.clock.step(-2)
-    slow.clock.advance(1)
-    problem = slow.problem(400, "POST", "/v2/leases", {**slow.asking(), "start": LAST_SECOND})
+        assert slow_story.ok("POST", "/v2/leases", request)["start"] == LAST_SECOND
+        slow_story.clock.step(-2)
+    slow_story.clock.advance(1)
+    problem = slow_story.problem(
+        400, "POST", "/v2/leases", {**slow_story.asking(), "start": LAST_SECOND}
+    )
     assert problem["code"] == "invalid_date"
 
 
 @pytest.mark.parametrize("api", ["v1", "v2"])
-def test_a_slow_request_starts_or_ends_a_lease_now(slow: Story, api: str) -> None:
+def test_a_slow_request_starts_or_ends_a_lease_now(slow_story: Story, api: str) -> None:
     def move_to_now(lease: dict[str, Any], date: str) -> None:
-        slow.clock.advance(59 - slow.clock.now().second)
+        slow_story.clock.advance(59 - slow_story.clock.now().second)
         if api == "v1":
-            slow.ok("PUT", f"/v1/leases/{lease['id']}", {f"{date}_date": "now"})
+            slow_story.ok("PUT", f"/v1/leases/{lease['id']}", {f"{date}_date": "now"})
         else:
-            slow.ok("PATCH", f"/v2/leases/{lease['id']}", {date: "now"})
-        slow.run()
+            slow_story.ok("PATCH", f"/v2/leases/{lease['id']}", {date: "now"})
+        slow_story.run()
 
-    lease = slow.reserve(60, 120)
+    lease = slow_story.reserve(60, 120)
     move_to_now(lease, "start")
-    assert slow.lease(lease["id"])["status"] == "ACTIVE"
-    slow.at(10)
+    assert slow_story.lease(lease["id"])["status"] == "ACTIVE"
+    slow_story.at(10)
     move_to_now(lease, "end")
-    assert slow.lease(lease["id"])["status"] == "TERMINATED"
+    assert slow_story.lease(lease["id"])["status"] == "TERMINATED"

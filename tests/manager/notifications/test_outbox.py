@@ -30,7 +30,7 @@ def test_every_change_is_announced_and_no_rejected_request(story: Story) -> None
     assert count(story) == 1
     story.ok("PUT", path, {"name": "another"})
     story.ok("DELETE", path)
-    assert story.told(lease["id"]) == ["lease.create", "lease.update", "lease.delete"]
+    assert story.event_types(lease["id"]) == ["lease.create", "lease.update", "lease.delete"]
 
 
 def test_a_change_that_cannot_be_announced_is_rolled_back(story: Story) -> None:
@@ -56,10 +56,10 @@ def test_numbers_have_no_gaps_and_follow_the_order_of_each_lease(story_everywher
     story.run()
     for minutes in (50, 9, 1, 60):
         story.at(minutes)
-    told = story.published()
-    assert [one["seq"] for one in told] == list(range(1, len(told) + 1))
+    notifications = story.published()
+    assert [item["seq"] for item in notifications] == list(range(1, len(notifications) + 1))
     for lease in leases:
-        assert story.told(lease["id"]) == [
+        assert story.event_types(lease["id"]) == [
             "lease.create",
             "lease.event.before_start_lease",
             "lease.event.before_start_lease",
@@ -83,7 +83,10 @@ def test_a_rolled_back_change_leaves_no_gap(story_everywhere: Story) -> None:
         story.runtime.database.write(work)
     write(story, "lease", "second")
     story.relay.flush()
-    assert [(one["seq"], one["event_type"]) for one in log(story)] == [(1, "first"), (2, "second")]
+    assert [(item["seq"], item["event_type"]) for item in log(story)] == [
+        (1, "first"),
+        (2, "second"),
+    ]
 
 
 @pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)
@@ -95,11 +98,11 @@ def test_a_reader_misses_nothing_when_transactions_commit_out_of_order(
     with Session(story.runtime.database.engine) as slow:
         outbox.write(slow, "written first", payload, story.clock.now())
         write(story, "fast", "committed first")
-        seen = [(one["seq"], one["event_type"]) for one in story.published()]
+        seen = [(item["seq"], item["event_type"]) for item in story.published()]
         assert seen == [(1, "committed first")]
         slow.commit()
     story.relay.flush()
-    assert [(one["seq"], one["event_type"]) for one in log(story, after=1)] == [
+    assert [(item["seq"], item["event_type"]) for item in log(story, after=1)] == [
         (2, "written first")
     ]
 
@@ -114,7 +117,7 @@ def test_a_reader_continues_after_its_cursor(story: Story) -> None:
     seen: list[int] = []
     while page := log(story, after=seen[-1] if seen else 0, limit=40):
         assert len(page) <= 40
-        seen += [one["seq"] for one in page]
+        seen += [item["seq"] for item in page]
     assert seen == list(range(1, 102))
     assert log(story, after=2**63 - 1) == []
 
@@ -137,7 +140,7 @@ def test_users_read_their_projects_notifications_and_an_admin_all(story: Story) 
 
     def read(token: str | None, after: int = 0) -> list[int]:
         path = f"/v2/notifications?after={after}"
-        return [one["seq"] for one in story.ok("GET", path, token=token)["notifications"]]
+        return [item["seq"] for item in story.ok("GET", path, token=token)["notifications"]]
 
     assert read("alice:lab") == [1, 3]
     assert read("alice:lab", after=1) == [3]

@@ -5,6 +5,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ import sqlalchemy as sa
 
 from climate.core.notifications.message import Notification
 from climate.db.tables.notifications import OutboxRow, RelayRow
+from climate.manager.notifications import relay as relay_module
 from climate.manager.notifications.relay import Relay
+from climate.manager.process.periodic_task import PeriodicTask
 from tests.conftest import MakeStory
 from tests.support.emitters import Broken, FakeEmitter, broken_at, log
 from tests.support.outbox_rows import write, write_many
@@ -22,7 +25,7 @@ from tests.support.service import Story
 
 @contextmanager
 def at_work(story: Story, relay: Relay) -> Iterator[None]:
-    """Have a relay work in a thread of its own."""
+    """Run a relay in a thread of its own."""
     relay.start()
     try:
         yield
@@ -66,7 +69,7 @@ def test_no_notification_is_skipped_after_a_backup_was_restored(
 def test_no_notification_is_skipped_when_a_backup_is_restored_during_a_publication(
     story_everywhere: Story,
 ) -> None:
-    """What is noted as published are other notifications there, that got the same numbers."""
+    """The backup gave the same numbers to other notifications than those marked as published."""
     story = story_everywhere
     write_many(story, 6)
 
@@ -83,12 +86,12 @@ def test_no_notification_is_skipped_when_a_backup_is_restored_during_a_publicati
     listener = FakeEmitter(restore)
     relay = Relay(story.runtime, listener, "relay")
     relay.number()
-    known = {one["message_id"] for one in log(story)[3:4]}
+    known = {item["message_id"] for item in log(story)[3:4]}
     relay.flush()
     story.clock.advance(1)
     relay.flush()
-    told = [one.event_type for one, _ in listener.heard]
-    assert told[-4:] == [f"anew {n}" for n in range(4)]
+    types = [one.event_type for one, _ in listener.heard]
+    assert types[-4:] == [f"anew {n}" for n in range(4)]
 
 
 # A broker that fails.
@@ -114,11 +117,11 @@ def test_notifications_that_wait_for_the_broker_can_be_read(story: Story) -> Non
     relay = Relay(story.runtime, FakeEmitter(broken_at(1)), "relay")
     with pytest.raises(Broken):
         relay.flush()
-    assert [one["event_type"] for one in log(story)] == ["lease.create"]
+    assert [item["event_type"] for item in log(story)] == ["lease.create"]
     story.reserve(60, 120, name="later")
     assert len(log(story)) == 1  # not numbered yet
     relay.flush()
-    assert [one["lease_id"] == lease["id"] for one in log(story)] == [True, False]
+    assert [item["lease_id"] == lease["id"] for item in log(story)] == [True, False]
 
 
 def test_a_repeated_notification_keeps_its_id(story: Story) -> None:
@@ -134,7 +137,7 @@ def test_a_repeated_notification_keeps_its_id(story: Story) -> None:
     with pytest.raises(Broken):
         relay.flush()
     relay.flush()
-    first, second = (one["message_id"] for one in log(story))
+    first, second = (item["message_id"] for item in log(story))
     assert tried == [first, second, second]
     assert first != second
 
@@ -239,7 +242,7 @@ def test_a_publishing_relay_takes_its_claim_once(story_everywhere: Story) -> Non
     relay._publish(batch)
     sa.event.remove(engine, "before_cursor_execute", note)
     assert len(batch) == 1
-    assert [one for one in statements if one != "NOTIFY"] == ["SELECT", "UPDATE"]
+    assert [item for item in statements if item != "NOTIFY"] == ["SELECT", "UPDATE"]
 
 
 def test_a_slow_relay_without_rivals_publishes_everything_once(story: Story) -> None:
@@ -305,7 +308,23 @@ def test_concurrent_relays_number_without_gaps(story_everywhere: Story) -> None:
         thread.start()
     for thread in numbering:
         thread.join()
-    assert [one["seq"] for one in log(story, limit=1000)] == list(range(1, 251))
-    assert [one["event_type"] for one in log(story, limit=1000)] == [
+    assert [item["seq"] for item in log(story, limit=1000)] == list(range(1, 251))
+    assert [item["event_type"] for item in log(story, limit=1000)] == [
         f"event {n}" for n in range(250)
     ]
+
+
+def test_stop_waits_at_most_shutdown_timeout_for_both_threads(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, timeout = [0.0], story.runtime.settings.shutdown_timeout
+
+    def hang(_: object, patience: float) -> bool:
+        clock[0] += max(0.0, patience)
+        return False
+
+    relay = Relay(story.runtime, FakeEmitter(), "relay")
+    monkeypatch.setattr(relay_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(PeriodicTask, "stop", hang)
+    relay.stop()
+    assert clock[0] == timeout > 0

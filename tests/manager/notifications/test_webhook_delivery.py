@@ -44,13 +44,12 @@ NO = Answer(500)
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """Return a receiver that takes all it is sent."""
     with receiving() as made:
         yield made
 
 
 @pytest.fixture
-def hooked(make_story_everywhere: MakeStory) -> Story:
+def any_story(make_story_everywhere: MakeStory) -> Story:
     """Return a service that may send to the loopback, on each database in turn."""
     return make_story_everywhere(**LOOPBACK)
 
@@ -62,8 +61,8 @@ def story(make_story: MakeStory) -> Story:
 
 
 @pytest.fixture
-def simple(make_story: MakeStory) -> Story:
-    """Return such a service, which gives up after three attempts."""
+def impatient_story(make_story: MakeStory) -> Story:
+    """Return such a service that stops after three attempts."""
     return make_story(**LOOPBACK, notifications__webhook_attempts=3)
 
 
@@ -77,8 +76,10 @@ def subscribe(story: Story, url: str, token: str | None = None, **fields: Any) -
     return dict(story.ok("POST", PATH, body, token=token))
 
 
-def tell(story: Story, *event_types: str, lease_id: str = "lease", project: str = "admin") -> None:
-    """Write notifications, and have them numbered and published."""
+def publish(
+    story: Story, *event_types: str, lease_id: str = "lease", project: str = "admin"
+) -> None:
+    """Write notifications, number them and publish them."""
     write(story, lease_id, *event_types, project_id=project)
     story.relay.flush()
 
@@ -88,7 +89,7 @@ def deliver(story: Story) -> int:
 
 
 def deliver_all(story: Story, tries: int = 40) -> None:
-    """Deliver, again and again, as time goes by."""
+    """Deliver repeatedly while time passes."""
     for _ in range(tries):
         deliver(story)
         story.clock.advance(400)
@@ -100,23 +101,23 @@ def shown(story: Story, made: dict[str, Any]) -> dict[str, Any]:
 
 def dead(story: Story, made: dict[str, Any]) -> list[int]:
     found = story.ok("GET", f"{PATH}/{made['id']}/dead-letters")["dead_letters"]
-    return [one["seq"] for one in found]
+    return [item["seq"] for item in found]
 
 
 # What is sent.
 
 
-def test_a_receiver_gets_a_signed_cloudevent(simple: Story, receiver: Receiver) -> None:
-    simple.register(1)
-    subscribe(simple, f"{receiver.url}?key=1")
-    lease = simple.reserve()
-    simple.relay.flush()
-    assert deliver(simple) == 1
-    [got], [kept] = receiver.got, log(simple)
+def test_a_receiver_gets_a_signed_cloudevent(impatient_story: Story, receiver: Receiver) -> None:
+    impatient_story.register(1)
+    subscribe(impatient_story, f"{receiver.url}?key=1")
+    lease = impatient_story.reserve()
+    impatient_story.relay.flush()
+    assert deliver(impatient_story) == 1
+    [got], [kept] = receiver.got, log(impatient_story)
     assert got.path == "/hook?key=1"
     assert got.headers["content-type"] == "application/cloudevents+json; charset=UTF-8"
     assert got.headers["webhook-id"] == kept["message_id"]
-    assert int(got.headers["webhook-timestamp"]) == int(simple.clock.now().timestamp())
+    assert int(got.headers["webhook-timestamp"]) == int(impatient_story.clock.now().timestamp())
     assert got.is_signed
     event = got.event
     data = event.pop("data")
@@ -131,10 +132,10 @@ def test_a_receiver_gets_a_signed_cloudevent(simple: Story, receiver: Receiver) 
         "subject": lease["id"],
     }
     assert data == {**kept["payload"], "seq": 1, "message_id": kept["message_id"]}
-    simple.at(58.5)
-    simple.relay.flush()
-    simple.clock.advance(20)
-    deliver(simple)
+    impatient_story.at(58.5)
+    impatient_story.relay.flush()
+    impatient_story.clock.advance(20)
+    deliver(impatient_story)
     assert receiver.events[-1]["data"]["starts_in"] == 70, "counted from the delivery"
 
 
@@ -157,42 +158,42 @@ def test_a_large_notification_is_shortened(make_story: MakeStory, receiver: Rece
 # To whom, and in which order.
 
 
-def test_each_subscription_gets_what_its_filter_selects_in_order(hooked: Story) -> None:
-    story = hooked
+def test_each_subscription_gets_what_its_filter_selects_in_order(any_story: Story) -> None:
+    story = any_story
     with receiving() as all_, receiving() as starts, receiving() as one, receiving() as theirs:
         subscribe(story, all_.url)
         subscribe(story, starts.url, event_types=["lease.event.*", "lease.delete"])
         subscribe(story, one.url, lease_id="second")
         subscribe(story, theirs.url, token="bob:office")
-        tell(story, "lease.create", "lease.event.start_lease", "lease.delete", lease_id="first")
-        tell(story, "lease.create", "lease.update", lease_id="second")
-        tell(story, "lease.create", project="office")
+        publish(story, "lease.create", "lease.event.start_lease", "lease.delete", lease_id="first")
+        publish(story, "lease.create", "lease.update", lease_id="second")
+        publish(story, "lease.create", project="office")
         deliver(story)
         found = [each.seqs for each in (all_, starts, one, theirs)]
     assert found == [[1, 2, 3, 4, 5], [2, 3], [4, 5], [6]]
 
 
-def test_a_filter_selects_resource_types(simple: Story, receiver: Receiver) -> None:
-    simple.register(1)
+def test_a_filter_selects_resource_types(impatient_story: Story, receiver: Receiver) -> None:
+    impatient_story.register(1)
     with receiving() as other:
-        subscribe(simple, receiver.url, resource_type="physical:host")
-        subscribe(simple, other.url, resource_type="physical:hos")
-        simple.reserve()
-        simple.relay.flush()
-        deliver(simple)
+        subscribe(impatient_story, receiver.url, resource_type="physical:host")
+        subscribe(impatient_story, other.url, resource_type="physical:hos")
+        impatient_story.reserve()
+        impatient_story.relay.flush()
+        deliver(impatient_story)
         assert (receiver.seqs, other.seqs) == ([1], [])
 
 
 def test_a_subscription_begins_at_its_creation_and_sees_all_projects_only_for_admins(
-    simple: Story, receiver: Receiver
+    impatient_story: Story, receiver: Receiver
 ) -> None:
     body = {"url": receiver.url, "secret": SECRET, "all_projects": True}
-    simple.problem(403, "POST", PATH, body, token="alice:lab")
-    tell(simple, "before")
-    simple.ok("POST", PATH, body)
-    tell(simple, "first", project="lab")
-    tell(simple, "second", project="office")
-    deliver(simple)
+    impatient_story.problem(403, "POST", PATH, body, token="alice:lab")
+    publish(impatient_story, "before")
+    impatient_story.ok("POST", PATH, body)
+    publish(impatient_story, "first", project="lab")
+    publish(impatient_story, "second", project="office")
+    deliver(impatient_story)
     assert receiver.seqs == [2, 3]
 
 
@@ -209,12 +210,12 @@ def test_more_than_one_batch_is_delivered_in_order(story: Story, receiver: Recei
 
 
 def test_a_failed_delivery_is_retried_before_later_notifications(
-    hooked: Story, receiver: Receiver
+    any_story: Story, receiver: Receiver
 ) -> None:
-    story = hooked
+    story = any_story
     made = subscribe(story, receiver.url)
     receiver.answers = [Answer(204), NO, NO]
-    tell(story, "first", "second", "third")
+    publish(story, "first", "second", "third")
     assert deliver(story) == 2
     assert deliver(story) == 0  # not before its pause is over
     story.clock.advance(2)
@@ -223,7 +224,7 @@ def test_a_failed_delivery_is_retried_before_later_notifications(
     story.clock.advance(3)
     deliver(story)
     assert receiver.seqs == [1, 2, 2, 2, 3]
-    assert len({one.headers["webhook-id"] for one in receiver.got}) == 3
+    assert len({item.headers["webhook-id"] for item in receiver.got}) == 3
     assert shown(story, made)["reason"] is None
     assert shown(story, made)["after"] == 3
 
@@ -233,7 +234,7 @@ def test_a_failed_delivery_is_retried_before_later_notifications(
     [
         (Answer(302, {"Location": "/elsewhere"}), "HTTP 302: redirects are not followed"),
         (Answer(404), "HTTP 404"),
-        (Answer(None), "the connection broke, or what came back is no HTTP"),
+        (Answer(None), "the connection broke, or the response is not HTTP"),
         (Answer(hang=threading.Event()), "no answer within 0.3 s"),
         (Answer(drip=threading.Event()), "no answer within 0.3 s"),
     ],
@@ -245,87 +246,94 @@ def test_a_failed_delivery_has_a_reason(
     story = make_story(**{**LOOPBACK, "notifications__webhook_timeout": 0.3})
     made = subscribe(story, receiver.url)
     receiver.answers = [answer]
-    tell(story, "first")
+    publish(story, "first")
     deliver(story)
     for event in (answer.hang, answer.drip):
         if event is not None:
             event.set()
     assert shown(story, made)["reason"] == reason
-    assert [one.path for one in receiver.got] == ["/hook"]
+    assert [item.path for item in receiver.got] == ["/hook"]
     story.clock.advance(2)
     deliver(story)
     assert receiver.seqs == [1, 1]
 
 
 def test_retry_after_a_closed_port_a_longer_pause_and_gone(
-    simple: Story, receiver: Receiver
+    impatient_story: Story, receiver: Receiver
 ) -> None:
     with receiving() as closed:
-        unreachable = subscribe(simple, closed.url)
-    made = subscribe(simple, receiver.url)
+        unreachable = subscribe(impatient_story, closed.url)
+    made = subscribe(impatient_story, receiver.url)
     receiver.answers = [Answer(429, {"Retry-After": "100"}), Answer(410)]
-    tell(simple, "first")
-    deliver(simple)
-    assert shown(simple, unreachable)["reason"] == "it refuses connections"
-    simple.ok("PATCH", f"{PATH}/{unreachable['id']}", {"status": "suspended"})
-    simple.clock.advance(99)
-    assert deliver(simple) == 0
-    simple.clock.advance(2)
-    deliver(simple)
+    publish(impatient_story, "first")
+    deliver(impatient_story)
+    assert shown(impatient_story, unreachable)["reason"] == "it refuses connections"
+    impatient_story.ok("PATCH", f"{PATH}/{unreachable['id']}", {"status": "suspended"})
+    impatient_story.clock.advance(99)
+    assert deliver(impatient_story) == 0
+    impatient_story.clock.advance(2)
+    deliver(impatient_story)
     assert receiver.seqs == [1, 1]
-    deliver_all(simple, 3)
-    found = shown(simple, made)
+    deliver_all(impatient_story, 3)
+    found = shown(impatient_story, made)
     assert (found["status"], found["reason"]) == ("suspended", "HTTP 410")
     assert receiver.seqs == [1, 1]
 
 
 def test_a_notification_that_keeps_failing_becomes_a_dead_letter_and_can_be_redelivered(
-    simple: Story, receiver: Receiver
+    impatient_story: Story, receiver: Receiver
 ) -> None:
-    made = subscribe(simple, receiver.url)
+    made = subscribe(impatient_story, receiver.url)
     receiver.answers = [NO] * 3
-    tell(simple, "poison", "fine")
-    deliver_all(simple, 5)
+    publish(impatient_story, "poison", "fine")
+    deliver_all(impatient_story, 5)
     assert receiver.seqs == [1] * 3 + [2]
-    assert dead(simple, made) == [1]
-    assert (shown(simple, made)["dead_letters"], shown(simple, made)["status"]) == (1, "active")
+    assert dead(impatient_story, made) == [1]
+    assert (
+        shown(impatient_story, made)["dead_letters"],
+        shown(impatient_story, made)["status"],
+    ) == (1, "active")
     receiver.answers = [NO]
     again = f"{PATH}/{made['id']}/redeliver"
-    assert simple.ok("POST", again, {"seqs": [1, 7]}) == {"redelivering": 1}
-    deliver_all(simple, 3)
+    assert impatient_story.ok("POST", again, {"seqs": [1, 7]}) == {"redelivering": 1}
+    deliver_all(impatient_story, 3)
     assert receiver.seqs[4:] == [1]  # once for each time it is asked for
-    assert dead(simple, made) == [1]
-    assert simple.ok("POST", again, {}) == {"redelivering": 1}
-    deliver(simple)
-    assert dead(simple, made) == []
+    assert dead(impatient_story, made) == [1]
+    assert impatient_story.ok("POST", again, {}) == {"redelivering": 1}
+    deliver(impatient_story)
+    assert dead(impatient_story, made) == []
     assert receiver.got[0].headers["webhook-id"] == receiver.got[-1].headers["webhook-id"]
 
 
 def test_a_subscription_that_keeps_failing_is_suspended_and_its_owner_notified(
-    simple: Story, receiver: Receiver
+    impatient_story: Story, receiver: Receiver
 ) -> None:
-    made = subscribe(simple, receiver.url, token="alice:lab")
+    made = subscribe(impatient_story, receiver.url, token="alice:lab")
     receiver.then = NO
-    tell(simple, *(f"event {n}" for n in range(7)), project="lab")
-    deliver_all(simple, 18)
-    assert dead(simple, made) == [1, 2, 3, 4, 5]
-    found = shown(simple, made)
+    publish(impatient_story, *(f"event {n}" for n in range(7)), project="lab")
+    deliver_all(impatient_story, 18)
+    assert dead(impatient_story, made) == [1, 2, 3, 4, 5]
+    found = shown(impatient_story, made)
     assert (found["status"], found["after"]) == ("suspended", 5)
-    assert found["reason"] == "5 notifications in a row were not taken; the last: HTTP 500"
+    assert (
+        found["reason"] == "5 notifications in a row were not delivered; the last error: HTTP 500"
+    )
     count = len(receiver.got)
-    simple.relay.flush()
-    [told] = simple.ok("GET", "/v2/notifications?event_type=subscription.*", token="alice:lab")[
-        "notifications"
-    ]
-    assert told["event_type"] == "subscription.suspended"
-    assert told["lease_id"] is None
-    assert told["payload"]["subscription_id"] == made["id"]
+    impatient_story.relay.flush()
+    [notification] = impatient_story.ok(
+        "GET", "/v2/notifications?event_type=subscription.*", token="alice:lab"
+    )["notifications"]
+    assert notification["event_type"] == "subscription.suspended"
+    assert notification["lease_id"] is None
+    assert notification["payload"]["subscription_id"] == made["id"]
     receiver.then = Answer()
-    simple.problem(409, "POST", f"{PATH}/{made['id']}/redeliver", {})
+    impatient_story.problem(409, "POST", f"{PATH}/{made['id']}/redeliver", {})
     assert len(receiver.got) == count
-    resumed = simple.ok("PATCH", f"{PATH}/{made['id']}", {"status": "active"}, token="alice:lab")
+    resumed = impatient_story.ok(
+        "PATCH", f"{PATH}/{made['id']}", {"status": "active"}, token="alice:lab"
+    )
     assert (resumed["status"], resumed["reason"]) == ("active", None)
-    deliver(simple)
+    deliver(impatient_story)
     assert receiver.seqs[count:] == [6, 7, 8]
 
 
@@ -333,11 +341,11 @@ def test_a_subscription_that_keeps_failing_is_suspended_and_its_owner_notified(
 
 
 def test_a_claimed_delivery_is_left_alone_until_the_claim_expires(
-    hooked: Story, receiver: Receiver
+    any_story: Story, receiver: Receiver
 ) -> None:
-    story = hooked
+    story = any_story
     subscribe(story, receiver.url)
-    tell(story, "first", "second")
+    publish(story, "first", "second")
     done = threading.Event()
     receiver.answers = [Answer(hang=done)]
     first = threading.Thread(target=deliveries(story, "first").run_due)
@@ -354,7 +362,7 @@ def test_the_result_of_a_reclaimed_delivery_does_not_count(
 ) -> None:
     story = make_story_everywhere(**{**LOOPBACK, "notifications__webhook_timeout": 30.0})
     made = subscribe(story, receiver.url)
-    tell(story, "first", "second", "third")
+    publish(story, "first", "second", "third")
     late, done = deliveries(story, "late"), threading.Event()
     receiver.answers = [Answer(hang=done)]
     slow = threading.Thread(target=late.run_due)
@@ -368,13 +376,13 @@ def test_the_result_of_a_reclaimed_delivery_does_not_count(
     assert shown(story, made)["after"] == 3
 
 
-def test_concurrent_managers_deliver_without_duplicates(hooked: Story) -> None:
-    story = hooked
+def test_concurrent_managers_deliver_without_duplicates(any_story: Story) -> None:
+    story = any_story
     count, receivers = 30, 4
     with receiving() as first, receiving() as second, receiving() as third, receiving() as fourth:
         all_ = [first, second, third, fourth]
-        for one in all_:
-            subscribe(story, one.url)
+        for item in all_:
+            subscribe(story, item.url)
         managers = [deliveries(story, f"manager-{n}") for n in range(3)]
         for manager in managers:
             manager.start()
@@ -382,10 +390,10 @@ def test_concurrent_managers_deliver_without_duplicates(hooked: Story) -> None:
         for _ in range(3):
             write_many(story, count // 3)
             relay.flush()
-        eventually(lambda: sum(len(one.got) for one in all_) >= count * receivers, "all arrived")
+        eventually(lambda: sum(len(item.got) for item in all_) >= count * receivers, "all arrived")
         for manager in managers:
             manager.stop()
-    assert [one.seqs for one in all_] == [list(range(1, count + 1))] * receivers
+    assert [item.seqs for item in all_] == [list(range(1, count + 1))] * receivers
 
 
 def test_hanging_receivers_do_not_delay_the_others(make_story: MakeStory) -> None:
@@ -402,7 +410,7 @@ def test_hanging_receivers_do_not_delay_the_others(make_story: MakeStory) -> Non
         manager = deliveries(story)
         manager.start()
         for number in range(1, 6):
-            tell(story, f"event {number}")
+            publish(story, f"event {number}")
             eventually(lambda number=number: quick.seqs[-1:] == [number], "the quick one has it")
         assert len(hanging.got) == 2  # half of the places
         release.set()
@@ -416,7 +424,7 @@ def test_a_removed_or_suspended_subscription_is_sent_nothing(
     story: Story, receiver: Receiver
 ) -> None:
     removed, suspended = subscribe(story, receiver.url), subscribe(story, receiver.url)
-    tell(story, "first")
+    publish(story, "first")
     assert story.call("DELETE", f"{PATH}/{removed['id']}").status_code == 204
     story.problem(404, "GET", f"{PATH}/{removed['id']}")
     change = {"status": "suspended"}
@@ -428,16 +436,18 @@ def test_a_removed_or_suspended_subscription_is_sent_nothing(
     assert deliver(story) == 1
 
 
-def test_a_changed_url_is_used_from_the_next_delivery_on(simple: Story, receiver: Receiver) -> None:
+def test_a_changed_url_is_used_from_the_next_delivery_on(
+    impatient_story: Story, receiver: Receiver
+) -> None:
     with receiving() as old:
-        made = subscribe(simple, old.url)
+        made = subscribe(impatient_story, old.url)
         old.then = NO
-        tell(simple, "first")
-        deliver(simple)
+        publish(impatient_story, "first")
+        deliver(impatient_story)
     change = {"url": receiver.url, "event_types": ["first"]}
-    assert simple.ok("PATCH", f"{PATH}/{made['id']}", change)["event_types"] == ["first"]
-    tell(simple, "second")
-    deliver(simple)
+    assert impatient_story.ok("PATCH", f"{PATH}/{made['id']}", change)["event_types"] == ["first"]
+    publish(impatient_story, "second")
+    deliver(impatient_story)
     assert receiver.seqs == [1]
 
 
@@ -448,7 +458,7 @@ def test_a_changed_url_is_used_from_the_next_delivery_on(simple: Story, receiver
 def test_a_name_is_resolved_once_and_only_a_public_address_is_connected_to(
     make_story: MakeStory, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """The name is asked for once; it leads to the loopback, which is not public."""
+    """The name resolves to the loopback, which is not public."""
     story = make_story(notifications__webhook_http=True)
     port = urlsplit(receiver.url).port
     asked: list[object] = []
@@ -463,7 +473,7 @@ def test_a_name_is_resolved_once_and_only_a_public_address_is_connected_to(
         connection.execute(
             sa.text("UPDATE subscriptions SET url = :url"), {"url": f"http://{name}:{port}/"}
         )
-    tell(story, "first")
+    publish(story, "first")
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     deliver(story)
     assert len(asked) == (1 if name.endswith("example") else 0)
@@ -525,7 +535,7 @@ def delivery(url: str) -> Delivery:
         created_at=now,
         updated_at=None,
     )
-    told = broker.notification(1)
+    notification = broker.notification(1)
     return Delivery(
-        subscription=subscription, secret=SECRET, notification=told, letter=None, at=now
+        subscription=subscription, secret=SECRET, notification=notification, letter=None, at=now
     )

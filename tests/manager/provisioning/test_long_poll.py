@@ -49,7 +49,7 @@ def prepared(story: Story) -> dict[str, Any]:
 def test_a_waiting_provisioner_gets_a_new_preparation(everywhere: Story, ask: Ask) -> None:
     asked = ask("60")
     made = prepared(everywhere)
-    assert [one["id"] for one in asked.result(20)] == [made["id"]]
+    assert [item["id"] for item in asked.result(20)] == [made["id"]]
 
 
 def test_a_waiting_provisioner_gets_a_released_preparation(everywhere: Story, ask: Ask) -> None:
@@ -59,15 +59,15 @@ def test_a_waiting_provisioner_gets_a_released_preparation(everywhere: Story, as
     asked = ask("60")
     report(story, made, "wanted")
     story.relay.flush()
-    assert [one["id"] for one in asked.result(20)] == [made["id"]]
+    assert [item["id"] for item in asked.result(20)] == [made["id"]]
     report(story, made, "accepted")
     report(story, made, "failed", reason="no power")
     asked = ask("60")
     path = f"/v2/resources/{made['resource_id']}/readiness"
     story.ok("PATCH", path, {"set_aside": None})
     story.relay.flush()
-    assert [one["id"] for one in asked.result(20)] == [made["id"]]
-    told = [one for one in story.published() if one["event_type"] == f"node.{PREPARE}"]
+    assert [item["id"] for item in asked.result(20)] == [made["id"]]
+    told = [item for item in story.published() if item["event_type"] == f"node.{PREPARE}"]
     assert len(told) == 3
 
 
@@ -78,7 +78,7 @@ def test_a_waiting_provisioner_gets_an_expired_preparation(everywhere: Story, as
     story.clock.advance(9.7)
     asked = ask("60")
     story.clock.advance(1)
-    assert [one["id"] for one in asked.result(20)] == [made["id"]]
+    assert [item["id"] for item in asked.result(20)] == [made["id"]]
 
 
 def test_a_wait_without_a_result_ends_in_an_empty_answer(everywhere: Story) -> None:
@@ -91,4 +91,4 @@ def test_a_preparation_that_exists_is_returned_without_waiting(make_story: MakeS
     rejection = story.problem(503, "GET", "/v2/preparations?wait=1")
     assert rejection["code"] == "too_many_followers"
     made = prepared(story)
-    assert [one["id"] for one in preparations(story, "claimable=true&wait=60")] == [made["id"]]
+    assert [item["id"] for item in preparations(story, "claimable=true&wait=60")] == [made["id"]]

@@ -12,7 +12,6 @@ from climate import bootstrap
 from climate.core.provisioning.shutdown import ShutdownState
 from climate.db.provisioning import shutdowns as db
 from climate.manager.provisioning import planner as preparing
-from climate.manager.provisioning import power_saving as energy
 from climate.manager.provisioning.lead_times import LeadTimes
 from climate.manager.provisioning.power_saving import PowerSaver
 from climate.manager.resources import inventory_sync as inventory
@@ -76,9 +75,9 @@ def shutdown(story: Story, one: dict[str, Any]) -> dict[str, Any]:
 def switched_off(story: Story) -> list[dict[str, Any]]:
     """Switch all hosts off but the spare one; return these shutdowns."""
     found = later(story)
-    for one in found:
-        report(story, one, "accepted", "shutdowns")
-        report(story, one, "off", "shutdowns")
+    for item in found:
+        report(story, item, "accepted", "shutdowns")
+        report(story, item, "off", "shutdowns")
     return found
 
 
@@ -89,11 +88,10 @@ def lease(story: Story, first: float = 0, count: int = 3) -> str:
 
 def bookable(story: Story) -> int:
     found = story.ok("GET", "/v2/resources")["resources"]
-    return sum(one["reservable"] for one in found)
+    return sum(item["reservable"] for item in found)
 
 
 def saved(story: Story, minutes: float, period: str = "all") -> list[dict[str, Any]]:
-    """Return the savings of the last minutes."""
     when = f"since={story.moment(-minutes)}&until={story.moment()}&period={period}"
     return list(story.ok("GET", f"/v2/readiness/energy?{when}")["saved"])
 
@@ -101,19 +99,19 @@ def saved(story: Story, minutes: float, period: str = "all") -> list[dict[str, A
 def test_idle_hosts_go_off_except_the_spare_and_are_back_for_the_next_lease(story: Story) -> None:
     assert later(story, IDLE - 1) == []
     found = switched_off(story)
-    assert {one["node"] for one in found} == {"sim-1", "sim-2"}
+    assert {item["node"] for item in found} == {"sim-1", "sim-2"}
     assert later(story, 60) == []  # the spare stays
-    assert [shutdown(story, one)["state"] for one in found] == ["off", "off"]
+    assert [shutdown(story, item)["state"] for item in found] == ["off", "off"]
     assert bookable(story) == 3
     created = lease(story, 60)
     story.at(41)
     plan(story)
     ready = preparations(story, "claimable=true")
     assert len(ready) == 3
-    assert [shutdown(story, one)["state"] for one in found] == ["over", "over"]
-    for one in ready:
-        report(story, one, "accepted", "preparations")
-        report(story, one, "ready", "preparations")
+    assert [shutdown(story, item)["state"] for item in found] == ["over", "over"]
+    for item in ready:
+        report(story, item, "accepted", "preparations")
+        report(story, item, "ready", "preparations")
     assert story.ok("GET", f"/v2/leases/{created}/readiness")["state"] == "ready"
     story.at(19)
     assert story.lease(created)["status"] == "ACTIVE"
@@ -133,7 +131,7 @@ def test_concurrent_managers_switch_each_host_off_once_and_keep_the_spare(
     story.at(IDLE)
     with ThreadPoolExecutor(6) as crowd:
         list(crowd.map(PowerSaver.run, savings))
-    assert len(shutdowns(story)) == len({one["node"] for one in shutdowns(story)}) == 2
+    assert len(shutdowns(story)) == len({shutdown["node"] for shutdown in shutdowns(story)}) == 2
 
 
 def test_a_host_that_a_lease_needs_soon_stays_on(story: Story) -> None:
@@ -163,7 +161,7 @@ def test_a_host_is_prepared_after_its_shutdown_has_finished(everywhere: Story) -
     assert story.lease(created)["status"] == "ACTIVE"
     plan(story)
     (blocked,) = preparations(story, f"node={going['node']}")
-    assert blocked["id"] not in {one["id"] for one in preparations(story, "claimable=true")}
+    assert blocked["id"] not in {item["id"] for item in preparations(story, "claimable=true")}
     assert (
         rejected_report(story, blocked, "accepted", "preparations", owner="p2")
         == "preparation_claimed"
@@ -186,7 +184,7 @@ def test_a_host_that_is_being_prepared_is_not_shut_down(story: Story) -> None:
     report(story, mine, "accepted", "preparations")
     add_shutdown(story, going, mine)
     assert report(story, mine, "accepted", "preparations")["attempt"] == 1
-    (late,) = [one for one in shutdowns(story, "claimable=true") if one["node"] == mine["node"]]
+    (late,) = [item for item in shutdowns(story, "claimable=true") if item["node"] == mine["node"]]
     assert rejected_report(story, late, "accepted", "shutdowns") == "shutdown_over"
     plan(story)
     assert shutdown(story, late)["state"] == "over"
@@ -214,8 +212,8 @@ def test_every_host_of_a_lease_that_is_off_gets_a_preparation(story: Story) -> N
     story.run()  # before any manager looked
     assert story.lease(created)["status"] == "ACTIVE"
     plan(story)
-    asked = {one["node"] for one in preparations(story, "claimable=true")}
-    assert asked == {one["node"] for one in found}
+    asked = {item["node"] for item in preparations(story, "claimable=true")}
+    assert asked == {item["node"] for item in found}
     assert bookable(story) == 3
 
 
@@ -239,17 +237,17 @@ def test_concurrent_bookings_and_shutdowns_leave_no_host_off_without_a_preparati
 
     with ThreadPoolExecutor(8) as crowd:
         claims = [crowd.submit(claim, number) for number in range(5)]
-        created = [one.result() for one in [crowd.submit(book, number) for number in (5, 6, 7)]]
-        [one.result() for one in claims]
+        created = [item.result() for item in [crowd.submit(book, number) for number in (5, 6, 7)]]
+        [item.result() for item in claims]
     story.run()
-    assert {story.lease(one)["status"] for one in created} == {"ACTIVE"}
+    assert {story.lease(item)["status"] for item in created} == {"ACTIVE"}
     plan(story)
-    for one in shutdowns(story, "state=accepted"):
-        assert preparations(story, f"node={one['node']}&claimable=true") == []
-        report(story, one, "off", "shutdowns", owner=one["node"])
+    for shutdown in shutdowns(story, "state=accepted"):
+        assert preparations(story, f"node={shutdown['node']}&claimable=true") == []
+        report(story, shutdown, "off", "shutdowns", owner=shutdown["node"])
     plan(story)
-    ever_claimed = {one["node"] for one in shutdowns(story) if one["accepted_at"]}
-    assert ever_claimed <= {one["node"] for one in preparations(story, "claimable=true")}
+    ever_claimed = {shutdown["node"] for shutdown in shutdowns(story) if shutdown["accepted_at"]}
+    assert ever_claimed <= {item["node"] for item in preparations(story, "claimable=true")}
     assert shutdowns(story, "state=off&state=accepted&state=wanted&state=kept") == []
 
 
@@ -263,7 +261,7 @@ def test_a_host_with_servers_on_it_stays_on(story: Story) -> None:
     plan(story)
     assert shutdown(story, used)["state"] == "over"
     plan(story)
-    assert {one.external_id for one in story.cloud.hosts() if one.lost} == set()
+    assert {host.external_id for host in story.cloud.hosts() if host.lost} == set()
     assert shutdown(story, used)["off_at"] is None
 
 
@@ -320,7 +318,7 @@ def test_quarantined_and_failed_hosts_are_not_switched_off(make_story: MakeStory
     assert later(story) == []
     story.cloud.mend_host("sim-2")
     assert later(story, 1) == []
-    assert [one["node"] for one in later(story)] == ["sim-2"]
+    assert [item["node"] for item in later(story)] == ["sim-2"]
 
 
 def test_a_host_that_an_operator_switched_on_is_on(story: Story) -> None:
@@ -352,7 +350,7 @@ def test_another_host_is_switched_on_when_a_lease_takes_the_spare(story: Story) 
 
 def take_spare(story: Story) -> None:
     """Start a lease on the host that is on."""
-    off = {one["node"] for one in shutdowns(story, "state=off")}
+    off = {shutdown["node"] for shutdown in shutdowns(story, "state=off")}
     (spare,) = {"sim-1", "sim-2", "sim-3"} - off
     query = f'["==", "$hypervisor_hostname", "{spare}"]'
     asked = hosts(1, 1, hypervisor_properties=query, resource_properties="")
@@ -371,7 +369,7 @@ def test_a_waking_host_is_prepared_at_once_if_a_lease_needs_it(story: Story) -> 
     plan(story)
     assert shutdown(story, woken)["state"] == "over"
     assert rejected_report(story, woken, "on", "shutdowns") == "shutdown_over"
-    found = {one["node"] for one in preparations(story, "claimable=true")}
+    found = {item["node"] for item in preparations(story, "claimable=true")}
     assert woken["node"] in found
     assert len(found) == 2
 
@@ -406,7 +404,7 @@ def test_hosts_that_are_off_come_back_after_power_saving_is_disabled(make_story:
     second.run()
     plan(second)
     assert shutdown(second, gone)["state"] == "over"
-    assert [one["node"] for one in preparations(second, "claimable=true")] == [gone["node"]]
+    assert [item["node"] for item in preparations(second, "claimable=true")] == [gone["node"]]
 
 
 def test_sends_no_statements_where_power_saving_is_disabled(make_story: MakeStory) -> None:
@@ -427,7 +425,7 @@ def test_sends_no_statements_where_power_saving_is_disabled(make_story: MakeStor
 def test_operators_see_savings_by_period(story: Story) -> None:
     found = switched_off(story)  # at 12:30
     story.at(24 * 60)
-    assert [(one["since"][:10], one["host_hours"]) for one in saved(story, 3000, "day")] == [
+    assert [(item["since"][:10], item["host_hours"]) for item in saved(story, 3000, "day")] == [
         (story.moment(-24 * 60)[:10], 23.0),
         (story.moment()[:10], 25.0),
     ]
@@ -446,6 +444,8 @@ def test_removes_old_shutdowns(story: Story) -> None:
     story.run()
     plan(story)
     assert len(shutdowns(story, "state=over")) == len(found)
-    story.at(60)
-    energy.forget(story.runtime, story.clock.now())
+    settings = story.runtime.settings.provisioning
+    assert settings is not None
+    story.clock.advance(settings.kept.total_seconds() + 3600)
+    preparing.Planner(story.runtime, settings).forget()
     assert shutdowns(story) == []

@@ -9,7 +9,9 @@ import pytest
 
 from climate import bootstrap
 from climate.core.provisioning.lead_time import REMEMBERED
+from climate.db.provisioning import readiness as stored_readiness
 from climate.manager.provisioning import planner as preparing
+from climate.manager.provisioning.lead_times import LeadTimes
 from climate.manager.resources import inventory_sync as inventory
 from tests.conftest import MakeStory
 from tests.support.provisioners import (
@@ -24,29 +26,6 @@ from tests.support.provisioners import (
 from tests.support.service import Story, hosts
 
 BOB = "bob:lab:member"
-
-
-OPTIONS: dict[str, object] = {
-    "provisioning__enabled": True,
-    "provisioning__prior": 600.0,
-    "provisioning__longest": 1800.0,
-}
-
-
-@pytest.fixture
-def story(make_story: MakeStory) -> Story:
-    """Return a service with provisioning and hosts sim-1 .. sim-4, at noon."""
-    story = make_story(**OPTIONS)
-    story.register(4)
-    return story
-
-
-@pytest.fixture
-def everywhere(make_story_everywhere: MakeStory) -> Story:
-    """Return the same service on each database."""
-    story = make_story_everywhere(**OPTIONS)
-    story.register(4)
-    return story
 
 
 def lease(story: Story, first: float = 60, count: int = 1) -> str:
@@ -77,9 +56,9 @@ def test_requests_each_host_once_its_lead_time_before_the_start(everywhere: Stor
     assert plan(story) == 2
     assert plan(story) == 0
     found = preparations(story)
-    assert len({one["node"] for one in found}) == 2
-    assert {one["lease_id"] for one in found} == {created}
-    assert {one["lead"] for one in found} == {1800.0}
+    assert len({item["node"] for item in found}) == 2
+    assert {item["lease_id"] for item in found} == {created}
+    assert {item["lead"] for item in found} == {1800.0}
     assert readiness(story, created) | {"reasons": []} == {
         "state": "preparing",
         "hosts": 2,
@@ -89,11 +68,11 @@ def test_requests_each_host_once_its_lead_time_before_the_start(everywhere: Stor
         "reasons": [],
         "waiting_for": [],
     }
-    published = [one for one in story.published() if one["event_type"] == "node.prepare"]
-    assert {one["payload"]["node"] for one in published} == {one["node"] for one in found}
+    published = [item for item in story.published() if item["event_type"] == "node.prepare"]
+    assert {item["payload"]["node"] for item in published} == {item["node"] for item in found}
     # Users see neither preparations nor notifications about nodes.
     for_users = story.ok("GET", "/v2/notifications", token=BOB)["notifications"]
-    assert not [one for one in for_users if one["event_type"].startswith("node.")]
+    assert not [item for item in for_users if item["event_type"].startswith("node.")]
     story.problem(403, "GET", "/v2/preparations", token=BOB)
     malformed = {"state": "ready", "owner": "p1", "seconds": {"boot": -1}}
     story.problem(400, "POST", f"/v2/preparations/{found[0]['id']}/report", malformed)
@@ -111,8 +90,10 @@ def test_topics_of_nodes_get_the_start_and_the_end_if_enabled(make_story: MakeSt
         created = lease(story, 10, 2)
         story.at(10)
         story.at(60)
-        found = [one for one in story.published(created) if one["event_type"].startswith("node.")]
-        published.append(sorted((one["event_type"], one["payload"]["node"]) for one in found))
+        found = [
+            item for item in story.published(created) if item["event_type"].startswith("node.")
+        ]
+        published.append(sorted((item["event_type"], item["payload"]["node"]) for item in found))
     kinds, nodes = ("node.end_lease", "node.start_lease"), ("sim-1", "sim-2")
     assert published == [[(kind, node) for kind in kinds for node in nodes], []]
 
@@ -124,8 +105,8 @@ def test_concurrent_planners_and_provisioners_get_each_host_once(everywhere: Sto
     with ThreadPoolExecutor(4) as crowd:
         list(crowd.map(lambda _: plan(story), range(4)))
     found = preparations(story, f"lease={created}")
-    assert len(found) == len({one["node"] for one in found}) == 2
-    assert len([one for one in story.published() if one["event_type"] == "node.prepare"]) == 2
+    assert len(found) == len({item["node"] for item in found}) == 2
+    assert len([item for item in story.published() if item["event_type"] == "node.prepare"]) == 2
     path = f"/v2/preparations/{found[0]['id']}/report"
 
     # Not made in the threads: CPython 3.11 cannot compile routes in several of them at once.
@@ -230,10 +211,10 @@ def test_measured_times_shorten_the_lead_time_and_only_the_last_are_kept(story: 
         story.ok("DELETE", f"/v2/leases/{created}")
         plan(story)
     found = story.ok("GET", "/v2/resources")["resources"]
-    known = [host_readiness(story, one["id"]) for one in found]
-    assert sum(len(one["times"]) for one in known) == REMEMBERED + 2
-    assert max(len(one["times"]) for one in known) <= REMEMBERED
-    assert all(one["lead"]["seconds"] < 600 for one in known)
+    known = [host_readiness(story, item["id"]) for item in found]
+    assert sum(len(item["times"]) for item in known) == REMEMBERED + 2
+    assert max(len(item["times"]) for item in known) <= REMEMBERED
+    assert all(item["lead"]["seconds"] < 600 for item in known)
 
 
 def test_a_failed_host_is_quarantined_and_replaced(story: Story) -> None:
@@ -331,19 +312,19 @@ def test_the_state_of_a_host_has_the_time_of_its_last_heartbeat(
         other,
     ]
     monkeypatch.setattr(story.cloud, "hosts", lambda: found)
-    ids = sorted((one["id"] for one in story.ok("GET", "/v1/os-hosts")["hosts"]), key=int)
+    ids = sorted((host["id"] for host in story.ok("GET", "/v1/os-hosts")["hosts"]), key=int)
     for _ in range(2):  # What is known of a host is stored first, and then changed.
         inventory.synchronise(story.runtime)
         known = [host_readiness(story, id_) for id_ in ids]
-        assert [one["up"] for one in known] == [True, True, False, True]
-        seen = [datetime.fromisoformat(one["seen_at"]) for one in known]
+        assert [item["up"] for item in known] == [True, True, False, True]
+        seen = [datetime.fromisoformat(item["seen_at"]) for item in known]
         assert seen == [*heard, now, now]
 
 
 def test_a_late_host_stays_with_its_running_lease(story: Story) -> None:
     story.cloud.fail_host("sim-1")
     created = lease(story, count=4)
-    late = next(one for one in requested(story, created) if one["node"] == "sim-1")
+    late = next(item for item in requested(story, created) if item["node"] == "sim-1")
     report(story, late, "accepted", claim_seconds=3600)
     story.at(10)
     plan(story)  # It could be replaced now, if there were another.
@@ -361,9 +342,9 @@ def test_reports_the_share_of_leases_that_were_ready(story: Story) -> None:
     ready, late = lease(story), lease(story)
     story.at(30)
     plan(story)
-    for one in preparations(story, f"lease={ready}"):
-        report(story, one, "accepted")
-        report(story, one, "ready")
+    for item in preparations(story, f"lease={ready}"):
+        report(story, item, "accepted")
+        report(story, item, "ready")
     story.at(29)
     short = lease(story, 1)
     plan(story)
@@ -385,11 +366,11 @@ def test_pages_and_filters_of_preparations(everywhere: Story) -> None:
     plan(story)
     first = story.ok("GET", "/v2/preparations?limit=2")
     rest = story.ok("GET", first["next"])
-    found = [one["id"] for one in first["preparations"] + rest["preparations"]]
+    found = [item["id"] for item in first["preparations"] + rest["preparations"]]
     assert len(set(found)) == 3
     assert rest["next"] is None
     node = first["preparations"][0]["node"]
-    assert [one["node"] for one in preparations(story, f"node={node}")] == [node]
+    assert [item["node"] for item in preparations(story, f"node={node}")] == [node]
     assert preparations(story, "hardware=none") == []
 
 
@@ -406,3 +387,25 @@ def test_removes_old_preparations(story: Story) -> None:
     story.clock.advance(2 * 3600)
     job.forget()
     story.problem(404, "GET", f"/v2/preparations/{one['id']}")
+
+
+def test_lead_times_are_read_again_after_a_failed_query(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = story.runtime.settings.provisioning
+    assert settings is not None
+    lead_times, now, queries = LeadTimes(settings), story.clock.now(), []
+
+    def times(_: object) -> dict[int, tuple[str, list[float]]]:
+        queries.append(now)
+        if len(queries) == 1:
+            raise OSError("the database is away")
+        return {}
+
+    monkeypatch.setattr(stored_readiness, "times", times)
+    with story.runtime.database.read() as session:
+        with pytest.raises(OSError, match="away"):
+            lead_times.refresh(session, now)
+        lead_times.refresh(session, now)
+        lead_times.refresh(session, now)
+    assert len(queries) == 2

@@ -8,10 +8,11 @@ import pytest
 from sqlalchemy.orm import Session
 
 from climate.core.lease.model import Resource
+from climate.core.settings import Settings
 from climate.manager.audit.backlog import show_backlog
 from climate.manager.leases import ready_start as starting
-from climate.manager.process.runtime import Runtime
 from tests.conftest import MakeStory
+from tests.manager.provisioning.conftest import OPTIONS
 from tests.support.provisioners import (
     plan,
     preparations,
@@ -20,28 +21,6 @@ from tests.support.provisioners import (
     synchronise_inventory,
 )
 from tests.support.service import Story, hosts
-
-OPTIONS: dict[str, object] = {
-    "provisioning__enabled": True,
-    "provisioning__prior": 600.0,
-    "provisioning__longest": 1800.0,
-}
-
-
-@pytest.fixture
-def everywhere(make_story_everywhere: MakeStory) -> Story:
-    """Return a service with provisioning and hosts sim-1 .. sim-4, at noon, on each database."""
-    created = make_story_everywhere(**OPTIONS)
-    created.register(4)
-    return created
-
-
-@pytest.fixture
-def story(make_story: MakeStory) -> Story:
-    """Return the same on SQLite."""
-    created = make_story(**OPTIONS)
-    created.register(4)
-    return created
 
 
 def lease(story: Story, first: float = 60, count: int = 1, **more: Any) -> str:
@@ -63,20 +42,20 @@ def wait_for_hosts(story: Story, lease_id: str, minutes: float = 30) -> list[dic
     story.at(minutes)
     plan(story)
     found = preparations(story, f"lease={lease_id}")
-    for one in found:
-        report(story, one, "accepted", claim_seconds=3600)
+    for item in found:
+        report(story, item, "accepted", claim_seconds=3600)
     story.at(60 - minutes)
     return found
 
 
 def delays(story: Story, lease_id: str) -> list[dict[str, Any]]:
     found = story.published(lease_id)
-    return [one["payload"] for one in found if one["event_type"] == "lease.start_delayed"]
+    return [item["payload"] for item in found if item["event_type"] == "lease.start_delayed"]
 
 
 def after_the_delay(story: Story, lease_id: str) -> list[str]:
     """Return the notifications after lease.start_delayed, which is sent once."""
-    found = [one for one in story.told(lease_id) if not one.startswith("node.")]
+    found = [item for item in story.event_types(lease_id) if not item.startswith("node.")]
     assert found.count("lease.start_delayed") == 1
     return found[found.index("lease.start_delayed") + 1 :]
 
@@ -113,7 +92,7 @@ def test_starts_at_the_moment_the_last_host_is_ready(everywhere: Story) -> None:
     story.at(56)
     assert status(story, created) == "TERMINATED"
     events = ["event.start_lease", "event.before_end_lease", "event.end_lease"]
-    assert after_the_delay(story, created) == [f"lease.{one}" for one in events]
+    assert after_the_delay(story, created) == [f"lease.{event}" for event in events]
 
 
 def test_starts_as_scheduled_if_its_hosts_are_ready_before(story: Story) -> None:
@@ -126,10 +105,10 @@ def test_starts_as_scheduled_if_its_hosts_are_ready_before(story: Story) -> None
         for state in ("wanted", "accepted", "ready", "failed")
     }
     assert states == {"wanted": 2, "accepted": 0, "ready": 0, "failed": 0}
-    for one in preparations(story):
-        report(story, one, "accepted")
+    for item in preparations(story):
+        report(story, item, "accepted")
         story.at(1)
-        report(story, one, "ready")
+        report(story, item, "ready")
     ready_at = story.moment()
     assert status(story, created) == "PENDING"
     story.at(13)
@@ -150,7 +129,7 @@ def test_a_lease_whose_hosts_are_never_ready_ends_and_says_so(story: Story) -> N
     last = story.published(created)[-2]["payload"]
     assert len(last["waiting_for"]) == 1
     assert shown(story, created)["started_at"] is None
-    assert [one["effect"] for one in story.cloud.effects() if "add" in one["effect"]] == []
+    assert [effect["effect"] for effect in story.cloud.effects() if "add" in effect["effect"]] == []
     start = {"hardware": "simulated", "outcome": "never"}
     assert metric(story, "climate_lease_starts_total", **start) == 1
 
@@ -269,10 +248,10 @@ def test_hosts_that_were_ready_must_be_prepared_again_after_a_move_or_a_failure(
     moved, lost = lease(story), lease(story)
     story.at(45)
     plan(story)
-    for one in preparations(story):
-        report(story, one, "accepted")
-        report(story, one, "ready")
-    assert None not in {shown(story, one)["ready_at"] for one in (moved, lost)}
+    for item in preparations(story):
+        report(story, item, "accepted")
+        report(story, item, "ready")
+    assert None not in {shown(story, item)["ready_at"] for item in (moved, lost)}
     dates = {"start": story.moment(300), "end": story.moment(360)}
     assert story.ok("PATCH", f"/v2/leases/{moved}", dates)["ready_at"] is None
     (host,) = story.hosts_of(lost)
@@ -349,8 +328,8 @@ def _meanwhile(
     known = starting.unready
     looked: list[int] = []
 
-    def unready(runtime: Runtime, session: Session, lease_id: str) -> list[Resource]:
-        found = known(runtime, session, lease_id)
+    def unready(settings: Settings, session: Session, lease_id: str) -> list[Resource]:
+        found = known(settings, session, lease_id)
         if threading.current_thread() is not other and not looked and when():
             looked.append(1)
             other.start()

@@ -1,11 +1,11 @@
-"""What Heat does with leases: its own resources, and ours."""
+"""Heat with leases: its own resources, and climate's."""
 
 import os
 import time
 
 from tests.support.process import Service, date, eventually
 
-# One is registered throughout, the other by a template. Nobody else touches them.
+# One is always registered, a template registers the other. No other test uses them.
 HOSTS = os.environ.get("CLIMATE_TEST_HEAT_HOSTS", "fake09,fake10").split(",")
 HOST, OTHER = HOSTS
 CREATED = ("CREATE_COMPLETE", "Stack CREATE completed successfully")
@@ -14,12 +14,12 @@ ISOLATION = "blazar"
 
 
 def present_minute() -> str:
-    """Return the present minute, as soon as enough of it is left for Heat to reserve in it."""
+    """Return the current minute, once enough of it is left for Heat to reserve in it."""
     while time.time() % 60 > 45:
         time.sleep(0.5)
     return date(0)
 
 
 def until_gone(service: Service, path: str) -> None:
-    """Wait until there is no such thing; what a deleted lease ends may take its time."""
+    """Wait until the lookup raises NotFound; the end of a deleted lease may take a while."""
     eventually(lambda: service.call("GET", path).status_code == 404, f"{path} is gone")

@@ -1,8 +1,4 @@
-"""A service where Heat looks for it, and stacks that go with their test.
-
-Heat finds us in the catalog, so we listen where that says; on a cloud whose catalog says some
-other machine there is nothing to be tested here.
-"""
+"""A service at the address where Heat looks for it, and stacks that a test deletes at its end."""
 
 import os
 import socket
@@ -14,8 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.openstack import settings, traces
-from tests.openstack.accounts import Account, Project
-from tests.openstack.conftest import MakeProject
+from tests.openstack.accounts import Account
 from tests.openstack.heat import HOST, HOSTS, ISOLATION, until_gone
 from tests.openstack.stacks import Stack
 from tests.openstack.templates import Template
@@ -30,8 +25,8 @@ MakeStack = Callable[[Account, Template], Stack]
 
 
 @pytest.fixture(scope="module")
-def place(administrator: Account) -> tuple[str, int]:
-    """Return the address and port at which the catalog says that reservations are made."""
+def catalog_address(administrator: Account) -> tuple[str, int]:
+    """Return the address and port of the reservation service in the catalog."""
     url = administrator.cloud.session.get_endpoint(service_type="reservation", interface="public")
     if url is None:
         servers.absent("openstack", "the catalog has no endpoint of type reservation")
@@ -48,7 +43,7 @@ def place(administrator: Account) -> tuple[str, int]:
 
 @pytest.fixture(scope="module")
 def policy_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the service's policy file; it overrides nothing."""
+    """Return the service's policy file, which overrides nothing."""
     path = tmp_path_factory.mktemp("policy") / "policy.yaml"
     path.write_text(NO_OVERRIDES)
     return path
@@ -57,16 +52,16 @@ def policy_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def program(
     administrator: Account,
-    place: tuple[str, int],
+    catalog_address: tuple[str, int],
     policy_file: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Program]:
-    """Run the service where Heat looks for it, with no hosts."""
+    """Run the service at the catalog's address, without hosts."""
     home = tmp_path_factory.mktemp("service")
     path = write_config(
         home / "climate.conf",
-        DEFAULT__host=place[0],
-        DEFAULT__port=place[1],
+        DEFAULT__host=catalog_address[0],
+        DEFAULT__port=catalog_address[1],
         database__connection=f"sqlite:///{home}/climate.sqlite",
         oslo_policy__policy_file=policy_file,
         manager__plugins="physical.host.plugin,virtual.instance.plugin",
@@ -78,29 +73,26 @@ def program(
 
 
 @pytest.fixture(scope="module")
-def climate(program: Program, place: tuple[str, int], administrator: Account) -> Iterator[Service]:
-    """Return the service as an administrator sees it, with one host; at the end it has none."""
-    service = Service(place[1], administrator.token)
+def climate(
+    program: Program, catalog_address: tuple[str, int], administrator: Account
+) -> Iterator[Service]:
+    """Return the service, for an administrator, with one host; remove the host at the end."""
+    service = Service(catalog_address[1], administrator.token)
     eventually(lambda: not traces.servers_on(administrator.cloud, HOSTS), "our hosts are empty")
     service.ok("POST", "/v1/os-hosts", {"name": HOST})
     yield service
-    for one in service.ok("GET", "/v1/leases")["leases"]:
-        answer = service.call("DELETE", f"/v1/leases/{one['id']}")
+    for lease in service.ok("GET", "/v1/leases")["leases"]:
+        answer = service.call("DELETE", f"/v1/leases/{lease['id']}")
         # It may have gone since it was listed.
         assert answer.ok or answer.status_code == HTTPStatus.NOT_FOUND, answer.text
-        until_gone(service, f"/v1/leases/{one['id']}")
-    for one in service.ok("GET", "/v1/os-hosts")["hosts"]:
-        service.ok("DELETE", f"/v1/os-hosts/{one['id']}")
-
-
-@pytest.fixture(scope="module")
-def lab(project: MakeProject) -> Project:
-    return project("heat")
+        until_gone(service, f"/v1/leases/{lease['id']}")
+    for host in service.ok("GET", "/v1/os-hosts")["hosts"]:
+        service.ok("DELETE", f"/v1/os-hosts/{host['id']}")
 
 
 @pytest.fixture
 def policy(policy_file: Path) -> Iterator[Path]:
-    """Return the policy file, for a test to change; the service need not be told."""
+    """Return the policy file; the service reloads it after a change."""
     yield policy_file
     policy_file.write_text(NO_OVERRIDES)
 
@@ -112,7 +104,7 @@ def hosts_for_members(policy: Path) -> None:
 
 @pytest.fixture
 def stack(climate: Service) -> Iterator[MakeStack]:
-    """Return a maker of stacks; they go with the test."""
+    """Return a function that creates stacks; the test deletes them at its end."""
     made: list[Stack] = []
 
     def make(owner: Account, template: Template) -> Stack:
@@ -120,5 +112,5 @@ def stack(climate: Service) -> Iterator[MakeStack]:
         return made[-1]
 
     yield make
-    for one in made:
-        assert one.delete()[0] == "DELETE_COMPLETE"
+    for item in made:
+        assert item.delete()[0] == "DELETE_COMPLETE"

@@ -1,4 +1,4 @@
-"""Heat's own OS::Blazar::Lease and OS::Blazar::Host, unmodified, are served by climate."""
+"""climate serves Heat's own OS::Blazar::Lease and OS::Blazar::Host, unmodified."""
 
 from pathlib import Path
 
@@ -26,8 +26,7 @@ from tests.support.process import Service, date, reserve
 pytestmark = pytest.mark.timeout(400)
 
 
-def by_trust(trustor: Account, trustee: Account) -> str:
-    """Return a token of the trustee's that stands for the trustor."""
+def token_by_trust(trustor: Account, trustee: Account) -> str:
     asked = {
         "trustor_user_id": trustor.user_id,
         "trustee_user_id": trustee.user_id,
@@ -48,7 +47,7 @@ def by_trust(trustor: Account, trustee: Account) -> str:
     return str(auth.get_token(Session()))
 
 
-def test_a_host_and_a_lease_of_it_come_and_go_with_a_stack(
+def test_a_stack_creates_and_deletes_a_host_and_its_lease(
     stack: MakeStack, lab: Project, climate: Service, administrator: Account
 ) -> None:
     # Less than an hour ahead, a heads-up would be due, and its event change while we look.
@@ -74,7 +73,7 @@ def test_a_host_and_a_lease_of_it_come_and_go_with_a_stack(
         "lease.show": lease_shown,
     }
     taken = climate.ok("GET", f"/v1/os-hosts/allocations?lease_id={lease_id}")["allocations"]
-    assert [one["resource_id"] for one in taken if one["reservations"]] == [host_id]
+    assert [item["resource_id"] for item in taken if item["reservations"]] == [host_id]
     assert traces.holders(administrator.cloud, OTHER) == [settings.FREE_POOLS[ISOLATION]]
     assert made.delete()[0] == "DELETE_COMPLETE"
     assert climate.call("GET", f"/v1/leases/{lease_id}").status_code == 404
@@ -83,7 +82,7 @@ def test_a_host_and_a_lease_of_it_come_and_go_with_a_stack(
 
 
 @pytest.mark.usefixtures("hosts_for_members")
-def test_a_stack_that_goes_in_the_middle_of_its_lease_takes_all_with_it(
+def test_the_deletion_of_a_stack_ends_its_active_lease(
     stack: MakeStack, lab: Project, climate: Service, administrator: Account, boot: Boot
 ) -> None:
     reserved = lease(present_minute())
@@ -101,23 +100,23 @@ def test_a_stack_that_goes_in_the_middle_of_its_lease_takes_all_with_it(
     )
     assert made.update(template(lease=reserved, server=in_it))[0] == "UPDATE_COMPLETE"
     server_id, _ = made.resource("server")
-    found = [administrator.cloud.compute.get_server(one) for one in (beside.id, server_id)]
-    assert [guests.host_of(administrator, one) for one in found] == [(HOST, HOST)] * 2
+    found = [administrator.cloud.compute.get_server(item) for item in (beside.id, server_id)]
+    assert [guests.host_of(administrator, item) for item in found] == [(HOST, HOST)] * 2
     assert made.delete()[0] == "DELETE_COMPLETE"
     until_gone(climate, f"/v1/leases/{lease_id}")
-    assert all(guests.is_gone(administrator.cloud, one.id) for one in found)
+    assert all(guests.is_gone(administrator.cloud, item.id) for item in found)
     assert traces.holders(administrator.cloud, HOST) == [settings.FREE_POOLS[ISOLATION]]
 
 
 @pytest.mark.usefixtures("hosts_for_members")
-def test_a_lease_of_instances_gives_servers_of_another_stack_their_flavor(
+def test_another_stack_boots_servers_with_the_flavor_of_an_instance_lease(
     stack: MakeStack, lab: Project, climate: Service, administrator: Account
 ) -> None:
     flavor = {"value": {"get_attr": ["lease", "reservations", 0, "flavor_id"]}}
     reserved = lease(present_minute())
     size = {"vcpus": 1, "memory_mb": 64, "disk_gb": 1}
     reserved["properties"]["reservations"] = [
-        # Heat says that they are to be apart, unless told otherwise.
+        # Heat requests anti-affinity by default.
         {"resource_type": "virtual:instance", "amount": 1, **size}
     ]
     made = stack(lab.member, template({"flavor": flavor}, lease=reserved))
@@ -142,7 +141,7 @@ def test_a_lease_of_instances_gives_servers_of_another_stack_their_flavor(
         (-60, 1, "", "Start date must be later than current date"),
     ],
 )
-def test_a_refused_lease_fails_the_stack_in_our_own_words(
+def test_a_rejected_lease_fails_the_stack_with_the_message_of_climate(
     stack: MakeStack, lab: Project, start: float, count: int, expression: str, sentence: str
 ) -> None:
     made = stack(lab.member, template(lease=lease(date(start), count, expression)))
@@ -151,7 +150,7 @@ def test_a_refused_lease_fails_the_stack_in_our_own_words(
     assert sentence in reason
 
 
-def test_a_host_that_somebody_reserved_stays_and_the_stack_says_why(
+def test_a_stack_cannot_delete_a_reserved_host_and_shows_the_reason(
     stack: MakeStack, lab: Project, climate: Service
 ) -> None:
     made = stack(lab.admin, template(host=host(OTHER, from_heat="reserved")))
@@ -165,7 +164,7 @@ def test_a_host_that_somebody_reserved_stays_and_the_stack_says_why(
     assert holder.delete()[0] == "DELETE_COMPLETE"
 
 
-def test_members_need_to_see_hosts_for_a_lease(
+def test_a_member_needs_access_to_hosts_to_lease_them(
     stack: MakeStack, lab: Project, policy: Path
 ) -> None:
     wanted = template(lease=lease(date(60)))
@@ -175,10 +174,8 @@ def test_members_need_to_see_hosts_for_a_lease(
     assert stack(lab.member, wanted).settled() == CREATED
 
 
-def test_a_token_that_heat_got_by_a_trust_is_as_good_as_the_users_own(
-    climate: Service, lab: Project
-) -> None:
-    token = by_trust(lab.member, lab.reader)
+def test_accepts_a_token_that_heat_got_by_a_trust(climate: Service, lab: Project) -> None:
+    token = token_by_trust(lab.member, lab.reader)
     path = f"/v1/leases/{reserve(Service(climate.port, token), date(60))}"
     made = climate.ok("GET", path)["lease"]
     climate.ok("DELETE", path)
@@ -188,7 +185,7 @@ def test_a_token_that_heat_got_by_a_trust_is_as_good_as_the_users_own(
 
 @pytest.mark.usefixtures("hosts_for_members")
 @pytest.mark.parametrize("gone", ["deleted", "over"])
-def test_a_stack_can_be_deleted_when_its_lease_is_gone(
+def test_a_stack_whose_lease_was_deleted_can_be_deleted(
     stack: MakeStack, lab: Project, climate: Service, gone: str
 ) -> None:
     start = present_minute() if gone == "over" else date(60)

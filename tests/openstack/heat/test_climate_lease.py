@@ -1,4 +1,4 @@
-"""OS::Climate::Lease, our own resource: all types, in place, and complete when it is active."""
+"""OS::Climate::Lease, climate's own resource: all types, changes in place, complete when active."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,7 +22,6 @@ ATTRIBUTES = {
 
 
 def lease(*reservations: Template, **properties: Any) -> Template:
-    """Return a resource that is a lease of ours."""
     asked = {"duration": HOUR, **properties, "reservations": list(reservations)}
     return {"type": "OS::Climate::Lease", "properties": asked}
 
@@ -45,7 +44,7 @@ def outputs() -> Template:
     return {name: {"value": {"get_attr": ["lease", name]}} for name in ATTRIBUTES}
 
 
-def test_a_server_of_the_same_template_uses_what_is_leased(
+def test_a_server_of_the_same_template_uses_the_lease(
     stack: MakeStack, lab: Project, climate: Service, administrator: Account
 ) -> None:
     server = {
@@ -59,9 +58,9 @@ def test_a_server_of_the_same_template_uses_what_is_leased(
     leased = lease(instances(1), wait_until_active=True)
     made = stack(lab.member, template(outputs(), lease=leased, server=server))
     assert made.settled() == CREATED
-    told = made.outputs
-    assert told["status"] == "ACTIVE"
-    assert told["flavor_ids"] == told["reservation_ids"] == [told["flavor_id"]]
+    outputs_now = made.outputs
+    assert outputs_now["status"] == "ACTIVE"
+    assert outputs_now["flavor_ids"] == outputs_now["reservation_ids"] == [outputs_now["flavor_id"]]
     server_id, _ = made.resource("server")
     found = administrator.cloud.compute.get_server(server_id)
     assert guests.host_of(administrator, found)[0] == HOST
@@ -70,7 +69,9 @@ def test_a_server_of_the_same_template_uses_what_is_leased(
     until_gone(climate, f"/v1/leases/{lease_id}")
 
 
-def test_it_changes_in_place(stack: MakeStack, lab: Project, climate: Service) -> None:
+def test_a_stack_update_changes_the_lease_in_place(
+    stack: MakeStack, lab: Project, climate: Service
+) -> None:
     first = lease(instances(1), start=_in(HOUR), name="first")
     made = stack(lab.member, template(outputs(), lease=first))
     assert made.settled() == CREATED
@@ -81,7 +82,7 @@ def test_it_changes_in_place(stack: MakeStack, lab: Project, climate: Service) -
     assert made.resource("lease")[0] == lease_id
     found = climate.ok("GET", f"/v2/leases/{lease_id}")
     assert found["name"] == "second"
-    assert [one["params"]["amount"] for one in found["reservations"]] == [3, 2]
+    assert [item["params"]["amount"] for item in found["reservations"]] == [3, 2]
     ids = made.outputs["reservation_ids"]
     assert (ids[0], len(ids)) == (kept, 2)
     less = lease(instances(3), start=_in(2 * HOUR), duration=2 * HOUR, name="second")
@@ -93,7 +94,7 @@ def test_it_changes_in_place(stack: MakeStack, lab: Project, climate: Service) -
     assert end - start == timedelta(hours=2)
 
 
-def test_a_change_for_which_there_is_no_room_leaves_the_lease_as_it_was(
+def test_a_change_without_capacity_leaves_the_lease_unchanged(
     stack: MakeStack, lab: Project, climate: Service
 ) -> None:
     # Less than an hour ahead, a heads-up would be due, and its event change while we look.
@@ -114,7 +115,7 @@ def test_a_change_for_which_there_is_no_room_leaves_the_lease_as_it_was(
         ({"start": "yesterday"}, "start"),
     ],
 )
-def test_what_climate_refuses_is_told_in_its_own_words(
+def test_a_rejected_lease_fails_the_stack_with_the_message_of_climate(
     stack: MakeStack, lab: Project, properties: Template, sentence: str
 ) -> None:
     made = stack(lab.member, template(lease=lease(instances(1), **properties)))
@@ -123,7 +124,7 @@ def test_what_climate_refuses_is_told_in_its_own_words(
     assert sentence in reason
 
 
-def test_a_stack_can_be_deleted_when_its_lease_is_gone(
+def test_a_stack_whose_lease_was_deleted_can_be_deleted(
     stack: MakeStack, lab: Project, climate: Service
 ) -> None:
     made = stack(lab.member, template(lease=lease(instances(1), start=_in(HOUR))))

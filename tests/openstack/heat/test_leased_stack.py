@@ -1,4 +1,4 @@
-"""Stacks that are leased: reserved at their maximum, made, changed and ended by climate."""
+"""Leased stacks: climate reserves their maximum, creates, changes and ends them."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,9 +12,9 @@ from openstack.connection import Connection
 
 from tests.openstack import guests, settings
 from tests.openstack.accounts import Account, Project
-from tests.openstack.conftest import Deploy, MakeProject
+from tests.openstack.conftest import Deploy, MakeProxy
 from tests.openstack.deployment import Deployment
-from tests.openstack.nova_proxy import NovaProxy
+from tests.openstack.proxy import FaultyProxy
 from tests.openstack.templates import Template
 from tests.support.process import Program, eventually
 
@@ -27,28 +27,20 @@ PLUGINS = (
 PATIENCE = 120.0
 
 
-@pytest.fixture(scope="module")
-def lab(project: MakeProject) -> Project:
-    """Return the project that leases stacks."""
-    return project("stacks")
+@pytest.fixture
+def proxy(cloud: Connection, make_proxy: MakeProxy) -> FaultyProxy:
+    return make_proxy(cloud.orchestration.get_endpoint())
 
 
 @pytest.fixture
-def way(cloud: Connection) -> Iterator[NovaProxy]:
-    """Return a way to Heat on which things can go wrong."""
-    with NovaProxy(cloud.orchestration.get_endpoint()) as made:
-        yield made
-
-
-@pytest.fixture
-def deployed(deploy: Deploy, way: NovaProxy) -> Deployment:
-    """Return climate with two hosts; whoever wants one starts its managers."""
+def deployed(deploy: Deploy, proxy: FaultyProxy) -> Deployment:
+    """Return climate with two hosts and no manager."""
     made = deploy(
         "blazar",
         manager__plugins=PLUGINS,
         manager__minutes_before_end_lease=0,
         manager__sync_interval=2,
-        heat__endpoint_override=way.url,
+        heat__endpoint_override=proxy.url,
         **{
             "virtual:stack__cloud": "heat",
             "virtual:floatingip__cloud": "neutron",
@@ -61,12 +53,11 @@ def deployed(deploy: Deploy, way: NovaProxy) -> Deployment:
 
 @pytest.fixture
 def manager(deployed: Deployment) -> Program:
-    """Return a manager that is at work."""
     return deployed.start_manager()
 
 
 class Heat:
-    """The stacks of a project, as one of its members sees them."""
+    """The stacks of a project, as a member sees them."""
 
     def __init__(self, account: Account) -> None:
         session, region = account.cloud.session, account.cloud.config.get_region_name()
@@ -79,7 +70,7 @@ class Heat:
         return None
 
     def settled(self, stack_id: str) -> str:
-        """Wait until Heat is done with a stack, and return its status."""
+        """Wait until Heat completed the operation on a stack, and return its status."""
 
         def look() -> str | None:
             found = self[stack_id]
@@ -89,11 +80,11 @@ class Heat:
         return str(eventually(look, f"Heat is done with {stack_id}", PATIENCE))
 
     def remove_all(self) -> None:
-        """Delete all stacks of the project, and wait until they are gone."""
+        """Delete all stacks of the project, and wait until they are deleted."""
         eventually(self._has_none, "no stack is left", 2 * PATIENCE)
 
     def _has_none(self) -> bool:
-        """Tell whether no stack is listed; if not, have those deleted that are not gone."""
+        """Return whether no stack is listed; delete those that are."""
         listed = list(self.client.stacks.list())
         for stack in listed:
             # Those that are gone are listed until Heat has tidied up; a deletion may have failed.
@@ -105,7 +96,7 @@ class Heat:
 
 @pytest.fixture
 def heat(lab: Project) -> Iterator[Heat]:
-    """Return the stacks of the project; they go with the test."""
+    """Return the stacks of the project; the test deletes them at its end."""
     made = Heat(lab.member)
     yield made
     made.remove_all()
@@ -122,7 +113,7 @@ def server(cloud: Connection, flavor: Any = "m1.tiny", **more: Any) -> Template:
 
 
 def shop(cloud: Connection, largest: int = 3, **more: Template) -> Template:
-    """Return a template of one server, and of a group that has one member at first."""
+    """Return a template of one server, and of a group that begins with one member."""
     member = server(cloud, {"get_param": "flavor"})
     group = {"min_size": 1, "max_size": largest, "desired_capacity": 1, "resource": member}
     policy = {
@@ -160,7 +151,6 @@ def reserve(
 
 
 def end(climate: Deployment, lab: Project, lease: dict[str, Any]) -> None:
-    """Have a lease end now."""
     climate.http(lab.member).ok("PATCH", f"/v2/leases/{lease['id']}", {"end": "now"})
 
 
@@ -182,8 +172,8 @@ ERRORS = "SELECT kind, last_error FROM events WHERE last_error IS NOT NULL"
 
 
 def flavors_of(lease: dict[str, Any]) -> list[str]:
-    live = [one for one in lease["reservations"] if one["status"] != "deleted"]
-    return [one["id"] for one in live if one["resource_type"] == "flavor:instance"]
+    live = [item for item in lease["reservations"] if item["status"] != "deleted"]
+    return [item["id"] for item in live if item["resource_type"] == "flavor:instance"]
 
 
 def servers_of(cloud: Connection, flavor: str) -> list[Any]:
@@ -197,7 +187,7 @@ def instances(cloud: Connection, amount: int) -> dict[str, Any]:
 
 
 def fill(climate: Deployment, lab: Project, cloud: Connection) -> dict[str, Any]:
-    """Reserve all that is left of the hosts, and return the lease that has it."""
+    """Reserve all free instances of the hosts, and return that lease."""
     body = lease_body(instances(cloud, 10_000))
     refusal = climate.http(lab.member).call("POST", "/v2/leases", body)
     assert refusal.status_code == HTTPStatus.CONFLICT, refusal.text
@@ -208,7 +198,7 @@ def fill(climate: Deployment, lab: Project, cloud: Connection) -> dict[str, Any]
     return lease
 
 
-def test_it_is_reserved_for_its_maximum_scales_to_it_and_is_ended_by_climate(
+def test_a_stack_is_reserved_at_its_maximum_scales_to_it_and_ends_with_the_lease(
     deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
 ) -> None:
     lease = reserve(deployed, lab, asked(shop(cloud), stack_name="shop"))
@@ -221,9 +211,9 @@ def test_it_is_reserved_for_its_maximum_scales_to_it_and_is_ended_by_climate(
     fill(deployed, lab, cloud)
     heat.client.resources.signal(stack_id, "grow")
     eventually(lambda: len(servers_of(cloud, flavor)) == 4, "it is at its maximum", PATIENCE)
-    for one in servers_of(cloud, flavor):
-        assert guests.settled(cloud, one.id).status == "ACTIVE"
-        assert (one.project_id, one.user_id) == (lab.id, lab.member.user_id)
+    for item in servers_of(cloud, flavor):
+        assert guests.settled(cloud, item.id).status == "ACTIVE"
+        assert (item.project_id, item.user_id) == (lab.id, lab.member.user_id)
     assert deployed.audit() == []
     end(deployed, lab, lease)
     until(deployed, lab, lease, "TERMINATED")
@@ -236,7 +226,7 @@ def changed(lease: dict[str, Any], **params: Any) -> dict[str, Any]:
     return {"reservations": [{"id": lease["reservations"][0]["id"], "params": params}]}
 
 
-def test_its_template_changes_under_lease_if_it_fits_and_not_at_all_if_it_does_not(
+def test_the_template_of_an_active_stack_changes_only_if_it_fits(
     deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
 ) -> None:
     lease = reserve(deployed, lab, asked(shop(cloud, 1)))
@@ -268,7 +258,7 @@ def test_its_template_changes_under_lease_if_it_fits_and_not_at_all_if_it_does_n
     until(deployed, lab, lease, "TERMINATED")
 
 
-def test_what_cannot_be_reserved_or_replaced_is_refused_with_its_name(
+def test_rejects_resources_that_cannot_be_reserved_or_replaced_by_name(
     deployed: Deployment, lab: Project, cloud: Connection
 ) -> None:
     later = {"get_attr": ["web", "name"]}
@@ -287,29 +277,29 @@ def test_what_cannot_be_reserved_or_replaced_is_refused_with_its_name(
     assert deployed.query("SELECT id FROM leases") == []
 
 
-def test_a_heat_that_is_away_at_start_and_end_is_waited_for(
-    deployed: Deployment, way: NovaProxy, lab: Project, heat: Heat, cloud: Connection
+def test_start_and_end_wait_for_an_absent_heat(
+    deployed: Deployment, proxy: FaultyProxy, lab: Project, heat: Heat, cloud: Connection
 ) -> None:
     lease = reserve(deployed, lab, asked(shop(cloud, 1)))
-    way.away = True
+    proxy.away = True
     deployed.start_manager()
     eventually(lambda: deployed.query(ERRORS), "the start fails", PATIENCE)
-    way.away = False
+    proxy.away = False
     lease = until(deployed, lab, lease, "ACTIVE", allowed=True)
     [flavor] = flavors_of(lease)
     assert len(servers_of(cloud, flavor)) == 2
-    way.away = True
+    proxy.away = True
     end(deployed, lab, lease)
     ends = f"{ERRORS} AND kind = 'end_lease'"
     eventually(lambda: deployed.query(ends), "the end fails", PATIENCE)
     assert len(servers_of(cloud, flavor)) == 2
-    way.away = False
+    proxy.away = False
     until(deployed, lab, lease, "TERMINATED", allowed=True)
     assert servers_of(cloud, flavor) == []
     assert heat[lease["reservations"][0]["details"]["stack_id"]] is None
 
 
-def test_at_suspend_it_is_put_back_on_its_own_flavors_first(
+def test_suspend_restores_the_flavors_of_the_stack_first(
     deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
 ) -> None:
     template = {"heat_template_version": "2016-10-14", "resources": {"web": server(cloud)}}
@@ -325,20 +315,20 @@ def test_at_suspend_it_is_put_back_on_its_own_flavors_first(
     assert deployed.audit() == []
 
 
-def test_a_stack_that_was_there_is_put_on_reserved_room_and_back_again(
+def test_an_adopted_stack_moves_to_reserved_flavors_and_back(
     deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
 ) -> None:
     template = {"heat_template_version": "2016-10-14", "resources": {"web": server(cloud)}}
     made = heat.client.stacks.create(stack_name="mine", template=template)["stack"]["id"]
     assert heat.settled(made) == "CREATE_COMPLETE"
-    [web] = [one.physical_resource_id for one in heat.client.resources.list(made)]
+    [web] = [item.physical_resource_id for item in heat.client.resources.list(made)]
     heat.client.actions.suspend(made)
     assert heat.settled(made) == "SUSPEND_COMPLETE"
     lease = reserve(deployed, lab, asked(None, stack_id=made))
     lease = until(deployed, lab, lease, "ACTIVE")
     [flavor] = flavors_of(lease)
     assert heat.settled(made) == "UPDATE_COMPLETE"
-    assert [(one.id, one.status) for one in servers_of(cloud, flavor)] == [(web, "ACTIVE")]
+    assert [(item.id, item.status) for item in servers_of(cloud, flavor)] == [(web, "ACTIVE")]
     end(deployed, lab, lease)
     until(deployed, lab, lease, "TERMINATED")
     assert heat[made].stack_status == "SUSPEND_COMPLETE"
@@ -346,7 +336,7 @@ def test_a_stack_that_was_there_is_put_on_reserved_room_and_back_again(
     assert deployed.audit() == []
 
 
-def test_a_trust_that_died_keeps_the_stack_from_starting_until_its_owner_is_back(
+def test_a_start_with_a_lost_trust_waits_until_the_owner_is_enabled(
     deployed: Deployment, lab: Project, heat: Heat, cloud: Connection, administrator: Account
 ) -> None:
     lease = reserve(deployed, lab, asked(shop(cloud, 1)))
@@ -364,7 +354,7 @@ def test_a_trust_that_died_keeps_the_stack_from_starting_until_its_owner_is_back
     until(deployed, lab, lease, "TERMINATED", allowed=True)
 
 
-def test_one_that_cannot_be_suspended_does_not_keep_its_room(
+def test_a_stack_that_cannot_be_suspended_releases_its_capacity(
     deployed: Deployment, manager: Program, lab: Project, heat: Heat, cloud: Connection
 ) -> None:
     template = {"heat_template_version": "2016-10-14", "resources": {"web": server(cloud)}}
@@ -378,6 +368,6 @@ def test_one_that_cannot_be_suspended_does_not_keep_its_room(
     eventually(lambda: get(member.id).status == "SHUTOFF", stopped, PATIENCE)
     end(deployed, lab, lease)
     after = until(deployed, lab, lease, "TERMINATED", allowed=True)
-    assert [one["status"] for one in after["reservations"]] == ["error", "deleted"]
+    assert [item["status"] for item in after["reservations"]] == ["error", "deleted"]
     assert "FAILED" in after["reservations"][0]["details"]["error"]
     assert servers_of(cloud, flavor) == []

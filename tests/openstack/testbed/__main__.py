@@ -1,4 +1,4 @@
-"""``python -m tests.openstack.testbed up | down | wipe``, each at will again."""
+"""``python -m tests.openstack.testbed up | down | wipe``; each command can be repeated."""
 
 import argparse
 import shutil
@@ -14,7 +14,7 @@ _BEGAN = time.monotonic()
 
 
 def up() -> None:
-    """Bring the cloud up, from whatever there is of it."""
+    """Start the cloud from any state."""
     layout.UNREACHABLE.unlink(missing_ok=True)
     _expect_free_ports()
     for folder in (layout.CONF, layout.LOG, layout.RUN, layout.STATE):
@@ -36,14 +36,14 @@ def up() -> None:
 
 
 def down() -> None:
-    """Stop all that was started; what it knows is kept."""
+    """Stop all processes of the cloud, and keep its state."""
     backing = ["mariadb", "rabbitmq"]
     daemons.stop(*(name for name in daemons.known() if name not in backing))
     daemons.stop(*backing)
 
 
 def wipe() -> None:
-    """Stop it and remove all but packages and schemas, from servers of others too."""
+    """Stop the cloud and delete all but packages and schemas, also from external servers."""
     _expect_free_ports()
     daemons.stop(*(name for name in daemons.known() if name not in {"mariadb", "rabbitmq"}))
     if mariadb := servers.find_mariadb():
@@ -64,7 +64,7 @@ def _start_servers() -> tuple[servers.MariaDB, servers.RabbitMQ]:
 
 
 def _start_services() -> None:
-    """Start the services, and give Keystone its catalog before the first one looks into it."""
+    """Start the services, and write the catalog before a service reads it."""
     apis = list(services.apis())
     for daemon in apis:
         daemon.start()
@@ -80,7 +80,7 @@ def _start_services() -> None:
 
 
 def _furnish(stage: str) -> None:
-    """Make what the cloud lacks, from inside of its virtual environment."""
+    """Create the resources that the cloud lacks, inside its virtual environment."""
     given = {"CATALOG": services.catalog(), "FAKE_HOSTS": layout.HOSTS}
     done = subprocess.run(
         [layout.BIN / "python", "-m", "climate_testbed.furnish", stage],
@@ -95,7 +95,7 @@ def _furnish(stage: str) -> None:
 
 
 def _expect_free_ports() -> None:
-    """Fail if somebody else has a port of ours: that may well be another such cloud."""
+    """Fail if another program uses one of our ports, perhaps another testbed."""
     for name, port in layout.PORTS.items():
         if daemons.answers(port) and not daemons.is_running(name):
             raise Failure(
@@ -109,7 +109,6 @@ def _say(what: str) -> None:
 
 
 def main() -> int:
-    """Do what the command says, and return an exit code."""
     parser = argparse.ArgumentParser(prog="testbed", description=up.__doc__)
     parser.add_argument("command", choices=("up", "down", "wipe"))
     commands = {"up": up, "down": down, "wipe": wipe}

@@ -1,8 +1,4 @@
-"""Processes that outlive the command that starts them, known by files in RUN.
-
-Such a file holds the process id and when that process began, so that a number which has since been
-given to somebody else's process is never mistaken for ours.
-"""
+"""Processes that outlive the command that starts them; files in RUN record them."""
 
 import contextlib
 import os
@@ -23,7 +19,7 @@ _PAUSE = 0.1
 
 @dataclass(frozen=True)
 class Daemon:
-    """What to run under which name, and the port that tells when it is ready."""
+    """A command, its name, and the port that shows that it is ready."""
 
     name: str
     command: list[str]
@@ -35,7 +31,6 @@ class Daemon:
         return layout.LOG / f"{self.name}.log"
 
     def start(self) -> None:
-        """Start it, unless it runs."""
         if is_running(self.name):
             return
         environment = layout.environment(**self.environment)
@@ -49,10 +44,10 @@ class Daemon:
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ]
         pid = os.posix_spawn(program, self.command, environment, file_actions=streams, setsid=True)
-        _file(self.name).write_text(f"{pid} {_began(pid)}")
+        _file(self.name).write_text(f"{pid} {_start_tick(pid)}")
 
     def wait(self) -> None:
-        """Wait until its port answers; fail as soon as it is known that it never will."""
+        """Wait until its port answers; fail as soon as its process ends."""
         deadline = time.monotonic() + _PATIENCE
         while self.port and not answers(self.port):
             if not is_running(self.name) or time.monotonic() > deadline:
@@ -62,7 +57,7 @@ class Daemon:
 
 
 def stop(*names: str) -> None:
-    """Ask these to end, all at once, and make those that do not."""
+    """Stop daemons, all at once; kill those that do not stop."""
     pids = [(name, pid) for name in names if (pid := _pid(name))]
     for _, pid in pids:
         os.kill(pid, signal.SIGTERM)
@@ -77,14 +72,13 @@ def stop(*names: str) -> None:
 
 
 def kill(name: str) -> None:
-    """Make it end at once, as if its machine had lost its power; fine if it does not run."""
     if pid := _pid(name):
         _kill_group(pid)
     _file(name).unlink(missing_ok=True)
 
 
 def known() -> list[str]:
-    """Return the names of all that were started and not stopped."""
+    """Return the names of all daemons that were started and not stopped."""
     return sorted(path.stem for path in layout.RUN.glob("*.pid"))
 
 
@@ -92,13 +86,13 @@ def is_running(name: str) -> bool:
     return _pid(name) is not None
 
 
-def began_at(name: str) -> float | None:
-    """Return when it was started, in seconds since 1970; None if it does not run."""
+def started_at(name: str) -> float | None:
+    """Return its start in seconds since 1970; None if it does not run."""
     return _file(name).stat().st_mtime if is_running(name) else None
 
 
 def answers(port: int, host: str = "127.0.0.1") -> bool:
-    """Tell whether somebody listens there."""
+    """Return whether the port accepts connections."""
     with socket.socket() as probe:
         probe.settimeout(2)
         return probe.connect_ex((host, port)) == 0
@@ -109,11 +103,11 @@ def _pid(name: str) -> int | None:
         pid, began = _file(name).read_text().split()
     except (FileNotFoundError, ValueError):
         return None
-    return int(pid) if _began(int(pid)) == began else None
+    return int(pid) if _start_tick(int(pid)) == began else None
 
 
-def _began(pid: int) -> str | None:
-    """Return when a process began, in the kernel's ticks; None if it is over."""
+def _start_tick(pid: int) -> str | None:
+    """Return when a process started, in the kernel's ticks; None if it ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Where the testbed keeps its things, and what it calls them. Nothing lies anywhere else."""
+"""Paths and names of the testbed."""
 
 import os
 from pathlib import Path
@@ -62,21 +62,21 @@ _TELLING = 15
 
 
 class Failure(Exception):
-    """The cloud cannot be brought up, for this reason."""
+    """The cloud cannot be started."""
 
 
 class Unreachable(Failure):
-    """Packages cannot be had from their registry, so that nothing is wrong with the testbed."""
+    """The package registry does not answer; the testbed itself is not at fault."""
 
 
 def end_of(log: Path) -> str:
-    """Return where a log is and how it ends, for a message that may be all that is left of it."""
+    """Return the path of a log and its last lines."""
     lines = log.read_text(errors="replace").splitlines()[-_TELLING:]
     return "\n    ".join([f"see {log}, which ends:", *lines])
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return the environment for what the testbed runs, without settings of whoever runs it."""
+    """Return the environment of the testbed's programs, without the caller's settings."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
     # Cinder would have eventlet patch everything, under servers that use threads.
     own = {"PYTHONWARNINGS": "ignore", "OS_CINDER_DISABLE_EVENTLET_PATCHING": "1"}

@@ -1,7 +1,4 @@
-"""What power is to a machine: ``python -m tests.openstack.testbed.machine HOST 1|0``.
-
-With power (1) its compute service runs; without, nothing does, and nobody told Nova.
-"""
+"""The power switch of a machine: ``python -m tests.openstack.testbed.machine HOST 1|0``."""
 
 import sys
 

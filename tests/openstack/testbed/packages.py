@@ -1,8 +1,4 @@
-"""What must be installed: OpenStack in its virtual environment, and servers that are absent.
-
-A registry that cannot be reached is told apart from all else that may go wrong: it is the one
-reason for which CI goes on without this cloud.
-"""
+"""Installation of OpenStack in its virtual environment, and of missing servers."""
 
 import hashlib
 import os
@@ -32,7 +28,7 @@ _DEBIAN = {
 
 
 def install_openstack() -> None:
-    """Install OpenStack, unless that was done from these same lists."""
+    """Install OpenStack, unless these lists are installed already."""
     installed = layout.VENV / ".installed"
     if installed.exists() and installed.read_text() == _fingerprint():
         return
@@ -53,7 +49,7 @@ def install_openstack() -> None:
 
 
 def need(*commands: str) -> None:
-    """Install the Debian packages of those commands that are not there."""
+    """Install the Debian packages of missing commands."""
     path = layout.environment()["PATH"]
     missing = sorted({_DEBIAN[name] for name in commands if not shutil.which(name, path=path)})
     if not missing:
@@ -72,20 +68,19 @@ def need(*commands: str) -> None:
 
 
 def _lists() -> list[Path]:
-    """Return the lists of what is required."""
     blazar = [layout.SOURCE / "requirements-blazar.txt"] if layout.WITH_BLAZAR else []
     return [layout.SOURCE / "requirements.txt", *blazar]
 
 
 def _fingerprint() -> str:
-    """Return what changes when something else is to be installed."""
+    """Return a value that changes with the packages to install."""
     sources = [_CONSTRAINTS, *_lists(), *sorted(_INSIDE.rglob("*.*"))]
     parts = [path.read_bytes() for path in sources if path.suffix in {".txt", ".py", ".toml"}]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def _expect_registry() -> None:
-    """Fail as unreachable if pip cannot get a thing from where it gets all others."""
+    """Raise Unreachable if pip cannot download a small package."""
     log = layout.LOG / "pip-registry.log"
     with tempfile.TemporaryDirectory() as scratch:
         # Impatient, as pip would otherwise try for a quarter of an hour.
@@ -98,7 +93,6 @@ def _expect_registry() -> None:
 
 
 def _runs(command: list[str | Path], log: Path) -> bool:
-    """Run a command, and tell whether it went well."""
     environment = layout.environment(DEBIAN_FRONTEND="noninteractive")
     with log.open("wb") as output:
         done = subprocess.run(

@@ -1,8 +1,4 @@
-"""The databases: made, brought to the present schema, and dropped.
-
-Migrations are most of the time that a fresh cloud takes. What they leave is kept in CACHE, for as
-long as the packages and the addresses that are in it stay the same.
-"""
+"""Databases of the services: created, migrated and dropped."""
 
 import hashlib
 import subprocess
@@ -24,7 +20,7 @@ _OURS = hashlib.sha256(str(layout.HOME).encode()).hexdigest()[:12]
 
 
 def make(mariadb: MariaDB, rabbitmq_url: str) -> None:
-    """Make all databases with their schemas, unless that was done."""
+    """Create all databases with their schemas, unless they exist."""
     if _DONE.exists() and _owner(mariadb) == _OURS:
         return
     # Whatever is there under our names was left by a cloud whose other half is lost.
@@ -45,7 +41,7 @@ def make(mariadb: MariaDB, rabbitmq_url: str) -> None:
 
 
 def make_for_blazar(mariadb: MariaDB) -> None:
-    """Make Blazar's database, unless that was done; it is not cached."""
+    """Create Blazar's database, unless it exists; it is not cached."""
     done = layout.STATE / "schema-blazar"
     if not done.exists():
         _create(mariadb, "blazar")
@@ -54,13 +50,13 @@ def make_for_blazar(mariadb: MariaDB) -> None:
 
 
 def drop(mariadb: MariaDB) -> None:
-    """Drop our databases, unless a cloud of another working copy has taken them over."""
+    """Drop our databases, unless a testbed of another working copy owns them now."""
     if _owner(mariadb) == _OURS:
         _drop(mariadb)
 
 
 def _owner(mariadb: MariaDB) -> str:
-    """Return whose databases those under our names are."""
+    """Return which working copy owns the databases of these names."""
     comments = mariadb.run("SELECT schema_name, schema_comment FROM information_schema.schemata")
     found = dict(line.split("\t") for line in comments.splitlines())
     return found.get(_name("keystone"), "")
@@ -87,15 +83,15 @@ def _fingerprint(*addresses: str) -> str:
 
 
 def _migrate(mariadb: MariaDB) -> None:
-    """Run all migrations, those of Nova, of Neutron and Cinder, and of the others side by side."""
+    """Run all migrations: Nova's, Neutron's and Cinder's, and the others in parallel."""
     with ThreadPoolExecutor() as pool:
         running = [
             pool.submit(_migrate_nova, mariadb),
             pool.submit(_migrate_neutron_and_cinder),
             pool.submit(_migrate_others),
         ]
-        for one in running:
-            one.result()
+        for item in running:
+            item.result()
 
 
 def _migrate_nova(mariadb: MariaDB) -> None:
@@ -122,7 +118,6 @@ def _migrate_others() -> None:
 
 
 def _manage(program: str, configuration: str, *arguments: str) -> None:
-    """Run the management command of a service."""
     log = layout.LOG / f"{program}.log"
     command = [layout.BIN / program, "--config-file", layout.CONF / f"{configuration}.conf"]
     with log.open("ab") as output:

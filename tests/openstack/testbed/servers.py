@@ -27,7 +27,7 @@ _CONNECTIONS = 1000
 
 @dataclass(frozen=True)
 class MariaDB:
-    """The server that holds our databases."""
+    """The server with our databases."""
 
     host: str
     port: int
@@ -39,7 +39,7 @@ class MariaDB:
         return f"mysql+pymysql://{self.user}{password}@{self.host}:{self.port}/{database}"
 
     def run(self, sql: str) -> str:
-        """Run statements and return what they answered."""
+        """Run statements and return their results."""
         return self._call("mariadb", "--batch", "--skip-column-names", said=sql.encode()).decode()
 
     def dump(self, databases: list[str]) -> bytes:
@@ -64,7 +64,7 @@ class MariaDB:
 
 @dataclass(frozen=True)
 class RabbitMQ:
-    """The broker that the services talk through, in a virtual host of ours."""
+    """The broker of the services, in a virtual host of ours."""
 
     address: str
     user: str
@@ -75,8 +75,8 @@ class RabbitMQ:
     def url(self) -> str:
         return f"{self.address}/{layout.PREFIX}"
 
-    def is_ours_to_ask(self) -> bool:
-        """Tell whether rabbitmqctl is there and lets us in."""
+    def is_controllable(self) -> bool:
+        """Return whether rabbitmqctl exists and has access."""
         try:
             self._control("list_vhosts")
         except Failure:
@@ -88,7 +88,7 @@ class RabbitMQ:
             self._control("add_vhost", layout.PREFIX)
         ours = ("-p", layout.PREFIX)
         self._control("set_permissions", *ours, self.user, ".*", ".*", ".*")
-        # Nobody need read the notifications of Nova, and they would pile up.
+        # No program reads the notifications of Nova, so they would pile up.
         limits = ("^notifications", '{"max-length": 1000}', "--apply-to", "queues")
         self._control("set_policy", *ours, "short", *limits)
 
@@ -131,13 +131,13 @@ def find_mariadb() -> MariaDB | None:
 
 
 def find_rabbitmq() -> RabbitMQ | None:
-    """Return the broker with our virtual host, if it answers and can be told to make one."""
+    """Return the broker with our virtual host, if it answers and can create one."""
     given = urlsplit(_RABBITMQ_URL)
     shared = RabbitMQ(f"rabbit://{given.netloc}", unquote(given.username or "guest"))
     there = daemons.answers(given.port or 5672, given.hostname or "127.0.0.1")
     if _RABBITMQ_DATA.exists():
         return _private_rabbitmq() if daemons.answers(layout.RABBITMQ_PORT) else None
-    return shared if there and shared.is_ours_to_ask() else None
+    return shared if there and shared.is_controllable() else None
 
 
 def start_mariadb() -> MariaDB:
@@ -177,7 +177,7 @@ def start_rabbitmq() -> RabbitMQ:
 
 
 def start_memcached() -> None:
-    """Start a memcached of our own: others' tokens are none of our business."""
+    """Start a private memcached: other users' tokens stay out of it."""
     packages.need("memcached")
     port = layout.PORTS["memcached"]
     user = ["-u", "nobody"] if os.geteuid() == 0 else []

@@ -1,4 +1,4 @@
-"""The services of the cloud, and how each is run."""
+"""The services of the cloud, and their commands."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ def catalog() -> str:
 
 
 def apis() -> Iterator[Daemon]:
-    """Return those that need nothing but their databases to start, Keystone first."""
+    """Return the services that need only their databases to start, Keystone first."""
     conf = str(layout.CONF)
     # nova-api takes the first of its files for that of its WSGI pipeline.
     nova = f"{layout.VENV}/etc/nova/api-paste.ini;{conf}/nova.conf"
@@ -41,7 +41,7 @@ def apis() -> Iterator[Daemon]:
 
 
 def workers() -> Iterator[Daemon]:
-    """Return those that look into the catalog when they start."""
+    """Return the services that read the catalog when they start."""
     yield _worker("nova-conductor", "nova")
     yield _inside("nova-compute", "hosts", *_config("nova"), FAKE_HOSTS=layout.HOSTS)
     yield _worker("nova-scheduler", "nova")
@@ -53,7 +53,7 @@ def workers() -> Iterator[Daemon]:
 
 
 def compute(host: str) -> Daemon:
-    """Return what one more compute service is run by, which can be had and be lost alone."""
+    """Return the command of an additional compute service."""
     return _inside(f"nova-compute-{host}", "hosts", *_config("nova"), FAKE_HOSTS=host)
 
 
@@ -63,7 +63,7 @@ def _api(name: str, module: str, *arguments: str, **environment: str) -> Daemon:
 
 
 def _inside(name: str, module: str, *arguments: str, **environment: str) -> Daemon:
-    """Return what one of our own programs in OpenStack's virtual environment is run by."""
+    """Return the command of a program in OpenStack's virtual environment."""
     command = [str(layout.BIN / "python"), "-m", f"climate_testbed.{module}", *arguments]
     return Daemon(name, command, environment, layout.PORTS.get(name))
 

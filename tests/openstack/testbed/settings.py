@@ -1,4 +1,4 @@
-"""Writes the configuration of the services from the templates in ``conf``."""
+"""Configuration of the services, from the templates in ``conf``."""
 
 import base64
 import os
@@ -18,7 +18,7 @@ _FOLDERS = (
 
 
 def write(mariadb: MariaDB, rabbitmq: RabbitMQ) -> None:
-    """Write the configuration of all services, and what they expect to find on the disk."""
+    """Write the configuration of all services, and the files that they expect."""
     values = {
         "keystone": layout.KEYSTONE,
         "memcached": f"127.0.0.1:{layout.PORTS['memcached']}",
@@ -41,13 +41,13 @@ def write(mariadb: MariaDB, rabbitmq: RabbitMQ) -> None:
 
 
 def write_openrc() -> None:
-    """Write what a shell reads to be this cloud's administrator."""
+    """Write the administrator's credentials for a shell."""
     lines = [f"export {name}={value}\n" for name, value in credentials().items()]
     layout.OPENRC.write_text("".join(lines))
 
 
 def credentials() -> dict[str, str]:
-    """Return the environment that makes one this cloud's administrator."""
+    """Return the environment with the administrator's credentials."""
     return {
         "OS_AUTH_URL": layout.KEYSTONE,
         "OS_USERNAME": "admin",
@@ -69,7 +69,7 @@ def _write(name: str, values: dict[str, str]) -> None:
 
 
 def _write_keys(name: str) -> None:
-    """Write what ``keystone-manage fernet_setup`` would, without the seconds that it takes."""
+    """Write the keys of ``keystone-manage fernet_setup``, which takes seconds."""
     folder = layout.STATE / "keystone" / name
     if folder.exists():
         return

@@ -1,31 +1,20 @@
 """The host plug-in on the simulated cloud."""
 
 import contextlib
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from oslo_config.cfg import ConfigOpts
 
-from climate.config import registry as config
 from climate.core.errors import Conflict
 from climate.core.lease.model import Reservation
 from climate.plugins.base import ResourcePlugin
 from climate.plugins.hosts.plugin import HostPlugin
-from tests.plugins.contract import PluginContract, lease, resources
-from tests.plugins.fragile import FragileCloud
+from tests.plugins.contract import lease, resources
+from tests.plugins.fragile import FragileCloud, SimulatedContract
 
 
-@pytest.fixture
-def conf(tmp_path: Path) -> ConfigOpts:
-    created = config.new()
-    config.load(created, "test", [])
-    created.set_override("journal", str(tmp_path / "cloud"), group="simulated")
-    return created
-
-
-class TestHostPlugin(PluginContract):
+class TestHostPlugin(SimulatedContract):
     example: ClassVar = {
         "min": "1",
         "max": 3,
@@ -46,12 +35,6 @@ class TestHostPlugin(PluginContract):
                 "pools": {pool: sorted(hosts) for pool, hosts in sorted(world.pools.items())},
                 "servers": {host: sorted(ids) for host, ids in sorted(world.servers.items())},
             }
-
-    @contextlib.contextmanager
-    def failing_after(self, plugin: ResourcePlugin, effects: int) -> Iterator[None]:
-        cloud(plugin).left = effects
-        yield
-        cloud(plugin).left = None
 
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         for host in cloud(plugin).pool_hosts(reservation.id):

@@ -163,7 +163,7 @@ def test_slots_open_at_the_start_and_close_at_the_end_beside_other_leases(story:
     second = story.reserve(60, 180, reservations=[here])
     for _ in range(2):
         story.at(60)
-    statuses = [story.lease(one["id"])["status"] for one in (first, second)]
+    statuses = [story.lease(item["id"])["status"] for item in (first, second)]
     assert statuses == ["ACTIVE", "ACTIVE"]
 
 
@@ -190,8 +190,12 @@ def test_lost_instances_may_move_to_a_host_of_the_same_lease(story: Story) -> No
     story.cloud.fail_host("sim-1")
     inventory.synchronise(story.runtime, inventory.synchronise(story.runtime))
     story.at(0)
-    done = [one for one in story.cloud.effects() if one["effect"] in {"set_slots", "clear_host"}]
-    assert [(one["effect"], one["host"], one.get("count")) for one in done[2:]] == [
+    done = [
+        effect
+        for effect in story.cloud.effects()
+        if effect["effect"] in {"set_slots", "clear_host"}
+    ]
+    assert [(item["effect"], item["host"], item.get("count")) for item in done[2:]] == [
         ("set_slots", "sim-4", "6"),
         ("clear_host", "sim-1", None),
     ]

@@ -1,15 +1,12 @@
 """The instance and flavor plug-ins on the simulated cloud."""
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from oslo_config.cfg import ConfigOpts
 
-from climate.config import registry as config_registry
 from climate.core.lease.model import Reservation
 from climate.plugins.base import Drift, ExpectedState, HeldReservation, ResourcePlugin
 from climate.plugins.hosts.plugin import HostPlugin
@@ -17,6 +14,7 @@ from climate.plugins.instances.flavor_plugin import FlavorPlugin
 from climate.plugins.instances.plugin import InstancePlugin
 from climate.plugins.instances.simulated import SimulatedInstances
 from tests.plugins.contract import Interrupted, ParamsContract, lease, resources
+from tests.plugins.fragile import SimulatedContract
 from tests.plugins.instances.contract import SlotContract
 
 
@@ -34,19 +32,11 @@ class FragileInstances(SimulatedInstances):
 
 
 @pytest.fixture
-def conf(tmp_path: Path) -> ConfigOpts:
-    created = config_registry.new()
-    config_registry.load(created, "test", [])
-    created.set_override("journal", str(tmp_path / "cloud"), group="simulated")
-    return created
-
-
-@pytest.fixture
 def hosts(conf: ConfigOpts) -> HostPlugin:
     return HostPlugin(conf, contextlib.nullcontext)
 
 
-class InstanceContract(SlotContract):
+class InstanceContract(SimulatedContract, SlotContract):
     """The contract on the simulated cloud."""
 
     example: ClassVar = {
@@ -70,12 +60,6 @@ class InstanceContract(SlotContract):
             id_: [sorted(item.projects), dict(sorted(item.hosts.items()))]
             for id_, item in cloud(plugin).slots().items()
         }
-
-    @contextlib.contextmanager
-    def failing_after(self, plugin: ResourcePlugin, effects: int) -> Iterator[None]:
-        cloud(plugin).left = effects
-        yield
-        cloud(plugin).left = None
 
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         """Users do not boot servers in the simulated cloud."""

@@ -1,16 +1,13 @@
 """The floating IP plug-in on the simulated cloud."""
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from marshmallow import ValidationError
 from oslo_config.cfg import ConfigOpts
 
-from climate.config import registry as config_registry
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease.model import Reservation
 from climate.core.matching.query import matches
@@ -18,19 +15,16 @@ from climate.plugins.base import Drift, ExpectedState, HeldReservation, Resource
 from climate.plugins.networking.base import EndpointTaken
 from climate.plugins.networking.floatingip import FloatingipPlugin
 from climate.plugins.networking.simulated import NETWORK, SimulatedFloatingips
-from tests.plugins.contract import PluginContract, lease, resources
-from tests.plugins.fragile import FragileCloud
+from tests.plugins.contract import lease, resources
+from tests.plugins.fragile import make_plugin
+from tests.plugins.networking.contract import EndpointContract
 from tests.support.cases import each_case
 
 
 @pytest.fixture
-def plugin(tmp_path: Path) -> FloatingipPlugin:
-    conf: ConfigOpts = config_registry.new()
-    config_registry.load(conf, "test", [])
-    conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
-    created = FloatingipPlugin(conf, contextlib.nullcontext)
-    cloud(created).journal = FragileCloud(conf)
-    return created
+def plugin(conf: ConfigOpts) -> FloatingipPlugin:
+    plugin: FloatingipPlugin = make_plugin(FloatingipPlugin, conf)
+    return plugin
 
 
 def cloud(plugin: ResourcePlugin) -> SimulatedFloatingips:
@@ -39,42 +33,12 @@ def cloud(plugin: ResourcePlugin) -> SimulatedFloatingips:
     return plugin.cloud
 
 
-def fragile(plugin: ResourcePlugin) -> FragileCloud:
-    created = cloud(plugin).journal
-    assert isinstance(created, FragileCloud)
-    return created
-
-
-class TestFloatingipPlugin(PluginContract):
+class TestFloatingipPlugin(EndpointContract):
     example: ClassVar = {
         "network_id": NETWORK,
         "amount": "3",
         "required_floatingips": ["198.51.100.3", "198.51.100.2", "198.51.100.3"],
     }
-
-    @pytest.fixture
-    def plugin(self, plugin: FloatingipPlugin) -> FloatingipPlugin:
-        return plugin
-
-    def state(self, plugin: ResourcePlugin) -> Any:
-        return sorted(
-            [item.endpoint, item.project_id, item.reservation_id, item.is_marked, item.port_id]
-            for item in cloud(plugin).occupants_by_id().values()
-        )
-
-    @contextlib.contextmanager
-    def failing_after(self, plugin: ResourcePlugin, effects: int) -> Iterator[None]:
-        fragile(plugin).left = effects
-        yield
-        fragile(plugin).left = None
-
-    def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for item in cloud(plugin).occupants([], reservation.id):
-            cloud(plugin).use(item.id, "a port")
-
-    def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for item in cloud(plugin).occupants([], reservation.id):
-            cloud(plugin).delete(item)
 
 
 def reservation(plugin: FloatingipPlugin, **params: Any) -> Reservation:

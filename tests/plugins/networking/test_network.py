@@ -1,15 +1,12 @@
 """The network plug-in on the simulated cloud."""
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from marshmallow import ValidationError
+from oslo_config.cfg import ConfigOpts
 
-from climate.config import registry as config_registry
 from climate.core.errors import Conflict, NotFound
 from climate.core.lease.model import Reservation
 from climate.core.matching.query import matches
@@ -17,21 +14,18 @@ from climate.plugins.base import ResourcePlugin
 from climate.plugins.networking.addressing import Segment
 from climate.plugins.networking.network import NetworkPlugin
 from climate.plugins.networking.simulated import SimulatedNetworks
-from tests.plugins.contract import PluginContract, lease, resources
-from tests.plugins.fragile import FragileCloud
+from tests.plugins.contract import lease, resources
+from tests.plugins.fragile import make_plugin
+from tests.plugins.networking.contract import EndpointContract
 from tests.support.cases import each_case
 
 FIRST = "vlan:sim:101"
 
 
 @pytest.fixture
-def plugin(tmp_path: Path) -> NetworkPlugin:
-    conf = config_registry.new()
-    config_registry.load(conf, "test", [])
-    conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
-    created = NetworkPlugin(conf, contextlib.nullcontext)
-    cloud(created).journal = FragileCloud(conf)
-    return created
+def plugin(conf: ConfigOpts) -> NetworkPlugin:
+    plugin: NetworkPlugin = make_plugin(NetworkPlugin, conf)
+    return plugin
 
 
 def cloud(plugin: ResourcePlugin) -> SimulatedNetworks:
@@ -40,36 +34,12 @@ def cloud(plugin: ResourcePlugin) -> SimulatedNetworks:
     return plugin.cloud
 
 
-class TestNetworkPlugin(PluginContract):
+class TestNetworkPlugin(EndpointContract):
     example: ClassVar = {
         "network_name": "mine",
         "network_properties": ["==", "$network_type", "vlan"],
         "resource_properties": '["==", "$speed", "10"]',
     }
-
-    @pytest.fixture
-    def plugin(self, plugin: NetworkPlugin) -> NetworkPlugin:
-        return plugin
-
-    def state(self, plugin: ResourcePlugin) -> Any:
-        return sorted(
-            [item.endpoint, item.project_id, item.reservation_id, item.is_marked, item.port_id]
-            for item in cloud(plugin).occupants_by_id().values()
-        )
-
-    @contextlib.contextmanager
-    def failing_after(self, plugin: ResourcePlugin, effects: int) -> Iterator[None]:
-        cloud(plugin).journal.left = effects  # type: ignore[attr-defined]
-        yield
-        cloud(plugin).journal.left = None  # type: ignore[attr-defined]
-
-    def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for item in cloud(plugin).occupants([], reservation.id):
-            cloud(plugin).use(item.id, "a port")
-
-    def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
-        for item in cloud(plugin).occupants([], reservation.id):
-            cloud(plugin).delete(item)
 
 
 def reservation(plugin: NetworkPlugin, **params: Any) -> Reservation:

@@ -27,7 +27,6 @@ def register(story: Story, *addresses: str) -> Story:
 
 @pytest.fixture
 def story(make_story: MakeStory) -> Story:
-    """Return a service with three addresses."""
     return register(make_story(manager__plugins=PLUGINS), *ALL)
 
 
@@ -201,7 +200,7 @@ def test_hosts_and_addresses_are_admitted_together_and_enforcement_sees_addresse
         story = register(make_story(manager__plugins=PLUGINS, **url), FIRST)
         story.register(1)
         reserve(story, 60, 120, v1())
-        (request,) = outside.asked_at("/check-create")
+        (request,) = outside.bodies_of("/check-create")
         assert "floating IPs" in rejected(story, host_reservation(), v1())
         lease = reserve(story, 120, 180, host_reservation(), v1())
         story.at(120)

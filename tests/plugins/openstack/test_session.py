@@ -21,7 +21,7 @@ from tests.support.cases import each_case
 from tests.support.keystone import Keystone
 from tests.support.process import eventually, free_port, write_config
 
-Way = Callable[..., Adapter]
+MakeAdapter = Callable[..., Adapter]
 
 
 class Compute(socketserver.ThreadingTCPServer):
@@ -55,7 +55,6 @@ class _Conversation(socketserver.StreamRequestHandler):
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Compute]]:
-    """Return a function that starts such a service."""
     started: list[tuple[Compute, threading.Thread]] = []
 
     def run(**behaviour: Any) -> Compute:
@@ -75,14 +74,13 @@ def start() -> Iterator[Callable[..., Compute]]:
 
 @pytest.fixture
 def keystone() -> Iterator[Keystone]:
-    """Return a running Keystone."""
     server = Keystone()
     with server.listening():
         yield server
 
 
 @pytest.fixture
-def way(keystone: Keystone, tmp_path: Path) -> Way:
+def make_adapter(keystone: Keystone, tmp_path: Path) -> MakeAdapter:
     """Return a maker of adapters to Nova; options as group__option=value, None to unset one."""
 
     def make(**options: object) -> Adapter:
@@ -97,29 +95,31 @@ def way(keystone: Keystone, tmp_path: Path) -> Way:
 
 
 def test_finds_a_service_in_the_catalog(
-    way: Way, keystone: Keystone, start: Callable[..., Compute]
+    make_adapter: MakeAdapter, keystone: Keystone, start: Callable[..., Compute]
 ) -> None:
     keystone.endpoints["compute"] = start().url
-    assert way().get("/servers").json() == {}
-    assert way(nova__region_name="R").get("/servers").status_code == 200
+    assert make_adapter().get("/servers").json() == {}
+    assert make_adapter(nova__region_name="R").get("/servers").status_code == 200
     for elsewhere in ({"nova__region_name": "S"}, {"service_user__region_name": "S"}):
         with pytest.raises(EndpointNotFound):
-            way(**elsewhere).get("/servers")
+            make_adapter(**elsewhere).get("/servers")
 
 
-def test_an_endpoint_override_replaces_the_catalog(way: Way, start: Callable[..., Compute]) -> None:
-    assert way(nova__endpoint_override=start().url).get("/servers").json() == {}
+def test_an_endpoint_override_replaces_the_catalog(
+    make_adapter: MakeAdapter, start: Callable[..., Compute]
+) -> None:
+    assert make_adapter(nova__endpoint_override=start().url).get("/servers").json() == {}
 
 
-def test_the_region_of_a_service_overrides_the_common_one(way: Way) -> None:
-    assert way(service_user__region_name="R").region_name == "R"
-    assert way(service_user__region_name="R", nova__region_name="S").region_name == "S"
+def test_the_region_of_a_service_overrides_the_common_one(make_adapter: MakeAdapter) -> None:
+    assert make_adapter(service_user__region_name="R").region_name == "R"
+    assert make_adapter(service_user__region_name="R", nova__region_name="S").region_name == "S"
 
 
 def test_retries_a_connection_that_cannot_be_made(
-    way: Way, keystone: Keystone, monkeypatch: pytest.MonkeyPatch
+    make_adapter: MakeAdapter, keystone: Keystone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nova = way(nova__endpoint_override=f"http://127.0.0.1:{free_port()}")
+    nova = make_adapter(nova__endpoint_override=f"http://127.0.0.1:{free_port()}")
     nova.get_token()
     pauses: list[float] = []
     monkeypatch.setattr(session.time, "sleep", pauses.append)
@@ -129,19 +129,21 @@ def test_retries_a_connection_that_cannot_be_made(
     assert sum(pauses) > 2
 
 
-def test_retries_a_read_whose_connection_broke(way: Way, start: Callable[..., Compute]) -> None:
+def test_retries_a_read_whose_connection_broke(
+    make_adapter: MakeAdapter, start: Callable[..., Compute]
+) -> None:
     nova = start(hangs_up=1)
-    assert way(nova__endpoint_override=nova.url).get("/servers").json() == {}
+    assert make_adapter(nova__endpoint_override=nova.url).get("/servers").json() == {}
     assert nova.seen == ["GET", "GET"]
 
 
 @each_case("method", ["POST", "PUT", "PATCH", "DELETE"])
 def test_sends_no_change_after_the_claim_expired(
-    way: Way, start: Callable[..., Compute], method: str
+    make_adapter: MakeAdapter, start: Callable[..., Compute], method: str
 ) -> None:
     compute, now = start(), 0.0
     nova, fencing_token = (
-        way(nova__endpoint_override=compute.url),
+        make_adapter(nova__endpoint_override=compute.url),
         FencingToken(lambda: now, until=10.0),
     )
     with fencing.fenced(fencing_token):
@@ -163,17 +165,19 @@ def test_sends_no_change_after_the_claim_expired(
 
 @each_case("method", ["POST", "PUT", "DELETE"])
 def test_does_not_repeat_a_change_that_may_have_arrived(
-    way: Way, start: Callable[..., Compute], method: str
+    make_adapter: MakeAdapter, start: Callable[..., Compute], method: str
 ) -> None:
     nova = start(hangs_up=1)
     with pytest.raises(ConnectFailure):
-        way(nova__endpoint_override=nova.url).request("/servers", method)
+        make_adapter(nova__endpoint_override=nova.url).request("/servers", method)
     assert nova.seen == [method]
 
 
-def test_a_request_times_out_and_is_not_sent_again(way: Way, start: Callable[..., Compute]) -> None:
+def test_a_request_times_out_and_is_not_sent_again(
+    make_adapter: MakeAdapter, start: Callable[..., Compute]
+) -> None:
     server = start(is_silent=True)
-    nova = way(nova__endpoint_override=server.url)
+    nova = make_adapter(nova__endpoint_override=server.url)
     nova.get_token()  # not within the short timeout
     nova.session.timeout = 0.1
     with pytest.raises(ConnectTimeout):
@@ -182,15 +186,15 @@ def test_a_request_times_out_and_is_not_sent_again(way: Way, start: Callable[...
     assert server.seen == ["POST"]
 
 
-def test_the_timeout_is_configured_and_a_minute_by_default(way: Way) -> None:
-    assert way().session.timeout == 60
-    assert way(service_user__timeout=0.1).session.timeout == 0.1
+def test_the_timeout_is_configured_and_a_minute_by_default(make_adapter: MakeAdapter) -> None:
+    assert make_adapter().session.timeout == 60
+    assert make_adapter(service_user__timeout=0.1).session.timeout == 0.1
 
 
-def test_reports_a_wrong_password(way: Way, keystone: Keystone) -> None:
+def test_reports_a_wrong_password(make_adapter: MakeAdapter, keystone: Keystone) -> None:
     keystone.knows_the_service = False
     with pytest.raises(Unauthorized):
-        way().get("/servers")
+        make_adapter().get("/servers")
 
 
 def test_the_user_may_be_configured_in_another_section(
@@ -218,12 +222,12 @@ def test_the_user_may_be_configured_in_another_section(
     ],
 )
 def test_reports_misconfiguration_before_the_first_request(
-    way: Way, options: dict[str, str | None], reason: str
+    make_adapter: MakeAdapter, options: dict[str, str | None], reason: str
 ) -> None:
     with pytest.raises(Misconfigured, match=reason):
-        way(**options)
+        make_adapter(**options)
 
 
-def test_rejects_an_unknown_interface(way: Way) -> None:
+def test_rejects_an_unknown_interface(make_adapter: MakeAdapter) -> None:
     with pytest.raises(cfg.ConfigFileValueError, match="secret"):
-        way(nova__valid_interfaces="internal,secret")
+        make_adapter(nova__valid_interfaces="internal,secret")

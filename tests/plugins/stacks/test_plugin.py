@@ -4,11 +4,11 @@ from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from climate.clock import ManualClock
 from climate.plugins.base import ExpectedState
 from climate.plugins.stacks.cloud import Stack, StackCloud
 from climate.plugins.stacks.plugin import find_drifts
 from tests.support.cases import each_case
+from tests.support.clock import ManualClock
 
 NOON = datetime(2030, 1, 15, 12, tzinfo=UTC)
 

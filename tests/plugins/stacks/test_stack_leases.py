@@ -4,6 +4,7 @@ import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -61,7 +62,6 @@ SHOP = template(web=server(), workers=group(), address=address())
 
 
 def stack(source: Any = SHOP, **params: Any) -> dict[str, Any]:
-    """Return a request for a stack."""
     return {"resource_type": "virtual:stack", "params": {"template": source} | params}
 
 
@@ -78,9 +78,8 @@ def shown(story: Story, lease: dict[str, Any]) -> dict[str, Any]:
 
 
 def amounts(lease: dict[str, Any]) -> dict[str, int]:
-    """Return the amount of each part of the stack."""
-    parts = [one["params"] for one in lease["reservations"] if "part" in one["params"]]
-    return {one["part"]: one["amount"] for one in parts}
+    parts = [item["params"] for item in lease["reservations"] if "part" in item["params"]]
+    return {item["part"]: item["amount"] for item in parts}
 
 
 def stacks(story: Story) -> list[Stack]:
@@ -103,7 +102,7 @@ def test_reserves_every_part_that_the_stack_can_grow_to(story: Story) -> None:
         f"floating IPs of network {NETWORK}": 1,
     }
     [own, *parts] = lease["reservations"]
-    assert {one["params"]["stack"] for one in parts} == {own["id"]}
+    assert {item["params"]["stack"] for item in parts} == {own["id"]}
     assert own["params"]["reserves"]["servers"] == [
         {"flavor_id": "large", "flavor": "m1.large", "amount": 4},
         {"flavor_id": "small", "flavor": "m1.small", "amount": 1},
@@ -137,8 +136,8 @@ def test_the_stack_uses_the_reserved_parts_from_start_to_end(story: Story) -> No
     [empty] = stacks(story)
     assert (empty.status, empty.plan) == ("CREATE_COMPLETE", None)
     advance(story, 60)
-    ids = {one["params"].get("part"): one["id"] for one in lease["reservations"]}
-    [update] = [one for one in story.cloud.effects() if one["effect"] == "update_stack"]
+    ids = {item["params"].get("part"): item["id"] for item in lease["reservations"]}
+    [update] = [effect for effect in story.cloud.effects() if effect["effect"] == "update_stack"]
     small, large = ids["servers of flavor m1.small"], ids["servers of flavor m1.large"]
     assert sorted(update["flavors"].split(",")) == sorted([small, large])
     made = json.loads(update["source"])["template"]["resources"]["address"]
@@ -191,12 +190,12 @@ def test_a_new_template_changes_all_parts_or_none(
     assert shown(story, lease) == before
     more = template(workers=group(6), gpu=server("g1.large"))
     changed = story.ok("PATCH", path, change(lease, template=more))
-    staying = [one for one in changed["reservations"] if not is_leaving(one)]
+    staying = [item for item in changed["reservations"] if not is_leaving(item)]
     planned = amounts({"reservations": staying})
     assert planned == {"servers of flavor m1.large": 6, "servers of flavor g1.large": 1}
     advance(story, 1 if running else 60)
     now = shown(story, lease)
-    live = [one for one in now["reservations"] if one["status"] == "active"]
+    live = [item for item in now["reservations"] if item["status"] == "active"]
     assert amounts({"reservations": live}) == planned
     [present] = stacks(story)
     assert present.status == "UPDATE_COMPLETE"
@@ -229,12 +228,12 @@ def test_a_stack_that_cannot_be_deleted_loses_its_parts_after_the_timeout(
     assert len(effect_names(story, "delete_slots")) == 2
     after = shown(story, lease)
     assert after["status"] == "TERMINATED"
-    statuses = [one["status"] for one in after["reservations"]]
+    statuses = [item["status"] for item in after["reservations"]]
     assert statuses == ["error", "deleted", "deleted", "deleted"]
     ends = [
-        one["payload"]["error"]
-        for one in story.published(lease["id"])
-        if one["event_type"] == "lease.event.end_lease" and "error" in one["payload"]
+        item["payload"]["error"]
+        for item in story.published(lease["id"])
+        if item["event_type"] == "lease.event.end_lease" and "error" in item["payload"]
     ]
     assert "Heat is unavailable" in ends[-1]
     [drift] = audit.audit(story.runtime)
@@ -257,7 +256,7 @@ def test_a_missed_end_has_the_full_timeout_to_delete_the_stack(
         assert effect_names(story, "close_slots", "delete_slots") == []
     advance(story, 2)
     assert is_deleted or shown(story, lease)["status"] == "TERMINATED"
-    assert story.told(lease["id"]).count("lease.catch_up") == (1 if is_deleted else 2)
+    assert story.event_types(lease["id"]).count("lease.catch_up") == (1 if is_deleted else 2)
     assert stacks(story) == []
 
 
@@ -296,8 +295,8 @@ def test_an_existing_stack_is_resumed_and_suspended_on_its_own_flavors_at_the_en
     [present] = stacks(story)
     assert (present.status, present.reservation_id) == ("SUSPEND_COMPLETE", None)
     assert "precious" in present.tags
-    updates = [one for one in story.cloud.effects() if one["effect"] == "update_stack"]
-    assert [one["flavors"] for one in updates] == [
+    updates = [effect for effect in story.cloud.effects() if effect["effect"] == "update_stack"]
+    assert [item["flavors"] for item in updates] == [
         "m1.small",
         lease["reservations"][1]["id"],
         "m1.small",
@@ -334,13 +333,13 @@ def test_v1_creates_and_changes_a_stack_and_hides_its_template(story: Story) -> 
     asked = {"resource_type": "virtual:stack", "template": SHOP, "stack_name": "shop"}
     lease = story.ok("POST", "/v1/leases", story.lease_body(reservations=[asked]))["lease"]
     [own, *parts] = lease["reservations"]
-    assert {one["stack"] for one in parts} == {own["id"]}
+    assert {item["stack"] for item in parts} == {own["id"]}
     assert "template" not in own
     assert own["stack_name"] == "shop"
     later = {**asked, "id": own["id"], "template": template(workers=group(2))}
     body = {"reservations": [later]}
     changed = story.ok("PUT", f"/v1/leases/{lease['id']}", body)["lease"]
-    assert [one.get("part") for one in changed["reservations"]] == [
+    assert [item.get("part") for item in changed["reservations"]] == [
         None,
         "servers of flavor m1.large",
     ]
@@ -374,7 +373,7 @@ def test_rejects_a_change_whose_plan_is_outdated(
     monkeypatch.setattr(cloud, "preview", slow)
     refusal = story.problem(409, "PATCH", path, change(lease, template=template(web=server())))
     assert refusal["code"] == "lease_busy"
-    live = [one for one in shown(story, lease)["reservations"] if one["status"] != "deleted"]
+    live = [item for item in shown(story, lease)["reservations"] if item["status"] != "deleted"]
     assert amounts({"reservations": live}) == {"servers of flavor m1.large": 2}
 
 
@@ -396,10 +395,35 @@ def test_volumes_are_reserved_by_type_and_created_of_the_reserved_type(story: St
         {"volume_type": "silver", "amount": 2, "size": 13}
     ]
     advance(story, 60)
-    [update] = [one for one in story.cloud.effects() if one["effect"] == "update_stack"]
+    [update] = [effect for effect in story.cloud.effects() if effect["effect"] == "update_stack"]
     made = json.loads(update["source"])["template"]["resources"]
     assert made["large"]["properties"]["volume_type"] == part["details"]["reserved_type"]
     assert part["details"]["reserved_type"] in json.dumps(made["small"])
     advance(story, 60)
     assert stacks(story) == []
     assert audit.audit(story.runtime) == []
+
+
+def test_every_request_rejects_a_template_beyond_the_limits(story: Story) -> None:
+    lease = create(story, stack())
+    nested = "heat_template_version: x\na:\n" + "- " * 1_000 + "x"
+    change = {"id": lease["reservations"][0]["id"], "params": {"template": nested}}
+    search = {"duration": 60, "end_by": story.moment(600), "reservations": [stack(nested)]}
+    v1 = {"resource_type": "virtual:stack", "template": nested}
+    query = urlencode(
+        {
+            "resource_type": "virtual:stack",
+            "end": story.moment(600),
+            "params": json.dumps({"template": nested}),
+        }
+    )
+    for method, path, body in [
+        ("POST", "/v1/leases", story.lease_body(reservations=[v1])),
+        ("POST", "/v2/leases", request(story, stack(nested))),
+        ("PATCH", f"/v2/leases/{lease['id']}", {"reservations": [change]}),
+        ("POST", "/v2/availability/search", search),
+        ("GET", f"/v2/availability?{query}", None),
+    ]:
+        response = story.call(method, path, body)
+        assert response.status_code == 400, path
+        assert "nested deeper than 64 levels" in response.get_data(as_text=True), path

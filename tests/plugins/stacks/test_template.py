@@ -3,11 +3,8 @@
 import json
 from typing import Any
 
-import pytest
-
 from climate.plugins.stacks import template as stack_template
-from climate.plugins.stacks.template import InvalidTemplate, Source
-from tests.support.cases import each_case
+from climate.plugins.stacks.template import Source
 
 FLAVORS = {"m1.tiny": "1", "1": "m1.tiny"}
 
@@ -86,14 +83,3 @@ def test_templates_too_old_for_external_ids_adopt_nothing() -> None:
         "heat_template_version": "2015-10-15",
     }
     assert stack_template.adoptable(template) == []
-
-
-@each_case("text", ["", "- a list", "a: [", "no: version", "\x00"])
-def test_rejects_text_that_is_no_template(text: str) -> None:
-    with pytest.raises(InvalidTemplate):
-        stack_template.parse(text)
-
-
-def test_dates_in_templates_stay_text() -> None:
-    text = "heat_template_version: 2016-10-14\nresources: {}"
-    assert stack_template.parse(text)["heat_template_version"] == "2016-10-14"

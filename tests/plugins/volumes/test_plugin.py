@@ -1,9 +1,8 @@
 """The volume plug-in on the simulated cloud."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -11,7 +10,6 @@ from marshmallow import ValidationError
 from oslo_config.cfg import ConfigOpts
 
 from climate.clock import SystemClock
-from climate.config import registry as config_registry
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease.model import Granted, Inventory, Reservation, Resource
 from climate.core.matching.query import matches
@@ -20,19 +18,15 @@ from climate.plugins.volumes.cloud import Quota, Volume
 from climate.plugins.volumes.lifecycle import VolumeCreationFailed
 from climate.plugins.volumes.plugin import VolumePlugin
 from climate.plugins.volumes.simulated import SimulatedVolumes
-from tests.plugins.contract import ASKER, PluginContract, lease, resources
-from tests.plugins.fragile import FragileCloud
+from tests.plugins.contract import ASKER, lease, resources
+from tests.plugins.fragile import SimulatedContract, make_plugin
 from tests.support.cases import each_case
 
 
 @pytest.fixture
-def plugin(tmp_path: Path) -> VolumePlugin:
-    conf: ConfigOpts = config_registry.new()
-    config_registry.load(conf, "test", [])
-    conf.set_override("journal", str(tmp_path / "cloud"), group="simulated")
-    created = VolumePlugin(conf, contextlib.nullcontext, SystemClock())
-    cloud(created).journal = FragileCloud(conf)
-    return created
+def plugin(conf: ConfigOpts) -> VolumePlugin:
+    plugin: VolumePlugin = make_plugin(VolumePlugin, conf, SystemClock())
+    return plugin
 
 
 def cloud(plugin: ResourcePlugin) -> SimulatedVolumes:
@@ -57,7 +51,7 @@ class PatientPlugin(VolumePlugin):
         return super().end(*arguments)
 
 
-class TestVolumePlugin(PluginContract):
+class TestVolumePlugin(SimulatedContract):
     example: ClassVar = {"volume_type": "gold", "amount": "2", "size": "5"}
 
     @pytest.fixture
@@ -85,17 +79,9 @@ class TestVolumePlugin(PluginContract):
             for room in listed.reserved_types()
         ]
 
-    @contextlib.contextmanager
-    def failing_after(self, plugin: ResourcePlugin, effects: int) -> Iterator[None]:
-        world = cloud(plugin).journal
-        assert isinstance(world, FragileCloud)
-        world.left = effects
-        yield
-        world.left = None
-
     def use(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         for item in volumes(plugin, reservation.id):
-            cloud(plugin).attach(item.id)
+            cloud(plugin).set_status(item.id, "in-use")
 
     def sabotage(self, plugin: ResourcePlugin, reservation: Reservation) -> None:
         for item in volumes(plugin, reservation.id):
@@ -119,7 +105,6 @@ def started(plugin: VolumePlugin, count: int = 2, **params: Any) -> Reservation:
 
 
 def end(plugin: VolumePlugin, held: Reservation, tries: int = 3) -> None:
-    """End a reservation, with retries."""
     for _ in range(tries):
         with contextlib.suppress(NotYet):
             plugin.end(lease(held), held, granted(plugin))
@@ -235,7 +220,7 @@ def test_waits_for_volumes_that_are_being_created(plugin: VolumePlugin) -> None:
 
 def test_kept_volumes_return_to_the_base_type(plugin: VolumePlugin) -> None:
     held = started(plugin, on_end="keep")
-    cloud(plugin).attach(held.details["volumes"][0])
+    cloud(plugin).set_status(held.details["volumes"][0], "in-use")
     for _ in range(2):
         plugin.end(lease(held), held, granted(plugin))
         kept = volumes(plugin, "sim-gold")

@@ -34,7 +34,6 @@ def cloud(story: Story) -> SimulatedVolumes:
 
 
 def sizes(story: Story, type_id: str) -> list[int]:
-    """Return the GiB of each volume of a type."""
     return [volume.size for volume in cloud(story).volumes(type_id)]
 
 

@@ -1,7 +1,4 @@
-"""What the rows say about who has what, looked at by brute force.
-
-Nothing of the engine is used: every sum is taken at every instant at which anything begins.
-"""
+"""The bookings in the rows, checked by brute force."""
 
 import math
 from collections import defaultdict
@@ -21,7 +18,7 @@ LIVE = {"PENDING", "STARTING", "ACTIVE"}
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """A row of the allocations; no ``name``: all of the resource."""
+    """An allocation; without ``name`` it is the whole resource."""
 
     resource: int
     reservation: str | None
@@ -30,13 +27,12 @@ class Booking:
     name: str | None
     amount: int
 
-    def meets(self, start: datetime, end: datetime) -> bool:
-        """Tell whether it has an instant in ``[start, end)``."""
+    def overlaps(self, start: datetime, end: datetime) -> bool:
         return self.start < end and start < self.until
 
 
-class Books:
-    """All that is registered and booked."""
+class Bookings:
+    """All resources and bookings."""
 
     def __init__(self, rows: Rows) -> None:
         self.leases = {row["id"]: row for row in rows["leases"]}
@@ -67,12 +63,11 @@ class Books:
             self.of[booking.reservation].append(booking)
 
     def reservations_of(self, lease_id: str) -> list[Row]:
-        """Return a lease's reservations in order."""
         found = [row for row in self.reservations.values() if row["lease_id"] == lease_id]
         return sorted(found, key=lambda row: row["position"])
 
     def matching(self, needs: Requirement) -> list[int]:
-        """Return the resources of the type that match, whatever else is with them."""
+        """Return the resources of the type that match, whatever is booked."""
         return [
             id_
             for id_, row in self.resources.items()
@@ -80,21 +75,21 @@ class Books:
         ]
 
     def peak(self, resource: int, name: str, among: Collection[Booking]) -> int:
-        """Return the most that is taken of a class at one instant."""
-        mine = [one for one in among if one.resource == resource and one.name == name]
+        """Return the largest amount of a class that is booked at one instant."""
+        mine = [item for item in among if item.resource == resource and item.name == name]
         return max(
             (
-                sum(other.amount for other in mine if other.start <= one.start < other.until)
-                for one in mine
+                sum(other.amount for other in mine if other.start <= item.start < other.until)
+                for item in mine
             ),
             default=0,
         )
 
     def units(self, reservation_id: str, needs: Requirement) -> dict[int, int]:
-        """Return how many units a reservation has on which resource; raises ValueError if torn."""
+        """Return the reservation's units by resource; raises ValueError for a partial unit."""
         taken: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-        for one in self.of[reservation_id]:
-            taken[one.resource][one.name or ""] += one.amount
+        for item in self.of[reservation_id]:
+            taken[item.resource][item.name or ""] += item.amount
         found = {}
         for resource, amounts in taken.items():
             wanted = dict(needs.amounts) or {"": 0}
@@ -106,8 +101,8 @@ class Books:
 
 
 def violations(rows: Rows, now: datetime, cleaning: timedelta = timedelta()) -> list[str]:
-    """Return whatever may never be, in sentences."""
-    books = Books(rows)
+    """Return each violated rule as a sentence."""
+    books = Bookings(rows)
     return [
         *_conflicts(books),
         *(
@@ -122,29 +117,31 @@ def violations(rows: Rows, now: datetime, cleaning: timedelta = timedelta()) -> 
     ]
 
 
-def _conflicts(books: Books) -> Iterator[str]:
-    """No instant at which a class is over capacity, or a whole booking is not alone."""
+def _conflicts(books: Bookings) -> Iterator[str]:
+    """No class is ever over capacity, and a whole booking is alone."""
     for resource, mine in books.on.items():
         for number, one in enumerate(mine):
             for other in mine[:number]:
-                if None in {one.name, other.name} and one.meets(other.start, other.until):
+                if None in {one.name, other.name} and one.overlaps(other.start, other.until):
                     yield f"resource {resource} is taken as a whole beside another: {one}, {other}"
-        for name in {one.name for one in mine if one.name}:
+        for name in {item.name for item in mine if item.name}:
             peak, there = books.peak(resource, name, mine), books.capacity[resource].get(name, 0)
             if peak > there:
                 yield f"{peak} of the {there} {name} of resource {resource} are taken at once"
 
 
-def _wrong_times(books: Books, lease: Row, reservation: Row, cleaning: timedelta) -> Iterator[str]:
+def _wrong_times(
+    books: Bookings, lease: Row, reservation: Row, cleaning: timedelta
+) -> Iterator[str]:
     if lease["status"] == "DELETING":
         return
-    for one in books.of[reservation["id"]]:
-        if one.start < lease["start_at"] or one.until != lease["end_at"] + cleaning:
-            yield f"booked {one.start} .. {one.until}, not as {lease}"
+    for item in books.of[reservation["id"]]:
+        if item.start < lease["start_at"] or item.until != lease["end_at"] + cleaning:
+            yield f"booked {item.start} .. {item.until}, not as {lease}"
 
 
-def _wrong_units(books: Books, lease: Row, reservation: Row, now: datetime) -> Iterator[str]:
-    """A live reservation has what it asked for, where it asked for it."""
+def _wrong_units(books: Bookings, lease: Row, reservation: Row, now: datetime) -> Iterator[str]:
+    """A live reservation has what it requested, on resources that match."""
     if lease["status"] not in LIVE or lease["end_at"] <= now:
         return
     needs = kinds.requirement(reservation["resource_type"], reservation["params"])
@@ -162,7 +159,7 @@ def _wrong_units(books: Books, lease: Row, reservation: Row, now: datetime) -> I
     if not set(units) <= set(books.matching(needs)):
         yield f"has what does not match: {units}"
     untimely = [
-        one for one in books.of[reservation["id"]] if one.start > max(lease["start_at"], now)
+        item for item in books.of[reservation["id"]] if item.start > max(lease["start_at"], now)
     ]
     if untimely:
         yield f"does not have from the start: {untimely}"

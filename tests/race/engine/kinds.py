@@ -1,7 +1,4 @@
-"""Everything that can be booked, as plugins of tests: hosts, shares of the same hosts, and pools.
-
-Nothing is done to any cloud. They are handed to the runtime directly.
-"""
+"""Resource types with minimal plugins: hosts, shares of the same hosts, and pools."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +18,7 @@ from climate.db.engine.database import Database
 from climate.db.resources import capacity
 from climate.db.resources.capacity import Inventory
 from climate.db.tables.leases import ResourceProperty, ResourceRow
-from climate.db.wakeup import LocalWakeup
+from climate.db.wakeup import Wakeup
 from climate.manager.process.long_poll import LongPoll
 from climate.manager.process.runtime import Runtime
 from climate.plugins.base import DiscoveredResource, RequestSchema, ResourcePlugin
@@ -65,7 +62,7 @@ class AddressRequest(Counted):
 
 
 class Idle(ResourcePlugin):
-    """A type that needs nothing to be done when it is handed over or taken back."""
+    """A plugin whose start and end do nothing."""
 
     native_properties = frozenset({"rack"})
 
@@ -75,7 +72,7 @@ class Idle(ResourcePlugin):
         return {}
 
     def end(self, lease: Lease, reservation: Reservation, resources: Sequence[Resource]) -> None:
-        """Do nothing."""
+        pass
 
     def find(
         self, *, name: str | None = None, external_number: str | None = None
@@ -114,7 +111,7 @@ class Instances(Idle):
 
 
 class Addresses(Idle):
-    """Blocks of addresses, which all come from few resources that have thousands."""
+    """Blocks of addresses from few resources with thousands of addresses."""
 
     resource_type: ClassVar[str] = ADDRESS
     schema = AddressRequest
@@ -130,17 +127,16 @@ PLUGINS: Mapping[str, Idle] = {HOST: Hosts(), INSTANCE: Instances(), ADDRESS: Ad
 
 
 def requirement(resource_type: str, params: Mapping[str, Any]) -> Requirement:
-    """Return what a reservation needs."""
     return PLUGINS[resource_type].requirement(params)
 
 
 def params(resource_type: str, **given: Any) -> dict[str, Any]:
-    """Return the parameters of a reservation, the rest of them as they are if not given."""
+    """Return the parameters of a reservation, with defaults."""
     return dict(PLUGINS[resource_type].schema().load(given))
 
 
 def make_runtime(url: str, clock: Clock, *, cleaning: timedelta = timedelta()) -> Runtime:
-    """Return the collaborators of the use cases, with these plugins and nothing else."""
+    """Return a runtime with only these plugins."""
     settings = Settings(
         cleaning_time=cleaning,
         before_end_lead=None,
@@ -156,13 +152,13 @@ def make_runtime(url: str, clock: Clock, *, cleaning: timedelta = timedelta()) -
         healing_interval=None,
         idempotency_time=timedelta(days=1),
     )
-    database, news = Database(url), LocalWakeup()
+    database, news = Database(url), Wakeup()
     return Runtime(
         database=database,
         clock=clock,
         plugins=PLUGINS,
         settings=settings,
-        wakeup=LocalWakeup(),
+        wakeup=Wakeup(),
         news=news,
         latest=LongPoll(database, news, 1.0, 1),
     )
@@ -170,7 +166,7 @@ def make_runtime(url: str, clock: Clock, *, cleaning: timedelta = timedelta()) -
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Something to be registered: its type, the rack it is in, and what it has to share."""
+    """A resource to register: its type, its rack and its capacity."""
 
     type: str = HOST
     rack: str = "a"
@@ -178,7 +174,7 @@ class Thing:
 
 
 def host(rack: str = "a", *, vcpus: int = 8, ratio: float = 1.0, gpus: int = 0) -> Thing:
-    """Return a host with so many vCPUs, 512 MiB and 10 GiB for each, and some of it kept back."""
+    """Return a host with ``vcpus``, 512 MiB and 10 GiB for each, and a reserved part."""
     has = {
         "VCPU": Inventory(vcpus, 0, ratio),
         "MEMORY_MB": Inventory(vcpus * 512 + 100, 100),
@@ -188,12 +184,11 @@ def host(rack: str = "a", *, vcpus: int = 8, ratio: float = 1.0, gpus: int = 0) 
 
 
 def pool(addresses: int) -> Thing:
-    """Return a pool of addresses."""
     return Thing(POOL, has={ADDRESSES: Inventory(addresses)})
 
 
 def register(database: Database, things: Sequence[Thing]) -> list[int]:
-    """Make things reservable; return their ids."""
+    """Register resources; return their ids."""
 
     def work(session: Session) -> list[int]:
         ids = []

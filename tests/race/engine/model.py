@@ -1,7 +1,4 @@
-"""What admission must decide, found by trying all there is: slow, and nothing to be clever about.
-
-The state of a moment is what is left of each resource over the window that is asked for.
-"""
+"""The correct decision of admission, found by trying all possibilities."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from climate.core.matching.requirement import Layout, Requirement
-from tests.race.engine.bookings import Books
+from tests.race.engine.bookings import Bookings
 
 Units = Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """What a reservation needs besides the units that it has (and keeps)."""
+class ModelDemand:
+    """The need of a reservation besides the units that it has and keeps."""
 
     needs: Requirement
     has: Units = field(default_factory=dict)
@@ -32,22 +29,22 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is left: of each class of each resource, and which ones are whole and nobody's."""
+    """The free amounts of each class, and the resources that are wholly free."""
 
-    books: Books
+    books: Bookings
     left: Mapping[int, Mapping[str, int]]
     untouched: frozenset[int]
     closed: frozenset[int]
 
     @classmethod
-    def over(
-        cls, books: Books, start: datetime, until: datetime, without: Sequence[str] = ()
+    def remaining(
+        cls, books: Bookings, start: datetime, until: datetime, without: Sequence[str] = ()
     ) -> "State":
-        """Return what is left all through a window, not counting what some reservations have."""
+        """Return what is free throughout a window, without some reservations."""
         met = [
-            one
-            for one in books.bookings
-            if one.meets(start, until) and one.reservation not in without
+            booking
+            for booking in books.bookings
+            if booking.overlaps(start, until) and booking.reservation not in without
         ]
         # Of what meets the window, at no instant outside of it is more taken than inside.
         left = {
@@ -59,12 +56,12 @@ class State:
         return cls(
             books,
             left,
-            frozenset(books.resources) - {one.resource for one in met},
-            frozenset(one.resource for one in met if one.name is None),
+            frozenset(books.resources) - {item.resource for item in met},
+            frozenset(item.resource for item in met if item.name is None),
         )
 
-    def room(self, needs: Requirement, resource: int) -> int:
-        """Return how many units fit on a resource, if that is any of its business."""
+    def units_on(self, needs: Requirement, resource: int) -> int:
+        """Return how many units fit on a resource that matches."""
         if needs.is_whole:
             return int(resource in self.untouched)
         if resource in self.closed:
@@ -77,7 +74,7 @@ class State:
         )
 
     def with_units(self, needs: Requirement, units: Units) -> "State":
-        """Return what is left when somebody has these units, too."""
+        """Return what is free after these units are booked, too."""
         taken = {id_ for id_, count in units.items() if count}
         left = {
             id_: {
@@ -90,11 +87,11 @@ class State:
         return replace(self, left=left, untouched=self.untouched - taken, closed=closed)
 
 
-def rooms(ask: Ask, state: State) -> dict[int, int]:
-    """Return where there is room for how many units, as far as the layout lets them be there."""
+def free_units(ask: ModelDemand, state: State) -> dict[int, int]:
+    """Return the free units by resource, as far as the layout allows."""
     needs, books = ask.needs, state.books
     found = {
-        id_: state.room(needs, id_)
+        id_: state.units_on(needs, id_)
         for id_ in books.matching(needs)
         if books.resources[id_]["reservable"]
     }
@@ -107,21 +104,20 @@ def rooms(ask: Ask, state: State) -> dict[int, int]:
     return {id_: count for id_, count in found.items() if count}
 
 
-def most(ask: Ask, state: State) -> int:
-    """Return how many units an ask could get if it were alone."""
-    found = rooms(ask, state).values()
+def most(ask: ModelDemand, state: State) -> int:
+    """Return the largest number of units for a demand alone."""
+    found = free_units(ask, state).values()
     together = ask.needs.layout is Layout.TOGETHER and not ask.needs.is_whole
     return min(ask.maximum, max(found, default=0) if together else sum(found))
 
 
-def placements(ask: Ask, state: State, count: int) -> Iterator[Units]:
-    """Return every way to have ``count`` units."""
-    found = rooms(ask, state)
+def placements(ask: ModelDemand, state: State, count: int) -> Iterator[Units]:
+    found = free_units(ask, state)
     if ask.needs.layout is Layout.TOGETHER and not ask.needs.is_whole:
         if count == 0:
             yield {}
-        for id_, room in found.items():
-            if count and room >= count:
+        for id_, units_on in found.items():
+            if count and units_on >= count:
                 yield {id_: count}
     else:
         yield from _spread(list(found.items()), count)
@@ -131,17 +127,17 @@ def _spread(found: Sequence[tuple[int, int]], count: int) -> Iterator[Units]:
     if count == 0:
         yield {}
         return
-    if sum(room for _, room in found) < count:
+    if sum(units_on for _, units_on in found) < count:
         return
-    (id_, room), rest = found[0], found[1:]
+    (id_, units_on), rest = found[0], found[1:]
     least = max(0, count - sum(more for _, more in rest))
-    for here in range(min(room, count), least - 1, -1):
+    for here in range(min(units_on, count), least - 1, -1):
         for others in _spread(rest, count - here):
             yield {**({id_: here} if here else {}), **others}
 
 
-def fits(asks: Sequence[Ask], state: State) -> bool:
-    """Tell whether there is any way at all to serve all of ``asks``."""
+def fits(asks: Sequence[ModelDemand], state: State) -> bool:
+    """Return whether all demands can be met together."""
     if any(most(ask, state) < ask.minimum for ask in asks):
         return False
     if len(asks) <= 1:
@@ -153,12 +149,12 @@ def fits(asks: Sequence[Ask], state: State) -> bool:
     )
 
 
-def must_fit(asks: Sequence[Ask], state: State) -> bool:
-    """Tell whether refusing ``asks`` would be wrong: those that need no cleverness are served.
+def must_fit(asks: Sequence[ModelDemand], state: State) -> bool:
+    """Return whether a rejection would be wrong, because a simple choice meets all demands.
 
-    One, or only whole resources: whenever there is a way. Otherwise whenever there is an order
-    in which each finds enough wherever those before it may have gone: the whole ones at the end,
-    or with as many as they like at the beginning.
+    A single demand, or only whole resources: if any placement exists. Otherwise: if the demands, in
+    some order, are met whatever the earlier ones chose; whole resources come last, or first with
+    any placement.
     """
     wholes = [ask for ask in asks if ask.needs.is_whole]
     shares = [ask for ask in asks if not ask.needs.is_whole]
@@ -170,8 +166,8 @@ def must_fit(asks: Sequence[Ask], state: State) -> bool:
     )
 
 
-def _blindly(order: Sequence[Ask], wholes: Sequence[Ask], state: State) -> bool:
-    """Tell whether shares in this order, and then whole ones, find enough whatever is chosen."""
+def _blindly(order: Sequence[ModelDemand], wholes: Sequence[ModelDemand], state: State) -> bool:
+    """Return whether shares in this order, then whole resources, are met by any choice."""
     if not order:
         return fits(wholes, state)
     first, *rest = order
@@ -181,7 +177,9 @@ def _blindly(order: Sequence[Ask], wholes: Sequence[Ask], state: State) -> bool:
     )
 
 
-def _blindly_after(wholes: Sequence[Ask], order: Sequence[Ask], state: State) -> bool:
+def _blindly_after(
+    wholes: Sequence[ModelDemand], order: Sequence[ModelDemand], state: State
+) -> bool:
     if not wholes:
         return _blindly(order, (), state)
     first, *rest = wholes
@@ -195,19 +193,19 @@ def _blindly_after(wholes: Sequence[Ask], order: Sequence[Ask], state: State) ->
     )
 
 
-def can_keep(ask: Ask, state: State) -> bool:
-    """Tell whether somebody can go on having what he has, though some of it may fail."""
+def can_keep(ask: ModelDemand, state: State) -> bool:
+    """Return whether a reservation can keep its resources, although some may fail."""
     needs, has = ask.needs, ask.has
     there = set(state.books.matching(needs))
     laid_out = needs.is_whole or not (
         (needs.layout is Layout.TOGETHER and len(has) > 1)
         or (needs.layout is Layout.APART and max(has.values(), default=0) > 1)
     )
-    enough = all(id_ in there and state.room(needs, id_) >= count for id_, count in has.items())
+    enough = all(id_ in there and state.units_on(needs, id_) >= count for id_, count in has.items())
     return laid_out and enough and sum(has.values()) <= needs.maximum
 
 
 def elsewhere(needs: Requirement, working: Units, count: int, state: State) -> int:
-    """Return how many units are to be had for ``count`` that fail, beside those that work."""
-    ask = Ask(replace(needs, minimum=0, maximum=count + sum(working.values())), working)
+    """Return the units available for ``count`` that fail, beside those that work."""
+    ask = ModelDemand(replace(needs, minimum=0, maximum=count + sum(working.values())), working)
     return most(ask, state)

@@ -1,7 +1,4 @@
-"""Controllers to be spoken to: OpenIPMI's simulator and the Redfish emulator of sushy-tools.
-
-Each is a process of its own, so that it can be made silent. What reaches a chassis is in files.
-"""
+"""Simulated BMCs: OpenIPMI's simulator and the Redfish emulator of sushy-tools."""
 
 import os
 import shutil
@@ -54,48 +51,48 @@ mc_enable 0x20
 
 @dataclass(frozen=True)
 class Bmc:
-    """A running controller; what it has in ``home`` says what its chassis was told."""
+    """A running BMC; files in ``home`` record the chassis' commands."""
 
     process: "subprocess.Popen[bytes]"
     home: Path
     port: int
 
     def begin_with_power(self) -> None:
-        """Have the chassis be on; nobody asked for that."""
+        """Switch the chassis on, without a command."""
         (self.home / "power").write_text("1\n")
 
-    def be_deaf(self) -> None:
-        """Have its system not shut down when it is asked to."""
+    def ignore_shutdown(self) -> None:
+        """Let the system ignore a request to shut down."""
         (self.home / "deaf").touch()
 
-    def fall_silent(self) -> None:
-        """Answer nothing any more, as one that hangs."""
+    def hang(self) -> None:
+        """Answer nothing any more."""
         os.kill(self.process.pid, signal.SIGSTOP)
 
-    def die(self) -> None:
-        """Cut what connections there are."""
+    def disconnect(self) -> None:
+        """Cut all connections."""
         self.process.kill()
 
     @property
     def log(self) -> list[str]:
-        """What the chassis was asked: ``set power 1``."""
+        """The commands to the chassis: ``set power 1``."""
         path = self.home / "log"
         return [line.strip() for line in path.read_text().splitlines()] if path.exists() else []
 
     @property
     def switched(self) -> list[str]:
-        """What its power became, each time that it changed: what is asked again does nothing."""
+        """Each change of the power state; a repeated command changes nothing."""
         return [line.removeprefix("switched ") for line in self.log if line.startswith("switched")]
 
     def sets(self, what: str) -> list[str]:
-        """Return what the chassis was told: the values for ``power`` or ``boot``."""
+        """Return the values of the commands for ``power`` or ``boot``."""
         wanted = f"set {what} "
         return [line.removeprefix(wanted) for line in self.log if line.startswith(wanted)]
 
 
 @contextmanager
 def ipmi(home: Path) -> Iterator[Bmc]:
-    """Run one IPMI controller, of a machine that is off."""
+    """Run an IPMI controller of a machine that is off."""
     if shutil.which("ipmi_sim") is None or shutil.which("ipmitool") is None:
         servers.absent("ipmi", "the Debian packages openipmi and ipmitool are not installed")
     port = free_port()
@@ -128,7 +125,7 @@ def _prepare(home: Path, port: int) -> Path:
 
 @contextmanager
 def redfish(home: Path) -> Iterator[Bmc]:
-    """Run one Redfish controller behind TLS; its certificate is ``cert.pem`` in its home."""
+    """Run a Redfish controller behind TLS; its certificate is ``cert.pem`` in its home."""
     home.mkdir(parents=True)
     port = free_port()
     _make_certificate(home)
@@ -173,7 +170,7 @@ def _answers(home: Path, port: int) -> bool:
 
 @contextmanager
 def _running(words: list[str], home: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a program in a session of its own: one that is stopped would else get a SIGHUP."""
+    """Run a program in its own session: otherwise a stopped program would get SIGHUP."""
     with (home / "output").open("wb") as output:
         process = subprocess.Popen(
             words,

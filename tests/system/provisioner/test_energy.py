@@ -28,7 +28,6 @@ def shutdowns(at: World, asked: str = "") -> list[dict[str, Any]]:
 
 
 def boot_server(home: Path, host: str) -> None:
-    """Put a server on a host of the simulated cloud, as a user would."""
     line = json.dumps({"effect": "boot_server", "host": host, "server": "somebody's"})
     with (home / "cloud").open("a") as journal:
         journal.write(f"{line}\n")
@@ -42,7 +41,7 @@ def test_idle_machines_without_servers_are_powered_off_and_on_in_time(
     with machines(tmp_path, names) as peers, ExitStack() as stack:
         for peer in peers.values():
             peer.begin_with_power()
-        peers["deaf"].be_deaf()
+        peers["deaf"].ignore_shutdown()
         nodes = {name: by_ipmi(tmp_path, peer) for name, peer in peers.items()}
         at = stack.enter_context(
             world(tmp_path, nodes, simulated__journal=tmp_path / "cloud", **OPTIONS)
@@ -61,8 +60,10 @@ def test_idle_machines_without_servers_are_powered_off_and_on_in_time(
             "other": ["0"],
         }
         assert peers["deaf"].sets("power") == ["0"]
-        assert max(one["attempt"] for one in shutdowns(at, "node=deaf")) == 2
-        assert {"somebody's" in one["reason"] for one in shutdowns(at, "node=used")} == {True}
+        assert max(shutdown["attempt"] for shutdown in shutdowns(at, "node=deaf")) == 2
+        assert {"somebody's" in shutdown["reason"] for shutdown in shutdowns(at, "node=used")} == {
+            True
+        }
         made = at.reserve(60, 4)
         assert at.until_ready(made, within=60) | {"reasons": []} | {"early": 0, "ready_at": 0} == {
             "state": "ready",

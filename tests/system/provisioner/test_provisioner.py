@@ -32,7 +32,7 @@ NIGHTLY = pytest.mark.nightly(reason="powers twenty machines on, with time for a
 
 @dataclass
 class World:
-    """A service, its nodes' file, and what runs there."""
+    """A service, its nodes file, and its programs."""
 
     home: Path
     conf: Path
@@ -41,14 +41,13 @@ class World:
 
     @contextmanager
     def provisioner(self) -> Iterator[Program]:
-        """Run a provisioner."""
         with running(
             self.home, "climate-provisioner", "--debug", f"--config-file={self.conf}"
         ) as made:
             yield made.says("provisions")
 
     def reserve(self, seconds: int, count: int) -> str:
-        """Make a lease of so many hosts that starts in so many seconds; return its id."""
+        """Create a lease that starts in some seconds; return its id."""
         start = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=seconds)
         asked = {
             "name": "lease",
@@ -116,13 +115,12 @@ def _toml(value: Any) -> str:
 
 @contextmanager
 def machines(home: Path, names: list[str]) -> Iterator[dict[str, Bmc]]:
-    """Run the controllers of machines that are off."""
     with ExitStack() as peers:
         yield {name: peers.enter_context(bmc.ipmi(home / "bmc" / name)) for name in names}
 
 
 def by_ipmi(home: Path, peer: Bmc, **more: Any) -> dict[str, Any]:
-    """Return what the file of nodes says of a machine."""
+    """Return a machine's table in the nodes file."""
     secret = home / "bmc-password"
     secret.write_text(bmc.PASSWORD)
     return {
@@ -137,14 +135,14 @@ def by_ipmi(home: Path, peer: Bmc, **more: Any) -> dict[str, Any]:
 
 
 def said(home: Path) -> str:
-    """Return all that any process wrote, and all that is in files of the service."""
+    """Return the output of all processes, and the content of all files of the service."""
     streams = [*home.glob("*.out"), *home.glob("*.err"), *home.glob("climate.sqlite*")]
     return "\n".join(path.read_bytes().decode(errors="replace") for path in streams)
 
 
 @pytest.fixture(params=["polling", "hints"])
 def hints(request: pytest.FixtureRequest) -> dict[str, object]:
-    """Return options with which provisioners hear of work by themselves, or by the broker alone."""
+    """Return options for provisioners that poll, or that only listen to the broker."""
     if request.param == "polling":
         return {}
     servers.need("rabbitmq")
@@ -175,7 +173,7 @@ def test_two_provisioners_power_on_every_host_once_although_one_dies(
         doomed = stack.enter_context(at.provisioner())
         stack.enter_context(at.provisioner())
         made = at.reserve(240, 20)
-        eventually(lambda: sum(bool(one.switched) for one in peers.values()) >= 4, "some are on")
+        eventually(lambda: sum(bool(item.switched) for item in peers.values()) >= 4, "some are on")
         doomed.kill()
         found = at.until_ready(made, within=240)
         assert found["state"] == "ready", (found, at.preparations())
@@ -184,8 +182,8 @@ def test_two_provisioners_power_on_every_host_once_although_one_dies(
         assert {name: one.switched for name, one in peers.items()} == {
             name: ["1"] for name in names
         }
-        assert {one.sets("boot")[0] for one in peers.values()} == {"pxe"}
-        assert max(one["attempt"] for one in at.preparations()) >= 2
+        assert {item.sets("boot")[0] for item in peers.values()} == {"pxe"}
+        assert max(item["attempt"] for item in at.preparations()) >= 2
     assert bmc.PASSWORD not in said(tmp_path)
 
 

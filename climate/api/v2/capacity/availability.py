@@ -25,11 +25,11 @@ def show(call: Call) -> Answer:
     request = _request(call, query["resource_type"], query.get("params"))
     span = Window(reservations.moment(call, query.get("start", NOW)), query["end"])
     try:
-        steps = availability.free_over(call.runtime, request, span)
+        steps = availability.free_over(call.runtime, request, span, private=call.owner.sees_private)
     except InvalidQuery as error:
         raise validation.of_parameter(error, "params") from None
     if len(steps) > _MAX_STEPS:
-        raise InvalidInput(f"There are {len(steps)} changes in that time: ask for less of it")
+        raise InvalidInput(f"The window has {len(steps)} changes: request a shorter window")
     return capacity_schemas.AVAILABILITY.dump({"steps": steps}), 200
 
 
@@ -42,18 +42,20 @@ def search(call: Call) -> Answer:
         timedelta(seconds=data["duration"]),
         Window(reservations.moment(call, data.get("start_after", NOW)), data["end_by"]),
         data["limit"],
+        private=call.owner.sees_private,
     )
     return capacity_schemas.OFFERS.dump({"windows": windows}), 200
 
 
 def show_limits(call: Call) -> Answer:
     """Show the limits of your project and user, and the usage that counts against them."""
-    owner = call.owner
+    caller = call.caller
     settings = call.runtime.settings.limits
+    parties = limits.parties_of(caller.project_id, caller.user_id)
     answer = {
-        "apply": settings.apply_to(owner.project_id, owner.user_id, owner.roles),
+        "apply": settings.apply_to(caller.project_id, caller.user_id, caller.roles),
         "period": int(settings.period.total_seconds()),
-        "parties": limits.show(call.runtime, owner),
+        "parties": limits.show(call.runtime.store, settings, parties),
     }
     return capacity_schemas.LIMITS.dump(answer), 200
 
@@ -67,7 +69,7 @@ def _request(call: Call, resource_type: str, text: str | None) -> ReservationReq
     part = reservations.params(call, resource_type, {**plugin.unit, **_json(text)}, ())
     params = validation.load_parameter(*part)
     try:
-        return look_up(call.runtime, resource_type, params, call.owner.requester)
+        return look_up(call.runtime.catalog, resource_type, params, call.caller.requester)
     except InvalidInput as error:
         raise validation.of_parameter(error, "params") from None
 

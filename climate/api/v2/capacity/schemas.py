@@ -4,7 +4,8 @@ from marshmallow import Schema, fields, validate
 
 from climate.api.v2.http.fields import NOW, Moment, Strict
 from climate.api.v2.http.schemas import described
-from climate.api.v2.leases.schemas import MAX_ITEMS, ReservationRequest
+from climate.api.v2.leases.schemas import ReservationRequest
+from climate.manager.admission.availability import MAX_REQUIREMENTS
 
 
 class FreeStep(Schema):
@@ -25,7 +26,9 @@ class WindowSearch(Strict):
     """A search for windows in which climate would admit a lease."""
 
     reservations = fields.List(
-        fields.Nested(ReservationRequest), required=True, validate=validate.Length(1, MAX_ITEMS)
+        fields.Nested(ReservationRequest),
+        required=True,
+        validate=validate.Length(1, MAX_REQUIREMENTS),
     )
     duration = fields.Integer(
         required=True,

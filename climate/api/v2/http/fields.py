@@ -52,7 +52,6 @@ class Moment(fields.Field[Any]):
     """
 
     def __init__(self, *, words: tuple[str, ...] = (), **kwargs: Any) -> None:
-        """Accept times, and the words in ``words``."""
         text = {"type": "string", "format": "date-time", "examples": ["2030-01-15T12:00:00Z"]}
         form = {"anyOf": [text, {"enum": [*words]}]} if words else text
         super().__init__(**{**kwargs, "metadata": {**form, **kwargs.get("metadata", {})}})
@@ -97,9 +96,8 @@ class Count(fields.Integer):
     """A whole number in a query string, from ``minimum`` to ``maximum``."""
 
     def __init__(self, *, minimum: int, maximum: int, **kwargs: Any) -> None:
-        """Set the bounds."""
-        kwargs.setdefault("metadata", {"minimum": minimum, "maximum": maximum})
-        super().__init__(**kwargs)
+        bounds = {"minimum": minimum, "maximum": maximum}
+        super().__init__(**{**kwargs, "metadata": {**bounds, **kwargs.get("metadata", {})}})
         self._range = range(minimum, maximum + 1)
 
     def _validated(self, value: Any) -> int:  # noqa: ANN401 - marshmallow's signature

@@ -53,8 +53,7 @@ def document(
         "token", {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}
     )
     for route in routes:
-        path = re.sub(r"<(\w+)>", r"{\1}", route.path)
-        spec.path(path, operations={route.method.lower(): _operation(route)})
+        spec.path(route.template, operations={route.method.lower(): _operation(route)})
     references = [_add_params(spec, type_, schema) for type_, schema in params.items()]
     result = spec.to_dict()
     reservation = result["components"]["schemas"]["ReservationRequest"]["properties"]
@@ -64,7 +63,6 @@ def document(
 
 
 def _add_params(spec: APISpec, resource_type: str, schema: type[Schema]) -> dict[str, str]:
-    """Add the schema of a resource type's parameters, and return a reference to it."""
     name = "params." + re.sub(r"[^\w.-]", "-", resource_type, flags=re.ASCII)
     optional = nullable_params(schema())
     spec.components.schema(name, schema=schema(unknown=RAISE, partial=optional))
@@ -116,7 +114,6 @@ def _content(body: type[Schema] | str) -> dict[str, Any]:
 
 
 def _error_responses(errors: Iterable[type[ClimateError]]) -> dict[str, Any]:
-    """Return the error responses by status, each with its possible codes."""
     codes: dict[int, list[str]] = {}
     for listed in errors:
         for error in (listed, *listed.__subclasses__()):

@@ -39,18 +39,17 @@ def page(query: Mapping[str, Any]) -> Page:
 
 
 def following(page: Page, part: Part[T], sorts: Mapping[str, Callable[[T], Any]]) -> str | None:
-    """Return the link to the page that follows ``part``; None on the last page."""
+    """Return the link to the page that follows ``part``: the same query with another marker.
+
+    Returns None on the last page.
+    """
     if not part.more:
         return None
     last = part.items[-1]
-    return link(page, sorts[page.sort](last), last.id)
-
-
-def link(page: Page, value: Any, id_: str | int) -> str:  # noqa: ANN401 - a sort key
-    """Return the link to the items after the key (value, id): the same query with a marker."""
+    value = sorts[page.sort](last)
     sort = f"-{page.sort}" if page.descending else page.sort
     plain = value.isoformat() if isinstance(value, datetime) else value
-    packed = json.dumps([sort, plain, id_], separators=(",", ":")).encode()
+    packed = json.dumps([sort, plain, last.id], separators=(",", ":")).encode()
     marker = base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
     query = [(name, value) for name, value in request.args.items(multi=True) if name != "marker"]
     return f"{request.root_path}{request.path}?{urlencode([*query, ('marker', marker)])}"

@@ -1,8 +1,10 @@
-"""Field metadata for OpenAPI, links to the next page, and the schema of problem documents."""
+"""Fields that several lists share, and the schema of problem documents."""
+
+from typing import Any
 
 from marshmallow import INCLUDE, Schema, fields, validate
 
-from climate.api.v2.http.fields import Moment
+from climate.api.v2.http.fields import Count, Moment, Strict
 
 
 def described(text: str) -> dict[str, str]:
@@ -10,10 +12,34 @@ def described(text: str) -> dict[str, str]:
     return {"description": text}
 
 
-def next_page() -> fields.String:
-    """Return the field for the link to the next page."""
-    return fields.String(
-        allow_none=True, metadata=described("Link to the next page; null on the last page.")
+def page_of(key: str, item: type[Schema]) -> type[Schema]:
+    """Return the schema of a page: its items in ``key``, and the link to the next page."""
+    text = described("Link to the next page; null on the last page.")
+    keys: dict[str, fields.Field[Any]] = {
+        key: fields.List(fields.Nested(item)),
+        "next": fields.String(allow_none=True, metadata=text),
+    }
+    return Schema.from_dict(keys, name=f"{item.__name__}Page")
+
+
+def sorted_by(names: Any, default: str) -> fields.String:  # noqa: ANN401 - any names
+    """Return the field for the order of a list: a name, or ``-`` and a name for descending."""
+    orders = [prefix + name for name in names for prefix in ("", "-")]
+    return fields.String(load_default=default, validate=validate.OneOf(orders))
+
+
+def wait_seconds() -> Count:
+    """Return the field for the time of long polling."""
+    text = described("Seconds to wait for the first item if there is none (long polling).")
+    return Count(minimum=0, maximum=60, load_default=0, metadata=text)
+
+
+class PageQuery(Strict):
+    """The requested page of a list."""
+
+    limit = Count(minimum=1, maximum=1000, load_default=100)
+    marker = fields.String(
+        metadata=described("Opaque position in the list: take it from the link to the next page.")
     )
 
 

@@ -28,20 +28,15 @@ def body(call: Call) -> dict[str, Any]:
     # A body without a Content-Type is accepted as JSON.
     if request.mimetype and not request.is_json:
         raise UnsupportedMediaType(
-            f"The body is said to be {request.mimetype}: send JSON, and say so with"
+            f"The Content-Type of the body is {request.mimetype}: send JSON with"
             " 'Content-Type: application/json'"
         )
     return call.body()
 
 
-def load(schema: Schema, data: Mapping[str, Any], at: Place = ()) -> Any:  # noqa: ANN401
-    """Return a part of the body, at ``at``, as ``schema`` loads it.
-
-    Raises one InvalidInput that lists all errors.
-    """
-    findings, loaded = check(schema, data, at)
-    if findings:
-        raise _error([_in_body(place, text) for place, text in findings], findings)
+def load(schema: Schema, data: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """Return the body as ``schema`` loads it; raises one InvalidInput that lists all errors."""
+    [loaded] = load_all([(schema, data, ())])
     return loaded
 
 

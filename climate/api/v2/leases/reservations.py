@@ -29,7 +29,7 @@ def requests(
         for number, body in enumerate(bodies)
     ]
     return tuple(
-        look_up(call.runtime, body["resource_type"], loaded, call.owner.requester)
+        look_up(call.runtime.catalog, body["resource_type"], loaded, call.caller.requester)
         for body, loaded in zip(bodies, validation.load_all(parts), strict=True)
     )
 

@@ -13,15 +13,13 @@ from marshmallow import (
     validates_schema,
 )
 
-from climate.api.v1.schemas import check_event_kind
+from climate.api.v1.schemas import LIST_LENGTH, check_event_kind
 from climate.api.v2.http.fields import ASAP, NOW, Moment, Strict, flag
-from climate.api.v2.http.queries import PageQuery, sorted_by
-from climate.api.v2.http.schemas import described, next_page
+from climate.api.v2.http.schemas import PageQuery, described, page_of, sorted_by
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus, ReservationStatus
 from climate.core.lease.model import NOT_SHOWN, StartWhen
 from climate.core.page import LEASE_SORTS
 
-MAX_ITEMS = 100
 _NAME = validate.Length(1, 80)
 _ID = validate.Length(1, 36)
 _PARAMS = "The requested resources; the parameters depend on the resource type."
@@ -61,11 +59,9 @@ class LeaseRequest(Strict):
     reservations = fields.List(
         fields.Nested(ReservationRequest),
         load_default=list,
-        validate=validate.Length(max=MAX_ITEMS),
+        validate=LIST_LENGTH,
     )
-    events = fields.List(
-        fields.Nested(EventRequest), load_default=list, validate=validate.Length(max=MAX_ITEMS)
-    )
+    events = fields.List(fields.Nested(EventRequest), load_default=list, validate=LIST_LENGTH)
 
     @validates_schema(skip_on_field_errors=False, pass_original=True)
     def _end(self, data: dict[str, Any], sent: Any, **_kwargs: Any) -> None:  # noqa: ANN401
@@ -102,15 +98,15 @@ class LeaseChange(Strict):
     before_end = Moment()
     start_when = fields.Enum(StartWhen, by_value=True, metadata=described(_START_WHEN))
     reservations = fields.List(
-        fields.Nested(ReservationChange), load_default=list, validate=validate.Length(max=MAX_ITEMS)
+        fields.Nested(ReservationChange), load_default=list, validate=LIST_LENGTH
     )
     add_reservations = fields.List(
         fields.Nested(ReservationRequest),
         load_default=list,
-        validate=validate.Length(max=MAX_ITEMS),
+        validate=LIST_LENGTH,
     )
     remove_reservations = fields.List(
-        fields.String(validate=_ID), load_default=list, validate=validate.Length(max=MAX_ITEMS)
+        fields.String(validate=_ID), load_default=list, validate=LIST_LENGTH
     )
 
     @validates_schema
@@ -179,7 +175,7 @@ class Lease(Schema):
     )
     status = fields.Enum(LeaseStatus, by_value=True)
     degraded = fields.Boolean(
-        attribute="ails",
+        attribute="is_degraded",
         metadata=described("True if resources of the lease fail, or if trust_lost is set."),
     )
     trust_lost = fields.String(
@@ -192,11 +188,7 @@ class Lease(Schema):
     updated_at = Moment(allow_none=True)
 
 
-class LeasePage(Schema):
-    """A page of leases."""
-
-    leases = fields.List(fields.Nested(Lease))
-    next = next_page()
+LeasePage = page_of("leases", Lease)
 
 
 class LeaseQuery(PageQuery):

@@ -23,8 +23,8 @@ from climate.manager.leases.create import LeaseRequest, create_earliest, create_
 from climate.manager.leases.delete import delete_lease
 from climate.manager.leases.idempotency import IdempotentRequest, replay
 from climate.manager.leases.read import LeaseChanged, find_leases, get_lease
-from climate.manager.leases.reservation_changes import ReservationChange, check_no_part
-from climate.manager.leases.update import LeaseChange, update_lease
+from climate.manager.leases.reservation_changes import LeaseChange, ReservationChange, check_no_part
+from climate.manager.leases.update import update_lease
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ def create(call: Call) -> Answer:
     try:
         if idempotent is not None:
             # Before validation: a request that was valid the first time may be invalid now.
-            replay(call.runtime, idempotent.key)
+            replay(call.runtime.database, idempotent)
         return _created(_body(_create(call, body, idempotent)))
     except AlreadyProcessed as processed:
         return _created(processed.answer)
@@ -150,14 +150,14 @@ def _if_match(lease: Lease, change: Callable[[Lease | None], T]) -> T:
         current = _etag(_body(lease))
         if not request.if_match.contains(current.strip('"')):
             raise PreconditionFailed(
-                f"Lease {lease.id} has changed since: look at it again, then decide",
+                f"Lease {lease.id} has changed since you read it: read it again, then decide",
                 {"etag": current},
             )
         try:
             return change(lease)
         except LeaseChanged as error:
             lease = error.present
-    raise Contention(f"Managers change lease {lease.id} all the time: try again shortly")
+    raise Contention(f"Managers keep changing lease {lease.id}: try again shortly")
 
 
 def _idempotent(call: Call, body: Mapping[str, Any]) -> IdempotentRequest | None:

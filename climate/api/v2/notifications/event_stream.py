@@ -6,13 +6,16 @@ disconnected.
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
+import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 
+from climate.api.v2.notifications.schemas import body
 from climate.core.errors import NotificationsRemoved
-from climate.core.notifications.message import Notification, NotificationFilter
+from climate.core.notifications.message import NotificationFilter
 from climate.db.engine.database import is_unavailable
 from climate.manager.notifications import log as notifications
 from climate.manager.process.runtime import Runtime
@@ -28,32 +31,25 @@ _BATCH = 100
 _RETRY = 2000
 
 
+@dataclass(eq=False)
 class Stream(Iterator[bytes]):
     """The parts of a response that ends at ``ends_at``. The caller must always call ``close``."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        filter_: NotificationFilter,
-        after: int,
-        ends_at: datetime,
-        as_text: Callable[[Notification], str],
-    ) -> None:
+    runtime: Runtime
+    wanted: NotificationFilter
+    after: int
+    ends_at: datetime
+
+    def __post_init__(self) -> None:
         """Count the stream as a waiting request until ``close``; raises TooManyFollowers."""
-        self._runtime = runtime
-        self._filter = filter_
-        self._after = after
-        self._ends_at = ends_at
-        self._as_text = as_text
         self._parts = self._generate()
-        self.close = runtime.latest.take_place()
+        self.close = self.runtime.latest.place().close
 
     def __next__(self) -> bytes:
-        """Wait for the next part and return it."""
         return next(self._parts)
 
     def _generate(self) -> Iterator[bytes]:
-        yield f"retry: {_RETRY}\nid: {self._after}\n\n".encode()
+        yield f"retry: {_RETRY}\nid: {self.after}\n\n".encode()
         try:
             yield from self._events()
         except NotificationsRemoved:  # the client gets this error when it reconnects
@@ -65,22 +61,21 @@ class Stream(Iterator[bytes]):
     def _events(self) -> Iterator[bytes]:
         sent_at = time.monotonic()
         while (seconds := self._seconds_left()) > 0:
-            page = notifications.find_after(self._runtime, self._filter, self._after, _BATCH)
+            page = notifications.find_after(self.runtime, self.wanted, self.after, _BATCH)
             for notification in page.notifications:
-                text = self._as_text(notification)
+                text = json.dumps(body(notification), separators=(",", ":"))
                 yield f"id: {notification.seq}\ndata: {text}\n\n".encode()
-            self._after = page.after
+            self.after = page.after
             now = time.monotonic()
             if page.notifications:
                 sent_at = now
             elif now - sent_at >= _HEARTBEAT:
                 # Without data this is no event, but it moves the position for a reconnect.
-                yield f": still here\nid: {self._after}\n\n".encode()
+                yield f": still here\nid: {self.after}\n\n".encode()
                 sent_at = now
-            self._runtime.latest.wait(self._after, min(seconds, _HEARTBEAT - (now - sent_at)))
+            self.runtime.latest.wait(self.after, min(seconds, _HEARTBEAT - (now - sent_at)))
 
     def _seconds_left(self) -> float:
-        """Return the seconds until the stream ends."""
-        if self._runtime.latest.is_closed:
+        if self.runtime.latest.is_closed:
             return 0.0
-        return (self._ends_at - self._runtime.clock.now()).total_seconds()
+        return (self.ends_at - self.runtime.clock.now()).total_seconds()

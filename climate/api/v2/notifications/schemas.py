@@ -5,16 +5,15 @@ from typing import Any
 from marshmallow import Schema, ValidationError, fields, validate
 
 from climate.api.v2.http.fields import Count, Moment, Strict, flag
-from climate.api.v2.http.queries import PageQuery, wait_seconds
-from climate.api.v2.http.schemas import described, next_page
+from climate.api.v2.http.schemas import PageQuery, described, page_of, wait_seconds
 from climate.core.errors import InvalidInput
-from climate.core.notifications.message import PATTERN
+from climate.core.notifications import message
 from climate.core.notifications.subscription import LONGEST_URL, SubscriptionStatus, key_of
 
 _MAX_PATTERNS = 20
 _MAX_SEQS = 1000
 _MAX_SEQ = 2**63 - 1
-_BAD_PATTERN = "This is no type of events, nor the beginning of one and a *."
+_BAD_PATTERN = "This is neither an event type nor a prefix of event types with a * at its end."
 
 
 def _check_secret(text: str) -> None:
@@ -35,20 +34,23 @@ class Notification(Schema):
     payload = fields.Dict(keys=fields.String())
 
 
+def body(notification: message.Notification) -> dict[str, Any]:
+    """Return a notification as a dict to render as JSON."""
+    return {
+        "seq": notification.seq,
+        "message_id": notification.message_id,
+        "event_type": notification.event_type,
+        "lease_id": notification.lease_id,
+        "created_at": notification.created_at.isoformat(timespec="microseconds"),
+        "payload": dict(notification.payload),
+    }
+
+
 class NotificationPage(Schema):
     """Notifications, the oldest first. Pass ``after`` in the next request, even without any."""
 
     notifications = fields.List(fields.Nested(Notification))
     after = fields.Integer()
-
-
-def _patterns(**kwargs: Any) -> fields.List[str]:
-    return fields.List(
-        fields.String(validate=validate.Regexp(PATTERN, error=_BAD_PATTERN)),
-        validate=validate.Length(max=_MAX_PATTERNS),
-        metadata=described("Event types; * at the end matches any rest. Empty: all types."),
-        **kwargs,
-    )
 
 
 def _url(**kwargs: Any) -> fields.String:
@@ -71,24 +73,26 @@ def _secret(**kwargs: Any) -> fields.String:
     )
 
 
-def _after() -> fields.Integer:
-    return fields.Integer(
+class _SubscriptionSettings(Strict):
+    event_types = fields.List(
+        fields.String(validate=validate.Regexp(message.PATTERN, error=_BAD_PATTERN)),
+        validate=validate.Length(max=_MAX_PATTERNS),
+        metadata=described("Event types; * at the end matches any rest. Empty: all types."),
+    )
+    lease_id = fields.String(allow_none=True, validate=validate.Length(1, 36))
+    resource_type = fields.String(allow_none=True, validate=validate.Length(1, 64))
+    after = fields.Integer(
         strict=True,
         validate=validate.Range(0, _MAX_SEQ),
         metadata=described("Send notifications after this number; default: only new ones."),
     )
 
 
-class SubscriptionRequest(Strict):
+class SubscriptionRequest(_SubscriptionSettings):
     """A request to create a subscription."""
 
     url = _url(required=True)
     secret = _secret(required=True)
-    event_types = _patterns(load_default=list)
-    lease_id = fields.String(load_default=None, allow_none=True, validate=validate.Length(1, 36))
-    resource_type = fields.String(
-        load_default=None, allow_none=True, validate=validate.Length(1, 64)
-    )
     all_projects = fields.Boolean(
         load_default=False,
         truthy={True},
@@ -97,19 +101,14 @@ class SubscriptionRequest(Strict):
             "Notifications of all projects. Requires climate:notifications:get_all."
         ),
     )
-    after = _after()
 
 
-class SubscriptionChange(Strict):
+class SubscriptionChange(_SubscriptionSettings):
     """A change of a subscription. Absent keys keep their values."""
 
     url = _url()
     secret = _secret()
-    event_types = _patterns()
-    lease_id = fields.String(allow_none=True, validate=validate.Length(1, 36))
-    resource_type = fields.String(allow_none=True, validate=validate.Length(1, 64))
     status = fields.Enum(SubscriptionStatus, by_value=True)
-    after = _after()
 
 
 class Subscription(Schema):
@@ -140,11 +139,7 @@ class Subscription(Schema):
     )
 
 
-class SubscriptionPage(Schema):
-    """A page of subscriptions."""
-
-    subscriptions = fields.List(fields.Nested(Subscription))
-    next = next_page()
+SubscriptionPage = page_of("subscriptions", Subscription)
 
 
 class DeadLetter(Schema):
@@ -191,14 +186,10 @@ class FilterQuery(Strict):
     after = Count(
         minimum=0,
         maximum=_MAX_SEQ,
-        metadata={
-            **described("Number of the last notification that you received."),
-            "minimum": 0,
-            "maximum": _MAX_SEQ,
-        },
+        metadata=described("Number of the last notification that you received."),
     )
     event_type = fields.List(
-        fields.String(validate=validate.Regexp(PATTERN, error=_BAD_PATTERN)),
+        fields.String(validate=validate.Regexp(message.PATTERN, error=_BAD_PATTERN)),
         load_default=list,
         validate=validate.Length(max=_MAX_PATTERNS),
         metadata=described("An event type; * at the end matches any rest. Repeatable."),

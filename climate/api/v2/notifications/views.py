@@ -1,6 +1,5 @@
 """``/v2/notifications``: the log of notifications, in pages, by long polling, or as a stream."""
 
-import json
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -12,7 +11,7 @@ from climate.api.v2.http import validation
 from climate.api.v2.notifications import schemas
 from climate.api.v2.notifications.event_stream import HEADERS, Stream
 from climate.core.errors import InvalidInput
-from climate.core.notifications.message import Notification, NotificationFilter
+from climate.core.notifications.message import NotificationFilter
 from climate.manager.notifications import log as notifications
 
 # A stream ends after this time, so that climate checks the token again when the client reconnects.
@@ -26,7 +25,7 @@ def index(call: Call) -> Answer:
     filter_ = _filter(call, query)
     limit, wait = query["limit"], query["wait"] if query["limit"] else 0
     page = notifications.wait_after(call.runtime, filter_, query.get("after"), limit, wait)
-    bodies = [body(notification) for notification in page.notifications]
+    bodies = [schemas.body(notification) for notification in page.notifications]
     return {"notifications": bodies, "after": page.after}, 200
 
 
@@ -43,7 +42,7 @@ def stream(call: Call) -> Answer:
     ends_at = call.runtime.clock.now() + _MAX_STREAM
     if call.caller.expires_at is not None:
         ends_at = min(ends_at, call.caller.expires_at)
-    events = Stream(call.runtime, filter_, after, ends_at, _event)
+    events = Stream(call.runtime, filter_, after, ends_at)
     return events, 200, HEADERS
 
 
@@ -72,20 +71,3 @@ def _last_event_id() -> int | None:
         errors = [{"header": "Last-Event-ID", "detail": detail}]
         raise InvalidInput(f"Last-Event-ID: {detail}", {"errors": errors})
     return int(text)
-
-
-def body(notification: Notification) -> dict[str, Any]:
-    """Return a notification as a dict to render as JSON."""
-    return {
-        "seq": notification.seq,
-        "message_id": notification.message_id,
-        "event_type": notification.event_type,
-        "lease_id": notification.lease_id,
-        "created_at": notification.created_at.isoformat(timespec="microseconds"),
-        "payload": dict(notification.payload),
-    }
-
-
-def _event(notification: Notification) -> str:
-    """Return a notification as one line of JSON."""
-    return json.dumps(body(notification), separators=(",", ":"))

@@ -7,8 +7,7 @@ from typing import Any
 from marshmallow import Schema, ValidationError, fields, validate, validates_schema
 
 from climate.api.v2.http.fields import Moment, Strict, flag
-from climate.api.v2.http.queries import PageQuery, sorted_by, wait_seconds
-from climate.api.v2.http.schemas import described
+from climate.api.v2.http.schemas import PageQuery, described, page_of, sorted_by, wait_seconds
 from climate.core.page import PREPARATION_SORTS, SHUTDOWN_SORTS
 from climate.core.provisioning.preparation import PreparationState
 from climate.core.provisioning.readiness import Period, Readiness
@@ -16,10 +15,14 @@ from climate.core.provisioning.shutdown import ShutdownState
 
 _MAX_PHASES = 32
 _MAX_SECONDS = 366 * 86400
+# The errors for states that need a reason.
+_WITHOUT_REASON = {
+    PreparationState.FAILED: "Say why it failed.",
+    ShutdownState.KEPT: "Say why it is kept on.",
+}
 
 
 def _states(states: Iterable[StrEnum]) -> fields.List[str]:
-    """Return the field of a query that filters by state."""
     values = [state.value for state in states]
     return fields.List(
         fields.String(validate=validate.OneOf(values)),
@@ -28,8 +31,10 @@ def _states(states: Iterable[StrEnum]) -> fields.List[str]:
     )
 
 
-def _claimable() -> fields.Field[Any]:
-    return flag(
+class _TaskQuery(PageQuery):
+    node = fields.String()
+    hardware = fields.String()
+    claimable = flag(
         load_default=False,
         metadata=described(
             "Only tasks that no provisioner has claimed, or whose claim has expired."
@@ -37,44 +42,12 @@ def _claimable() -> fields.Field[Any]:
     )
 
 
-def _owner() -> fields.String:
-    return fields.String(
-        required=True,
-        validate=validate.Length(1, 255),
-        metadata=described("The reporting process: a name that no other process uses."),
-    )
-
-
-def _claim_seconds() -> fields.Integer:
-    return fields.Integer(
-        strict=True,
-        load_default=120,
-        validate=validate.Range(3, 3600),
-        metadata=described("Duration of the claim in seconds; a report with accepted renews it."),
-    )
-
-
-def _reason() -> fields.String:
-    return fields.String(load_default="", validate=validate.Length(max=2000))
-
-
-def _hardware() -> fields.String:
-    return fields.String(
-        metadata=described(
-            "The hardware class: the property hardware, or else the hypervisor type."
-        )
-    )
-
-
-class PreparationQuery(PageQuery):
+class PreparationQuery(_TaskQuery):
     """Filter and order of preparations."""
 
     sort = sorted_by(PREPARATION_SORTS, "needed")
     state = _states(PreparationState)
-    node = fields.String()
     lease = fields.String()
-    hardware = fields.String()
-    claimable = _claimable()
     wait = wait_seconds()
 
 
@@ -89,7 +62,27 @@ class SummaryQuery(Strict):
     )
 
 
-class Report(Strict):
+class _Report(Strict):
+    owner = fields.String(
+        required=True,
+        validate=validate.Length(1, 255),
+        metadata=described("The reporting process: a name that no other process uses."),
+    )
+    claim_seconds = fields.Integer(
+        strict=True,
+        load_default=120,
+        validate=validate.Range(3, 3600),
+        metadata=described("Duration of the claim in seconds; a report with accepted renews it."),
+    )
+    reason = fields.String(load_default="", validate=validate.Length(max=2000))
+
+    @validates_schema
+    def _has_reason(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        if data["state"] in _WITHOUT_REASON and not data["reason"].strip():
+            raise ValidationError(_WITHOUT_REASON[data["state"]], "reason")
+
+
+class Report(_Report):
     """The provisioner's progress report about a preparation. Idempotent."""
 
     state = fields.String(
@@ -97,8 +90,6 @@ class Report(Strict):
         validate=validate.OneOf(["wanted", "accepted", "ready", "failed"]),
         metadata=described("accepted: claim it, or renew the claim; wanted: release the claim."),
     )
-    owner = _owner()
-    claim_seconds = _claim_seconds()
     seconds = fields.Dict(
         keys=fields.String(validate=validate.Length(1, 64)),
         values=fields.Float(allow_nan=False, validate=validate.Range(0, _MAX_SECONDS)),
@@ -112,12 +103,6 @@ class Report(Strict):
             "Whether the host was powered off before; climate learns only from these durations."
         ),
     )
-    reason = _reason()
-
-    @validates_schema
-    def _has_reason(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        if data["state"] == PreparationState.FAILED and not data["reason"].strip():
-            raise ValidationError("Say why it failed.", "reason")
 
 
 class HostChange(Strict):
@@ -133,37 +118,45 @@ class HostChange(Strict):
     )
 
 
-class Preparation(Schema):
-    """A host that must be ready by ``needed_at``."""
-
+class _Task(Schema):
     id = fields.String()
-    state = fields.Enum(PreparationState, by_value=True)
     node = fields.String()
-    hardware = _hardware()
+    hardware = fields.String(
+        metadata=described(
+            "The hardware class: the property hardware, or else the hypervisor type."
+        )
+    )
     resource_id = fields.String()
-    lease_id = fields.String()
-    reservation_id = fields.String()
     wanted_at = Moment()
-    needed_at = Moment()
-    lead = fields.Float(metadata=described("Planned duration in seconds."))
     owner = fields.String(allow_none=True)
     claimed_until = Moment(allow_none=True)
-    attempt = fields.Integer()
+    attempt = fields.Integer(
+        metadata=described("Number of the attempt; after the first, the work may be partly done.")
+    )
     accepted_at = Moment(allow_none=True)
-    ready_at = Moment(allow_none=True)
     over_at = Moment(allow_none=True)
+    reason = fields.String(
+        allow_none=True,
+        metadata=described("Why the preparation failed, or why the host was left as it was."),
+    )
+
+
+class Preparation(_Task):
+    """A host that must be ready by ``needed_at``."""
+
+    state = fields.Enum(PreparationState, by_value=True)
+    lease_id = fields.String()
+    reservation_id = fields.String()
+    needed_at = Moment()
+    lead = fields.Float(metadata=described("Planned duration in seconds."))
+    ready_at = Moment(allow_none=True)
     early = fields.Float(
         allow_none=True, metadata=described("Seconds between ready and needed; negative: late.")
     )
     seconds = fields.Dict(keys=fields.String(), values=fields.Float())
-    reason = fields.String(allow_none=True)
 
 
-class PreparationPage(Schema):
-    """A page of preparations."""
-
-    preparations = fields.List(fields.Nested(Preparation))
-    next = fields.String(allow_none=True)
+PreparationPage = page_of("preparations", Preparation)
 
 
 class LeaseReadiness(Schema):
@@ -250,17 +243,14 @@ class Summary(Schema):
     readiness = fields.List(fields.Nested(Share))
 
 
-class ShutdownQuery(PageQuery):
+class ShutdownQuery(_TaskQuery):
     """Filter and order of shutdowns."""
 
     sort = sorted_by(SHUTDOWN_SORTS, "wanted")
     state = _states(state for state in ShutdownState if state is not ShutdownState.ON)
-    node = fields.String()
-    hardware = fields.String()
-    claimable = _claimable()
 
 
-class ShutdownReport(Strict):
+class ShutdownReport(_Report):
     """The provisioner's progress report about a shutdown. Idempotent."""
 
     state = fields.String(
@@ -271,44 +261,19 @@ class ShutdownReport(Strict):
             " was left as it was."
         ),
     )
-    owner = _owner()
-    claim_seconds = _claim_seconds()
-    reason = _reason()
-
-    @validates_schema
-    def _has_reason(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        if data["state"] == ShutdownState.KEPT and not data["reason"].strip():
-            raise ValidationError("Say why it is kept on.", "reason")
 
 
-class Shutdown(Schema):
+class Shutdown(_Task):
     """A host to be switched off while no lease needs it."""
 
-    id = fields.String()
     state = fields.Enum(ShutdownState, by_value=True)
-    node = fields.String()
-    hardware = _hardware()
-    resource_id = fields.String()
-    wanted_at = Moment()
     ahead = fields.Float(
         metadata=described("Seconds: a booking that starts sooner prevents the shutdown.")
     )
-    owner = fields.String(allow_none=True)
-    claimed_until = Moment(allow_none=True)
-    attempt = fields.Integer(
-        metadata=described("Number of the attempt; after the first, the work may be partly done.")
-    )
-    accepted_at = Moment(allow_none=True)
     off_at = Moment(allow_none=True)
-    over_at = Moment(allow_none=True)
-    reason = fields.String(allow_none=True, metadata=described("Why the host was left as it was."))
 
 
-class ShutdownPage(Schema):
-    """A page of shutdowns."""
-
-    shutdowns = fields.List(fields.Nested(Shutdown))
-    next = fields.String(allow_none=True)
+ShutdownPage = page_of("shutdowns", Shutdown)
 
 
 class Saved(Schema):

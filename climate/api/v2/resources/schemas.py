@@ -3,8 +3,7 @@
 from marshmallow import Schema, fields, validate
 
 from climate.api.v2.http.fields import Moment, Strict
-from climate.api.v2.http.queries import PageQuery, sorted_by
-from climate.api.v2.http.schemas import described, next_page
+from climate.api.v2.http.schemas import PageQuery, described, page_of, sorted_by
 from climate.core.page import RESOURCE_SORTS
 
 
@@ -39,11 +38,7 @@ class Resource(Schema):
     updated_at = Moment(allow_none=True)
 
 
-class ResourcePage(Schema):
-    """A page of resources."""
-
-    resources = fields.List(fields.Nested(Resource))
-    next = next_page()
+ResourcePage = page_of("resources", Resource)
 
 
 class ResourceQuery(PageQuery):

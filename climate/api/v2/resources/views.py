@@ -3,7 +3,7 @@
 from flask import request
 
 from climate.api.call import Answer, Call
-from climate.api.v1.schemas import Capabilities
+from climate.api.v1.schemas import capabilities
 from climate.api.v2.http import paging, validation
 from climate.api.v2.resources import schemas
 from climate.core.errors import InvalidInput, InvalidQuery, NotFound
@@ -50,7 +50,7 @@ def create(call: Call) -> Answer:
     data = validation.load(schemas.RESOURCE_REQUEST, validation.body(call))
     _require(call, data["resource_type"], "post")
     try:
-        extra = Capabilities.load(data["properties"])
+        extra = capabilities(data["properties"])
     except InvalidInput as error:
         raise validation.placed(error, ("properties",)) from None
     created = registry.register(call.runtime, data["resource_type"], data["name"], extra=extra)

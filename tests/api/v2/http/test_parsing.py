@@ -25,8 +25,6 @@ INSTANT = "2030-01-15T12:00:00+00:00"
 
 
 def rejected_query(schema: Schema, query: str) -> list[str]:
-    """Return the parameters for which a query string is rejected."""
-
     def parse() -> None:
         data = validation.query(schema)
         if "sort" in data:
@@ -34,7 +32,7 @@ def rejected_query(schema: Schema, query: str) -> list[str]:
 
     with APP.test_request_context(f"/?{query}"), pytest.raises(InvalidInput) as error:
         parse()
-    return [one["parameter"] for one in error.value.details["errors"]]
+    return [item["parameter"] for item in error.value.details["errors"]]
 
 
 def rejected_body(schema: Schema, body: dict[str, Any]) -> InvalidInput:
@@ -44,7 +42,7 @@ def rejected_body(schema: Schema, body: dict[str, Any]) -> InvalidInput:
 
 
 def pointers(error: InvalidInput) -> set[str]:
-    return {one["pointer"] for one in error.details["errors"]}
+    return {item["pointer"] for item in error.details["errors"]}
 
 
 def lease(**fields: Any) -> dict[str, Any]:

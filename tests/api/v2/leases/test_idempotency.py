@@ -40,7 +40,7 @@ def test_a_repeated_request_gets_the_first_answer_whatever_became_of_the_lease(
     for name in ("Location", "ETag"):
         assert again.headers[name] == first.headers[name]
     assert count_leases(story) == 1
-    assert story.told(first.get_json()["id"]) == ["lease.create"]
+    assert story.event_types(first.get_json()["id"]) == ["lease.create"]
     path = first.headers["Location"]
     story.ok("PATCH", path, {"name": "renamed"})
     assert send(story, body).get_data() == first.get_data()

@@ -24,7 +24,6 @@ PLUGINS = [
 
 
 def walk(story: Story, token: str | None = None, **query: Any) -> list[dict[str, Any]]:
-    """Return the resources of all pages."""
     path, found = f"{RESOURCES}?{urlencode(query)}", []
     while path:
         page = story.ok("GET", path, token=token)

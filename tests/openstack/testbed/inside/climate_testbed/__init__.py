@@ -1,1 +1,1 @@
-"""What runs inside OpenStack's virtual environment: fakes, a web server, and the furniture."""
+"""Modules for OpenStack's virtual environment: fakes, a web server, and initial resources."""

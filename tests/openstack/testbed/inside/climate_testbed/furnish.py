@@ -1,8 +1,4 @@
-"""What a fresh cloud lacks: ``python -m climate_testbed.furnish catalog | resources``.
-
-Everything is looked for before it is made, so that this can be run again at will. Credentials come
-from OS_* variables.
-"""
+"""Resources of a new cloud: ``python -m climate_testbed.furnish catalog | resources``."""
 
 import os
 import sys
@@ -21,7 +17,7 @@ _PATIENCE = 120.0
 
 
 def furnish_catalog(cloud: Connection) -> None:
-    """Make the service users and the catalog."""
+    """Create the service users and the catalog."""
     identity = cloud.identity
     project = identity.find_project("service") or identity.create_project(
         name="service", domain_id="default"
@@ -49,7 +45,7 @@ def _user(cloud: Connection, name: str, domain: str) -> Any:
 
 
 def _publish(cloud: Connection, name: str, kind: str, url: str) -> None:
-    """Have the catalog say where a service is, whatever it said before."""
+    """Write a service's address to the catalog."""
     identity = cloud.identity
     service = identity.find_service(name) or identity.create_service(name=name, type=kind)
     known = {found.interface: found for found in identity.endpoints(service_id=service.id)}
@@ -63,7 +59,7 @@ def _publish(cloud: Connection, name: str, kind: str, url: str) -> None:
 
 
 def furnish_resources(cloud: Connection) -> None:
-    """Make flavors, an image, networks and the pool; return when all workers are at work."""
+    """Create flavors, an image, networks and the pool; wait until all workers run."""
     compute, image = cloud.compute, cloud.image
     # In the mode "blazar", hosts in the aggregate of this name are closed.
     if not compute.find_aggregate("freepool"):
@@ -84,7 +80,7 @@ def furnish_resources(cloud: Connection) -> None:
 
 
 def _furnish_network(cloud: Connection) -> None:
-    """Make a public network to take floating IPs from, and a private one that all may use."""
+    """Create a public network for floating IPs, and a private one for all projects."""
     network = cloud.network
     public = network.find_network("public") or network.create_network(
         name="public",
@@ -112,7 +108,7 @@ def _subnet(cloud: Connection, network: Any, cidr: str, **options: Any) -> Any:
 
 
 def _wait(cloud: Connection) -> None:
-    """Wait for what answers no port: the workers behind the APIs."""
+    """Wait for the workers behind the APIs, which have no port."""
     deadline = time.monotonic() + _PATIENCE
     while missing := _missing(cloud):
         if time.monotonic() > deadline:
@@ -121,23 +117,22 @@ def _wait(cloud: Connection) -> None:
 
 
 def _missing(cloud: Connection) -> str | None:
-    """Return what is not at work yet; None if all is."""
+    """Return a worker that does not run yet; None if all run."""
     hosts = {given.partition("=")[0]: given for given in os.environ["FAKE_HOSTS"].split()}
     nodes = sum(given.count(",") + 1 for given in hosts.values())
-    up = {one.host for one in cloud.compute.services(binary="nova-compute") if one.state == "up"}
+    up = {item.host for item in cloud.compute.services(binary="nova-compute") if item.state == "up"}
     if down := set(hosts) - up:
         return f"hosts {', '.join(sorted(down))} are down"
     if (known := len(list(cloud.compute.hypervisors()))) < nodes:
         return f"of {nodes} nodes Nova knows {known}"
     volumes = cloud.block_storage.get("/os-services").json().get("services", [])
-    if sum(one["state"] == "up" for one in volumes) < 2:
+    if sum(volume["state"] == "up" for volume in volumes) < 2:
         return "Cinder's scheduler and volume service are not both up"
     engines = cloud.orchestration.get("/services").json().get("services", [])
-    return None if any(one["status"] == "up" for one in engines) else "heat-engine is not up"
+    return None if any(engine["status"] == "up" for engine in engines) else "heat-engine is not up"
 
 
 def main() -> None:
-    """Furnish what the argument says."""
     stages: dict[str, Callable[[Connection], None]] = {
         "catalog": furnish_catalog,
         "resources": furnish_resources,

@@ -22,9 +22,9 @@ _NODES = {
 
 
 class SteadyDriver(fake.FakeDriver):
-    """Nova's fake driver, made to survive a restart of its service.
+    """Nova's fake driver, which survives a restart of its service.
 
-    As it is, that draws new ids for its nodes at each start, which Nova refuses, and forgets its
+    The original creates new ids for its nodes at each start, which Nova rejects, and forgets its
     guests, which Nova would then stop.
     """
 
@@ -58,7 +58,7 @@ def _id(name: str) -> str:
 
 
 def main() -> None:
-    """Be nova-compute, with a service per host where that makes one."""
+    """Run nova-compute, with one service per host."""
     first, *others = _NODES
     create, serve = service.Service.create, service.serve
     rest = []
@@ -71,8 +71,8 @@ def main() -> None:
         return made
 
     def start_rest() -> None:
-        for one in rest:
-            one.start()
+        for item in rest:
+            item.start()
 
     def serve_all(server: service.Service, **options: Any) -> None:
         threading.Thread(target=start_rest).start()

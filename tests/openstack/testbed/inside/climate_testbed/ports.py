@@ -1,4 +1,4 @@
-"""Network ports without a network: each is bound as soon as it is asked for, by no agent."""
+"""Network ports without a network: each is bound at once, without an agent."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from neutron_lib.plugins.ml2 import api
 
 
 class BindAtOnce(api.MechanismDriver):
-    """Says that an Open vSwitch has the port; Nova takes no other kind that needs no network."""
+    """Reports an Open vSwitch port, the only kind that Nova accepts without a network."""
 
     def initialize(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""A way to Nova on which things go wrong: requests that change something can meet any fate."""
+"""A proxy to a cloud's service: a test decides the fault of each request that changes something."""
 
 import contextlib
 import threading
@@ -19,8 +19,6 @@ _HOP = {"connection", "content-encoding", "content-length", "host", "keep-alive"
 
 @dataclass(frozen=True)
 class Answer:
-    """What the client is told."""
-
     status: int
     headers: dict[str, str]
     body: bytes
@@ -37,31 +35,30 @@ class Change:
 
     @property
     def kind(self) -> str:
-        """What is done, whatever it is done to: ``POST os-aggregates action add_host``."""
+        """The request without ids: ``POST os-aggregates action add_host``."""
         words = [word for word in self.path.split("/") if word and not _is_id(word)]
         verb = self.body.split(b'"')[1].decode() if b'"' in self.body else ""
         return " ".join([self.method, *words[1:], verb]).strip()
 
 
-# Given a change and the way to make it, returns what is told; None is silence: the line is cut.
-Fate = Callable[[Change, Callable[[], Answer]], Answer | None]
+# Given a change and a function that forwards it, returns the answer; None closes the connection.
+Fault = Callable[[Change, Callable[[], Answer]], Answer | None]
 
 
-def pass_on(_: Change, forward: Callable[[], Answer]) -> Answer | None:
-    """Let it be."""
+def no_fault(_: Change, forward: Callable[[], Answer]) -> Answer | None:
     return forward()
 
 
-def refusal(status: int) -> Answer:
-    """Return an answer such as Nova gives to what it does not do."""
+def error_answer(status: int) -> Answer:
+    """Return an answer with an error as Nova sends it."""
     text = b'{"computeFault": {"code": %d, "message": "a fault of the test"}}' % status
     return Answer(status, {"Content-Type": "application/json"}, text)
 
 
-class NovaProxy:
-    """Passes requests on to a Nova; ``fate`` decides over those that change something.
+class FaultyProxy:
+    """Forwards requests to a service; ``fault`` decides on those that change something.
 
-    While it is ``away``, all are answered 503.
+    While it is ``away``, it answers all with 503.
     """
 
     def __init__(self, target: str) -> None:
@@ -70,7 +67,7 @@ class NovaProxy:
         self._lock = threading.Lock()
         self.url = f"http://127.0.0.1:{self._server.server_port}{urlsplit(target).path}"
         self.changes: list[Change] = []
-        self.fate: Fate = pass_on
+        self.fault: Fault = no_fault
         self.away = False
 
     def __enter__(self) -> Self:
@@ -81,10 +78,10 @@ class NovaProxy:
         self._server.shutdown()
         self._server.server_close()
 
-    def begin(self, fate: Fate = pass_on) -> None:
-        """Forget what was asked so far, and count from 1 again."""
+    def begin(self, fault: Fault = no_fault) -> None:
+        """Set the fault, and count changes from 1 again."""
         with self._lock:
-            self.changes, self.fate = [], fate
+            self.changes, self.fault = [], fault
 
     @property
     def kinds(self) -> list[str]:
@@ -112,7 +109,7 @@ class NovaProxy:
             do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = answer  # noqa: N815
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         return Handler
 
@@ -120,7 +117,7 @@ class NovaProxy:
         self, method: str, path: str, headers: dict[str, str], body: bytes
     ) -> Answer | None:
         if self.away:
-            return refusal(503)
+            return error_answer(503)
 
         def forward() -> Answer:
             return self._forward(method, path, headers, body)
@@ -130,15 +127,15 @@ class NovaProxy:
         with self._lock:
             change = Change(len(self.changes) + 1, method, path, body)
             self.changes.append(change)
-            fate = self.fate
-        return fate(change, forward)
+            fault = self.fault
+        return fault(change, forward)
 
     def _forward(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
         given = {name: value for name, value in headers.items() if name.lower() not in _HOP}
         url = f"{self._target}{path}"
-        found = requests.request(method, url, headers=given, data=body, timeout=_TIMEOUT)
-        told = {name: text for name, text in found.headers.items() if name.lower() not in _HOP}
-        return Answer(found.status_code, told, found.content)
+        response = requests.request(method, url, headers=given, data=body, timeout=_TIMEOUT)
+        kept = {name: text for name, text in response.headers.items() if name.lower() not in _HOP}
+        return Answer(response.status_code, kept, response.content)
 
 
 def _send(handler: BaseHTTPRequestHandler, answer: Answer) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from climate.db.events import waiting as stored
 from climate.db.events.waiting import PendingEvent
-from climate.manager.events import waiting_list as line
-from climate.manager.events.waiting_list import QueueView
+from climate.manager.events import queue as line
+from climate.manager.events.queue import QueueView
 from tests.conftest import MakeStory
 from tests.support.service import Story
 

@@ -1,0 +1,50 @@
+"""The constraint against double bookings, which a Galera cluster cannot have.
+
+MariaDB checks ``WITHOUT OVERLAPS`` by locking the neighbours of a new row in the index, rows of
+other resources included. Galera applies independent transactions in parallel
+(``wsrep_slave_threads``). Two of them can wait for each other's neighbours; nothing resolves that,
+and the whole cluster stops. On Galera, locks and ``certification`` alone prevent double bookings,
+as on every database before the constraint is reached; the self-audit looks for overlaps.
+"""
+
+import sqlalchemy as sa
+
+from climate.db.engine.certification import is_galera
+
+#: The name of the constraint on every database.
+GUARD = "allocations_no_overlap"
+_INDEX = "allocations_whole"
+_HAS = sa.text(
+    "SELECT count(*) FROM information_schema.statistics WHERE table_schema = DATABASE()"
+    " AND table_name = 'allocations' AND index_name = :name"
+)
+
+
+def is_fit(connection: sa.Connection) -> bool:
+    """Return whether the database has the constraint, or is a Galera cluster without it."""
+    return connection.dialect.name != "mysql" or _has(connection, GUARD) != is_galera(connection)
+
+
+def fit(connection: sa.Connection) -> None:
+    """Add or remove the constraint where the database has moved to or from a Galera cluster."""
+    if is_fit(connection):
+        return
+    if is_galera(connection):
+        _alter(connection, f"ADD INDEX {_INDEX} (whole_id, start_at)", f"DROP INDEX {GUARD}")
+    else:
+        restore(connection)
+
+
+def restore(connection: sa.Connection) -> None:
+    """Add the constraint if it is missing."""
+    if connection.dialect.name == "mysql" and not _has(connection, GUARD):
+        unique = f"ADD UNIQUE {GUARD} (whole_id, busy WITHOUT OVERLAPS)"
+        _alter(connection, unique, f"DROP INDEX {_INDEX}")
+
+
+def _alter(connection: sa.Connection, *changes: str) -> None:
+    connection.exec_driver_sql(f"ALTER TABLE allocations {', '.join(changes)}")
+
+
+def _has(connection: sa.Connection, index: str) -> bool:
+    return bool(connection.scalar(_HAS, {"name": index}))

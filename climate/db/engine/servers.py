@@ -1,0 +1,137 @@
+"""Several servers behind one database URL, and servers that no longer accept writes.
+
+A URL names several servers as ``?host=HOST:PORT&host=HOST:PORT``. A new connection goes to the
+first of them that accepts writes, beginning with the server of the last connection. If the URL
+names one server, that may be a proxy, which chooses.
+
+A server can lose its role while connections to it are open: a demoted PostgreSQL primary is
+read-only, a Galera node without a majority refuses all statements. After such an error the pool
+drops its connections, so the next transaction uses another server.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event
+
+Address = dict[str, str | int]
+Connect = Callable[..., Any]
+
+# The first eight digits of a WAL file's name are its timeline. Each promotion begins a new one.
+_PG_TIMELINE = (
+    "SELECT CASE WHEN NOT pg_is_in_recovery()"
+    " THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
+)
+_MARIADB_READ_ONLY = "SELECT @@read_only"
+_GALERA_READY = "SHOW STATUS LIKE 'wsrep_ready'"
+PG_READ_ONLY = "25006"
+# A Galera node without a majority or not synced; two kinds of read-only server.
+MARIADB_NOT_WRITABLE = {1047, 1290, 1836}
+
+
+class NotWritable(Exception):
+    """The server is up and does not accept writes, or it is a primary that was replaced."""
+
+
+def addresses(url: sa.URL) -> list[Address]:
+    """Return the servers that a URL names if these are several; else an empty list."""
+    hosts = url.query.get("host", ())
+    if isinstance(hosts, str) or len(hosts) < 2:  # noqa: PLR2004 - several
+        return []
+    parts = [host.rpartition(":") if ":" in host else (host, "", "") for host in hosts]
+    return [{"host": host} | ({"port": int(port)} if port else {}) for host, _, port in parts]
+
+
+def watch(engine: sa.Engine) -> None:
+    """Make the pool of an engine follow the server that accepts writes."""
+    event.listen(engine, "handle_error", _judge)
+    several = addresses(engine.url)
+    if several:
+        event.listen(engine, "do_connect", _Connector(several))
+
+
+class _Connector:
+    """Connects to the first usable server; a listener of ``do_connect``."""
+
+    def __init__(self, servers: list[Address]) -> None:
+        self._servers = servers
+        # The highest timeline seen: a primary with a lower one was replaced, and has come back.
+        self._timeline = ""
+        self._lock = threading.Lock()
+
+    def __call__(
+        self, dialect: sa.Dialect, _record: object, positional: list[Any], named: dict[str, Any]
+    ) -> Any:  # noqa: ANN401 - DBAPI is untyped
+        named = {name: value for name, value in named.items() if name not in {"host", "port"}}
+        connect = partial(dialect.connect, *positional, **named)
+        dbapi = dialect.loaded_dbapi
+        if not self._timeline and dialect.name == "postgresql":
+            self._compare(connect, dbapi.Error)
+        failures: list[str] = []
+        for server in list(self._servers):
+            try:
+                connection = self._open(connect, server, dialect.name)
+            except (NotWritable, dbapi.Error) as error:
+                failures.append(f"{server}: {error}")
+                continue
+            self._prefer(server)
+            return connection
+        raise dbapi.OperationalError(f"no database server accepts writes: {'; '.join(failures)}")
+
+    def _compare(self, connect: Connect, errors: type[Exception]) -> None:
+        """Note the highest timeline of all servers: this process does not know the primary yet."""
+        for server in list(self._servers):
+            with suppress(NotWritable, errors):
+                self._open(connect, server, "postgresql").close()
+
+    def _open(self, connect: Connect, server: Address, dialect: str) -> Any:  # noqa: ANN401 - DBAPI
+        """Return a connection to a server; raises NotWritable if it does not accept writes."""
+        connection = connect(**server)
+        try:
+            with connection.cursor() as cursor:
+                if dialect == "postgresql":
+                    self._check_timeline(_value(cursor, _PG_TIMELINE))
+                else:
+                    _check_mariadb(cursor)
+            connection.rollback()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _check_timeline(self, timeline: str | None) -> None:
+        if timeline is None:
+            raise NotWritable("it is a standby")
+        with self._lock:
+            if timeline < self._timeline:
+                raise NotWritable(f"its timeline {timeline} is older than {self._timeline}")
+            self._timeline = timeline
+
+    def _prefer(self, server: Address) -> None:
+        with self._lock:
+            self._servers.remove(server)
+            self._servers.insert(0, server)
+
+
+def _check_mariadb(cursor: Any) -> None:  # noqa: ANN401 - DBAPI is untyped
+    if _value(cursor, _MARIADB_READ_ONLY) or _value(cursor, _GALERA_READY) == "OFF":
+        raise NotWritable("it is read-only, or a cluster node that is not ready")
+
+
+def _value(cursor: Any, query: str) -> Any:  # noqa: ANN401 - DBAPI is untyped
+    """Return the last column of the first row; None without a row."""
+    cursor.execute(query)
+    row = cursor.fetchone()
+    return row[-1] if row else None
+
+
+def _judge(context: sa.engine.ExceptionContext) -> None:
+    """Treat the error of a server that refuses writes like a lost connection."""
+    error = context.original_exception
+    code = error.args[0] if error.args else None
+    if getattr(error, "sqlstate", None) == PG_READ_ONLY or code in MARIADB_NOT_WRITABLE:
+        context.is_disconnect = True

@@ -1,0 +1,52 @@
+"""For Galera clusters, whose locks act within one node.
+
+Adds a generation to the rows that transactions lock without changing them: the transaction counts
+it up, so that other nodes detect the conflict. Adds a table for advisory locks.
+"""
+
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+from climate.db.engine import guard
+from climate.db.engine.types import MARIADB, UtcDateTime
+
+revision = "0020"
+down_revision = "0019"
+branch_labels = None
+depends_on = None
+
+_MARIADB: dict[str, Any] = {**MARIADB}
+_TABLES = (
+    "leases",
+    "resources",
+    "events",
+    "limits",
+    "subscriptions",
+    "preparations",
+    "shutdowns",
+)
+
+
+def upgrade() -> None:
+    """Migrate up."""
+    for table in _TABLES:
+        generation = sa.Column("generation", sa.BigInteger, nullable=False, server_default="0")
+        op.add_column(table, generation)
+    op.create_table(
+        "advisory_locks",
+        sa.Column("name", sa.String(40), nullable=False),
+        sa.Column("owner", sa.String(64)),
+        sa.Column("held_until", UtcDateTime()),
+        sa.PrimaryKeyConstraint("name", name="advisory_locks_pkey"),
+        **_MARIADB,
+    )
+
+
+def downgrade() -> None:
+    """Migrate down."""
+    guard.restore(op.get_bind())
+    op.drop_table("advisory_locks")
+    for table in _TABLES:
+        op.drop_column(table, "generation")

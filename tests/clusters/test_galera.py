@@ -1,0 +1,162 @@
+"""Three Galera nodes, each with an API and a manager, all written at the same time."""
+
+import os
+import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import requests
+
+from tests.clusters.nodes import Node, assert_no_effect_twice, rows
+from tests.clusters.testbed import GaleraNode, eventually
+from tests.support.process import date
+from tests.support.service import host_reservation, hosts
+
+ROUNDS = int(os.environ.get("CLIMATE_TEST_CLUSTER_ROUNDS") or 8)
+PARALLEL = 24
+LIMIT = 5
+TABLES = ("leases", "reservations", "allocations", "events", "outbox", "limits")
+
+
+class Promises:
+    """What the services have acknowledged: the leases that must exist, and their end dates."""
+
+    def __init__(self) -> None:
+        self.leases: dict[str, str] = {}
+        self.answers: Counter[tuple[str, int]] = Counter()
+
+    def send(self, node: Node, method: str, path: str, body: Any = None) -> Any:
+        """Send a request; return the JSON of a success, else None."""
+        answer = node.service.call(method, path, body)
+        self.answers[method, answer.status_code] += 1
+        assert answer.status_code < 500, (answer.text, node.program and node.program.errors[-3000:])
+        return answer.json() if answer.status_code in {200, 201} and answer.content else None
+
+
+def _create(promises: Promises, node: Node, name: str, pick: random.Random) -> None:
+    start = 60 * pick.randint(1, 30) + pick.randint(0, 59)
+    named = pick.random() < 0.5
+    reservation = host_reservation(1, pick.randint(1, 2))
+    if named:
+        reservation["resource_properties"] = f'["<=", "$id", "{pick.randint(1, 3)}"]'
+    body = {
+        "name": name,
+        "start_date": date(start),
+        "end_date": date(start + pick.randint(60, 600)),
+        "reservations": [reservation],
+    }
+    answer = promises.send(node, "POST", "/v1/leases", body)
+    if answer:
+        promises.leases[answer["lease"]["id"]] = answer["lease"]["end_date"]
+
+
+def _change_or_delete(promises: Promises, node: Node, id_: str, pick: random.Random) -> None:
+    if pick.random() < 0.4:
+        answer = node.service.call("DELETE", f"/v1/leases/{id_}")
+        promises.answers["DELETE", answer.status_code] += 1
+        assert answer.status_code in {200, 202, 204}, answer.text
+        del promises.leases[id_]
+    else:
+        body = {"prolong_for": f"{pick.randint(30, 300)}m"}
+        answer = promises.send(node, "PUT", f"/v1/leases/{id_}", body)
+        if answer:
+            promises.leases[id_] = answer["lease"]["end_date"]
+
+
+def test_every_acknowledged_change_is_on_all_nodes_and_no_host_is_booked_twice(
+    nodes: list[Node], galera: list[GaleraNode]
+) -> None:
+    promises, pick = Promises(), random.Random(1)
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        for number in range(ROUNDS):
+            known = pick.sample(sorted(promises.leases), min(8, len(promises.leases)))
+            tasks = [
+                pool.submit(
+                    _change_or_delete, promises, nodes[at % 3], id_, random.Random(pick.random())
+                )
+                for at, id_ in enumerate(known)
+            ]
+            tasks += [
+                pool.submit(
+                    _create, promises, nodes[at % 3], f"{number}-{at}", random.Random(pick.random())
+                )
+                for at in range(PARALLEL - len(known))
+            ]
+            for task in tasks:
+                task.result()
+    for node in nodes:
+        listed = {
+            lease["id"]: lease["end_date"]
+            for lease in node.service.ok("GET", "/v1/leases")["leases"]
+            if lease["status"] != "DELETING"
+        }
+        assert listed == promises.leases
+    assert _overlaps(galera[0]) == []
+    eventually(lambda: _all_equal(galera), "all nodes have the same rows", within=30)
+
+
+def _all_equal(galera: list[GaleraNode]) -> bool:
+    """Return whether the nodes have the same rows. CHECKSUM TABLE also depends on their history."""
+    first, *others = [[rows(node, table) for table in TABLES] for node in galera]
+    return all(other == first for other in others)
+
+
+def test_a_limit_holds_for_requests_through_all_nodes(nodes: list[Node]) -> None:
+    def create(at: int) -> int:
+        return nodes[at % 3].service.call("POST", "/v1/leases", _lease(at)).status_code
+
+    nodes[0].manage("limits", "set", "--project", "admin", "--limit", f"leases={LIMIT}")
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        codes = Counter(pool.map(create, range(PARALLEL)))
+    assert codes == {201: LIMIT, 403: PARALLEL - LIMIT}
+
+
+def test_an_idempotency_key_creates_one_lease_through_all_nodes(nodes: list[Node]) -> None:
+    def create(node: Node) -> str:
+        answer = requests.post(
+            f"{node.service.url}/v2/leases",
+            json=body,
+            headers={"Idempotency-Key": "the same"},
+            timeout=60,
+        )
+        assert answer.status_code in {200, 201}, answer.text
+        return str(answer.json()["id"])
+
+    body = {"name": "lease", "start": "now", "duration": 3600, "reservations": [hosts()]}
+    with ThreadPoolExecutor(9) as pool:
+        assert len(set(pool.map(create, nodes * 3))) == 1
+
+
+def test_managers_on_three_nodes_start_each_lease_once_and_number_each_notification_once(
+    nodes: list[Node], galera: list[GaleraNode]
+) -> None:
+    created = [
+        nodes[at % 3].service.ok("POST", "/v1/leases", _lease(at, start="now"))["lease"]["id"]
+        for at in range(12)
+    ]
+    for at, id_ in enumerate(created):
+        nodes[(at + 1) % 3].service.until_lease_is(id_, "ACTIVE")
+    assert_no_effect_twice(nodes[0].journal)
+    numbers = "SELECT seq FROM climate.outbox WHERE seq IS NOT NULL ORDER BY seq"
+    eventually(lambda: len(galera[0].execute(numbers)) >= 24, "notifications have numbers")
+    numbered = [seq for (seq,) in galera[0].execute(numbers)]
+    assert numbered == list(range(1, len(numbered) + 1))
+
+
+def _lease(at: int, start: str | None = None) -> dict[str, Any]:
+    return {
+        "name": f"lease {at}",
+        "start_date": start or date(100 + 10 * at),
+        "end_date": date(100 + 10 * at + 5),
+        "reservations": [host_reservation(1, 1)],
+    }
+
+
+def _overlaps(node: GaleraNode) -> list[Any]:
+    return node.execute(
+        "SELECT a.id, b.id FROM climate.allocations a JOIN climate.allocations b"
+        " ON a.resource_id = b.resource_id AND a.id < b.id"
+        " AND a.start_at < b.busy_until AND b.start_at < a.busy_until"
+        " WHERE a.resource_class IS NULL"
+    )
