@@ -235,6 +235,11 @@ class Lease:
         untouched = start is not None and start.status is EventStatus.UNDONE and start.attempt == 0
         return not (self.status is LeaseStatus.PENDING and untouched)
 
+    def waits_for_hosts(self, now: datetime) -> bool:
+        """Return whether the lease, with ``now`` in its window, may still wait for its hosts."""
+        may_wait = self.start.when is StartWhen.READY and self.status is LeaseStatus.PENDING
+        return may_wait and self.window.start <= now < self.window.end
+
     def event(self, kind: str) -> Event | None:
         """Return the first event of ``kind``, or None."""
         return next((event for event in self.events if event.kind == kind), None)

@@ -106,11 +106,15 @@ class Database:
         if self.dialect == "sqlite":
             event.listen(self.engine, "connect", _sqlite_connect)
             event.listen(self.engine, "begin", _sqlite_begin)
+        # Checks each commit where a server may report one that its standby does not have.
+        self._confirmed: Callable[[], contextlib.AbstractContextManager[None]]
+        self._confirmed = contextlib.nullcontext
         servers.watch(self.engine)
         if self.dialect == "mysql":
             event.listen(self.engine, "connect", certification.detect)
         if self.dialect == "postgresql":
             event.listen(self.engine, "connect", replication.watch)
+            self._confirmed = replication.confirmed_commit
             event.listen(self.engine, "checkout", _pg_checkout)
             event.listen(self.engine, "rollback", _pg_rollback)
 
@@ -159,7 +163,7 @@ class Database:
 
     def _write_once(self, work: Callable[[Session], T], attempt: int) -> T:
         session = Session(self._writer, info={"attempt": attempt})
-        with self._writers, session, replication.confirmed_commit(), session.begin():
+        with self._writers, session, self._confirmed(), session.begin():
             return work(session)
 
     def connections(self) -> tuple[Callable[[], int], Callable[[], int]]:

@@ -69,7 +69,10 @@ def begin(runtime: Runtime, session: Session, claims: Sequence[Claim]) -> list[T
     """
     now = runtime.clock.now()
     seen, unlocked = lock_leases(session, claims, wait=len(claims) == 1)
-    present = (starting.unless_waiting(runtime.settings, session, item, now) for item in seen)
+    present = (
+        starting.if_ready(runtime.settings, session, item, now) if _may_wait(item, now) else item
+        for item in seen
+    )
     seen = [item for item in present if item is not None]
     decided: dict[Decision, list[Seen]] = defaultdict(list)
     for item in seen:
@@ -130,6 +133,13 @@ def _execute(runtime: Runtime, session: Session, seen: Sequence[Seen], now: date
 
 def _is_to_start(lease: Lease) -> bool:
     return any(e.kind == START and e.status is EventStatus.UNDONE for e in lease.events)
+
+
+def _may_wait(seen: Seen, now: datetime) -> bool:
+    """Return whether a claimed event is a start that may wait for its hosts."""
+    # A claimed event is due, even if the clock was set back since.
+    now = max(now, seen.lease.window.start)
+    return seen.event.kind == START and seen.lease.waits_for_hosts(now)
 
 
 def decide(lease: Lease, event: Event, now: datetime) -> Decision:

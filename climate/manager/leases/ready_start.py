@@ -76,16 +76,13 @@ class ReadyStartGate(Gate):
             )
 
 
-def unless_waiting(settings: Settings, session: Session, seen: Seen, now: datetime) -> Seen | None:
-    """Return the claim; or, if it is a start that waits for hosts, requeue it and return None.
+def if_ready(settings: Settings, session: Session, seen: Seen, now: datetime) -> Seen | None:
+    """Return the claim of a start, or requeue it and return None if it waits for hosts.
 
     The first time, it also stores the delay and notifies. If the start was delayed and the hosts
     are ready now, it stores that, and the returned claim has the changed lease.
     """
-    claim, lease, event = seen
-    # A claimed event is due, even if the clock was set back since.
-    if event.kind != START or not is_waiting(lease, max(now, lease.window.start)):
-        return seen
+    claim, lease, _ = seen
     unready_hosts = unready(settings, session, lease.id)
     if unready_hosts:
         requeue(session, claim, run_at=min(now + _NEXT_CHECK, lease.window.end))
@@ -97,12 +94,6 @@ def unless_waiting(settings: Settings, session: Session, seen: Seen, now: dateti
         return seen
     leases.set_ready(session, lease.id, now)
     return seen._replace(lease=replace(lease, start=replace(lease.start, ready_at=now)))
-
-
-def is_waiting(lease: Lease, now: datetime) -> bool:
-    """Return whether ``now`` is in a lease's window, and the lease may still wait for its hosts."""
-    may_wait = lease.start.when is StartWhen.READY and lease.status is LeaseStatus.PENDING
-    return may_wait and lease.window.start <= now < lease.window.end
 
 
 def unready(settings: Settings, session: Session, lease_id: str) -> list[Resource]:

@@ -45,7 +45,7 @@ def of_lease(runtime: Runtime, lease: Lease) -> Shown:
     now = runtime.clock.now()
     with runtime.database.read() as session:
         shown = pure.shown(preparations.going_on(session, lease_id=lease.id), now)
-        if not starting.is_waiting(lease, now):
+        if not lease.waits_for_hosts(now):
             return shown
         missing = starting.unready(runtime.settings, session, lease.id)
     return replace(shown, waiting_for=[host.external_id for host in missing])
