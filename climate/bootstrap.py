@@ -38,7 +38,7 @@ from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
 from climate.manager.provisioning.planner import Planner
 from climate.manager.resources.inventory_sync import InventorySync
-from climate.notifications import emit, webhooks
+from climate.notifications import emit, webhook_sender
 from climate.notifications.emit import node_topic
 from climate.notifications.listen import from_broker
 from climate.observability.metrics import Exporter
@@ -182,7 +182,7 @@ def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
         Relay(runtime, emit.for_config(conf), owner),
         [InventorySync(runtime), *audit, *planner],
         Exporter(runtime.metrics, conf.manager.metrics_host, conf.manager.metrics_port),
-        WebhookDelivery(runtime, webhooks.for_config(conf, runtime.settings.webhooks), owner),
+        WebhookDelivery(runtime, webhook_sender.for_config(conf, runtime.settings.webhooks), owner),
     )
 
 

@@ -1,4 +1,4 @@
-"""Exponential backoff between the attempts of an event. Pure."""
+"""Pauses between the attempts of an event: each doubles, and in the end about a minute."""
 
 import random
 

@@ -255,10 +255,9 @@ class ResourcePlugin(abc.ABC):
         """
 
     def preview_details(self, _reservation_id: str) -> Mapping[str, Any]:
-        """Return the first details of a new reservation, which users see until ``start``. Pure.
+        """Return the details that users see before ``start`` returns others. Pure.
 
-        These are details of ``start`` that are known in advance, such as an id that derives from
-        the reservation's id.
+        Only what is known before ``start``, such as an id that derives from the reservation's id.
         """
         return {}
 

@@ -68,7 +68,7 @@ class Journal:
 
 
 class CloudState:
-    """The state that results from the effects, in memory or read from the journal file."""
+    """The simulated cloud's present state, computed from the effects in its journal."""
 
     def __init__(self, path: Path | None) -> None:
         self.effects: list[dict[str, Any]] = []

@@ -101,7 +101,7 @@ class Granted(Resource):
 
     @classmethod
     def of(cls, resource: Resource, amounts: Mapping[str, int]) -> Self:
-        """Return the resource with the ``amounts`` of a reservation."""
+        """Return ``resource`` as granted to a reservation, with these ``amounts`` of it."""
         values = {entry.name: getattr(resource, entry.name) for entry in fields(Resource)}
         return cls(**values, amounts=amounts)
 

@@ -37,7 +37,7 @@ class Shutdown(Task[ShutdownState]):
 
     A booking that begins in less than ``ahead`` seconds prevents it. The host is off since
     ``off_at``. A waking host is to be switched on again as a spare. ``kept`` means that the
-    provisioner left the host as it was, on or off, for a ``reason``.
+    task was given up, for a ``reason``.
     """
 
     noun: ClassVar = "Shutdown"
@@ -97,9 +97,9 @@ def on(task: Shutdown, owner: str, now: datetime) -> Shutdown:
 
 
 def kept(task: Shutdown, owner: str, reason: str) -> Shutdown:
-    """Note that the provisioner could not switch the host; raises as ``check_owner``.
+    """Store that the provisioner gave the task up, and why; raises as ``check_owner``.
 
-    A host that was to go off stays on. A host that was waking stays off and cannot be used.
+    A host that was to go off stays in use. A waking host is not usable, whether it is on or off.
     """
     task.check_owner(owner)
     is_begun = task.progress in {ShutdownState.ACCEPTED, ShutdownState.WAKING}

@@ -45,9 +45,10 @@ def blocked(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
 
 
 def _sibling(now: sa.ColumnElement[datetime]) -> sa.ColumnElement[bool]:
-    """Return the condition that an action of the same lease is claimed, or precedes this event.
+    """Return the condition that another action of the lease keeps this event from running.
 
-    Of two due actions of a lease, exactly one precedes the other, so both are never claimed.
+    At the moment when an end becomes due, two managers may each claim an action of the lease.
+    ``begin`` then defers one of them.
     """
     other, end = EVENTS.alias().c, EVENTS.alias().c
     earlier = sa.tuple_(other.due_at, other.rank, other.id) < sa.tuple_(

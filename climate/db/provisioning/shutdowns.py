@@ -108,7 +108,7 @@ def unclaimed(session: Session) -> list[Shutdown]:
 def ended(session: Session, settled: timedelta) -> list[Shutdown]:
     """Return the shutdowns that should end, because their host is to be used again.
 
-    A provisioner kept the host as it was, or the host has a preparation, or something other than
+    The task was given up, or the host has a preparation, or something other than
     climate powered it on. The third reason counts only if the cloud reported the host as up more
     than ``settled`` after it went off, because clouds notice late that a host is off.
     """

@@ -89,9 +89,10 @@ def candidates(
 
 @dataclass(frozen=True, slots=True)
 class Grabbed:
-    """Ids of candidates: all that were ``found`` (locked ones first), and two subsets of them.
+    """Ids of candidate resources: ``found`` has all of them, those in ``locked`` first.
 
-    Rows of ``changed`` were changed by another transaction between the search and the lock.
+    ``changed`` has the locked ones that another transaction changed between the search and the
+    lock.
     """
 
     found: Sequence[int]

@@ -42,12 +42,12 @@ class Demand:
 
     @property
     def minimum(self) -> int:
-        """The minimum number of units in addition to the kept ones."""
+        """The minimum number of units to choose besides those in ``kept``."""
         return max(0, self.requirement.minimum - sum(self.kept.values()))
 
     @property
     def maximum(self) -> int:
-        """The maximum number of units in addition to the kept ones."""
+        """The maximum number of units to choose besides those in ``kept``."""
         return max(0, self.requirement.maximum - sum(self.kept.values()))
 
 
@@ -225,7 +225,7 @@ def leaves_enough(session: Session, candidates: CandidateSet, chosen: Sequence[U
 def _free_amounts(
     session: Session, candidates: CandidateSet, ids: Collection[int]
 ) -> dict[int, dict[str, int]]:
-    """Return the free amounts of resources, after subtraction of the demands' kept units."""
+    """Return the free amounts by resource and class, less those of the units that demands keep."""
     classes = _classes(candidates.demands)
     if not classes:
         return {}

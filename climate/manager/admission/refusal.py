@@ -171,7 +171,7 @@ class _Inquiry:
         return [variant for variant in variants if variant is not None][:_ALTERNATIVES]
 
     def _later(self) -> Alternative | None:
-        if not self._can_move or not _is_before_last_date(self._window, _AHEAD):
+        if not self._can_move or not _can_search_ahead(self._window, _AHEAD):
             return None
         start = max(self._window.start, self._now)
         length = self._window.end - start
@@ -258,8 +258,8 @@ def _sample(requirement: Requirement) -> int:
     return max(_SAMPLE, 2 * requirement.minimum)
 
 
-def _is_before_last_date(window: Window, ahead: timedelta) -> bool:
-    """Return whether a lease could start ``ahead`` later; Python's dates end in 9999."""
+def _can_search_ahead(window: Window, ahead: timedelta) -> bool:
+    """Return whether Python can represent the dates of a search until ``ahead`` (with a margin)."""
     length = window.end - window.start
     return window.end < datetime.max.replace(tzinfo=UTC) - length - 2 * ahead
 

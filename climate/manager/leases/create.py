@@ -272,7 +272,7 @@ def create_earliest(
 def _no_window(
     request: LeaseRequest, length: timedelta, immediate: NotEnoughResources
 ) -> NotEnoughResources:
-    """Return the error if no window fits; ``immediate`` explains why the lease cannot start now."""
+    """Return the error that no window fits; ``immediate`` is the refusal of a start now."""
     return NotEnoughResources(
         f"Not enough resources for {length} in a row between {request.start:%Y-%m-%d %H:%M:%S} and"
         f" {request.end:%Y-%m-%d %H:%M:%S} UTC (cleaning time included). Now: {immediate.message}",

@@ -185,7 +185,7 @@ def _to_wake(
 
 
 def _wake(runtime: Runtime, seen: Shutdown, host: Resource) -> None:
-    """Request that a host is switched on as a spare, if it is still off."""
+    """Enable the service of a spare host; then, if the host is still off, request power for it."""
 
     def work(session: Session) -> None:
         task = shutdowns.get(session, seen.id, lock=True)

@@ -71,7 +71,7 @@ class NovaNodes:
                 raise Conflict(f"{host} cannot be closed, because it is in use: {error}") from error
 
     def withdraw(self, host: str) -> None:
-        """Open a node to all projects again: free its memory."""
+        """Free the memory of a node, so that all projects can use it again."""
         with suppress(http_errors.NotFound):
             self._placement.delete(f"/allocations/{_holder(host)}")
 

@@ -129,7 +129,7 @@ def find_drifts(
 def _drifts_of_running(
     held: HeldReservation, occupants: Sequence[Occupant], created: Mapping[str, str]
 ) -> Iterator[Drift]:
-    """Compare a running reservation; the repair is to start it again."""
+    """Yield how the cloud differs from a running reservation; another start repairs it."""
     if held.reservation.params["on_start"] == NOTHING:
         return
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"

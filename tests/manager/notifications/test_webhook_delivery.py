@@ -23,7 +23,7 @@ from climate.core.notifications.subscription import (
 )
 from climate.manager.notifications.relay import Relay
 from climate.manager.notifications.webhook_delivery import WebhookDelivery
-from climate.notifications import webhooks
+from climate.notifications import webhook_sender
 from climate.notifications.emit import LogEmitter
 from tests.conftest import MakeStory
 from tests.support import broker
@@ -67,7 +67,7 @@ def impatient_story(make_story: MakeStory) -> Story:
 
 
 def deliveries(story: Story, owner: str = "manager-1") -> WebhookDelivery:
-    poster = webhooks.for_config(story.conf, story.runtime.settings.webhooks)
+    poster = webhook_sender.for_config(story.conf, story.runtime.settings.webhooks)
     return WebhookDelivery(story.runtime, poster, owner)
 
 
@@ -497,7 +497,7 @@ def test_only_a_trusted_certificate_of_the_right_name_is_accepted(
         ("hook.example", certificate),
     ):
         rules = WebhookRules(networks=(ipaddress.ip_network("127.0.0.0/8"),), timeout=5)
-        poster = webhooks.WebhookPoster(rules, "climate", cafile and str(cafile))
+        poster = webhook_sender.WebhookPoster(rules, "climate", cafile and str(cafile))
         with receiving(certificate, key) as secure, resolved("127.0.0.1"):
             outcome = poster.post(delivery(secure.url.replace("127.0.0.1", name)), {})
             found.append((outcome.reason or "taken", len(secure.got)))

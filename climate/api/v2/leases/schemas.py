@@ -149,7 +149,7 @@ class Reservation(Schema):
 
 
 class Lease(Schema):
-    """A lease."""
+    """A lease as v2 answers contain it."""
 
     id = fields.String()
     name = fields.String()

@@ -257,8 +257,7 @@ class ShutdownReport(_Report):
         required=True,
         validate=validate.OneOf(["wanted", "accepted", "off", "on", "kept"]),
         metadata=described(
-            "accepted: claim it, or renew the claim; wanted: release the claim; kept: the host"
-            " was left as it was."
+            "accepted: claim it, or renew the claim; wanted: release the claim; kept: give it up."
         ),
     )
 
