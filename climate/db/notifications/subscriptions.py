@@ -61,9 +61,16 @@ def get(session: Session, subscription_id: str, *, lock: bool = False) -> Subscr
     return of(row)
 
 
-def find_all(session: Session, project_id: str | None, page: Page) -> Part[Subscription]:
-    """Return a page of the subscriptions of a project (None: of all), by creation time."""
+def find_all(
+    session: Session, project_id: str | None, page: Page, *, with_all_projects: bool
+) -> Part[Subscription]:
+    """Return a page of the subscriptions of a project (None: of all), by creation time.
+
+    ``with_all_projects`` includes those that get the notifications of all projects.
+    """
     query = sa.select(SubscriptionRow)
+    if not with_all_projects:
+        query = query.where(SubscriptionRow.all_projects.is_(False))
     if project_id is not None:
         query = query.where(SubscriptionRow.project_id == project_id)
     rows = session.scalars(cut(query, SubscriptionRow.created_at, SubscriptionRow.id, page)).all()

@@ -8,7 +8,7 @@ from flask import request
 from climate.api.call import Answer, Call
 from climate.api.v2.http import paging, validation
 from climate.api.v2.notifications import schemas
-from climate.core.errors import InvalidInput
+from climate.core.errors import InvalidInput, NotFound
 from climate.core.notifications.subscription import Subscription, check_url
 from climate.core.page import SUBSCRIPTION_SORTS
 from climate.manager.notifications import subscriptions
@@ -24,7 +24,10 @@ def index(call: Call) -> Answer:
         call.require("subscriptions:get_all")
     page = paging.page({**query, "sort": "created"})
     project_id = None if query["all_projects"] else call.caller.project_id
-    part = subscriptions.find_all(call.runtime, project_id, page)
+    with_all_projects = call.may("notifications:get_all")
+    part = subscriptions.find_all(
+        call.runtime, project_id, page, with_all_projects=with_all_projects
+    )
     following = paging.following(page, part, SUBSCRIPTION_SORTS)
     return {"subscriptions": _bodies(call, part.items), "next": following}, 200
 
@@ -94,9 +97,15 @@ def redeliver(call: Call, subscription_id: str) -> Answer:
 
 
 def _visible(call: Call, subscription_id: str) -> Subscription:
-    """Return the subscription; raises NotFound also if the caller may not see it."""
+    """Return the subscription; raises NotFound also if the caller may not see it.
+
+    Who could change the receiver of a subscription to all projects could read all notifications.
+    """
     absent = f"There is no subscription {subscription_id}"
-    return call.visible(subscriptions.get, subscription_id, "subscriptions:get", absent)
+    subscription = call.visible(subscriptions.get, subscription_id, "subscriptions:get", absent)
+    if subscription.all_projects and not call.may("notifications:get_all"):
+        raise NotFound(absent)
+    return subscription
 
 
 def _changeable(call: Call, subscription_id: str, rule: str) -> Subscription:

@@ -89,6 +89,26 @@ def test_a_subscription_of_another_project_does_not_exist(story: Story) -> None:
     assert story.ok("GET", path) == created
 
 
+def test_only_readers_of_all_projects_find_a_subscription_to_all_projects(story: Story) -> None:
+    created = subscribe(story, "root:lab:admin", all_projects=True)
+    mine = subscribe(story)
+    path = f"{PATH}/{created['id']}"
+    assert story.ok("GET", f"{PATH}?limit=1", token=ALICE) == {
+        "subscriptions": [mine],
+        "next": None,
+    }
+    for method, target, body in (
+        ("GET", path, None),
+        ("PATCH", path, {"url": f"{URL}/alice", "secret": SECRET, "after": 0}),
+        ("DELETE", path, None),
+        ("GET", f"{path}/dead-letters", None),
+        ("POST", f"{path}/redeliver", {}),
+    ):
+        story.problem(404, method, target, body, token=ALICE)
+    assert story.ok("GET", path) == created
+    assert story.ok("GET", PATH, token="eve:lab:admin")["subscriptions"] == [created, mine]
+
+
 def test_pages_contain_every_subscription_once(story_everywhere: Story) -> None:
     story = story_everywhere
     created = [subscribe(story, f"user:project-{number % 3}")["id"] for number in range(7)]
