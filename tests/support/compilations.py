@@ -31,8 +31,11 @@ def share_compiled_sql() -> None:
     initialise = Engine.__init__
     caches: dict[type, Any] = {}
 
-    def share(self: Engine, *arguments: Any, **options: Any) -> None:
-        initialise(self, *arguments, **options)
+    # create_engine() passes only the options that it finds in the signature.
+    def share(
+        self: Engine, pool: Any, dialect: Any, url: Any, hide_parameters: bool = False, **rest: Any
+    ) -> None:
+        initialise(self, pool, dialect, url, hide_parameters=hide_parameters, **rest)
         if self._compiled_cache is not None:
             self._compiled_cache = caches.setdefault(type(self.dialect), self._compiled_cache)
 

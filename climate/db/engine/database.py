@@ -28,7 +28,7 @@ from tenacity import (
 )
 
 from climate.core.errors import Contention
-from climate.db.engine import certification, replication, servers
+from climate.db.engine import certification, redaction, replication, servers
 from climate.db.engine.guard import GUARD
 from climate.db.engine.types import decode_json, encode_json
 
@@ -88,6 +88,7 @@ class Database:
             url,
             json_serializer=encode_json,
             json_deserializer=decode_json,
+            hide_parameters=True,
             **_engine_options(sa.make_url(url), pool_size),
         )
         self._writer = self.engine.execution_options(climate_write=True)
@@ -109,6 +110,7 @@ class Database:
         # Checks each commit where a server may report one that its standby does not have.
         self._confirmed: Callable[[], contextlib.AbstractContextManager[None]]
         self._confirmed = contextlib.nullcontext
+        redaction.watch(self.engine)
         servers.watch(self.engine)
         if self.dialect == "mysql":
             event.listen(self.engine, "connect", certification.detect)
