@@ -49,7 +49,13 @@ def bound(conf: ConfigOpts, app: Flask) -> Iterator[Any]:
     threads = conf.api.threads + conf.notifications.followers
     try:
         server = waitress.create_server(
-            app, host=conf.host, port=conf.port, threads=threads, ident="climate"
+            app,
+            host=conf.host,
+            port=conf.port,
+            threads=threads,
+            ident="climate",
+            # So that waitress reads while it sends a stream, and sees that the client disconnected.
+            channel_request_lookahead=1,
         )
     except OSError as error:
         where = f"{conf.host}:{conf.port}"

@@ -29,9 +29,9 @@ NOTIFICATIONS: list[cfg.Opt] = [
         default=16,
         min=0,
         max=1000,
-        help="Streams and long polls that a process serves at once. The built-in server has a"
-        " thread for each, in addition to [api] threads; another server needs more threads than"
-        " this.",
+        help="Streams and long polls that a process serves at once. A project has at most a quarter"
+        " of them, and a quarter is kept for provisioners. The built-in server has a thread for"
+        " each, in addition to [api] threads; another server needs more threads than this.",
     ),
     cfg.IntOpt(
         "subscriptions_per_project",

@@ -37,18 +37,25 @@ def find_after(
 
 
 def wait_after(
-    runtime: Runtime, wanted: NotificationFilter, after: int | None, limit: int, seconds: float
+    runtime: Runtime,
+    wanted: NotificationFilter,
+    after: int | None,
+    limit: int,
+    *,
+    seconds: float,
+    project_id: str,
 ) -> Matches:
     """Return what ``find_after`` returns; if that is empty, wait up to ``seconds`` for more.
 
-    The result is empty if no notification matches in that time. Raises NotificationsRemoved, and
-    TooManyFollowers if too many requests are waiting already.
+    The result is empty if no notification matches in that time. ``project_id`` is the requester's
+    project. Raises NotificationsRemoved, and TooManyFollowers if too many requests are waiting
+    already.
     """
     part = find_after(runtime, wanted, after, limit)
     if part.notifications or seconds <= 0:
         return part
     deadline = time.monotonic() + seconds
-    with runtime.latest.place():
+    with runtime.latest.place(project_id):
         while not part.notifications and runtime.latest.wait(
             part.after, deadline - time.monotonic()
         ):

@@ -3,11 +3,16 @@
 A waiting request holds no database connection. One thread queries the database for all waiting
 requests: at each hint and, as hints may be lost, every poll interval. It sleeps while no request
 waits.
+
+A project has at most a quarter of the places, and a quarter is kept for provisioners, so no project
+can keep all others waiting for a place.
 """
 
 import logging
 import threading
+from collections import Counter
 from contextlib import ExitStack
+from functools import partial
 
 from climate.core.errors import TooManyFollowers
 from climate.db.engine.database import Database
@@ -27,7 +32,9 @@ class LongPoll:
         self._changed = threading.Condition()
         self._wake = threading.Event()
         self._seq = 0
-        self._followers = 0
+        self._share, self._kept = max(1, places // 4), places // 4
+        # Waiting requests by project; None: of provisioners.
+        self._followers: Counter[str | None] = Counter()
         self._is_closed = False
         self._thread: threading.Thread | None = None
 
@@ -36,25 +43,39 @@ class LongPoll:
         """Whether the process is stopping, so that no request should wait."""
         return self._is_closed
 
-    def place(self) -> ExitStack:
-        """Count the request as waiting until the returned context is closed (idempotent).
+    def place(self, project_id: str | None) -> ExitStack:
+        """Count a request as waiting until the returned context is closed (idempotent).
 
-        Raises TooManyFollowers if the allowed number of requests waits already.
+        ``project_id`` is the requester's project; None: a provisioner. Raises TooManyFollowers if
+        the allowed number of requests waits already.
         """
         with self._changed:
-            if self._followers >= self._places:
-                raise TooManyFollowers(
-                    f"{self._places} others wait for something at this process, which is all"
-                    " that it has room for: try again later, or ask without waiting"
-                )
-            self._followers += 1
+            self._check_place(project_id)
+            self._followers[project_id] += 1
         context = ExitStack()
-        context.callback(self._leave)
+        context.callback(partial(self._leave, project_id))
         return context
 
-    def _leave(self) -> None:
+    def _check_place(self, project_id: str | None) -> None:
+        total = self._followers.total()
+        limits = [(total, self._places, "requests")]
+        if project_id is not None:
+            of_projects = total - self._followers[None]
+            limits += [
+                (of_projects, self._places - self._kept, "requests of projects"),
+                (self._followers[project_id], self._share, f"requests of project {project_id}"),
+            ]
+        for count, most, which in limits:
+            if count >= most:
+                raise TooManyFollowers(
+                    f"{count} {which} are waiting at this process, the maximum: try again later, or"
+                    " send the request without waiting"
+                )
+
+    def _leave(self, project_id: str | None) -> None:
         with self._changed:
-            self._followers -= 1
+            self._followers[project_id] -= 1
+            self._followers += Counter()  # forgets projects without a request
 
     def wait(self, seen: int, seconds: float) -> bool:
         """Wait until there is a notification with a number above ``seen``; return whether one came.
@@ -91,6 +112,6 @@ class LongPoll:
             with self._changed:
                 self._seq = max(self._seq, seq)
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._is_closed or self._followers > 0)
+                self._changed.wait_for(lambda: self._is_closed or self._followers.total() > 0)
             self._wake.wait(self._poll_interval)
             self._wake.clear()

@@ -43,7 +43,7 @@ def find(runtime: Runtime, wanted: TaskFilter, page: Page, wait: float = 0.0) ->
     if part.items or wait <= 0:
         return part
     deadline = time.monotonic() + wait
-    with runtime.latest.place():
+    with runtime.latest.place(None):
         while True:
             seen = log.last_seq(runtime)
             if wanted.claimable_at is not None:

@@ -32,7 +32,7 @@ def ask(everywhere: Story) -> Iterator[Ask]:
 
         def begin(wait: str) -> "Future[list[dict[str, Any]]]":
             asked = elsewhere.submit(preparations, everywhere, f"claimable=true&wait={wait}")
-            eventually(lambda: everywhere.runtime.latest._followers == 1, "it waits")
+            eventually(lambda: everywhere.runtime.latest._followers.total() == 1, "it waits")
             return asked
 
         yield begin

@@ -24,8 +24,9 @@ LOG = logging.getLogger(__name__)
 
 # Proxies must neither buffer nor cache the stream.
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-# Seconds without a notification after which climate sends a heartbeat.
-_HEARTBEAT = 15.0
+# Seconds without a notification after which climate sends a heartbeat. If the client disconnected,
+# the heartbeat fails, or the next one if the server does not read while it sends.
+_HEARTBEAT = 5.0
 _BATCH = 100
 # Milliseconds after which a disconnected client should reconnect.
 _RETRY = 2000
@@ -33,9 +34,13 @@ _RETRY = 2000
 
 @dataclass(eq=False)
 class Stream(Iterator[bytes]):
-    """The parts of a response that ends at ``ends_at``. The caller must always call ``close``."""
+    """The parts of a response that ends at ``ends_at``. The caller must always call ``close``.
+
+    ``project_id`` is the project of the requester.
+    """
 
     runtime: Runtime
+    project_id: str
     wanted: NotificationFilter
     after: int
     ends_at: datetime
@@ -43,7 +48,7 @@ class Stream(Iterator[bytes]):
     def __post_init__(self) -> None:
         """Count the stream as a waiting request until ``close``; raises TooManyFollowers."""
         self._parts = self._generate()
-        self.close = self.runtime.latest.place().close
+        self.close = self.runtime.latest.place(self.project_id).close
 
     def __next__(self) -> bytes:
         return next(self._parts)

@@ -24,7 +24,14 @@ def index(call: Call) -> Answer:
     query = validation.query(schemas.NOTIFICATION_QUERY)
     filter_ = _filter(call, query)
     limit, wait = query["limit"], query["wait"] if query["limit"] else 0
-    page = notifications.wait_after(call.runtime, filter_, query.get("after"), limit, wait)
+    page = notifications.wait_after(
+        call.runtime,
+        filter_,
+        query.get("after"),
+        limit,
+        seconds=wait,
+        project_id=call.caller.project_id,
+    )
     bodies = [schemas.body(notification) for notification in page.notifications]
     return {"notifications": bodies, "after": page.after}, 200
 
@@ -42,7 +49,7 @@ def stream(call: Call) -> Answer:
     ends_at = call.runtime.clock.now() + _MAX_STREAM
     if call.caller.expires_at is not None:
         ends_at = min(ends_at, call.caller.expires_at)
-    events = Stream(call.runtime, filter_, after, ends_at)
+    events = Stream(call.runtime, call.caller.project_id, filter_, after, ends_at)
     return events, 200, HEADERS
 
 

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -98,7 +98,7 @@ def test_a_long_poll_sees_the_notifications_of_another_process(
 
 
 def test_one_query_serves_all_polls_and_an_empty_poll_ends(make_story: MakeStory) -> None:
-    story = make_story(manager__poll_interval=30)
+    story = make_story(manager__poll_interval=30, notifications__followers=20)
     queries: list[str] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
@@ -126,6 +126,23 @@ def test_followers_are_limited_and_leave_their_place(make_story: MakeStory) -> N
             assert answer.status_code == 200
         story.problem(400, "GET", f"{STREAM}?wait=1")
     story.ok("GET", f"{LOG}?wait=1&after=1")
+
+
+def test_projects_share_the_places_and_some_are_kept_for_provisioners(
+    make_story: MakeStory,
+) -> None:
+    story = make_story(notifications__followers=8, provisioning__enabled=True)
+    with ExitStack() as streams:
+        for user in ("a:lab", "b:lab"):
+            streams.enter_context(closing(follow(story, token=user)))
+        for path in (STREAM, f"{LOG}?wait=60"):
+            problem = story.problem(503, "GET", path, token="c:lab")
+            assert problem["detail"].startswith("2 requests of project lab")
+        for user in ("a:office", "b:office", "a:shop", "b:shop"):
+            streams.enter_context(closing(follow(story, token=user)))
+        problem = story.problem(503, "GET", STREAM, token="a:desk")
+        assert problem["detail"].startswith("6 requests of projects")
+        story.ok("GET", "/v2/preparations?wait=1")
 
 
 # Streams.
