@@ -6,17 +6,15 @@ A node's ``check`` is a table with a ``kind`` and its keys. ``none``: power is e
 report the host as up since the node was powered on.
 """
 
-import os
-import signal
 import socket
 import subprocess
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 import requests
 
+from climate.provisioner import program
 from climate.provisioner.client import ApiUnavailable, ClimateClient, NodeTask
 from climate.provisioner.nodes import Node
 
@@ -55,23 +53,10 @@ def _http(check: Mapping[str, Any]) -> bool:
 
 def _command(check: Mapping[str, Any]) -> bool:
     try:
-        process = subprocess.Popen(  # noqa: S603 - configured by the operator, without a shell
-            check["program"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except OSError:
-        return False
-    with process:
-        try:
+        with program.running(check["program"], subprocess.DEVNULL) as process:
             return process.wait(_COMMAND_DEADLINE) == 0
-        except subprocess.TimeoutExpired:
-            return False
-        finally:
-            with suppress(ProcessLookupError):  # the process group: all that the program started
-                os.killpg(process.pid, signal.SIGKILL)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 _CHECKS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {

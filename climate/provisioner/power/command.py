@@ -13,12 +13,10 @@ permanent failure. The last line of its standard error is the reason of a failur
 """
 
 import json
-import os
-import signal
 import subprocess
 from collections.abc import Sequence
-from contextlib import suppress
 
+from climate.provisioner import program
 from climate.provisioner.nodes import Node
 from climate.provisioner.power.driver import BootDevice, Power, Refused, Unreachable
 
@@ -65,28 +63,16 @@ class Command:
             "options": {key: value for key, value in node.options.items() if key != "program"},
         }
         try:
-            process = subprocess.Popen(  # noqa: S603 - configured by the operator, without a shell
-                _program(node),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-            )
+            with program.running(_words(node), subprocess.PIPE) as process:
+                return self._answer(node, process, json.dumps(request))
         except OSError as error:
             raise Refused(f"{node.name}: its program cannot be run: {error}") from None
-        with process:
-            return self._answer(node, process, json.dumps(request))
 
     def _answer(self, node: Node, process: "subprocess.Popen[str]", request: str) -> str:
         try:
             output, errors = process.communicate(request, timeout=self._deadline)
         except subprocess.TimeoutExpired:
             raise Unreachable(f"{node.name}: its program took {self._deadline:g} s") from None
-        finally:
-            with suppress(ProcessLookupError):  # the process group: all that the program started
-                os.killpg(process.pid, signal.SIGKILL)
         if process.returncode == 0:
             return output
         reason = (errors.strip().splitlines() or ["no reason given"])[-1][:_LONGEST_REASON]
@@ -94,7 +80,7 @@ class Command:
         raise error_class(f"{node.name}: its program exited with {process.returncode}: {reason}")
 
 
-def _program(node: Node) -> Sequence[str]:
+def _words(node: Node) -> Sequence[str]:
     words = node.options.get("program")
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
         raise Refused(f"{node.name}: options.program must be a list of words")

@@ -1,6 +1,7 @@
 """Power drivers: IPMI, Redfish, an operator's program and the simulation."""
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from climate.provisioner import checks
 from climate.provisioner.nodes import Node
 from climate.provisioner.power import driver as power_driver
 from climate.provisioner.power.command import Command
@@ -221,6 +223,27 @@ def test_child_processes_of_a_program_end_with_it(tmp_path: Path) -> None:
         Command(deadline=1.0).power(_program_node(f"{program}; time.sleep(60)"))
     time.sleep(2.5)
     assert not mark.exists()
+
+
+def test_the_group_of_a_program_that_ended_is_not_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program was reaped, so its number may be that of another process group."""
+    killed: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda group, _signal: killed.append(group))
+    assert Command().power(_program_node("print('on')")) is Power.ON
+    assert checks._command({"program": [sys.executable, "-c", ""]})
+    assert killed == []
+
+
+def test_a_program_that_cannot_be_killed_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of another user, as with sudo."""
+
+    def forbid(group: int, number: int) -> None:
+        os.kill(group, number)  # leave nothing behind
+        raise PermissionError
+
+    monkeypatch.setattr(os, "killpg", forbid)
+    with pytest.raises(Unreachable, match="took 1 s"):
+        Command(deadline=1.0).power(_program_node("import time; time.sleep(60)"))
 
 
 def test_a_driver_without_its_program_is_rejected() -> None:
