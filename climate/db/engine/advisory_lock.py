@@ -24,6 +24,7 @@ from climate.core.errors import Contention
 from climate.db.engine import ids
 from climate.db.engine.certification import is_galera
 from climate.db.engine.database import Database
+from climate.db.engine.sqlite import create_private
 
 LOG = logging.getLogger(__name__)
 
@@ -98,6 +99,7 @@ def _remaining(deadline: float) -> float:
 @contextmanager
 def _on_sqlite(database: Database, name: str, deadline: float) -> Iterator[None]:
     path = f"{database.engine.url.database}.turn"
+    create_private(path)
     with closing(
         sqlite3.connect(path, timeout=_remaining(deadline), isolation_level=None)
     ) as connection:

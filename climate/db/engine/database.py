@@ -10,7 +10,6 @@ IMMEDIATE: one writer at a time.
 
 import contextlib
 import select
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -28,7 +27,7 @@ from tenacity import (
 )
 
 from climate.core.errors import Contention
-from climate.db.engine import certification, redaction, replication, servers
+from climate.db.engine import certification, redaction, replication, servers, sqlite
 from climate.db.engine.guard import GUARD
 from climate.db.engine.types import decode_json, encode_json
 
@@ -105,8 +104,7 @@ class Database:
         # SQLite's busy wait is unfair (seconds in the worst case); a lock in the process is fair.
         self._writers = threading.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
         if self.dialect == "sqlite":
-            event.listen(self.engine, "connect", _sqlite_connect)
-            event.listen(self.engine, "begin", _sqlite_begin)
+            sqlite.watch(self.engine)
         # Checks each commit where a server may report one that its standby does not have.
         self._confirmed: Callable[[], contextlib.AbstractContextManager[None]]
         self._confirmed = contextlib.nullcontext
@@ -282,23 +280,3 @@ def _pg_rollback(connection: sa.Connection) -> None:
     raw: Any = connection.connection.dbapi_connection
     if raw.info.transaction_status in _PG_IN_TRANSACTION:
         raw.pgconn.exec_(b"ROLLBACK")
-
-
-def _sqlite_connect(connection: Any, _record: Any) -> None:  # noqa: ANN401 - DBAPI is untyped
-    """Disable sqlite3's implicit transactions and make commits durable."""
-    connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
-
-
-def _sqlite_begin(connection: sa.Connection) -> None:
-    """Lock for writing at the start of a write: a later upgrade of the lock could fail at once."""
-    writing = connection.get_execution_options().get("climate_write")
-    raw: Any = connection.connection.dbapi_connection
-    statement = "BEGIN IMMEDIATE" if writing else "BEGIN"
-    try:
-        raw.execute(statement)
-    except sqlite3.Error as error:  # as SQLAlchemy would raise it: another process is writing
-        raise exc.DBAPIError.instance(
-            statement, (), error, sqlite3.Error, dialect=connection.dialect
-        ) from error

@@ -1,8 +1,10 @@
 """Transactions: which failures are retried, how often, and what a failed one leaves behind."""
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -11,6 +13,7 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import Contention
 from climate.db.engine import database as engine_database
+from climate.db.engine.advisory_lock import AdvisoryLocks
 from climate.db.engine.database import (
     ATTEMPTS,
     PATIENT_ATTEMPT,
@@ -248,6 +251,20 @@ def test_sqlite_commits_are_durable_and_foreign_keys_are_enforced(sqlite_url: st
         }
     assert pragmas == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
     database.dispose()
+
+
+def test_only_the_owner_can_read_the_files_of_sqlite(tmp_path: Path) -> None:
+    umask = os.umask(0o022)
+    try:
+        database = Database(f"sqlite:///{tmp_path / 'climate.sqlite'}")
+        with AdvisoryLocks(database).hold("a host"):
+            database.write(lambda session: session.execute(sa.text("CREATE TABLE made (id INT)")))
+            modes = {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()}
+        database.dispose()
+    finally:
+        os.umask(umask)
+    assert {f"climate.sqlite{end}" for end in ("", "-shm", "-wal", ".turn")} <= modes.keys()
+    assert set(modes.values()) == {"0o600"}
 
 
 @on_postgresql

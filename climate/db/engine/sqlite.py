@@ -1,0 +1,56 @@
+"""SQLite: its files, and how its connections lock and commit."""
+
+import os
+import sqlite3
+import threading
+from contextlib import suppress
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+
+_creation = threading.Lock()
+
+
+def watch(engine: sa.Engine) -> None:
+    """Create the file of an engine, and set its connections up."""
+    event.listen(engine, "do_connect", _create)
+    event.listen(engine, "connect", _connect)
+    event.listen(engine, "begin", _begin)
+
+
+def create_private(path: str) -> None:
+    """Create an empty file that only its owner can read, unless the file exists.
+
+    SQLite gives the mode of a database to the files that it creates beside it.
+    """
+    # Open no existing file: closing it would release the locks that SQLite holds in this process.
+    with _creation, suppress(OSError):  # SQLite raises an error if it cannot open the file
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def _create(
+    _dialect: object, _record: object, positional: list[Any], named: dict[str, Any]
+) -> None:
+    if positional[0] != ":memory:" and not named.get("uri"):
+        create_private(positional[0])
+
+
+def _connect(connection: Any, _record: object) -> None:  # noqa: ANN401 - DBAPI is untyped
+    """Disable sqlite3's implicit transactions and make commits durable."""
+    connection.isolation_level = None
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin(connection: sa.Connection) -> None:
+    """Lock for writing at the start of a write: a later upgrade of the lock could fail at once."""
+    writing = connection.get_execution_options().get("climate_write")
+    raw: Any = connection.connection.dbapi_connection
+    statement = "BEGIN IMMEDIATE" if writing else "BEGIN"
+    try:
+        raw.execute(statement)
+    except sqlite3.Error as error:  # as SQLAlchemy would raise it: another process is writing
+        raise exc.DBAPIError.instance(
+            statement, (), error, sqlite3.Error, dialect=connection.dialect
+        ) from error
