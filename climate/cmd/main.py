@@ -53,14 +53,16 @@ def db_manage(arguments: Sequence[str] | None = None) -> int:
 
 
 def manage(arguments: Sequence[str] | None = None) -> int:
-    """Audit leases, and manage limits.
+    """Audit leases, manage limits, and encrypt the secrets of webhooks.
 
     audit compares leases with the cloud and prints every difference; exit code 2 if any remains.
     limits shows, sets and unsets limits of projects and users. It prints a line for each limit:
     scope, owner, name, number (-1: unlimited), usage and source.
+    encrypt-secrets encrypts all secrets of webhooks with the first of [notifications]
+    webhook_secret_keys; exit code 2 if no key decrypts some of them.
     """
     parser = argparse.ArgumentParser("climate-manage", description=manage.__doc__)
-    parser.add_argument("command", choices=["audit", "limits"])
+    parser.add_argument("command", choices=["audit", "limits", "encrypt-secrets"])
     parser.add_argument("--repair", action="store_true", help="audit: repair safe differences")
     _add_limit_arguments(parser)
     return _run(parser, arguments)

@@ -23,6 +23,7 @@ from climate.config.registry import Misconfigured
 from climate.core.errors import ClimateError, InvalidInput
 from climate.db.engine import schema
 from climate.manager.audit import cloud as auditing
+from climate.manager.notifications import subscriptions
 from climate.manager.process.runtime import Runtime
 from climate.notifications import listen as listening
 from climate.notifications.emit import BrokenTransport
@@ -148,6 +149,8 @@ def _manage(conf: ConfigOpts, arguments: argparse.Namespace) -> int:
         schema.check(runtime.database)
         if arguments.command == "audit":
             return _audit(runtime, with_repair=arguments.repair)
+        if arguments.command == "encrypt-secrets":
+            return _encrypt_secrets(runtime)
         try:
             cmd_limits.run(runtime, arguments)
         except InvalidInput as error:
@@ -163,6 +166,19 @@ def _audit(runtime: Runtime, *, with_repair: bool) -> int:
         remaining += not repaired
         print(f"{'repaired' if repaired else 'found'}: {difference.description}")
     return 2 if remaining else 0
+
+
+def _encrypt_secrets(runtime: Runtime) -> int:
+    """Print how many secrets are encrypted, and which are unreadable; return the exit code."""
+    if not runtime.settings.webhooks.secret_keys:
+        raise Misconfigured("encrypt-secrets needs [notifications] webhook_secret_keys")
+    count, unreadable = subscriptions.encrypt_secrets(
+        runtime.database, runtime.settings.webhooks.secret_keys
+    )
+    for id_ in unreadable:
+        print(f"unreadable: subscription {id_}")
+    print(f"encrypted: {count - len(unreadable)} of {count} secrets")
+    return 2 if unreadable else 0
 
 
 def _repair(runtime: Runtime, difference: Drift) -> bool:

@@ -1,5 +1,6 @@
 """The options of notifications: the broker, the retention of the log, and webhooks."""
 
+import base64
 import ipaddress
 from datetime import timedelta
 
@@ -39,6 +40,14 @@ NOTIFICATIONS: list[cfg.Opt] = [
         min=0,
         max=10000,
         help="Maximum number of webhook subscriptions of a project; 0: none.",
+    ),
+    cfg.ListOpt(
+        "webhook_secret_keys",
+        default=[],
+        secret=True,
+        item_type=types.String(),
+        help="Fernet keys that encrypt the secrets of webhooks in the database. The first key"
+        " encrypts, all decrypt. Empty: secrets are stored in clear.",
     ),
     cfg.ListOpt(
         "webhook_networks",
@@ -87,6 +96,9 @@ NOTIFICATIONS: list[cfg.Opt] = [
 ]
 
 
+_KEY_BYTES = 32
+
+
 def retention(conf: cfg.ConfigOpts) -> timedelta | None:
     """Return how long climate keeps published notifications; None: forever."""
     days = conf.notifications.kept_days
@@ -112,4 +124,18 @@ def webhook_rules(conf: cfg.ConfigOpts) -> WebhookRules:
         largest=options.webhook_max_bytes,
         parallel=options.webhook_parallel,
         per_project=options.subscriptions_per_project,
+        secret_keys=tuple(_fernet_key(text.strip()) for text in options.webhook_secret_keys),
     )
+
+
+def _fernet_key(text: str) -> str:
+    """Return a key; raises ValueError, without the key, if it is invalid."""
+    try:
+        is_valid = len(base64.b64decode(text, altchars=b"-_", validate=True)) == _KEY_BYTES
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise ValueError(
+            "[notifications] webhook_secret_keys: each key must be the URL-safe base64 of 32 bytes"
+        )
+    return text

@@ -35,6 +35,7 @@ from climate.core.notifications.subscription import (
     key_of,
     where,
 )
+from climate.notifications.secret_encryption import UnreadableSecret, decrypt
 
 # A response that takes longer (seconds) counts as slow.
 _SLOW = 1.0
@@ -60,11 +61,14 @@ class WebhookPoster:
         headers = {
             "Content-Type": "application/cloudevents+json; charset=UTF-8",
             "User-Agent": "climate",
-            **signature(delivery, body),
         }
         began = time.monotonic()
         try:
+            secret = decrypt(delivery.secret, self._rules.secret_keys)
+            headers |= signature(delivery, secret, body)
             status, retry_after = self._send(delivery.subscription.url, body, headers)
+        except UnreadableSecret as error:
+            return Outcome(reason=str(error))
         except (OSError, ValueError, http.client.HTTPException, InvalidInput) as error:
             return Outcome(reason=self._why(error), slow=True)
         if status in range(200, 300):
@@ -175,14 +179,14 @@ def event_body(
     return _packed({**event, "data": {**essence, "shortened": True}})
 
 
-def signature(delivery: Delivery, body: bytes) -> dict[str, str]:
+def signature(delivery: Delivery, secret: str, body: bytes) -> dict[str, str]:
     """Return the headers with which a receiver verifies the sender, as in Standard Webhooks.
 
     https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
     """
     id_, stamp = delivery.notification.message_id, str(int(delivery.at.timestamp()))
     signed = f"{id_}.{stamp}.".encode() + body
-    digest = hmac.new(key_of(delivery.secret), signed, hashlib.sha256).digest()
+    digest = hmac.new(key_of(secret), signed, hashlib.sha256).digest()
     return {
         "webhook-id": id_,
         "webhook-timestamp": stamp,

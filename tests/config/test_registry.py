@@ -38,7 +38,7 @@ COUNTS = {
     "simulated.seed",
     "simulated.failure_rate",
 }
-SECRETS = {"connection", "transport_url", "external_service_token"}
+SECRETS = {"connection", "transport_url", "external_service_token", "webhook_secret_keys"}
 UNIT = re.compile(r"\b(seconds|minutes|hours|days)\b", re.IGNORECASE)
 
 

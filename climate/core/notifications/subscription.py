@@ -61,7 +61,8 @@ class WebhookRules:
     ``networks`` are allowed in addition to the public Internet, ``plain`` allows http. A delivery
     has ``attempts`` attempts; ``given_up`` dead letters in a row suspend a subscription.
     ``largest`` is the maximum size of a payload in bytes. A subscription is one of at most
-    ``per_project`` of its project.
+    ``per_project`` of its project. ``secret_keys`` are Fernet keys for stored secrets:
+    the first encrypts, all decrypt.
     """
 
     networks: tuple[Network, ...] = ()
@@ -72,6 +73,7 @@ class WebhookRules:
     largest: int = 256 * 1024
     parallel: int = 16
     per_project: int = 10
+    secret_keys: tuple[str, ...] = field(default=(), repr=False)
 
 
 #: The defaults.
@@ -117,7 +119,10 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One delivery; ``letter`` is the dead letter that it repeats, if any."""
+    """One delivery; ``letter`` is the dead letter that it repeats, if any.
+
+    ``secret`` is in the form in which it is stored.
+    """
 
     subscription: Subscription
     secret: str = field(repr=False)

@@ -84,6 +84,18 @@ def update(session: Session, subscription_id: str, now: datetime, **new: Any) ->
     session.execute(changed.values(updated_at=now, **new))
 
 
+def secrets(session: Session) -> dict[str, str]:
+    """Return the stored secrets of all subscriptions, by subscription id."""
+    rows = session.execute(sa.select(SubscriptionRow.id, SubscriptionRow.secret))
+    return {row.id: row.secret for row in rows}
+
+
+def replace_secret(session: Session, *, subscription_id: str, stored: str, new: str) -> None:
+    """Replace the stored secret of a subscription, unless it has changed."""
+    unchanged = (SubscriptionRow.id == subscription_id, SubscriptionRow.secret == stored)
+    session.execute(sa.update(SubscriptionRow).where(*unchanged).values(secret=new))
+
+
 def delete(session: Session, subscription_id: str) -> None:
     """Delete a subscription with its dead letters."""
     session.execute(sa.delete(SubscriptionRow).where(SubscriptionRow.id == subscription_id))

@@ -5,8 +5,9 @@ manager that is delivering at the moment, so the result of that delivery cannot 
 change.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -15,8 +16,10 @@ from climate.core.errors import Conflict, LimitExceeded, NotificationsRemoved
 from climate.core.notifications.message import NotificationFilter
 from climate.core.notifications.subscription import Subscription, SubscriptionStatus
 from climate.db.engine import ids
+from climate.db.engine.database import Database
 from climate.db.notifications import outbox, subscriptions
 from climate.manager.process.runtime import Runtime, reading
+from climate.notifications.secret_encryption import UnreadableSecret, decrypt, encrypt
 
 get = reading(subscriptions.get)
 find_all = reading(subscriptions.find_all)
@@ -54,7 +57,8 @@ def create(runtime: Runtime, owner: Owner, url: str, secret: str, settings: Chan
     It gets the notifications above number ``after``; None: only new notifications. Raises
     LimitExceeded, NotificationsRemoved.
     """
-    most = runtime.settings.webhooks.per_project
+    rules = runtime.settings.webhooks
+    most, stored = rules.per_project, encrypt(secret, rules.secret_keys)
     now = runtime.clock.now()
 
     def work(session: Session) -> Subscription:
@@ -68,7 +72,7 @@ def create(runtime: Runtime, owner: Owner, url: str, secret: str, settings: Chan
             done_seq=_start(session, settings.after),
             created_at=now,
         )
-        if not subscriptions.insert(session, created, secret, most):
+        if not subscriptions.insert(session, created, stored, most):
             raise LimitExceeded(
                 f"Project {owner.project_id} already has {most} subscriptions, the maximum: remove"
                 " one first"
@@ -84,6 +88,9 @@ def update(runtime: Runtime, subscription_id: str, change: Change) -> Subscripti
     Raises NotFound, and NotificationsRemoved if notifications that it would get next are removed.
     """
     now = runtime.clock.now()
+    if change.secret is not None:
+        keys = runtime.settings.webhooks.secret_keys
+        change = replace(change, secret=encrypt(change.secret, keys))
 
     def work(session: Session) -> Subscription:
         before = subscriptions.get(session, subscription_id, lock=True)
@@ -157,3 +164,23 @@ def redeliver(runtime: Runtime, subscription_id: str, seqs: Collection[int] | No
     count = runtime.database.write(work)
     runtime.news.hint()
     return count
+
+
+def encrypt_secrets(database: Database, keys: Sequence[str]) -> tuple[int, list[str]]:
+    """Encrypt all secrets with the first key, also those in clear; without keys change nothing.
+
+    Returns the number of secrets, and the ids of the subscriptions whose secrets no key decrypts.
+    """
+    with database.read() as session:
+        secrets = subscriptions.secrets(session)
+    unreadable: list[str] = []
+    for id_, stored in secrets.items():
+        try:
+            encrypted = encrypt(decrypt(stored, keys), keys)
+        except UnreadableSecret:
+            unreadable.append(id_)
+            continue
+        database.write(
+            partial(subscriptions.replace_secret, subscription_id=id_, stored=stored, new=encrypted)
+        )
+    return len(secrets), unreadable

@@ -1,0 +1,40 @@
+"""Encryption at rest of the secrets of webhooks, with keys of the operator.
+
+A stored secret is in clear, or ``fernet:`` and a Fernet token. Both can be read at any time, so the
+operator can introduce keys, and rotate them, while the service runs.
+https://github.com/fernet/spec
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from cryptography.fernet import Fernet, InvalidToken
+
+_ENCRYPTED = "fernet:"
+
+
+class UnreadableSecret(Exception):
+    """None of the keys decrypts a stored secret."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "climate cannot decrypt the secret of this subscription: set the secret again, or ask"
+            " your operator for the missing key ([notifications] webhook_secret_keys)"
+        )
+
+
+def encrypt(secret: str, keys: Sequence[str]) -> str:
+    """Return the form in which a secret is stored: by the first key, without keys in clear."""
+    if not keys:
+        return secret
+    return _ENCRYPTED + Fernet(keys[0]).encrypt(secret.encode()).decode()
+
+
+def decrypt(stored: str, keys: Sequence[str]) -> str:
+    """Return a stored secret in clear; raises UnreadableSecret."""
+    if not stored.startswith(_ENCRYPTED):
+        return stored
+    for key in keys:
+        with suppress(InvalidToken):
+            return Fernet(key).decrypt(stored.removeprefix(_ENCRYPTED)).decode()
+    raise UnreadableSecret
