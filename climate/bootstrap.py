@@ -33,6 +33,7 @@ from climate.manager.audit.invariants import self_audit
 from climate.manager.events.dispatcher import Dispatcher, owner_name
 from climate.manager.notifications.relay import Relay
 from climate.manager.notifications.webhook_delivery import WebhookDelivery
+from climate.manager.process.deletion_waits import DeletionWaits
 from climate.manager.process.long_poll import LongPoll
 from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
@@ -143,6 +144,7 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
         wakeup=wakeup.for_database(database),
         news=news,
         latest=LongPoll(database, news, settings.poll_interval, followers),
+        deletions=DeletionWaits(http_server.deletion_waits(conf)),
         selection=load_selection(conf),
         enforcer=enforcement.for_config(conf),
         # To act as users, climate needs the credentials of a service user.

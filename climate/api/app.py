@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from flask import Flask, Response, jsonify, request
+from flask import Flask, Response, abort, jsonify, request
 from oslo_config.cfg import ConfigOpts
 from oslo_policy.policy import DocumentedRuleDefault, Operation, RuleDefault
 
 from climate.api import auth, discovery, errors, health
 from climate.api.call import Answer, Api, Call
+from climate.api.connections import REJECTION
 from climate.api.policy import RULES, Policy
 from climate.api.route import Route
 from climate.api.v1 import microversion
@@ -27,8 +28,8 @@ from climate.observability import log_context
 
 LOG = logging.getLogger(__name__)
 
+MAX_BODY_BYTES = 1024 * 1024
 _READ_METHODS = {"GET", "HEAD"}
-_MAX_BODY_BYTES = 1024 * 1024
 # Keys of the WSGI environment: the arrival time in UTC, and by the monotonic clock.
 _ASKED_AT = "climate.asked_at"
 _STARTED = "climate.started"
@@ -50,12 +51,12 @@ ROUTES = [route for route in _ALL if route.rule is not None]
 def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) -> Flask:
     """Build the application; ``dispatcher`` is None without a manager in this process."""
     app = Flask("climate", static_folder=None, template_folder="api/v2/templates")
-    app.config["MAX_CONTENT_LENGTH"] = _MAX_BODY_BYTES
+    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     app.json.sort_keys = False  # type: ignore[attr-defined]  # the default provider has it
     app.url_map.strict_slashes = True
     app.url_map.redirect_defaults = False
     app.url_map.merge_slashes = False
-    app.before_request(_check_url)
+    app.before_request(_check_request)
     app.after_request(partial(_measure, runtime))
     app.teardown_request(lambda _: log_context.forget())
     api = Api(conf, runtime, _strategy(app, conf), Policy(conf), dispatcher)
@@ -147,10 +148,12 @@ def _with_arrival_time(wsgi_app: Any, clock: Clock) -> Callable[..., Any]:  # no
     return app
 
 
-def _check_url() -> None:
-    """Assign the request id; reject a URL that contains text which no database can store."""
+def _check_request() -> None:
+    """Assign the request id; reject what the server rejects, and text that no database stores."""
     request.environ["climate.request_id"] = request_id = f"req-{uuid.uuid4()}"
     log_context.begin_request(request_id, request.headers.get("X-OpenStack-Request-ID"))
+    if REJECTION in request.environ:
+        abort(*request.environ[REJECTION])
     if not is_storable(request.path):
         raise NotFound("The requested URL was not found on the server.")
     for name, value in request.args.items(multi=True):

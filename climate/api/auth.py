@@ -110,13 +110,13 @@ def guard(app: Flask, conf: ConfigOpts, open_paths: Collection[str]) -> Identify
     Returns the function that identifies the caller of a request. Raises Misconfigured.
     """
     try:
-        app.wsgi_app = _Gate(app.wsgi_app, conf)  # type: ignore[method-assign]  # as in its docs
+        app.wsgi_app = _Gate(app.wsgi_app, conf, open_paths)  # type: ignore[method-assign]  # as in its docs
     except ClientException as error:
         raise Misconfigured(f"[{TOKEN_CHECKER}]: {error}") from error
 
     def check() -> None:
         error: ClimateError | None = request.environ[_ERROR]
-        if error is not None and request.path not in open_paths:
+        if error is not None:
             raise error
 
     app.before_request(check)
@@ -157,9 +157,10 @@ def _names(joined: str | None) -> tuple[str, ...]:
 class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untyped
     """The middleware, except that the application reports a failed validation."""
 
-    def __init__(self, app: Any, conf: ConfigOpts) -> None:  # noqa: ANN401 - any WSGI application
+    def __init__(self, app: Any, conf: ConfigOpts, open_paths: Collection[str]) -> None:  # noqa: ANN401
         # delay_auth_decision=True would report an unreachable Keystone as an invalid token.
         super().__init__(app, {"oslo_config_config": conf, "delay_auth_decision": False})
+        self._open_paths = open_paths
         section = conf[conf[TOKEN_CHECKER].auth_section or TOKEN_CHECKER]
         if not section.auth_type:
             raise Misconfigured(
@@ -179,8 +180,12 @@ class _Gate(AuthProtocol):  # type: ignore[misc]  # keystonemiddleware is untype
         return self._uri
 
     def process_request(self, request: Any) -> None:  # noqa: ANN401 - a WebOb request
-        """Identify the caller, or store the error in the environment."""
-        request.environ[_ERROR] = self._validate(request)
+        """Identify the caller, or store the error in the environment.
+
+        A token on an open path is ignored, so a slow Keystone delays no health check.
+        """
+        is_open = request.environ["PATH_INFO"] in self._open_paths
+        request.environ[_ERROR] = None if is_open else self._validate(request)
 
     def _validate(self, request: Any) -> ClimateError | None:  # noqa: ANN401 - a WebOb request
         for name in _TOKEN_HEADERS:

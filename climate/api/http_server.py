@@ -1,23 +1,35 @@
 """The built-in HTTP server: listens on the port, and drains requests at shutdown."""
 
+import logging
+import resource
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import Any
 
-import waitress
 from flask import Flask
 from oslo_config.cfg import ConfigOpts
+from waitress.adjustments import Adjustments
+from waitress.task import ThreadedTaskDispatcher
 
+from climate.api.app import MAX_BODY_BYTES
 from climate.api.auth import is_loopback
+from climate.api.connections import Server
 from climate.config.registry import Misconfigured
+
+LOG = logging.getLogger(__name__)
 
 # Seconds after SIGTERM to finish the requests in progress.
 _DRAIN = 5
 # Seconds before the socket closes: enough for requests that wait for notifications to end.
 _CLOSE_DELAY = 1.0
+# Seconds between searches for connections without progress.
+_CLEANUP_INTERVAL = 5
+# Open files besides connections: database, log, broker, libraries.
+_OTHER_FILES = 256
+# A connection has its socket, and a temporary file for a large request or response.
+_FILES_PER_CONNECTION = 2
 
 
 def url(host: str, port: int) -> str:
@@ -40,23 +52,13 @@ def check_address(conf: ConfigOpts) -> None:
 
 
 @contextmanager
-def bound(conf: ConfigOpts, app: Flask) -> Iterator[Any]:
+def bound(conf: ConfigOpts, app: Flask) -> Iterator[Server]:
     """Listen on the port, and yield the server; close it after the block.
 
     Requests queue until ``serve`` runs. Raises Misconfigured.
     """
-    # Waiting requests (streams, long polls) have their own threads and never block others.
-    threads = conf.api.threads + conf.notifications.followers
     try:
-        server = waitress.create_server(
-            app,
-            host=conf.host,
-            port=conf.port,
-            threads=threads,
-            ident="climate",
-            # So that waitress reads while it sends a stream, and sees that the client disconnected.
-            channel_request_lookahead=1,
-        )
+        server = Server(app, _adjustments(conf))
     except OSError as error:
         where = f"{conf.host}:{conf.port}"
         raise Misconfigured(f"cannot listen on {where}: {error.strerror}") from error
@@ -64,9 +66,52 @@ def bound(conf: ConfigOpts, app: Flask) -> Iterator[Any]:
         yield server
 
 
+def deletion_waits(conf: ConfigOpts) -> int:
+    """Return how many requests of a process may wait for the deletion of a lease."""
+    threads: int = conf.api.threads
+    return max(1, threads // 4)
+
+
+def _adjustments(conf: ConfigOpts) -> Adjustments:
+    return Adjustments(
+        host=conf.host,
+        port=conf.port,
+        # Waiting requests have their own threads and never block others.
+        threads=conf.api.threads + conf.notifications.followers + deletion_waits(conf),
+        ident="climate",
+        connection_limit=_possible_connections(conf.api.connection_limit),
+        channel_timeout=conf.api.channel_timeout,
+        cleanup_interval=min(_CLEANUP_INTERVAL, conf.api.channel_timeout),
+        max_request_body_size=MAX_BODY_BYTES + 1,  # waitress rejects this size, too
+        # So that waitress reads while it sends a stream, and sees that the client disconnected.
+        channel_request_lookahead=1,
+        asyncore_use_poll=True,  # select() fails for file descriptors from 1024 on
+    )
+
+
+def _possible_connections(limit: int) -> int:
+    """Raise this process's limit of open files; return ``limit``, or less if it cannot be raised.
+
+    Without a free file descriptor, the server would accept nothing and use a whole processor.
+    """
+    needed = limit * _FILES_PER_CONNECTION + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return limit
+    raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+    possible = min(limit, max(raised // 2, raised - _OTHER_FILES) // _FILES_PER_CONNECTION)
+    if possible < limit:
+        LOG.warning(
+            "[api] connection_limit is %s, but %s open files allow only %s connections (ulimit -n)",
+            *(limit, raised, possible),
+        )
+    return possible
+
+
 def serve(
     conf: ConfigOpts,
-    server: Any,  # noqa: ANN401 - waitress is untyped
+    server: Server,
     stopping: threading.Event,
     stop_waiting: Callable[[], None],
 ) -> None:
@@ -75,16 +120,16 @@ def serve(
     ``stop_waiting`` is called to end the requests that wait for notifications.
     """
     threading.Thread(target=_run, args=(server, stopping), name="http", daemon=True).start()
-    sys.stdout.write(f"climate is ready at {url(conf.host, server.effective_port)}\n")
+    sys.stdout.write(f"climate is ready at {url(conf.host, server.port)}\n")
     sys.stdout.flush()
     stopping.wait()
     stop_waiting()
-    _until_idle(server.task_dispatcher)
+    _until_idle(server.workers)
     server.close()
-    server.task_dispatcher.shutdown(cancel_pending=False, timeout=_DRAIN)
+    server.workers.shutdown(cancel_pending=False, timeout=_DRAIN)
 
 
-def _run(server: Any, stopping: threading.Event) -> None:  # noqa: ANN401 - waitress is untyped
+def _run(server: Server, stopping: threading.Event) -> None:
     """Serve until the sockets are closed; ``select`` may raise when that happens."""
     try:
         server.run()
@@ -93,7 +138,7 @@ def _run(server: Any, stopping: threading.Event) -> None:  # noqa: ANN401 - wait
             raise
 
 
-def _until_idle(dispatcher: Any) -> None:  # noqa: ANN401 - waitress is untyped
+def _until_idle(dispatcher: ThreadedTaskDispatcher) -> None:
     """Wait until no request is in progress, for ``_CLOSE_DELAY`` seconds at most."""
     deadline = time.monotonic() + _CLOSE_DELAY
     while dispatcher.active_count and time.monotonic() < deadline:

@@ -55,6 +55,19 @@ API = [
         " anyone who reaches the API can do anything.",
     ),
     cfg.IntOpt("threads", default=8, min=1, help="Requests that a process serves at once."),
+    cfg.IntOpt(
+        "connection_limit",
+        default=1000,
+        min=16,
+        help="Open connections of a process. At the limit, a new one replaces the one that is idle"
+        " longest.",
+    ),
+    cfg.IntOpt(
+        "channel_timeout",
+        default=30,
+        min=1,
+        help="Seconds without a byte from or to the client until a connection is closed.",
+    ),
     cfg.FloatOpt(
         "delete_wait",
         default=5.0,

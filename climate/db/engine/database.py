@@ -23,6 +23,7 @@ from tenacity import (
     Retrying,
     retry_if_exception,
     stop_after_attempt,
+    stop_after_delay,
     wait_random_exponential,
 )
 
@@ -34,6 +35,9 @@ from climate.db.engine.types import decode_json, encode_json
 ATTEMPTS = 10
 # From this attempt on, a writer waits for locked rows in id order instead of skipping them.
 PATIENT_ATTEMPT = 3
+# Seconds after which ``write`` begins no further attempt, so a locked database does not hold the
+# threads of an API for ``ATTEMPTS`` times ``_LOCK_WAIT``.
+_WRITE_WAIT = 30.0
 
 _LOCK_WAIT = 10
 _STATEMENT_WAIT = 30
@@ -96,13 +100,13 @@ class Database:
         self.on_conflict: Callable[[str], object] = str
         self._retrying = Retrying(
             retry=retry_if_exception(is_transient),
-            stop=stop_after_attempt(ATTEMPTS),
+            stop=stop_after_attempt(ATTEMPTS) | stop_after_delay(_WRITE_WAIT),
             wait=wait_random_exponential(multiplier=0.004, max=0.25),
             before_sleep=self._count_conflict,
             reraise=True,
         )
         # SQLite's busy wait is unfair (seconds in the worst case); a lock in the process is fair.
-        self._writers = threading.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
+        self._writers = threading.Lock() if self.dialect == "sqlite" else None
         if self.dialect == "sqlite":
             sqlite.watch(self.engine)
         # Checks each commit where a server may report one that its standby does not have.
@@ -137,8 +141,8 @@ class Database:
 
         Runs it again, with random pauses, after errors for which ``is_transient`` is true: lost
         races, deadlocks, lock timeouts and violations of unique keys or of the double-booking
-        guard. ``session.info["attempt"]`` counts from 1 to ``ATTEMPTS``. Raises the error of the
-        last attempt.
+        guard. ``session.info["attempt"]`` counts from 1 to ``ATTEMPTS``. No attempt begins after
+        ``_WRITE_WAIT`` seconds. Raises the error of the last attempt.
         """
         for attempt in self._retrying:
             with attempt:
@@ -163,8 +167,22 @@ class Database:
 
     def _write_once(self, work: Callable[[Session], T], attempt: int) -> T:
         session = Session(self._writer, info={"attempt": attempt})
-        with self._writers, session, self._confirmed(), session.begin():
+        with self._writer_turn(), session, self._confirmed(), session.begin():
             return work(session)
+
+    @contextlib.contextmanager
+    def _writer_turn(self) -> Iterator[None]:
+        """On SQLite, wait for this process's other writers; raises OperationalError if too long."""
+        if self._writers is None:
+            yield
+        elif self._writers.acquire(timeout=_WRITE_WAIT):
+            try:
+                yield
+            finally:
+                self._writers.release()
+        else:
+            locked = sqlite3.OperationalError("database is locked by writers of this process")
+            raise exc.OperationalError(None, None, locked)
 
     def connections(self) -> tuple[Callable[[], int], Callable[[], int]]:
         """Return two functions: one returns the connections in use, the other their maximum."""

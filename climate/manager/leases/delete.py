@@ -30,8 +30,8 @@ def delete_lease(
 
     A lease is deleted immediately if it has ended, or if no plug-in has acted on the cloud for it.
     Any other lease becomes DELETING: a manager ends it and deletes its rows, and this call waits up
-    to ``wait`` seconds for that. Raises NotFound. Raises LeaseChanged if the stored lease differs
-    from ``expected``.
+    to ``wait`` seconds for that if ``runtime.deletions`` has a place. Raises NotFound. Raises
+    LeaseChanged if the stored lease differs from ``expected``.
     """
     now = runtime.clock.now()
 
@@ -48,7 +48,10 @@ def delete_lease(
 
     is_deleted = runtime.database.write(work)
     runtime.wakeup.hint()
-    return is_deleted or _is_deleted_within(runtime.database, lease_id, wait)
+    if is_deleted or not wait:
+        return is_deleted
+    with runtime.deletions.place(lease_id) as may_wait:
+        return may_wait and _is_deleted_within(runtime.database, lease_id, wait)
 
 
 def remove(session: Session, lease: Lease, now: datetime, settings: Settings) -> None:

@@ -1,1 +1,1 @@
-"""Parts of every process: the runtime, the timer, periodic tasks and long polling."""
+"""Parts of every process: the runtime, the timer, periodic tasks and waiting requests."""

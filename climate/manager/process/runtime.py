@@ -18,6 +18,7 @@ from climate.core.settings import Settings
 from climate.db.engine.database import Database
 from climate.db.wakeup import Wakeup
 from climate.manager.enforcement import Enforcer
+from climate.manager.process.deletion_waits import DeletionWaits
 from climate.manager.process.long_poll import LongPoll
 from climate.observability.metrics import Metrics
 from climate.plugins.base import ResourcePlugin
@@ -59,7 +60,8 @@ class Runtime:
 
     ``wakeup`` and ``news`` are hints between processes; a lost hint costs at most one poll
     interval. ``wakeup``: an event was written. ``news``: notifications got numbers. ``latest``
-    wakes requests that wait for new notifications. ``rng`` lets parallel requests begin with
+    wakes requests that wait for new notifications. ``deletions`` limits the requests that wait for
+    the deletion of a lease. ``rng`` lets parallel requests begin with
     different resources, and varies the pauses before retries. Without an ``enforcer`` no
     enforcement service is called. Without ``trusts`` no plug-in can act as a user. ``store`` and
     ``catalog`` group some of the other fields.
@@ -72,6 +74,7 @@ class Runtime:
     wakeup: Wakeup
     news: Wakeup
     latest: LongPoll
+    deletions: DeletionWaits
     selection: Selection = field(default_factory=Selection)
     enforcer: Enforcer | None = None
     trusts: Trusts | None = None

@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session
+from tenacity import stop_after_attempt
 
 from climate.core.errors import Contention
 from climate.db.engine import database as engine_database
@@ -21,6 +22,7 @@ from climate.db.engine.database import (
     LostRace,
     is_patient,
     is_transient,
+    is_unavailable,
 )
 from climate.db.tables.leases import AllocationRow, ResourceRow
 from tests.conftest import NOON
@@ -302,3 +304,42 @@ def test_a_dead_connection_is_an_outage_in_use_and_is_replaced_in_the_pool(
         other = Database(database.engine.url.render_as_string(hide_password=False))
         _end(other, pid)
         other.dispose()
+
+
+@on_sqlite
+def test_no_attempt_begins_after_the_deadline(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_database, "_WRITE_WAIT", 0.0)
+    hasty = without_pauses(Database(database_url))
+    attempts: list[int] = []
+    with pytest.raises(Contention):
+        hasty.write(_losing(1000, attempts))
+    hasty.dispose()
+    assert attempts == [1]
+
+
+@on_sqlite
+def test_a_writer_does_not_wait_for_a_stuck_one_forever(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_database, "_WRITE_WAIT", 0.05)
+    without_pauses(database)
+    database._retrying.stop = stop_after_attempt(1)
+    begun, finish = threading.Event(), threading.Event()
+
+    def work(_session: Session) -> None:
+        begun.set()
+        finish.wait()
+
+    with ThreadPoolExecutor(2) as pool:
+        stuck = pool.submit(database.write, work)
+        assert begun.wait(10)
+        try:
+            second = pool.submit(database.write, lambda session: _add(session, "second"))
+            error = second.exception(timeout=10)
+        finally:
+            finish.set()
+        stuck.result()
+    assert error is not None
+    assert is_unavailable(error)

@@ -1,10 +1,13 @@
 """Deletion of a lease: at once before its start, else after its end, and only once."""
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from climate.manager.leases.delete import delete_lease
 from tests.conftest import MakeStory
 from tests.support.bodies import effect_names, pool_of
 from tests.support.failing_cloud import break_cloud
+from tests.support.process import eventually
 from tests.support.service import Story, host_reservation
 
 ALL_HOSTS = [host_reservation(4, 4)]
@@ -127,3 +130,31 @@ def test_a_lease_whose_end_fails_stays_until_the_end_succeeds(make_story: MakeSt
     delete(story, failed)
     story.run()
     assert_gone(story, failed)
+
+
+def test_one_request_waits_for_each_lease_and_a_limited_number_in_all(
+    make_story: MakeStory,
+) -> None:
+    story = make_story(api__threads=8)  # so that two may wait
+    story.register(3)
+    leases = [story.reserve(0, 60)["id"] for _ in range(3)]
+    story.run()
+
+    with ThreadPoolExecutor(4) as pool:
+
+        def delete_slowly(lease_id: str) -> Future[bool]:
+            return pool.submit(delete_lease, story.runtime, lease_id, 60.0)
+
+        waiting: list[Future[bool]] = []
+        try:
+            # The request for the same lease and the one for the last lease do not wait.
+            for lease_id, other in zip(leases, (leases[0], leases[2]), strict=False):
+                waiting.append(delete_slowly(lease_id))
+                count = len(waiting)
+                eventually(lambda: len(story.runtime.deletions._leases) == count, "it waits")  # noqa: B023
+                assert not delete_slowly(other).result(timeout=20)
+            assert not any(request.done() for request in waiting)
+        finally:
+            story.run()
+        assert [request.result() for request in waiting] == [True, True]
+    assert not story.runtime.deletions._leases, "the places are free again"

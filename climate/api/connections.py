@@ -1,0 +1,162 @@
+"""Connections of the built-in server: waitress, with bounds for slow and hostile clients.
+
+- A connection without progress closes, also if its client does not read the response.
+- At the limit, the connection that is idle for the longest time makes room for a new one.
+- waitress rejects a malformed or too large request before its body arrives; the application renders
+  the error.
+- ``/healthz`` has a thread of its own.
+"""
+
+import socket
+import time
+from contextlib import suppress
+from typing import Any
+
+from flask import Flask
+from waitress.adjustments import Adjustments
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser
+from waitress.server import TcpWSGIServer
+from waitress.task import ErrorTask, Task, ThreadedTaskDispatcher, WSGITask
+
+# Key of the WSGI environment: the status and the reason of a rejection.
+REJECTION = "climate.rejection"
+_HEALTH = "/healthz"
+# Seconds for a whole request to arrive, however steadily its bytes drip.
+_ARRIVAL = 60.0
+# Seconds to discard what the client of a rejected request still sends.
+_LINGER = 5.0
+
+
+class _Request(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
+    """A request that arrives. A rejected one has no header, and no body is read."""
+
+    def __init__(self, adj: Adjustments) -> None:
+        super().__init__(adj)
+        self.began = time.monotonic()
+
+    def received(self, data: bytes) -> int:
+        consumed = super().received(data)
+        if self.error is not None:
+            self.expect_continue = False  # else waitress requests the body
+            self.headers.clear()
+            if not hasattr(self, "url_scheme"):  # the request line is malformed
+                self.parse_header(b"GET / HTTP/1.0\r\n")
+        return int(consumed)
+
+
+class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
+    parser_class = _Request
+    is_rejected = False
+    _discards_until: float | None = None
+
+    @staticmethod
+    def error_task_class(channel: "_Connection", request: HTTPRequestParser) -> Task:
+        """Let the application answer a rejected request, then close the connection."""
+        if not isinstance(request, _Request) or not hasattr(request, "path"):
+            return ErrorTask(channel, request)  # the application failed
+        channel.is_rejected = True
+        error = request.error
+        task = WSGITask(channel, request)
+        task.get_environment()[REJECTION] = (error.code, error.body)
+        task.set_close_on_finish()
+        return task
+
+    def received(self, data: bytes) -> bool:
+        if self._discards_until is None:
+            return bool(super().received(data))
+        self.will_close = time.monotonic() > self._discards_until
+        return True
+
+    def handle_close(self) -> None:
+        """Close; after a rejection, first discard what arrives (RFC 9112, section 9.6).
+
+        Without this, the kernel resets the connection and the client misses the response.
+        """
+        if not self.is_rejected or self._discards_until is not None:
+            super().handle_close()
+            return
+        self._discards_until = time.monotonic() + _LINGER
+        self.will_close = False
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_WR)
+
+    def is_stuck(self, cutoff: float) -> bool:
+        """Return whether the client sends or reads too slowly; ``cutoff`` is a wall-clock time."""
+        with self.outbuf_lock:  # a response that is being written counts as activity
+            is_silent = self.last_activity < cutoff
+            if self.requests:
+                return bool(is_silent and self.total_outbufs_len)
+        is_slow = self.request is not None and time.monotonic() - self.request.began > _ARRIVAL
+        return bool(is_silent or is_slow)
+
+    def abort(self) -> None:
+        """Close at once. ``will_close`` alone waits for a client that reads."""
+        self.is_rejected = False
+        self.handle_close()
+
+
+class _Listener(TcpWSGIServer):  # type: ignore[misc]  # waitress is untyped
+    channel_class = _Connection
+
+    def __init__(self, *args: Any, health: ThreadedTaskDispatcher, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._health = health
+
+    def add_task(self, channel: _Connection) -> None:
+        is_health = channel.requests[0].path == _HEALTH
+        (self._health if is_health else self.task_dispatcher).add_task(channel)
+
+    def maintenance(self, now: float) -> None:
+        cutoff = now - self.adj.channel_timeout
+        for channel in list(self.active_channels.values()):
+            if channel.is_stuck(cutoff):
+                channel.abort()
+
+    def readable(self) -> bool:
+        if self.accepting and len(self._map) >= self.adj.connection_limit:
+            self._make_room()
+        return bool(super().readable())
+
+    def _make_room(self) -> None:
+        idle = [channel for channel in self.active_channels.values() if not channel.requests]
+        if idle:
+            min(idle, key=lambda channel: channel.last_activity).abort()
+
+
+class Server:
+    """Listens on each address of a host, and serves the application with worker threads."""
+
+    def __init__(self, app: Flask, adjustments: Adjustments) -> None:
+        """Listen; raises OSError. Requests queue until ``run``."""
+        self.workers = ThreadedTaskDispatcher()
+        self._health = ThreadedTaskDispatcher()
+        sockets: dict[int, Any] = {}
+        self._listeners = [
+            _Listener(
+                app,
+                sockets,
+                dispatcher=self.workers,
+                health=self._health,
+                adj=adjustments,
+                sockinfo=address,
+            )
+            for address in adjustments.listen
+        ]
+        self.workers.set_thread_count(adjustments.threads)
+        self._health.set_thread_count(1)
+
+    @property
+    def port(self) -> int:
+        """The port on which the server listens."""
+        return int(self._listeners[0].effective_port)
+
+    def run(self) -> None:
+        """Serve until ``close``; may then raise OSError or ValueError."""
+        self._listeners[0].run()  # all listeners share one map of sockets
+
+    def close(self) -> None:
+        """Accept no more connections, and read no more requests."""
+        self._health.set_thread_count(0)
+        for listener in self._listeners:
+            listener.close()

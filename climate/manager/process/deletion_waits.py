@@ -1,0 +1,29 @@
+"""Requests that wait for the deletion of their lease: a limited number, one per lease."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class DeletionWaits:
+    """The leases for whose deletion a request of this process waits."""
+
+    def __init__(self, places: int) -> None:
+        """Allow ``places`` waiting requests."""
+        self._places = places
+        self._lock = threading.Lock()
+        self._leases: set[str] = set()
+
+    @contextmanager
+    def place(self, lease_id: str) -> Iterator[bool]:
+        """Yield whether the request may wait: a place is free and no other waits for the lease."""
+        with self._lock:
+            may_wait = len(self._leases) < self._places and lease_id not in self._leases
+            if may_wait:
+                self._leases.add(lease_id)
+        try:
+            yield may_wait
+        finally:
+            if may_wait:
+                with self._lock:
+                    self._leases.discard(lease_id)
