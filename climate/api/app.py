@@ -29,6 +29,12 @@ from climate.observability import log_context
 LOG = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 1024 * 1024
+# Browsers neither guess types, show responses in frames, nor store them.
+_SECURITY_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
 _READ_METHODS = {"GET", "HEAD"}
 # Keys of the WSGI environment: the arrival time in UTC, and by the monotonic clock.
 _ASKED_AT = "climate.asked_at"
@@ -97,7 +103,7 @@ def _strategy(app: Flask, conf: ConfigOpts) -> auth.Identify:
         return auth.guard(app, conf, {route.path for route in OPEN})
     if conf.api.serve_unauthenticated_to_the_network:
         return auth.by_token_text
-    return auth.by_token_text_on_loopback
+    return partial(auth.by_token_text_on_loopback, conf.host)
 
 
 def _unguarded(api: Api, view: Callable[..., Answer]) -> Callable[[], Response]:
@@ -162,6 +168,8 @@ def _check_request() -> None:
 
 
 def _add_headers(response: Response) -> Response:
+    for name, value in _SECURITY_HEADERS.items():
+        response.headers.setdefault(name, value)
     response.headers["X-Openstack-Request-Id"] = request.environ["climate.request_id"]
     if request.url_rule is not None and request.url_rule.rule.startswith("/v1/"):
         microversion.add_headers(response)

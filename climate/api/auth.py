@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
 
 from flask import Flask, request
 from keystoneauth1.exceptions import ClientException
@@ -24,7 +25,13 @@ from webob.exc import HTTPServiceUnavailable, HTTPUnauthorized
 from werkzeug import Request
 
 from climate.config.registry import TOKEN_CHECKER, Misconfigured
-from climate.core.errors import ClimateError, Forbidden, IdentityUnavailable, Unauthenticated
+from climate.core.errors import (
+    ClimateError,
+    Forbidden,
+    ForeignOrigin,
+    IdentityUnavailable,
+    Unauthenticated,
+)
 from climate.manager.leases.create import Owner
 
 _MAX_ID_LENGTH = 255
@@ -61,8 +68,10 @@ def by_token_text(request: Request) -> Caller:
     """Identify the caller by the text of the token, without validation.
 
     A request without a token (or with ``notused``) counts as from ``admin``, with all roles. A
-    token without roles has the roles member and reader. Raises Unauthenticated for any other text.
+    token without roles has the roles member and reader. Raises Unauthenticated for any other text,
+    and ForeignOrigin for a request that another site's web page sent: it would act as ``admin``.
     """
+    _check_origin(request)
     token = request.headers.get("X-Auth-Token")
     if token in {None, _NOT_USED}:
         return _ADMIN
@@ -75,14 +84,42 @@ def by_token_text(request: Request) -> Caller:
     return Caller(user, project, given_roles or _DEFAULT_ROLES)
 
 
-def by_token_text_on_loopback(request: Request) -> Caller:
-    """Reject callers on other machines, also behind a WSGI server other than climate's."""
+def _check_origin(request: Request) -> None:
+    origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
+    is_foreign = origin is not None and origin.partition("://")[2].lower() != host.lower()
+    if is_foreign or request.headers.get("Sec-Fetch-Site") == "cross-site":
+        raise ForeignOrigin(
+            "There is no authentication, so requests from web pages of other sites are rejected"
+            f" (Origin: {origin})"
+        )
+
+
+def by_token_text_on_loopback(bind_host: str, request: Request) -> Caller:
+    """Reject callers on other machines, also behind a WSGI server other than climate's.
+
+    Raises ForeignOrigin if ``Host`` is neither loopback nor ``bind_host``: a web page whose name
+    resolves to this machine (DNS rebinding) could read the response.
+    """
     if request.remote_addr and not is_loopback(request.remote_addr):
         raise Forbidden(
             "There is no authentication, so only this machine is served (see [api]"
             " serve_unauthenticated_to_the_network)"
         )
+    host = request.headers.get("Host")
+    if host and not is_loopback(_hostname(host)) and _hostname(host) != bind_host.lower():
+        raise ForeignOrigin(
+            f"There is no authentication, so the host {host} is rejected: use localhost, or a"
+            " loopback address (see [api] serve_unauthenticated_to_the_network)"
+        )
     return by_token_text(request)
+
+
+def _hostname(host: str) -> str:
+    """Return the name or address in a Host header, empty if it is malformed."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
 
 
 def is_loopback(host: str) -> bool:

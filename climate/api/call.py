@@ -85,10 +85,16 @@ class Call:
             raise NotFound(absent)
         return item
 
-    def body(self) -> dict[str, Any]:
-        """Return the body, a JSON object; raises InvalidInput for anything else."""
+    def body(self, *, unique_keys: bool = False) -> dict[str, Any]:
+        """Return the body, a JSON object; raises InvalidInput for anything else.
+
+        Of the values of a repeated key, the last counts, unless ``unique_keys`` forbids it.
+        """
+        pairs = _unique if unique_keys else None
         try:
-            body = json.loads(request.get_data(), parse_constant=_no_constant)
+            body = json.loads(
+                request.get_data(), parse_constant=_no_constant, object_pairs_hook=pairs
+            )
         except (ValueError, RecursionError) as error:
             raise InvalidInput(f"The request body is not valid JSON: {error}") from None
         if not isinstance(body, dict):
@@ -109,6 +115,15 @@ def _check_storable(value: Any, depth: int) -> None:  # noqa: ANN401 - JSON
     if isinstance(inner, list):
         for item in inner:
             _check_storable(item, depth + 1)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = set[str]()
+    for key, _ in pairs:
+        if key in keys:
+            raise InvalidInput(f"The request body has the key {key[:100]!r} twice in one object")
+        keys.add(key)
+    return dict(pairs)
 
 
 def _no_constant(name: str) -> float:

@@ -10,6 +10,7 @@ from keystonemiddleware import auth_token
 from oslo_config import cfg
 from oslo_log import log
 
+from climate.config import log_lines
 from climate.config.clouds import FLOATINGIP, HOST, NETWORK, NOVA, SIMULATED, STACK, TRUSTS, VOLUME
 from climate.config.limits import ENFORCEMENT, LIMITS, rules
 from climate.config.manager import MANAGER
@@ -180,6 +181,7 @@ def load(conf: cfg.ConfigOpts, prog: str, arguments: Sequence[str] | None = None
         log.setup(conf, "climate")
     except (OSError, log.LogConfigError) as error:
         raise Misconfigured(f"cannot log as configured: {error}") from error
+    log_lines.escape_control_characters(conf)
     logging.captureWarnings(capture=True)
 
 

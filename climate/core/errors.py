@@ -70,6 +70,10 @@ class EnforcementDenied(Forbidden, code="enforcement_denied"):
     """The operator's enforcement service rejected the lease."""
 
 
+class ForeignOrigin(Forbidden, code="foreign_origin"):
+    """Without authentication: a page of another site sent the request, or it names another host."""
+
+
 class NotFound(ClimateError, code="not_found", status=404):
     """The named object does not exist, or the caller may not see it."""
 

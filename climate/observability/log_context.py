@@ -15,6 +15,10 @@ from oslo_context.context import RequestContext, get_current
 _GLOBAL_ID = re.compile(r"req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
+# A stack trace repeats the lease's id on each line, so a line break in the URL could forge one.
+_LEASE_ID = re.compile(r"[0-9a-f-]{36}")
+
+
 class LogContext(RequestContext):
     """The ids that log lines of the thread contain. A new object replaces the thread's context."""
 
@@ -41,7 +45,8 @@ def identified(user_id: str, project_id: str, lease_id: str | None) -> None:
     context = get_current()
     if isinstance(context, LogContext):
         context.user_id, context.project_id = user_id, project_id
-        context.resource_uuid = lease_id
+        is_id = lease_id is not None and _LEASE_ID.fullmatch(lease_id)
+        context.resource_uuid = lease_id if is_id else None
 
 
 def about_lease(lease_id: str) -> None:

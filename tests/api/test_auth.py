@@ -53,6 +53,47 @@ class TestWithoutAuthentication:
         answer = story.http.get(LEASES, environ_base={"REMOTE_ADDR": remote[0]})
         assert answer.status_code == 200
 
+    def test_web_pages_of_other_sites_are_rejected(self, make_story: MakeStory) -> None:
+        own = [
+            {},
+            {"Host": "127.0.0.1:1234", "Origin": "http://127.0.0.1:1234"},
+            {"Host": "LOCALHOST:1234", "Origin": "http://localhost:1234"},
+            {"Host": "[::1]:1234", "Sec-Fetch-Site": "same-origin"},
+            {"Host": "127.0.0.5", "Sec-Fetch-Site": "none"},
+        ]
+        rebound = [
+            *(
+                {"Host": name}
+                for name in ("evil.example", "127.0.0.1.evil.example:1234", "[", ":1")
+            ),
+            {"Host": "evil.example", "Origin": "http://evil.example"},
+        ]
+        foreign = [
+            {"Sec-Fetch-Site": "cross-site"},
+            *(
+                {"Host": "localhost:1234", "Origin": origin}
+                for origin in (
+                    "null",
+                    "",
+                    "http://evil.example",
+                    "http://localhost:3000",
+                    "http://[",
+                )
+            ),
+        ]
+        for options, served, rejected in (
+            ({}, own, rebound + foreign),
+            ({"api__serve_unauthenticated_to_the_network": True}, own + rebound, foreign),
+        ):
+            story = make_story(**options)
+            for headers in served:
+                assert story.call("GET", LEASES, headers=headers).status_code == 200, headers
+            for headers in rejected:
+                data = {"headers": headers, "data": b"{}", "content_type": "text/plain"}
+                answer = story.http.post(LEASES, **data)
+                assert answer.headers["Climate-Error-Code"] == "foreign_origin", headers
+                assert answer.status_code == 403
+
 
 @pytest.fixture
 def keystone() -> Keystone:
@@ -91,7 +132,10 @@ class TestTokens:
         self, story: Story, online: Keystone
     ) -> None:
         host = story.call("POST", "/v1/os-hosts", {"name": "sim-1"}, token="the-boss")
-        always = {"OpenStack-API-Version", "Vary", "X-Openstack-Request-Id"}
+        always = {
+            *("OpenStack-API-Version", "Vary", "X-Openstack-Request-Id", "Cache-Control"),
+            *("X-Content-Type-Options", "Content-Security-Policy"),
+        }
         assert set(host.headers.keys()) == {*always, "Content-Type", "Content-Length"}
         lease = story.ok("POST", LEASES, story.lease_body(), token="alices")["lease"]
         owner = (lease["user_id"], lease["project_id"], lease["trust_id"])
@@ -148,6 +192,12 @@ class TestTokens:
         for method, path in (("GET", "/no/route"), ("DELETE", LEASES), ("OPTIONS", LEASES)):
             assert story.call(method, path).status_code == 401, "a stranger learns no routes"
             assert story.call(method, path, token="alices").status_code != 401
+
+    def test_a_health_check_with_a_token_does_not_wait_for_keystone(
+        self, story: Story, online: Keystone
+    ) -> None:
+        assert story.call("GET", "/healthz", token="alices").status_code == 200
+        assert online.asked == []
 
     def test_forged_headers_are_ignored(self, story: Story, online: Keystone) -> None:
         def forge(token: str | None, method: str, path: str, body: Any = None) -> TestResponse:

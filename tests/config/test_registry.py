@@ -30,6 +30,7 @@ COUNTS = {
         for scope in ("project", "user")
         for name in ("leases", "hosts", "vcpus")
     ),
+    "api.connection_limit",
     "provisioning.ready_share",
     "provisioning.margin",
     "provisioner.workers",

@@ -88,6 +88,19 @@ def test_log_lines_name_the_request_the_event_and_the_lease(
         assert failure["lease_id"] == lease["id"]
 
 
+def test_no_request_forges_a_log_line(sqlite_url: str, tmp_path: Path) -> None:
+    service = Service(free_port())
+    plain = config(tmp_path, sqlite_url, "api.conf")
+    with running(tmp_path, "climate-api", plain, "--port", str(service.port)) as api:
+        api.says("climate is ready at")
+        forged = "/v1/leases/a%0a2026-01-01 00:00:00 INFO climate.forged [-] done%1b[31m%e2%80%a8"
+        assert service.call("DELETE", forged).status_code == 404
+        api.says("done")
+        assert not [line for line in api.errors.splitlines() if line.startswith("2026-01-01")]
+        assert "\x1b" not in api.errors
+        assert r"a\n2026-01-01" in api.errors
+
+
 def test_plain_log_lines_name_the_request_and_the_lease(sqlite_url: str, tmp_path: Path) -> None:
     service = Service(free_port())
     plain = config(tmp_path, sqlite_url, "api.conf")

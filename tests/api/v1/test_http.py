@@ -126,6 +126,15 @@ def test_unknown_paths_and_methods_are_framework_errors(story: Story) -> None:
         assert set(response.headers["Allow"].split(", ")) == allowed
 
 
+def test_browsers_neither_store_nor_frame_nor_guess_a_response(story: Story) -> None:
+    lease = story.reserve()["id"]
+    for path in (f"/v1/leases/{lease}", f"/v2/leases/{lease}", "/v1/nope", "/healthz"):
+        headers = story.call("GET", path).headers
+        assert headers["Cache-Control"] == "no-store"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Content-Security-Policy"] == "frame-ancestors 'none'"
+
+
 def test_answers_head_and_options_without_a_body(story: Story) -> None:
     for path in ("/", "/v1", "/v1/leases", "/v1/os-hosts", "/v1/leases/nope"):
         got, head = story.call("GET", path), story.call("HEAD", path)

@@ -31,7 +31,7 @@ def body(call: Call) -> dict[str, Any]:
             f"The Content-Type of the body is {request.mimetype}: send JSON with"
             " 'Content-Type: application/json'"
         )
-    return call.body()
+    return call.body(unique_keys=True)
 
 
 def load(schema: Schema, data: Mapping[str, Any]) -> Any:  # noqa: ANN401

@@ -130,7 +130,7 @@ def test_discovery_and_links_follow_the_path_of_the_service(story: Story) -> Non
     assert [version["id"] for version in versions] == ["v1.0", "v2.0"]
     links = {link["rel"]: link["href"] for link in story.ok("GET", "/v2")["version"]["links"]}
     assert links["describedby"] == f"http://localhost{DOCUMENT}"
-    base = "https://example.org/reservation"
+    base = "https://localhost/reservation"
     response = story.http.get(DOCUMENT, base_url=base)
     assert response.get_json()["servers"] == [{"url": "/reservation"}]
     page = story.http.get(PAGE, base_url=base)

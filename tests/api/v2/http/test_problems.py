@@ -102,6 +102,13 @@ def test_reads_json_and_no_other_type_of_body(story: Story) -> None:
         assert problem(story.http.post(LEASES, data=malformed), 400)["code"] == "invalid_input"
 
 
+def test_rejects_a_repeated_key_at_any_depth(story: Story) -> None:
+    for data in (b'{"name": "a", "name": "b"}', b'{"reservations": [{"a": {"x": 1, "x": 1}}]}'):
+        response = story.http.post(LEASES, data=data, content_type="application/json")
+        found = problem(response, 400)
+        assert (found["code"], "twice" in found["detail"]) == ("invalid_input", True)
+
+
 def test_errors_of_the_framework_and_of_tokens_are_problems(story: Story) -> None:
     assert story.problem(404, "GET", "/v2/nosuch")["code"] == "not_found"
     assert story.problem(404, "GET", "/v2/leases/")["code"] == "not_found"

@@ -1,0 +1,38 @@
+"""Log lines without control characters, so that no request forges a line or steers a terminal."""
+
+import logging
+import re
+
+from oslo_config.cfg import ConfigOpts
+from oslo_log.formatters import ContextFormatter
+
+# C0 and C1 controls, line separators, direction marks, and surrogates (no encoding writes them).
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def escape_control_characters(conf: ConfigOpts) -> None:
+    """Replace the formatters of all plain log lines. JSON escapes these characters itself."""
+    if conf.use_json:
+        return
+    formatter = EscapingFormatter(
+        project="climate", version="unknown", datefmt=conf.log_date_format, config=conf
+    )
+    for handler in logging.getLogger().handlers:
+        if type(handler.formatter) is ContextFormatter:
+            handler.setFormatter(formatter)
+
+
+class EscapingFormatter(ContextFormatter):
+    """Escapes control characters in a line, its context and each line of its stack trace."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line. The lines of the stack trace begin with a prefix and stay separate."""
+        text, trace = super().format(record), record.exc_text
+        if not trace:
+            return _escape(text)
+        line = text.removesuffix(trace).removesuffix("\n")
+        return "\n".join(map(_escape, [line, *trace.split("\n")]))
+
+
+def _escape(text: str) -> str:
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
