@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from climate.core.errors import ClimateError
 from climate.core.lease.change import Change
 from climate.core.lease.model import Lease
-from climate.db.engine import sqlite
+from climate.db.engine import database as engine_database
 from climate.db.resources import allocations
 from climate.db.resources.allocations import Grabbed
 from climate.manager.admission.requirements import ReservationRequest
@@ -153,16 +153,16 @@ def _guards(*, active: bool) -> Iterator[None]:
     No row is locked, candidates are not checked again, and they are chosen outside of the
     transaction that books them (on SQLite that transaction excludes others).
     """
-    kept = allocations.lock, allocations.still_free, sqlite._begin, create.admit
+    kept = allocations.lock, allocations.still_free, engine_database._sqlite_begin, create.admit
     if not active:
         allocations.lock = lambda _session, ids, *, wait: set(ids)
         allocations.still_free = lambda _session, _requirement, _busy, among: set(among)
-        sqlite._begin = lambda connection: connection.exec_driver_sql("BEGIN")
+        engine_database._sqlite_begin = lambda connection: connection.exec_driver_sql("BEGIN")
         create.admit = _admit_apart(create.admit)
     try:
         yield
     finally:
-        allocations.lock, allocations.still_free, sqlite._begin, create.admit = kept
+        allocations.lock, allocations.still_free, engine_database._sqlite_begin, create.admit = kept
 
 
 def _admit_apart(admit: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from climate.core.errors import ClimateError
-from climate.db.engine import sqlite
+from climate.db.engine import database as engine_database
 from climate.db.resources import allocations
 from climate.db.resources.allocations import Grabbed
 from climate.manager.admission import admission, reallocation
@@ -132,7 +132,7 @@ def without(removed: str, dialect: str, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(allocations, "grab", _found_and_said_to_be_locked)
     elif removed == "locks":
         begin = lambda connection: connection.exec_driver_sql("BEGIN")  # noqa: E731
-        monkeypatch.setattr(sqlite, "_begin", begin)
+        monkeypatch.setattr(engine_database, "_sqlite_begin", begin)
         monkeypatch.setattr(create, "admit", _apart(create.admit))
     elif removed == "still there":
         monkeypatch.setattr(admission, "is_still_free", lambda *_: True)

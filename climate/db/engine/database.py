@@ -10,6 +10,7 @@ IMMEDIATE: one writer at a time.
 
 import contextlib
 import select
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -109,6 +110,7 @@ class Database:
         self._writers = threading.Lock() if self.dialect == "sqlite" else None
         if self.dialect == "sqlite":
             sqlite.watch(self.engine)
+            event.listen(self.engine, "begin", _sqlite_begin)
         # Checks each commit where a server may report one that its standby does not have.
         self._confirmed: Callable[[], contextlib.AbstractContextManager[None]]
         self._confirmed = contextlib.nullcontext
@@ -298,3 +300,16 @@ def _pg_rollback(connection: sa.Connection) -> None:
     raw: Any = connection.connection.dbapi_connection
     if raw.info.transaction_status in _PG_IN_TRANSACTION:
         raw.pgconn.exec_(b"ROLLBACK")
+
+
+def _sqlite_begin(connection: sa.Connection) -> None:
+    """Lock for writing at the start of a write: a later upgrade of the lock could fail at once."""
+    writing = connection.get_execution_options().get("climate_write")
+    raw: Any = connection.connection.dbapi_connection
+    statement = "BEGIN IMMEDIATE" if writing else "BEGIN"
+    try:
+        raw.execute(statement)
+    except sqlite3.Error as error:  # as SQLAlchemy would raise it: another process is writing
+        raise exc.DBAPIError.instance(
+            statement, (), error, sqlite3.Error, dialect=connection.dialect
+        ) from error

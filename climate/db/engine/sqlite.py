@@ -1,13 +1,12 @@
-"""SQLite: its files, and how its connections lock and commit."""
+"""SQLite: its files, and the settings of its connections."""
 
 import os
-import sqlite3
 import threading
 from contextlib import suppress
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import event, exc
+from sqlalchemy import event
 
 _creation = threading.Lock()
 
@@ -16,7 +15,6 @@ def watch(engine: sa.Engine) -> None:
     """Create the file of an engine, and set its connections up."""
     event.listen(engine, "do_connect", _create)
     event.listen(engine, "connect", _connect)
-    event.listen(engine, "begin", _begin)
 
 
 def create_private(path: str) -> None:
@@ -41,16 +39,3 @@ def _connect(connection: Any, _record: object) -> None:  # noqa: ANN401 - DBAPI 
     connection.isolation_level = None
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
-
-
-def _begin(connection: sa.Connection) -> None:
-    """Lock for writing at the start of a write: a later upgrade of the lock could fail at once."""
-    writing = connection.get_execution_options().get("climate_write")
-    raw: Any = connection.connection.dbapi_connection
-    statement = "BEGIN IMMEDIATE" if writing else "BEGIN"
-    try:
-        raw.execute(statement)
-    except sqlite3.Error as error:  # as SQLAlchemy would raise it: another process is writing
-        raise exc.DBAPIError.instance(
-            statement, (), error, sqlite3.Error, dialect=connection.dialect
-        ) from error
