@@ -404,14 +404,23 @@ class WholeNumber(fields.Integer):
         return super()._validated(value)
 
 
+#: Bytes of the text of an expression: climate stores it with the lease.
+MAX_EXPRESSION = 64 * 1024
+
+
 class Expression(fields.Field[str]):
     """A field for a property expression or extra specs, as text or JSON; the output is text."""
 
     def _deserialize(self, value: Any, *_args: Any, **_kwargs: Any) -> str:  # noqa: ANN401
+        if value is None:
+            return ""
+        text = value if isinstance(value, str) else json.dumps(value)
         try:
+            if (length := len(text.encode())) > MAX_EXPRESSION:
+                raise InvalidQuery(
+                    f"An expression has at most {MAX_EXPRESSION} bytes, this one has {length}"
+                )
             read(value)
         except InvalidQuery as error:
             raise InvalidQuery(f"{error.message} (in {self.name})") from None
-        if value is None:
-            return ""
-        return value if isinstance(value, str) else json.dumps(value)
+        return text

@@ -10,6 +10,8 @@ from climate.core.matching.expression import MAX_CONDITIONS, parse
 from climate.core.matching.query import both, written
 from climate.manager.admission import availability, requirements
 from climate.manager.admission.availability import MAX_REQUIREMENTS
+from climate.manager.leases.reservation_changes import MAX_RESERVATIONS
+from climate.plugins.base import MAX_EXPRESSION
 from tests.support.service import Story, host_reservation, hosts
 
 END = "2030-01-16T12:00:00Z"
@@ -51,6 +53,28 @@ def test_all_reservations_of_a_lease_share_the_conditions(
     smaller = {"id": lease["reservations"][0]["id"], "params": {"min": 1, "max": 2}}
     story.ok("PATCH", path, {"reservations": [smaller], "end": story.moment(180)})
     story.problem(400, "PATCH", path, {"add_reservations": [hosts(resource_properties=ONE)]})
+
+
+def test_the_texts_that_a_lease_stores_are_bounded(story: Story) -> None:
+    fits = json.dumps(ONE).ljust(MAX_EXPRESSION)
+    longer = f"{fits} "
+    events = [{"event_type": "mail", "event_date": story.date(70)}] * (MAX_RESERVATIONS + 1)
+    lease = story.reserve(reservations=[host_reservation(resource_properties=fits)])
+    one = [{"id": lease["reservations"][0]["id"], "resource_properties": longer}]
+    value = ["==", "$vcpus", "x" * MAX_EXPRESSION]
+    for method, path, body in [
+        ("POST", "/v1/leases", {"reservations": [host_reservation(resource_properties=longer)]}),
+        ("POST", "/v1/leases", {"reservations": [host_reservation()], "events": events}),
+        ("PUT", f"/v1/leases/{lease['id']}", {"reservations": one}),
+        ("POST", "/v2/leases", story.asking(reservations=[hosts(resource_properties=longer)])),
+        ("POST", "/v2/leases", story.asking(reservations=[hosts(resource_properties=value)])),
+    ]:
+        sent = story.lease_body(**body) if path == "/v1/leases" else body
+        response = story.call(method, path, sent)
+        text = response.get_data(as_text=True)
+        assert response.status_code == 400, (path, text[:500])
+        assert f"{MAX_EXPRESSION} bytes" in text or f"{MAX_RESERVATIONS}" in text, text[:500]
+        assert len(text) < 1000
 
 
 def test_only_conditions_from_expressions_count(story: Story) -> None:
