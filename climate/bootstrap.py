@@ -34,6 +34,7 @@ from climate.manager.events.dispatcher import Dispatcher, owner_name
 from climate.manager.notifications.relay import Relay
 from climate.manager.notifications.webhook_delivery import WebhookDelivery
 from climate.manager.process.deletion_waits import DeletionWaits
+from climate.manager.process.heartbeat import ManagerHeartbeat
 from climate.manager.process.long_poll import LongPoll
 from climate.manager.process.periodic_task import PeriodicTask
 from climate.manager.process.runtime import Runtime
@@ -70,11 +71,13 @@ class Manager:
     periodic: list[InventorySync | PeriodicTask | Planner]
     exporter: Exporter
     deliveries: WebhookDelivery
+    heartbeat: ManagerHeartbeat
 
     def start(self) -> None:
         """Start all parts, in threads; raises Misconfigured."""
         for part in (self.exporter, self.dispatcher, self.relay, *self.periodic, self.deliveries):
             part.start()
+        self.heartbeat.start()
 
     def stop(self) -> None:
         """Finish or release the work in progress.
@@ -83,7 +86,7 @@ class Manager:
         """
         for part in (self.exporter, *self.periodic):
             part.stop()
-        for owner in (self.dispatcher, self.relay, self.deliveries):
+        for owner in (self.dispatcher, self.relay, self.deliveries, self.heartbeat):
             try:
                 owner.stop()
             except sa.exc.DBAPIError as error:
@@ -152,6 +155,7 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
     )
     database.on_conflict = runtime.metrics.conflict
     show_pool(runtime.metrics, database)
+    show_backlog(runtime)
     return runtime
 
 
@@ -175,16 +179,25 @@ def make_checked_runtime(conf: ConfigOpts) -> Runtime:
 def make_manager(conf: ConfigOpts, runtime: Runtime) -> Manager:
     """Return a manager, not yet started."""
     owner = owner_name()
-    show_backlog(runtime)
     settings = runtime.settings.provisioning
     planner = [Planner(runtime, settings)] if settings else []
     audit = [self_audit(runtime)] if runtime.settings.self_audit_interval else []
+    dispatcher = Dispatcher(runtime, owner)
+    relay = Relay(runtime, emit.for_config(conf), owner)
+    poster = webhook_sender.for_config(conf, runtime.settings.webhooks)
+    deliveries = WebhookDelivery(runtime, poster, owner)
+    periodic: list[InventorySync | PeriodicTask | Planner]
+    periodic = [InventorySync(runtime), *audit, *planner]
+    loops = (dispatcher, relay, deliveries, *periodic)
     return Manager(
-        Dispatcher(runtime, owner),
-        Relay(runtime, emit.for_config(conf), owner),
-        [InventorySync(runtime), *audit, *planner],
+        dispatcher,
+        relay,
+        periodic,
         Exporter(runtime.metrics, conf.manager.metrics_host, conf.manager.metrics_port),
-        WebhookDelivery(runtime, webhook_sender.for_config(conf, runtime.settings.webhooks), owner),
+        deliveries,
+        ManagerHeartbeat(
+            runtime.store, owner, lambda: [item for loop in loops for item in loop.progress]
+        ),
     )
 
 

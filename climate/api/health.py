@@ -8,6 +8,7 @@ from climate.api.call import Answer, Api
 from climate.core.errors import NotFound
 from climate.db.engine import schema
 from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.process import heartbeat
 from climate.manager.process.runtime import Runtime
 from climate.observability.metrics import CONTENT_TYPE
 
@@ -21,11 +22,32 @@ def healthz(_api: Api) -> tuple[Any, int]:
 
 
 def readyz(api: Api) -> tuple[Any, int]:
-    """Return 200 if the database answers, its schema is suitable, and the manager works; else 503.
+    """Return 200 if the process can serve requests that read and write; else 503.
 
-    A manager in this process works if it has recently queried for due events.
+    That needs a database that answers and accepts writes, and a suitable schema. A manager in this
+    process must have queried for due events recently. ``warnings`` names managers that are absent
+    and loops that have stalled: other processes can be at fault, and this one still admits leases.
     """
     checks = {"database": "ok", "schema": "ok"}
+    warnings: list[str] = []
+    try:
+        _check_schema(api, checks)
+        if checks["schema"] == "ok":
+            beats = heartbeat.find_beats(api.runtime.store)
+            warnings = beats.warnings()
+            if (error := heartbeat.write_error(api.runtime.store, beats)) is not None:
+                checks["database"] = f"cannot be written ({type(error).__name__})"
+    except SQLAlchemyError as error:
+        checks["database"] = f"does not answer ({type(error).__name__})"
+        checks["schema"] = "unknown"
+    if api.dispatcher is not None:
+        checks["manager"] = _tick(api.runtime, api.dispatcher)
+    ready = all(state == "ok" for state in checks.values())
+    answer = {"status": "ready" if ready else "not ready", "checks": checks}
+    return answer | ({"warnings": warnings} if warnings else {}), 200 if ready else 503
+
+
+def _check_schema(api: Api, checks: dict[str, str]) -> None:
     try:
         schema.check(api.runtime.database)
     except schema.UnknownSchema:
@@ -34,13 +56,6 @@ def readyz(api: Api) -> tuple[Any, int]:
         pass
     except schema.SchemaMismatch as error:
         checks["schema"] = str(error)
-    except SQLAlchemyError as error:
-        checks["database"] = f"does not answer ({type(error).__name__})"
-        checks["schema"] = "unknown"
-    if api.dispatcher is not None:
-        checks["manager"] = _tick(api.runtime, api.dispatcher)
-    ready = all(state == "ok" for state in checks.values())
-    return {"status": "ready" if ready else "not ready", "checks": checks}, 200 if ready else 503
 
 
 def metrics(api: Api) -> Answer:

@@ -16,8 +16,10 @@ from climate.api.auth import is_loopback
 from climate.clock import SystemClock
 from climate.config import registry as config_registry
 from climate.config.registry import Misconfigured
+from climate.db import managers
 from climate.db.engine import schema
 from climate.db.engine.advisory_lock import AdvisoryLocks
+from climate.db.engine.clock import present
 from climate.db.engine.database import Database
 from climate.plugins.loader import BrokenPlugin, load_plugins, load_selection
 
@@ -79,6 +81,16 @@ _TIME = {
     "postgresql": sa.text("SELECT extract(epoch FROM clock_timestamp())"),
     "mysql": sa.text("SELECT UNIX_TIMESTAMP(NOW(6))"),
 }
+
+
+def check_managers(conf: ConfigOpts) -> Result:
+    """Show the managers that are alive; none is normal before the programs start."""
+    try:
+        with bootstrap.open_database(conf) as database, database.read() as session:
+            alive = managers.alive(session, present(database))
+    except sa.exc.SQLAlchemyError:  # the check of the database explains it
+        return Result(Code.SUCCESS, "unknown")
+    return Result(Code.SUCCESS, ", ".join(manager.id for manager in alive) or "none is running")
 
 
 def check_plugins(conf: ConfigOpts) -> Result:
@@ -177,6 +189,7 @@ CHECKS: list[tuple[str, Check]] = [
     ("Configuration", check_configuration),
     ("Database and schema", check_database),
     ("Clock", check_clock),
+    ("Managers", check_managers),
     ("Plugins", check_plugins),
     ("Broker", check_broker),
 ]

@@ -416,11 +416,15 @@ class Expression(fields.Field[str]):
             return ""
         text = value if isinstance(value, str) else json.dumps(value)
         try:
-            if (length := len(text.encode())) > MAX_EXPRESSION:
-                raise InvalidQuery(
-                    f"An expression has at most {MAX_EXPRESSION} bytes, this one has {length}"
-                )
+            _check_length(text)
             read(value)
         except InvalidQuery as error:
             raise InvalidQuery(f"{error.message} (in {self.name})") from None
         return text
+
+
+def _check_length(text: str) -> None:
+    if (length := len(text.encode())) > MAX_EXPRESSION:
+        raise InvalidQuery(
+            f"An expression has at most {MAX_EXPRESSION} bytes, this one has {length}"
+        )

@@ -1,15 +1,21 @@
 """Health checks: /healthz says that the process runs, /readyz that it can work."""
 
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from flask.testing import FlaskClient
 
 from climate import bootstrap as parts
 from climate.api import http_server
 from climate.bootstrap import Manager
 from climate.db.engine import schema
+from climate.db.engine.database import Database
+from climate.manager.process.heartbeat import ManagerHeartbeat, find_beats
+from climate.manager.process.periodic_task import Progress
 from tests.conftest import MakeStory
 from tests.support.process import eventually, free_port
 from tests.support.service import Story
@@ -21,6 +27,7 @@ def manager(story: Story) -> Iterator[Manager]:
     made = parts.make_manager(story.conf, story.runtime)
     made.start()
     eventually(lambda: made.dispatcher.last_tick is not None, "the first look")
+    eventually(lambda: find_beats(story.runtime.store).alive, "the first heartbeat")
     yield made
     made.stop()
 
@@ -44,7 +51,7 @@ def test_a_manager_before_its_first_query_is_not_ready(story: Story) -> None:
 
 
 def test_a_manager_that_stopped_is_not_ready(story: Story, manager: Manager) -> None:
-    manager.stop()
+    manager.dispatcher.stop()
     story.clock.advance(60)
     checks = not_ready(app(story, manager))
     assert checks["manager"] == "last queried for due events 60 s ago"
@@ -52,6 +59,65 @@ def test_a_manager_that_stopped_is_not_ready(story: Story, manager: Manager) -> 
 
 def test_an_api_without_a_manager_is_ready(story: Story) -> None:
     assert story.ok("GET", "/readyz")["checks"] == {"database": "ok", "schema": "ok"}
+
+
+def test_a_database_that_cannot_be_written_is_not_ready(story: Story, manager: Manager) -> None:
+    manager.heartbeat.stop()
+    with closed_for_writing(story.runtime.database):
+        # No request has failed yet: the heartbeat is missing, so a trial write decides.
+        assert not_ready(story.http)["database"] == "cannot be written (OperationalError)"
+        assert story.ok("GET", "/healthz") == {"status": "ok"}
+    assert story.ok("GET", "/readyz")["status"] == "ready"
+    manager.heartbeat.beat()
+    with closed_for_writing(story.runtime.database):
+        assert story.ok("GET", "/readyz")["status"] == "ready", "no sign of a failure yet"
+        story.refused(503, "POST", "/v1/leases", story.lease_body())
+        assert not_ready(story.http)["database"] == "cannot be written (OperationalError)"
+    assert story.ok("GET", "/readyz")["status"] == "ready"
+
+
+@contextmanager
+def closed_for_writing(database: Database) -> Iterator[None]:
+    """Make every write fail like on a full disk, on SQLite."""
+
+    def set_query_only(connection: sa.Connection, state: str = "ON") -> None:
+        connection.connection.dbapi_connection.execute(f"PRAGMA query_only = {state}")  # type: ignore[union-attr]
+
+    sa.event.listen(database.engine, "begin", set_query_only)
+    try:
+        yield
+    finally:
+        sa.event.remove(database.engine, "begin", set_query_only)
+        database.engine.dispose()
+
+
+def test_an_api_warns_if_no_manager_works(story: Story) -> None:
+    assert story.ok("GET", "/readyz")["warnings"] == ["no manager is running"]
+    beat = ManagerHeartbeat(story.runtime.store, "manager-1", list).beat
+    beat()
+    assert "warnings" not in story.ok("GET", "/readyz")
+    story.clock.advance(31)
+    answer = story.ok("GET", "/readyz")
+    assert (answer["status"], answer["warnings"]) == ("ready", ["no manager for 31 s"])
+
+
+def test_an_api_warns_if_a_loop_of_a_manager_has_stalled(story: Story) -> None:
+    ages = [("relay", 1.0, 31.0), ("inventory", 60.0, 299.0), ("deliveries", 1.0, 29.0)]
+    loops = [Progress(name, interval, time.monotonic() - age) for name, interval, age in ages]
+    for number, progress in enumerate([loops, []]):
+        store = story.runtime.store
+        ManagerHeartbeat(store, f"manager-{number}", lambda seen=progress: seen).beat()
+    assert story.ok("GET", "/readyz")["warnings"] == [
+        "relay has not succeeded for 31 s in 1 of 2 managers"
+    ]
+
+
+def test_each_loop_of_a_manager_reports_its_progress(story: Story, manager: Manager) -> None:
+    (beat,) = find_beats(story.runtime.store).alive
+    assert set(beat.loops) == {
+        *("dispatcher", "renew claims", "remove old rows", "watch calls"),
+        *("numbers", "relay", "deliveries", "inventory", "self-audit"),
+    }
 
 
 def test_a_process_without_the_schema_is_alive_and_not_ready(story: Story) -> None:

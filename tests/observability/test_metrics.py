@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from climate.db.engine.database import LostRace
-from climate.manager.audit.backlog import show_backlog
+from climate.manager.process.heartbeat import ManagerHeartbeat
 from climate.manager.process.runtime import Runtime
 from tests.conftest import MakeStory
 from tests.support.failing_cloud import break_cloud
@@ -32,7 +32,6 @@ def samples_of(runtime: Runtime) -> Samples:
 @pytest.fixture
 def watched(make_story: MakeStory) -> Story:
     story = make_story(api__metrics=True)
-    show_backlog(story.runtime)
     story.register(1)
     return story
 
@@ -120,7 +119,6 @@ def test_events_and_plugin_calls_are_measured(watched: Story) -> None:
 
 def test_the_backlog_is_counted_on_every_database(story_everywhere: Story) -> None:
     story = story_everywhere
-    show_backlog(story.runtime)
     story.relay.flush()
     story.reserve(0, 120, events=[{"event_type": "party", "event_date": story.date(1)}])
     story.clock.advance(60)
@@ -130,6 +128,13 @@ def test_the_backlog_is_counted_on_every_database(story_everywhere: Story) -> No
     assert found["climate_outbox_lag_rows", ()] == 1
     assert found["climate_outbox_lag_seconds", ()] == 60
     assert found["climate_database_connections_most", ()] > 0
+    assert found["climate_managers", ()] == 0
+    assert ("climate_manager_heartbeat_age_seconds", ()) not in found
+    ManagerHeartbeat(story.runtime.store, "manager-1", list).beat()
+    story.clock.advance(7)
+    found = samples_of(story.runtime)
+    assert found["climate_managers", ()] == 1
+    assert found["climate_manager_heartbeat_age_seconds", ()] == 7
     story.run()
     story.relay.flush()
     found = samples_of(story.runtime)

@@ -97,6 +97,8 @@ class Database:
         )
         self._writer = self.engine.execution_options(climate_write=True)
         self.dialect = self.engine.dialect.name
+        # The error of the last write if the database failed; None after a write that committed.
+        self.write_error: exc.DBAPIError | None = None
         # Called with the reason of each retry (a bounded set of words), for a metric.
         self.on_conflict: Callable[[str], object] = str
         self._retrying = Retrying(
@@ -146,9 +148,15 @@ class Database:
         guard. ``session.info["attempt"]`` counts from 1 to ``ATTEMPTS``. No attempt begins after
         ``_WRITE_WAIT`` seconds. Raises the error of the last attempt.
         """
-        for attempt in self._retrying:
-            with attempt:
-                return self._write_once(work, attempt.retry_state.attempt_number)
+        try:
+            for attempt in self._retrying:
+                with attempt:
+                    result = self._write_once(work, attempt.retry_state.attempt_number)
+                    self.write_error = None
+                    return result
+        except (exc.OperationalError, exc.InterfaceError, exc.InternalError) as error:
+            self.write_error = error
+            raise
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def _count_conflict(self, state: RetryCallState) -> None:

@@ -1,6 +1,7 @@
-"""Tables of what processes hold: advisory locks on a Galera cluster."""
+"""Tables of processes: the managers at work, and advisory locks on a Galera cluster."""
 
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
@@ -21,3 +22,19 @@ class AdvisoryLockRow(Base):
     name: Mapped[str] = mapped_column(sa.String(40), primary_key=True)
     owner: Mapped[str | None] = mapped_column(sa.String(64))
     held_until: Mapped[datetime | None]
+
+
+class ManagerRow(Base):
+    """A manager process, with its last heartbeat.
+
+    ``loops`` has, by the name of each loop, ``age`` and ``interval`` in seconds: ``age`` is the
+    time from its last run without an error to the heartbeat.
+    """
+
+    __tablename__ = "managers"
+    __table_args__ = (MARIADB,)
+
+    id: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    started_at: Mapped[datetime]
+    beat_at: Mapped[datetime]
+    loops: Mapped[dict[str, Any]]

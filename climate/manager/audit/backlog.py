@@ -1,7 +1,7 @@
-"""Backlog metrics: due events, unpublished notifications, and hosts to prepare.
+"""Backlog metrics: due events, unpublished notifications, hosts to prepare, and managers alive.
 
-The values are queried whenever Prometheus reads the metrics. That executes four SQL statements
-(five with provisioning) on a bounded number of rows. ``collect`` raises no database error: whether
+The values are queried whenever Prometheus reads the metrics. That executes six SQL statements
+(seven with provisioning) on a bounded number of rows. ``collect`` raises no database error: whether
 the database is available is itself a metric.
 """
 
@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
 from climate.core.provisioning.preparation import PreparationState
+from climate.db import managers
 from climate.db.engine.database import Database
 from climate.db.events import queue as event_queue
 from climate.db.notifications import outbox
@@ -42,6 +43,7 @@ class Backlog(Collector):
                 rows, oldest = outbox.lag(session, _MOST)
                 is_provisioning = self.runtime.settings.provisioning is not None
                 prepared = preparations.counts(session, _MOST) if is_provisioning else None
+                alive, beat = len(managers.alive(session, now)), managers.last_beat(session)
         except SQLAlchemyError:
             yield Gauge(*_DATABASE_UP, 0)
             return
@@ -51,6 +53,11 @@ class Backlog(Collector):
         waited = (now - oldest).total_seconds() if oldest else 0.0
         text = "Age of the oldest unpublished notification."
         yield Gauge("climate_outbox_lag_seconds", text, max(0.0, waited))
+        yield Gauge("climate_managers", "Managers with a heartbeat in the last 30 s.", alive)
+        if beat is not None:
+            age = max(0.0, (now - beat).total_seconds())
+            text = "Age of the latest heartbeat of all managers."
+            yield Gauge("climate_manager_heartbeat_age_seconds", text, age)
         if prepared is not None:
             yield _by_state(prepared)
 
@@ -76,7 +83,7 @@ def _by_state(counts: Mapping[str, int]) -> Metric:
 
 
 def show_backlog(runtime: Runtime) -> None:
-    """Register the backlog metrics of a manager; does nothing if processes share metrics."""
+    """Register the backlog metrics of a process; does nothing if processes share metrics."""
     if not is_shared():
         runtime.metrics.registry.register(Backlog(runtime))
 

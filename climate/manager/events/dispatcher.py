@@ -17,11 +17,9 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from climate.db.engine.database import is_unavailable
 from climate.db.events import queue as event_queue
 from climate.db.events.waiting import PendingEvent
 from climate.db.leases import idempotency
@@ -33,7 +31,7 @@ from climate.manager.events.outcomes import discard
 from climate.manager.events.queue import PAGE, BatchSizeEstimator, FairShare, QueueView
 from climate.manager.leases import finalizers
 from climate.manager.notifications import log
-from climate.manager.process.periodic_task import PeriodicTask
+from climate.manager.process.periodic_task import PeriodicTask, Progress, logged
 from climate.manager.process.runtime import Runtime
 from climate.manager.process.timer import Timer
 from climate.observability import log_context
@@ -54,18 +52,6 @@ def owner_name() -> str:
     return f"{socket.gethostname()[:32]}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
-@contextmanager
-def _logged(text: str) -> Iterator[None]:
-    """Log an error of the block instead of raising it; a traceback unless the database is away."""
-    try:
-        yield
-    except Exception as error:
-        if is_unavailable(error):
-            LOG.warning("%s: %s", text, error)
-        else:
-            LOG.exception(text)
-
-
 class Dispatcher:
     """Claims due events and starts workers for them, until it is stopped."""
 
@@ -84,15 +70,18 @@ class Dispatcher:
         self.pool = WorkerPool(runtime, sizes)
         self.upkeep = Upkeep(runtime, self._keeper, self.pool, self._task.wake)
 
+    @property
+    def progress(self) -> list[Progress]:
+        """The progress of the loops that claim events and do the upkeep."""
+        return [*self._task.progress, *self._timer.progress]
+
     def start(self) -> None:
         """Start the threads that claim events, run them and renew claims; return at once."""
         settings = self._runtime.settings
         self._runtime.wakeup.subscribe(self._task.wake)
         renewal = settings.claim_timeout.total_seconds() / _RENEWALS
-        renew = _logged("claims were not renewed, will try again")(self.upkeep.renew)
-        tidy = _logged("old rows were not removed, will try again")(self.upkeep.tidy)
-        self._timer.every(renewal, renew, "renew claims")
-        self._timer.every(_TIDY_INTERVAL, tidy, "tidy")
+        self._timer.every(renewal, self.upkeep.renew, "renew claims")
+        self._timer.every(_TIDY_INTERVAL, self.upkeep.tidy, "remove old rows")
         self._timer.every(min(1.0, settings.call_timeout), self.pool.watch, "watch calls")
         self._timer.start()
         self._task.start()
@@ -123,7 +112,6 @@ class Dispatcher:
                 self.pool.run(batch)
         return count
 
-    @_logged("the query for due events failed, will try again")
     def _tick(self) -> None:
         """Claim due events while workers are free, and set the alarm for the next due time."""
         now = self._runtime.clock.now()  # before the query: the alarm covers what is due after it
@@ -253,7 +241,7 @@ class WorkerPool:
 
     def _work(self, batch: Batch) -> None:
         try:
-            with _logged(_UNFINISHED):
+            with logged(_UNFINISHED):
                 self.run(batch)
         finally:
             with self._changed:
@@ -275,7 +263,7 @@ class WorkerPool:
         return threads
 
     def _finish(self, tasks: Sequence[Task], results: Sequence[Result]) -> None:
-        with _logged(_UNFINISHED):
+        with logged(_UNFINISHED):
             runner.release(self._runtime.database, tasks)
             runner.settle(self._runtime, results)
         self._runtime.wakeup.hint()
@@ -291,7 +279,7 @@ class WorkerPool:
                 self._running.remove(batch)
                 self._abandoned.append(batch)
         for _, claim, call in late:
-            with _logged(f"event {claim.event_id} was not abandoned, its claim will expire"):
+            with logged(f"event {claim.event_id} was not abandoned, its claim will expire"):
                 discard(self._runtime, claim, call)
         if late:
             self._runtime.wakeup.hint()

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from climate.core.notifications.message import Notification, payload_when_sent
 from climate.db.engine.database import is_unavailable
 from climate.db.notifications import outbox
-from climate.manager.process.periodic_task import PeriodicTask
+from climate.manager.process.periodic_task import PeriodicTask, Progress
 from climate.manager.process.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
@@ -46,6 +46,11 @@ class Relay:
         poll = runtime.settings.poll_interval
         self._numbering = PeriodicTask("numbers", self.number, interval=poll)
         self._publishing = PeriodicTask("relay", self._publish_waiting, interval=poll)
+
+    @property
+    def progress(self) -> list[Progress]:
+        """The progress of numbering and publishing."""
+        return [*self._numbering.progress, *self._publishing.progress]
 
     def start(self) -> None:
         """Start numbering and publishing, in separate threads: the broker may block one."""
@@ -96,9 +101,9 @@ class Relay:
         return published
 
     def _publish_waiting(self) -> int:
-        """Publish unless the pause after a failure lasts; return how many were published."""
+        """Publish; return how many were published. False after a failure and in the pause then."""
         if time.monotonic() < self._retry_at:
-            return 0
+            return False
         try:
             published = self._publish_all()
             self._pause = _PAUSE
@@ -112,7 +117,7 @@ class Relay:
                 LOG.exception(text)
             self._retry_at = time.monotonic() + self._pause
             self._pause = min(self._pause * 2, _LONGEST_PAUSE)
-            return 0
+            return False
         return published
 
     def _next_batch(self) -> list[Notification]:

@@ -28,7 +28,7 @@ from climate.core.notifications.subscription import (
 )
 from climate.db.engine.database import is_unavailable
 from climate.db.notifications import outbox, subscriptions, webhook_queue
-from climate.manager.process.periodic_task import PeriodicTask
+from climate.manager.process.periodic_task import PeriodicTask, Progress
 from climate.manager.process.runtime import Runtime
 
 LOG = logging.getLogger(__name__)
@@ -58,6 +58,11 @@ class WebhookDelivery:
         self._task = PeriodicTask(
             "deliveries", self._start_due, interval=runtime.settings.poll_interval
         )
+
+    @property
+    def progress(self) -> list[Progress]:
+        """The progress of claiming subscriptions."""
+        return self._task.progress
 
     def start(self) -> None:
         """Start the thread that claims subscriptions, and starts a thread for each claim."""

@@ -2,7 +2,10 @@
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from climate.db.engine.database import is_unavailable
 
@@ -15,11 +18,42 @@ _PAUSE = 0.02
 _MANY, _LONG_PAUSE = 100, 0.1
 
 
+@dataclass(slots=True)
+class Progress:
+    """When a loop last completed a run without an error, by ``time.monotonic``.
+
+    At first that is when the loop was created. ``interval`` is in seconds.
+    """
+
+    name: str
+    interval: float
+    done_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last run without an error."""
+        return time.monotonic() - self.done_at
+
+    def note_done(self) -> None:
+        """Note that a run has ended without an error."""
+        self.done_at = time.monotonic()
+
+
+@contextmanager
+def logged(text: str) -> Iterator[None]:
+    """Log an error of the block instead of raising it; a traceback unless the database is away."""
+    try:
+        yield
+    except Exception as error:
+        detail = None if is_unavailable(error) else error
+        LOG.warning("%s: %s", text, error, exc_info=detail)
+
+
 class PeriodicTask:
     """Runs ``steps`` at each wake-up, and ``interval`` seconds after the end of their last run.
 
-    If a step returns a number, that is how many items it handled. An error of a step is logged. It
-    prevents neither the next step nor the next run of this step.
+    If a step returns a number, that is how many items it handled; False means that it failed. An
+    error of a step is logged. It prevents neither the next step nor the next run of this step.
     """
 
     def __init__(
@@ -33,9 +67,15 @@ class PeriodicTask:
         """Prepare; nothing runs before ``start``. ``pause``: minimum seconds between two runs."""
         self._name, self._steps = name, steps
         self._interval = min(interval, threading.TIMEOUT_MAX)
+        self._progress = Progress(name, self._interval)
         self._pause, self._runs_at_start = pause, runs_at_start
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
+
+    @property
+    def progress(self) -> list[Progress]:
+        """The progress of this loop."""
+        return [self._progress]
 
     @property
     def is_stopping(self) -> bool:
@@ -70,17 +110,14 @@ class PeriodicTask:
             # failure, must not run back to back or come a moment too early.
             self._wake.wait(self._interval)
             self._wake.clear()
-            handled = 0
-            for step in self._steps:
-                if not self._stopping.is_set():
-                    handled += self._try(step)
+            results = [self._try(step) for step in self._steps if not self._stopping.is_set()]
+            if not any(result is False for result in results):
+                self._progress.note_done()
+            handled = sum(result for result in results if isinstance(result, int))
             pause = max(self._pause, _LONG_PAUSE) if handled >= _MANY else self._pause
 
-    def _try(self, step: Callable[[], object]) -> int:
-        try:
-            handled = step()
-        except Exception as error:
-            detail = None if is_unavailable(error) else error
-            LOG.warning("%s: will try again: %s", self._name, error, exc_info=detail)
-            return 0
-        return handled if isinstance(handled, int) else 0
+    def _try(self, step: Callable[[], object]) -> object:
+        """Run a step; return its result, or False after an error."""
+        with logged(f"{self._name}: will try again"):
+            return step()
+        return False  # after an error, which is logged

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from climate.clock import Clock
+from climate.manager.process.periodic_task import Progress, logged
 
 _ALARM = "alarm"
 # Seconds between two comparisons of the wall clock with monotonic time, and the smallest
@@ -27,6 +28,7 @@ class Timer:
     """At most one alarm (``at``), and any number of interval jobs (``every``)."""
 
     def __init__(self, clock: Clock) -> None:
+        self.progress: list[Progress] = []
         self._clock = clock
         self._intervals: dict[str, float] = {}
         self._stopped = threading.Event()
@@ -41,9 +43,20 @@ class Timer:
         threading.Thread(target=self._watch, name="wall clock", daemon=True).start()
 
     def every(self, seconds: float, job: Callable[[], object], name: str) -> None:
-        """Call ``job`` (short, thread-safe) every ``seconds``; ``name`` must be unique."""
+        """Call ``job`` (short, thread-safe) every ``seconds``; ``name`` must be unique.
+
+        An error of the job is logged.
+        """
+        progress = Progress(name, seconds)
+
+        def run() -> None:
+            with logged(f"{name}: will try again"):
+                job()
+                progress.note_done()
+
+        self.progress.append(progress)
         self._intervals[name] = seconds
-        self._scheduler.add_job(job, "interval", seconds=seconds, id=name)
+        self._scheduler.add_job(run, "interval", seconds=seconds, id=name)
 
     def at(self, moment: datetime, job: Callable[[], object]) -> None:
         """Call ``job`` once, when climate's clock shows ``moment``; replaces the previous alarm."""

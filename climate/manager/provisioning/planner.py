@@ -28,7 +28,7 @@ from climate.db.provisioning.preparations import Booking
 from climate.db.resources import allocations, resources
 from climate.manager.leases import healing
 from climate.manager.notifications.lease_messages import notify_nodes
-from climate.manager.process.periodic_task import PeriodicTask
+from climate.manager.process.periodic_task import PeriodicTask, Progress
 from climate.manager.process.runtime import Runtime
 from climate.manager.provisioning.lead_times import LeadTimes
 from climate.manager.provisioning.power_saving import PowerSaver
@@ -187,6 +187,11 @@ class Planner:
         self._forgetting = PeriodicTask(
             "forget preparations", self.forget, interval=_FORGET_INTERVAL, runs_at_start=False
         )
+
+    @property
+    def progress(self) -> list[Progress]:
+        """The progress of planning, and of the removal of old rows."""
+        return [*self._task.progress, *self._forgetting.progress]
 
     def start(self) -> None:
         """Start a thread for planning, and a thread that removes old preparations."""

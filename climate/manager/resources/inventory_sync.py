@@ -27,7 +27,7 @@ from climate.db.provisioning import readiness as stored_readiness
 from climate.db.resources import capacity, resources
 from climate.manager.leases import healing
 from climate.manager.leases.trusts import TrustWatch
-from climate.manager.process.periodic_task import PeriodicTask
+from climate.manager.process.periodic_task import PeriodicTask, Progress
 from climate.manager.process.runtime import Runtime, Store
 from climate.manager.provisioning import readiness
 from climate.plugins.base import DiscoveredResource, ResourcePlugin
@@ -174,6 +174,11 @@ class InventorySync:
         self._task = PeriodicTask(
             "inventory", self._synchronise, trusts.check_if_due, interval=interval
         )
+
+    @property
+    def progress(self) -> list[Progress]:
+        """The progress of the sync."""
+        return self._task.progress
 
     def start(self) -> None:
         """Start a thread for the sync, because the cloud may be slow."""
