@@ -89,6 +89,22 @@ MANAGER = [
         min=0,
         help="Seconds between checks of the invariants; 0: no checks.",
     ),
+    cfg.IntOpt(
+        "ended_leases_days",
+        default=90,
+        min=0,
+        max=36500,
+        help="Days after its end until a lease is removed with its reservations and events; the"
+        " history keeps a row. 0: never.",
+    ),
+    cfg.IntOpt(
+        "history_days",
+        default=730,
+        min=0,
+        max=36500,
+        help="Days after the end of a lease until its row in the history of removed leases"
+        " (past_leases) is removed; 0: never.",
+    ),
     cfg.HostAddressOpt(
         "metrics_host", default="127.0.0.1", help="Address on which a manager serves metrics."
     ),

@@ -223,6 +223,8 @@ def settings(conf: cfg.ConfigOpts) -> Settings:
         self_audit_interval=manager.self_audit_interval,
         search_timeout=conf.api.search_timeout,
         notifications_kept=retention(conf),
+        ended_leases_kept=timedelta(days=manager.ended_leases_days) or None,
+        history_kept=timedelta(days=manager.history_days) or None,
         webhooks=webhooks,
         provisioning=provisioned,
     )

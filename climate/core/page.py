@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from climate.core.lease.history import PastLease
 from climate.core.lease.model import Lease, Resource
 from climate.core.matching.query import Query
 from climate.core.notifications.subscription import Subscription
@@ -25,6 +26,7 @@ LEASE_SORTS: Sorts[Lease] = {
     "created": lambda lease: lease.created_at,
     "name": lambda lease: lease.name,
 }
+PAST_LEASE_SORTS: Sorts[PastLease] = {"ended": lambda lease: lease.ended_at}
 RESOURCE_SORTS: Sorts[Resource] = {"id": lambda resource: resource.id}
 PREPARATION_SORTS: Sorts[Preparation] = {"needed": lambda task: task.needed_at}
 SHUTDOWN_SORTS: Sorts[Shutdown] = {"wanted": lambda task: task.wanted_at}
@@ -61,6 +63,16 @@ class LeaseFilter:
     starts_after: datetime | None = None
     ends_before: datetime | None = None
     ends_after: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastLeaseFilter:
+    """Which removed leases to list; None means any. All bounds are exclusive."""
+
+    project_id: str | None = None
+    user_id: str | None = None
+    ended_before: datetime | None = None
+    ended_after: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

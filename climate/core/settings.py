@@ -39,7 +39,9 @@ class Settings:
     external service decides.
     Every ``trust_interval`` managers check the trusts of leases that start within ``trust_ahead``.
     A stack that cannot be deleted keeps its capacity for ``stack_patience``. None for
-    ``notifications_kept`` keeps all notifications, None for ``provisioning`` prepares no hosts.
+    ``notifications_kept`` keeps all notifications. ``ended_leases_kept`` and ``history_kept`` are
+    the same for leases that are over and for the history of removed leases. None for
+    ``provisioning`` prepares no hosts.
     """
 
     cleaning_time: timedelta
@@ -63,5 +65,7 @@ class Settings:
     self_audit_interval: float = 0.0
     search_timeout: float = 5.0
     notifications_kept: timedelta | None = None
+    ended_leases_kept: timedelta | None = None
+    history_kept: timedelta | None = None
     webhooks: WebhookRules = NO_WEBHOOK_RULES
     provisioning: Provisioning | None = None

@@ -12,7 +12,7 @@ from climate.api.route import Route
 from climate.api.v2.capacity import availability
 from climate.api.v2.capacity import schemas as capacity_schemas
 from climate.api.v2.http import openapi
-from climate.api.v2.leases import schemas
+from climate.api.v2.leases import history, schemas
 from climate.api.v2.leases import views as lease_views
 from climate.api.v2.notifications import schemas as notification_schemas
 from climate.api.v2.notifications import subscriptions
@@ -83,6 +83,9 @@ ROUTES = [
     Route("DELETE", "/v2/leases/<lease_id>", lease_views.delete, "leases:delete",
           answers={202: None, 204: None},
           request_headers=("If-Match",), own_errors=(PreconditionFailed,)),
+
+    Route("GET", "/v2/past-leases", history.index, "leases:get",
+          query=history.PastLeaseQuery, answers={200: history.PastLeasePage}),
 
     Route("GET", "/v2/resources", resource_views.index, "resources:get",
           query=resource_schemas.ResourceQuery, answers={200: resource_schemas.ResourcePage}),

@@ -4,17 +4,20 @@ The number of statements depends neither on the page nor on the table.
 """
 
 import operator
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from climate.core.lease.history import PastLease
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Lease, Resource
-from climate.core.page import LeaseFilter, Page, Part, ResourceFilter
+from climate.core.page import LeaseFilter, Page, Part, PastLeaseFilter, ResourceFilter
 from climate.db.leases import records as lease_records
 from climate.db.resources import properties, resources
-from climate.db.tables.leases import LeaseRow, ReservationRow, ResourceRow
+from climate.db.tables.bulk import record
+from climate.db.tables.leases import LeaseRow, PastLeaseRow, ReservationRow, ResourceRow
 
 Column = sa.SQLColumnExpression[Any]
 Q = TypeVar("Q", bound=sa.Select[Any])
@@ -32,6 +35,20 @@ def find_leases(session: Session, wanted: LeaseFilter, page: Page) -> Part[Lease
     query = sa.select(*lease_records.COLUMNS).where(*_conditions(wanted))
     rows = session.execute(cut(query, _LEASES[page.sort], LeaseRow.id, page)).all()
     items = lease_records.complete(session, rows[: page.limit])
+    return Part(items=items, more=len(rows) > page.limit)
+
+
+def find_past_leases(session: Session, wanted: PastLeaseFilter, page: Page) -> Part[PastLease]:
+    """Return a page of the removed leases that match the filter (one statement)."""
+    compared = (
+        (PastLeaseRow.project_id, operator.eq, wanted.project_id),
+        (PastLeaseRow.user_id, operator.eq, wanted.user_id),
+        (PastLeaseRow.ended_at, operator.lt, wanted.ended_before),
+        (PastLeaseRow.ended_at, operator.gt, wanted.ended_after),
+    )
+    query = sa.select(PastLeaseRow).where(*_comparisons(compared))
+    rows = session.scalars(cut(query, PastLeaseRow.ended_at, PastLeaseRow.id, page)).all()
+    items = [record(PastLease, row, status=LeaseStatus(row.status)) for row in rows[: page.limit]]
     return Part(items=items, more=len(rows) > page.limit)
 
 
@@ -55,9 +72,7 @@ def _conditions(wanted: LeaseFilter) -> list[sa.ColumnElement[bool]]:
         (LeaseRow.end_at, operator.lt, wanted.ends_before),
         (LeaseRow.end_at, operator.gt, wanted.ends_after),
     ]
-    conditions = [
-        compare(column, value) for column, compare, value in compared if value is not None
-    ]
+    conditions = _comparisons(compared)
     conditions.append(LeaseRow.status != LeaseStatus.CREATING.value)  # held, not confirmed yet
     if wanted.statuses:
         conditions.append(LeaseRow.status.in_(wanted.statuses))
@@ -65,6 +80,11 @@ def _conditions(wanted: LeaseFilter) -> list[sa.ColumnElement[bool]]:
         of_lease = sa.exists().where(ReservationRow.lease_id == LeaseRow.id).correlate(LeaseRow)
         conditions.append(of_lease.where(ReservationRow.resource_type == wanted.resource_type))
     return conditions
+
+
+def _comparisons(compared: Iterable[tuple[Column, Any, Any]]) -> list[sa.ColumnElement[bool]]:
+    """Return a condition for each (column, operator, value) whose value is not None."""
+    return [compare(column, value) for column, compare, value in compared if value is not None]
 
 
 def cut(query: Q, column: Column, id_: Column, page: Page) -> Q:

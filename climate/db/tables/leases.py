@@ -272,6 +272,30 @@ class PastUseRow(Base):
     hosts: Mapped[int]
 
 
+class PastLeaseRow(Base):
+    """A lease that had started and was removed; ``climate.core.lease.history`` has its fields."""
+
+    __tablename__ = "past_leases"
+    __table_args__ = (
+        Index(None, "project_id", "ended_at", "id"),
+        Index(None, "ended_at", "id"),
+        MARIADB,
+    )
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True)
+    name: Mapped[str] = mapped_column(sa.String(80))
+    user_id: Mapped[str] = mapped_column(sa.String(255))
+    project_id: Mapped[str] = mapped_column(sa.String(255))
+    status: Mapped[str] = mapped_column(sa.String(16))
+    degraded: Mapped[bool]
+    start_at: Mapped[datetime]
+    end_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime]
+    created_at: Mapped[datetime]
+    reservations: Mapped[list[Any]]
+
+
 class IdempotencyKeyRow(Base):
     """The idempotency key of a request, with its answer.
 

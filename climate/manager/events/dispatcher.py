@@ -30,6 +30,7 @@ from climate.manager.events import runner
 from climate.manager.events.outcomes import discard
 from climate.manager.events.queue import PAGE, BatchSizeEstimator, FairShare, QueueView
 from climate.manager.leases import finalizers
+from climate.manager.leases.delete import remove_ended
 from climate.manager.notifications import log
 from climate.manager.process.periodic_task import PeriodicTask, Progress, logged
 from climate.manager.process.runtime import Runtime
@@ -303,9 +304,10 @@ class Upkeep:
             self._wake()
 
     def tidy(self) -> None:
-        """Remove allocations after their cleaning time, old idempotency keys, old notifications.
+        """Remove allocations after their cleaning time, and all that is kept no longer.
 
-        Also remove past use that no limit counts any more.
+        These are idempotency keys, notifications, leases that ended long ago, their history, and
+        past use that no limit counts any more.
         """
         now = self._runtime.clock.now()
         write = self._runtime.database.write
@@ -315,3 +317,4 @@ class Upkeep:
         log.forget_old(self._runtime.store, self._runtime.settings)
         if (rules := self._runtime.settings.limits).enabled:
             write(lambda session: forget_past_use(session, now - rules.period))
+        remove_ended(self._runtime.store, self._runtime.settings)

@@ -1,4 +1,7 @@
-"""Delete a lease. If plug-ins may have changed the cloud for it, a manager ends it first."""
+"""Delete a lease, and remove leases that ended long ago.
+
+If plug-ins may have changed the cloud for a lease, a manager ends it first.
+"""
 
 import time
 from dataclasses import replace
@@ -7,20 +10,26 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from climate.core.lease import blazar_wire
+from climate.core.lease.history import past
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.model import Lease
 from climate.core.lease.schedule import END
 from climate.core.settings import Settings
 from climate.db.engine.database import Database
 from climate.db.events import queue as event_queue
-from climate.db.leases import leases
+from climate.db.leases import leases, past_leases
 from climate.db.limits import keep_past_use
 from climate.db.notifications import outbox
 from climate.db.resources import allocations
 from climate.manager.admission.requirements import any_prepares
 from climate.manager.leases.finalizers import schedule_finalizers
 from climate.manager.leases.read import check_expected, visible
-from climate.manager.process.runtime import Runtime
+from climate.manager.notifications.lease_messages import resources_of
+from climate.manager.process.runtime import Runtime, Store
+
+# Rows per transaction, so that none locks rows for long, and transactions per call.
+_LEASES, _PAST_LEASES = 20, 500
+_BATCHES = 10
 
 
 def delete_lease(
@@ -55,11 +64,13 @@ def delete_lease(
 
 
 def remove(session: Session, lease: Lease, now: datetime, settings: Settings) -> None:
-    """Delete the rows of a locked lease, and notify.
+    """Delete the rows of a locked lease, and notify. A lease that has begun stays in the history.
 
-    If the lease has begun, its resources stay occupied for the cleaning time from ``now`` on.
+    Then its resources stay occupied for the cleaning time from ``now`` on.
     """
     ids = [reservation.id for reservation in lease.reservations]
+    if lease.has_begun:
+        past_leases.store(session, past(lease, resources_of(session, ids), now))
     if ids and lease.has_begun:
         if settings.limits.enabled:
             keep_past_use(session, lease, ids, now)
@@ -67,6 +78,47 @@ def remove(session: Session, lease: Lease, now: datetime, settings: Settings) ->
     deleted = replace(lease, status=LeaseStatus.DELETING, updated_at=now)
     leases.delete(session, lease.id)
     outbox.write(session, "lease.delete", blazar_wire.payload(deleted), now)
+
+
+def remove_ended(store: Store, settings: Settings) -> None:
+    """Remove leases that ended before ``ended_leases_kept``, and history before ``history_kept``.
+
+    A call removes at most ``_BATCHES`` batches of each: the next call continues.
+    """
+    now = store.clock.now()
+    if settings.ended_leases_kept is not None:
+        before = now - settings.ended_leases_kept
+        for _ in range(_BATCHES):
+            if _remove_batch(store, settings, before) < _LEASES:
+                break
+    if settings.history_kept is not None:
+        oldest = now - settings.history_kept
+        for _ in range(_BATCHES):
+            if _forget_batch(store, oldest) < _PAST_LEASES:
+                break
+
+
+def _remove_batch(store: Store, settings: Settings, before: datetime) -> int:
+    """Remove a batch of leases that ended before ``before``; return how many were found."""
+    with store.database.read() as session:
+        found = past_leases.ended_before(session, before, _LEASES)
+
+    def work(session: Session) -> None:
+        locked = leases.find_some(session, found, lock=True, patient=False)
+        # Another manager may have removed some, or a user changed them, before the lock.
+        for id_ in past_leases.ended_before(session, before, _LEASES, list(locked)):
+            remove(session, locked[id_], store.clock.now(), settings)
+
+    if found:
+        store.database.write(work)
+    return len(found)
+
+
+def _forget_batch(store: Store, before: datetime) -> int:
+    with store.database.read() as session:
+        if not past_leases.is_old(session, before):
+            return 0
+    return store.database.write(lambda session: past_leases.forget(session, before, _PAST_LEASES))
 
 
 def _end_now(session: Session, lease: Lease, now: datetime) -> None:

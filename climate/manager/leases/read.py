@@ -15,6 +15,7 @@ from climate.manager.process.runtime import Runtime, reading
 
 find_leases = reading(pages.find_leases)
 find_all_leases = reading(leases.find_all)
+find_past_leases = reading(pages.find_past_leases)
 
 
 class LeaseChanged(Exception):
