@@ -31,9 +31,11 @@ def run(runtime: Runtime, arguments: argparse.Namespace) -> None:
             limits.set_own(runtime.database, party, values)
         elif action == "unset":
             limits.unset_own(runtime.database, party, arguments.limit)
-    if not runtime.settings.limits.enabled:
-        sys.stderr.write("limits are stored but not enforced: [limits] enabled is false\n")
-    _print(limits.show(runtime.store, runtime.settings.limits, parties))
+    rules = runtime.settings.limits
+    if not rules.enabled:
+        enforced = "only leases of projects is" if rules.is_active else "none is"
+        sys.stderr.write(f"limits are stored, {enforced} enforced: [limits] enabled is false\n")
+    _print(limits.show(runtime.store, rules, parties))
 
 
 def _assignment(text: str) -> tuple[str, int]:

@@ -16,17 +16,19 @@ _MEANINGS = {
     "extension_window": "Seconds before its end from which a lease of a {scope} may be extended",
     "extension": "Seconds of one extension of a running lease of a {scope}",
 }
+# Keeps one project from filling the database; a project that needs more gets a limit of its own.
+_DEFAULTS = {"project_leases": 1000}
 LIMITS: list[cfg.Opt] = [
     cfg.BoolOpt(
         "enabled",
         default=False,
         help="Enforce limits on projects and users: the defaults below, or a party's own limits,"
-        " which 'climate-manage limits set' stores.",
+        " which 'climate-manage limits set' stores. If false, only project_leases is enforced.",
     ),
     *(
         cfg.IntOpt(
             f"{scope}_{name}",
-            default=UNLIMITED,
+            default=_DEFAULTS.get(f"{scope}_{name}", UNLIMITED),
             min=UNLIMITED,
             help=f"{_MEANINGS[name].format(scope=scope)}; -1: unlimited.",
         )

@@ -75,7 +75,11 @@ _UNITS = {"leases": "leases", "hosts": "hosts", "vcpus": "vcpus", "host_hours": 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The operator's defaults, the exemptions from all limits, and the rolling period."""
+    """The operator's defaults, the exemptions from all limits, and the rolling period.
+
+    Unless limits are ``enabled``, only the number of open leases of a project is limited, and that
+    only if it has a default.
+    """
 
     enabled: bool = False
     defaults: Mapping[Scope, Limits]
@@ -84,10 +88,22 @@ class Rules:
     exempt_users: frozenset[str] = frozenset()
     exempt_roles: frozenset[str] = frozenset()
 
+    @property
+    def is_active(self) -> bool:
+        """Whether a new lease may have to be counted."""
+        return self.enabled or self.defaults[Scope.PROJECT].leases is not None
+
+    def effective(self, scope: Scope, overrides: Mapping[str, int]) -> Limits:
+        """Return the limits of an owner with these overrides."""
+        limits = self.defaults[scope].overridden(overrides)
+        if self.enabled or not self.is_active:
+            return limits
+        return Limits(leases=limits.leases if scope is Scope.PROJECT else None)
+
     def apply_to(self, project_id: str, user_id: str, roles: Iterable[str]) -> bool:
         """Return whether limits apply to a request of this user in this project."""
         return (
-            self.enabled
+            self.is_active
             and project_id not in self.exempt_projects
             and user_id not in self.exempt_users
             and self.exempt_roles.isdisjoint(roles)

@@ -76,8 +76,10 @@ def _overrides(session: Session, which: sa.ColumnElement[bool]) -> Overrides:
     return {Party(Scope(row.scope), row.owner_id): dict(row.overrides) for row in rows}
 
 
-def lock(session: Session, parties: Collection[Party]) -> Overrides:
+def lock(session: Session, parties: Collection[Party], *, shared: bool = False) -> Overrides:
     """Lock the rows of parties, inserting absent rows; return the overrides of each party.
+
+    With ``shared``, the lock excludes only transactions that lock the row without ``shared``.
 
     Of two transactions that count the use of a party, the second waits here until the first ends.
     So it also counts what the first has booked. Executes one statement per row, by its key,
@@ -85,12 +87,12 @@ def lock(session: Session, parties: Collection[Party]) -> Overrides:
     """
     locked: Overrides = {}
     for party in sorted(parties):
-        query = sa.select(LimitRow).where(_is(party)).with_for_update()
+        query = sa.select(LimitRow).where(_is(party)).with_for_update(read=shared)
         row = session.scalars(query.execution_options(populate_existing=True)).one_or_none()
         if row is None:  # if another transaction inserts it now, this one is retried
             new = sa.insert(LimitRow).values(scope=party.scope.value, owner_id=party.owner_id)
             session.execute(new.values(overrides={}))
-        else:
+        elif not shared:
             certify_where(session, LimitRow, _is(party))
         locked[party] = dict(row.overrides) if row else {}
     return locked

@@ -89,4 +89,4 @@ def test_a_warning_says_that_limits_are_not_enforced(
     path = write_config(tmp_path / "climate.conf", database__connection=url)
     given = ["limits", "set", "--project", "lab", "--limit", "hosts=1"]
     assert main.manage([*given, "--config-file", str(path)]) == 0
-    assert "not enforced" in capsys.readouterr().err
+    assert "only leases of projects is enforced" in capsys.readouterr().err

@@ -150,19 +150,22 @@ def small(story_everywhere: Story) -> Story:
     """Return a service with ten hosts and one booking of each."""
     _add_hosts(story_everywhere, 10)
     _add_bookings(story_everywhere, 0, 1)
+    story_everywhere.reserve(60, 120, reservations=[])  # creates the row of the project's limit
     return story_everywhere
 
 
 def test_admission_takes_few_statements_on_each_database(story_everywhere: Story) -> None:
+    story_everywhere.reserve(60, 120)  # creates the row of the project's limit
     with _statements(story_everywhere.runtime.database) as sent:
         story_everywhere.reserve(FIRST_MINUTE + 60, FIRST_MINUTE + 120)
     verbs = [statement.split()[0] for statement in sent]
     if story_everywhere.runtime.database.dialect == "postgresql":
-        # Find and lock, store all.
-        assert verbs == ["WITH", "WITH"], sent
+        # Lock the limit, find and lock, store all, count the leases.
+        assert verbs == ["SELECT", "WITH", "WITH", "SELECT"], sent
     else:
-        # Find, lock, check again; lease, reservations, events, allocations, notification.
-        assert verbs == ["SELECT"] * 3 + ["INSERT"] * 5, sent
+        # Lock the limit, find, lock, check again; lease, reservations, events, allocations,
+        # notification; count the leases.
+        assert verbs == ["SELECT"] * 4 + ["INSERT"] * 5 + ["SELECT"], sent
 
 
 def test_counts_do_not_depend_on_hosts_bookings_or_the_size_of_a_lease(small: Story) -> None:
@@ -191,8 +194,10 @@ def _sent_for_a_lease(story: Story) -> list[str]:
 
 
 def test_limits_and_enforcement_take_no_statement_unless_configured(
-    story: Story,
+    make_story: MakeStory,
 ) -> None:
+    story = make_story(limits__project_leases=-1)
+    story.register(4)
     sent = _sent_for_a_lease(story)
     assert len(sent) > 50
     assert [statement for statement in sent if re.search(r"\b(limits|past_use)\b", statement)] == []
@@ -218,7 +223,8 @@ def _sent_to_reserve(story: Story, token: str) -> list[str]:
 def test_limits_cost_one_statement_without_a_limit_and_none_for_the_exempt(
     make_story: MakeStory,
 ) -> None:
-    story = make_story(limits__enabled=True, limits__exempt_users=["root"])
+    options = {"limits__project_leases": -1, "limits__exempt_users": ["root"]}
+    story = make_story(limits__enabled=True, **options)
     story.register(4)
     exempt, unlimited = (_sent_to_reserve(story, user) for user in ("root:a", "alice:a"))
     assert [statement for statement in exempt if "limits" in statement] == []
@@ -239,5 +245,5 @@ def test_enforcing_limits_takes_four_statements_whatever_the_usage(make_story: M
     after = _sent_to_reserve(story, "admin:admin")
     assert len(before) == len(after)
     # Read the limits, lock the row, count the leases, add up their usage.
-    exempt = _sent_to_reserve(make_story(), "admin:admin")
+    exempt = _sent_to_reserve(make_story(limits__project_leases=-1), "admin:admin")
     assert len(after) == len(exempt) + 4

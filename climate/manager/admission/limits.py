@@ -4,12 +4,15 @@ A *party* is a project or a user. Its *use* is the resources that its leases hav
 limits of a party concern its use or its number of leases, the transaction locks the party's row
 before it counts: first the project's, then the user's. It locks resources only after that. So, of
 two parallel requests of a project, the second counts the use of the first. The rows of other
-parties are not locked. If limits are disabled, there is no gate. For an exempt requester, the gate
-executes no statement.
+parties are not locked. For an exempt requester, the gate executes no statement.
+
+If limits are disabled, only the number of open leases of a project is limited. Requests of a
+project then share the lock while the number is far below the limit: none waits for another.
+Otherwise the transaction runs again, with a lock of its own.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
@@ -21,12 +24,15 @@ from climate.core.lease.model import Lease
 from climate.core.limits import NAMES, Excess, Limits, Rules, Scope, Use
 from climate.core.window import Window
 from climate.db import limits as rows
-from climate.db.engine.database import Database
+from climate.db.engine.database import Database, LostRace, is_retried
 from climate.db.limits import Overrides, Party
 from climate.manager.admission.gates import Gate, Taken
 from climate.manager.process.runtime import Store
 
 _MAX_LIMIT = 2**31 - 1  # a 32-bit column
+# Leases below the limit from which on requests share the lock. They do not count each other, so it
+# must be more than the transactions that can be under way at once.
+_FAR = 250
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +64,13 @@ class Account:
 class Guard:
     """The limits that apply to one request; none for an exempt requester.
 
-    The transaction has locked the parties whose use it counts, so this use cannot change.
+    The transaction has locked the parties whose use it counts, so this use cannot change. If it
+    shares the lock (``is_shared``), it counts only those leases that are committed.
     """
 
     period: timedelta = timedelta(0)
     limits: Mapping[Party, Limits] = field(default_factory=dict)
+    is_shared: bool = False
 
     def check_dates(self, lease: Lease | None, window: Window, now: datetime) -> None:
         """Raise LimitExceeded if ``window`` is forbidden; ``lease`` is the stored lease, if any."""
@@ -73,11 +81,16 @@ class Guard:
             self._check(party, excess)
 
     def check_count(self, session: Session, lease: Lease, now: datetime) -> None:
-        """Raise LimitExceeded if a new lease exceeds the limit on the number of leases."""
+        """Raise LimitExceeded if a new lease exceeds the limit on the number of leases.
+
+        Raise LostRace if the lock is shared, and the number is near the limit.
+        """
         for party, limits in self.limits.items():
             if limits.leases is not None:
                 others = rows.count_leases(session, party, now, excluding=lease.id)
                 self._check(party, rules.excess_of_leases(limits, others))
+                if self.is_shared and others + _FAR >= limits.leases:
+                    raise LostRace
 
     def uses_of(self, session: Session, lease: Lease) -> list[Use]:
         """Return the stored use of a lease; empty if no limit counts use."""
@@ -149,11 +162,12 @@ class LimitGate(Gate):
             return True
         start = max(lease.window.start, now)
         after = [rows.use_of(session, taken, start, lease.window.end)]
+        limit = replace(self._limit, is_shared=False)
         try:
-            self._limit.check_dates(self._present, lease.window, now)
+            limit.check_dates(self._present, lease.window, now)
             if self._present is None:
-                self._limit.check_count(session, lease, now)
-            self._limit.check_use(session, lease, self._used, after)
+                limit.check_count(session, lease, now)
+            limit.check_use(session, lease, self._used, after)
         except LimitExceeded:
             return False
         return True
@@ -166,6 +180,8 @@ def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str
     """
     if not settings.apply_to(lease.project_id, lease.user_id, roles):
         return Guard()
+    if not settings.enabled:
+        return _open_leases_guard(session, settings, Party(Scope.PROJECT, lease.project_id))
     parties = parties_of(lease.project_id, lease.user_id)
     limited = _limited(settings, parties, rows.overrides(session, parties))
     counted = [party for party, limits in limited.items() if limits.counts]
@@ -173,6 +189,14 @@ def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str
         others = {party: limits for party, limits in limited.items() if not limits.counts}
         limited = others | _limited(settings, counted, rows.lock(session, counted))
     return Guard(period=settings.period, limits=limited)
+
+
+def _open_leases_guard(session: Session, settings: Rules, party: Party) -> Guard:
+    """Return the limit on the open leases of a project, and lock the project's row."""
+    default = settings.defaults[party.scope].leases or 0
+    shared = default > _FAR and not is_retried(session)
+    overrides = rows.lock(session, [party], shared=shared)
+    return Guard(limits=_limited(settings, [party], overrides), is_shared=shared)
 
 
 def parties_of(project_id: str, user_id: str) -> list[Party]:
@@ -188,7 +212,7 @@ def _limited(
 
 
 def _effective(settings: Rules, party: Party, overrides: Overrides) -> Limits:
-    return settings.defaults[party.scope].overridden(overrides.get(party, {}))
+    return settings.effective(party.scope, overrides.get(party, {}))
 
 
 def show(store: Store, settings: Rules, parties: Sequence[Party]) -> list[Account]:

@@ -148,7 +148,7 @@ def _gates(
         gates.append(ReadyStartGate(runtime.settings, runtime.catalog))
     if idempotent is not None:
         gates.append(IdempotencyGate(idempotent, lease))
-    if runtime.settings.limits.enabled:
+    if runtime.settings.limits.is_active:
         gates.append(LimitGate(runtime.settings.limits, owner.roles))
     checked = runtime.enforcer is not None and runtime.enforcer.checks_create
     as_user = any_acts_as_user(runtime.catalog, lease.reservations)

@@ -256,7 +256,7 @@ class TestWhoIsLimited:
 
 class TestAccounts:
     def test_accounts_show_limits_and_usage(self, limited: Make) -> None:
-        story = limited(project_hosts=3, user_leases=5)
+        story = limited(project_leases=-1, project_hosts=3, user_leases=5)
         limits.set_own(story.runtime.database, LAB, {"vcpus": 100})
         ask(story, 0, 60, hosts=2)
         ask(story, 30, 90, token=BOB)
