@@ -240,6 +240,7 @@ def configuration(folder: str, hosts: int, seed: int) -> ConfigOpts:
         ("before_start_leads", [600], "manager"),
         ("self_audit_interval", 86400.0, "manager"),
         ("delete_wait", 0.0, "api"),
+        ("project_leases", -1, "limits"),
     ):
         conf.set_override(name, value, group=group)
     return conf

@@ -182,6 +182,7 @@ def _climate(administrator: Account, url: sa.URL) -> Iterator[int]:
             "database__connection": url.render_as_string(hide_password=False),
             "keystone_authtoken__memcached_servers": f"127.0.0.1:{layout.PORTS['memcached']}",
             "manager__sync_interval": _NEVER,
+            "limits__project_leases": -1,
         }
         conf = write_config(Path(folder) / "climate.conf", **given)
         for name, says, arguments in (

@@ -93,6 +93,7 @@ def make_runtime(
     logging.getLogger("climate").setLevel(logging.ERROR)
     conf.set_override("connection", url, group="database")
     conf.set_override("claim_timeout", claim_timeout, group="manager")
+    conf.set_override("project_leases", -1, group="limits")
     watch = Stopwatch(folder, looks=looks)
     made = replace(bootstrap.make_runtime(conf), plugins={watch.resource_type: watch})
     watch.runtime = made

@@ -5,7 +5,7 @@ from typing import Any
 from flask import request
 
 from climate.api.call import Call
-from climate.api.v1.schemas import PropertyUpdate, capabilities, number
+from climate.api.v1.schemas import NUMBERED_PAGE, PropertyUpdate, capabilities, number
 from climate.core.errors import InvalidInput, MissingParameter
 from climate.core.lease import blazar_wire
 from climate.core.lease.model import HOST, Allocation, Resource
@@ -19,8 +19,10 @@ _FALSE = {"", "0", "false", "no", "off", "none", "null"}
 
 
 def index(call: Call) -> tuple[Any, int]:
-    """List all hosts."""
-    return {"hosts": [_body(host) for host in resources.find_all(call.runtime, HOST)]}, 200
+    """List the hosts: all of them without ``limit``."""
+    page = NUMBERED_PAGE.load(request.args.to_dict())
+    found = resources.find_all(call.runtime, HOST, page["limit"], page["marker"])
+    return {"hosts": [_body(host) for host in found]}, 200
 
 
 def create(call: Call) -> tuple[Any, int]:

@@ -4,6 +4,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
+from flask import request
 from marshmallow import Schema, ValidationError
 
 from climate.api.call import Call
@@ -11,6 +12,7 @@ from climate.api.v1.schemas import (
     LEASE_CREATE,
     LEASE_UPDATE,
     NOW,
+    PAGE,
     RESERVATION_ID,
     RESERVATION_TYPE,
 )
@@ -27,9 +29,13 @@ from climate.manager.leases.update import update_lease
 
 
 def index(call: Call) -> tuple[Any, int]:
-    """List the leases of the caller's project; an admin gets those of all projects."""
+    """List the leases of the caller's project; an admin gets those of all projects.
+
+    The list is complete without ``limit``, as Blazar's clients know no pages.
+    """
     project_id = None if call.may("leases:get_all") else call.caller.project_id
-    leases = find_all_leases(call.runtime, project_id)
+    page = PAGE.load(request.args.to_dict())
+    leases = find_all_leases(call.runtime, project_id, page["limit"], page["marker"])
     return {"leases": [blazar_wire.lease_body(lease) for lease in leases]}, 200
 
 

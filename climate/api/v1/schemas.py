@@ -102,6 +102,22 @@ class LeaseUpdate(_Lenient):
     reservations = fields.List(fields.Dict(), load_default=list, validate=LIST_LENGTH)
 
 
+class _Limit(_Lenient):
+    limit = fields.Integer(load_default=None, validate=validate.Range(1, 1000))
+
+
+class PageQuery(_Limit):
+    """A page of a list: at most ``limit`` items that follow the item with the id ``marker``."""
+
+    marker = fields.String(load_default=None)
+
+
+class NumberedPageQuery(_Limit):
+    """A page of a list whose ids are numbers."""
+
+    marker = fields.Integer(load_default=0, validate=validate.Range(0, 2**63 - 1))
+
+
 class ReservationType(_Lenient):
     """The key that reservations of all types have."""
 
@@ -138,6 +154,7 @@ class PropertyUpdate(_Lenient):
 
 LEASE_CREATE, LEASE_UPDATE = LeaseCreate(), LeaseUpdate()
 RESERVATION_TYPE, RESERVATION_ID = ReservationType(), ReservationId()
+PAGE, NUMBERED_PAGE = PageQuery(), NumberedPageQuery()
 
 
 def capabilities(data: dict[str, Any]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from climate.core.errors import NotFound
+from climate.core.errors import InvalidInput, NotFound
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Event, Lease, Reservation
 from climate.core.lease.schedule import rank
@@ -134,15 +134,25 @@ def lock_unchanged(session: Session, known: Collection[Lease], *, patient: bool)
     return {row[0] for row in rows if tuple(row) in versions}
 
 
-def find_all(session: Session, project_id: str | None) -> list[Lease]:
+def find_all(
+    session: Session, project_id: str | None, limit: int | None = None, after: str | None = None
+) -> list[Lease]:
     """Return the leases of a project (None: of all) except held ones, sorted by start time.
 
-    Executes one SQL statement, and two per 10,000 leases for their reservations and events.
+    Return at most ``limit``, and only those that follow the lease with the id ``after``; raises
+    InvalidInput if that lease is not in the list. Executes one SQL statement (two with ``after``),
+    and two per 10,000 leases for their reservations and events.
     """
-    query = sa.select(*COLUMNS).order_by(LEASES.c.start_at, LEASES.c.id)
-    query = query.where(LEASES.c.status != LeaseStatus.CREATING.value)
+    start, id_ = LEASES.c.start_at, LEASES.c.id
+    shown = [LEASES.c.status != LeaseStatus.CREATING.value]
     if project_id is not None:
-        query = query.where(LEASES.c.project_id == project_id)
+        shown.append(LEASES.c.project_id == project_id)
+    query = sa.select(*COLUMNS).where(*shown).order_by(start, id_).limit(limit)
+    if after is not None:
+        last = session.scalar(sa.select(start).where(*shown, id_ == after))
+        if last is None:
+            raise InvalidInput(f"marker: there is no lease {after} in this list: start again")
+        query = query.where(start >= last, sa.or_(start > last, id_ > after))
     return complete(session, session.execute(query).all())
 
 

@@ -87,9 +87,12 @@ def get(session: Session, resource_type: str, resource_id: int, *, lock: bool = 
     return complete(session, [row])[0]
 
 
-def find_all(session: Session, resource_type: str) -> list[Resource]:
-    """Return all resources of a type, sorted by id."""
-    query = sa.select(ResourceRow).where(ResourceRow.type == resource_type).order_by(ResourceRow.id)
+def find_all(
+    session: Session, resource_type: str, limit: int | None = None, after: int = 0
+) -> list[Resource]:
+    """Return the resources of a type with ids above ``after``, at most ``limit``, sorted by id."""
+    query = sa.select(ResourceRow).where(ResourceRow.type == resource_type, ResourceRow.id > after)
+    query = query.order_by(ResourceRow.id).limit(limit)
     return complete(session, session.scalars(query).all())
 
 
