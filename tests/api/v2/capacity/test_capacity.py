@@ -133,11 +133,11 @@ def test_limits_show_what_parties_may_have_and_have(make_story: MakeStory) -> No
     story.register(2)
     story.reserve(reservations=[host_reservation(2, 2)])
     shown = story.ok("GET", "/v2/limits")
-    assert shown["apply"] is False
+    assert shown["apply"] is True, "the default limit of open leases"
     project, user = shown["parties"]
     assert (project["scope"], project["id"]) == ("project", "admin")
     assert (user["scope"], user["id"]) == ("user", "admin")
-    assert project["limits"]["hosts"] is None
+    assert (project["limits"]["leases"], project["limits"]["hosts"]) == (1000, None)
     assert (project["used"]["leases"], project["used"]["hosts"]) == (1, 2)
     assert project["used"]["host_hours"] == 2.0
     limited = make_story(limits__enabled=True, limits__project_hosts=3)
