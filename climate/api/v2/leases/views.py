@@ -65,7 +65,8 @@ def create(call: Call) -> Answer:
 
 def show(call: Call, lease_id: str) -> Answer:
     """Show a lease."""
-    return _shown(visible(call, lease_id))
+    lease = visible(call, lease_id)
+    return _if_match(lease, lambda _: _shown(lease))
 
 
 def update(call: Call, lease_id: str) -> Answer:

@@ -206,8 +206,10 @@ def test_etags_of_reads_and_of_changes_by_the_manager(story: Story) -> None:
     path, tag = created.headers["Location"], created.headers["ETag"]
     response = story.call("GET", path, headers={"If-None-Match": tag})
     assert (response.status_code, response.get_data()) == (304, b"")
+    assert story.call("GET", path, headers={"If-Match": tag}).status_code == 200
     story.run()
     assert story.call("GET", path, headers={"If-None-Match": tag}).status_code == 200
+    assert story.problem(412, "GET", path, headers={"If-Match": tag})["etag"] != tag
     story.problem(412, "PATCH", path, {"name": "a"}, headers={"If-Match": tag})
 
 
