@@ -210,7 +210,7 @@ def _starts(
         for requirement, own_timelines in zip(requirements, timelines, strict=True)
     )
     starts = reduce(calendar.both, starts_of_each, [part])
-    if len(requirements) == 1:
+    if len(requirements) <= 1:  # none: a stack without servers, volumes and addresses
         return starts
     ends = {b.end for timeline in chain.from_iterable(timelines) for b in timeline.bookings}
     moments = {first for first, _ in starts}.union(

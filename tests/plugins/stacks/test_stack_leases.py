@@ -131,6 +131,14 @@ def test_a_stack_is_admitted_as_a_whole_or_not_at_all(story: Story) -> None:
     assert window["start"] == story.moment(120)
 
 
+def test_a_stack_that_reserves_nothing_starts_at_any_time(story: Story) -> None:
+    empty = {"reservations": [stack(template())], "duration": 60, "end_by": story.moment(60)}
+    [window] = story.ok("POST", "/v2/availability/search", empty)["windows"]
+    assert (window["start"], window["latest_start"]) == (story.moment(), story.moment(59))
+    lease = story.ok("POST", "/v2/leases", {**empty, "name": "empty", "start": "asap"})
+    assert lease["start"] == story.moment()
+
+
 def test_the_stack_uses_the_reserved_parts_from_start_to_end(story: Story) -> None:
     lease = create(story, stack())
     [empty] = stacks(story)
