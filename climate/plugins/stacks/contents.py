@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from climate.core.errors import InvalidInput
+from climate.core.matching.quoting import cut
 from climate.plugins.stacks import template
 from climate.plugins.stacks.template import DISKS, FLOATINGIP, NOTED, SERVER, VOLUME, Source
 
@@ -149,11 +150,21 @@ def _disks(resource: Mapping[str, Any]) -> Iterator[tuple[str | None, int]]:
         size = properties.get("size")
         if size is None:
             raise InvalidInput(f"Volume {_name(resource)} of the stack has no size: set its size")
-        yield (properties.get("metadata") or {}).get(NOTED), int(size)
+        yield (properties.get("metadata") or {}).get(NOTED), _gigabytes(size, resource)
     if resource["resource_type"] == SERVER:
         for disk in properties.get(DISKS) or ():
             if template.makes_volume(disk):
-                yield disk.get("volume_type"), int(disk["volume_size"])
+                yield disk.get("volume_type"), _gigabytes(disk["volume_size"], resource)
+
+
+def _gigabytes(size: Any, resource: Mapping[str, Any]) -> int:  # noqa: ANN401 - a user wrote it
+    try:
+        return int(size)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(
+            f"A volume of resource {_name(resource)} of the stack has size {cut(str(size))}: set"
+            " it to a whole number of GiB"
+        ) from None
 
 
 def _floatingips(

@@ -13,6 +13,7 @@ from oslo_config.cfg import ConfigOpts
 
 from climate.core.errors import Conflict, InvalidInput
 from climate.core.lease.model import Lease
+from climate.core.matching.quoting import cut
 from climate.plugins.base import Requester
 from climate.plugins.instances.simulated import FLAVORS
 from climate.plugins.networking.simulated import NETWORK
@@ -28,6 +29,9 @@ _GROUPS = {
     "OS::Heat::ResourceGroup": (("count",), "resource_def"),
     "OS::Heat::AutoScalingGroup": (("desired_capacity", "min_size"), "resource"),
 }
+_MAX_RESOURCES = 10_000
+# The errors of code that reads a template as if it were well-formed.
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _STATUS = {
     "create": "CREATE_COMPLETE",
     "update": "UPDATE_COMPLETE",
@@ -52,9 +56,10 @@ class SimulatedStacks:
 
     def preview(self, _requester: Requester, source: Source) -> Sequence[Any]:
         try:
-            return list(_members(source.template, source.parameters, source, None))
-        except (KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise InvalidInput(f"The template cannot be read: {error}") from None
+            room = iter(range(_MAX_RESOURCES))
+            return list(_members(source.template, source.parameters, source, None, room))
+        except _MALFORMED as error:
+            raise InvalidInput(f"The template cannot be read: {cut(str(error))}") from None
 
     def source(self, _requester: Requester, stack_id: str) -> Source:
         for effect in reversed(self.journal.effects()):
@@ -133,34 +138,46 @@ class SimulatedStacks:
 
 
 def _members(
-    template: Mapping[str, Any], parameters: Mapping[str, Any], source: Source, parent: str | None
+    template: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+    source: Source,
+    parent: str | None,
+    room: Iterator[int],
 ) -> Iterator[Any]:
-    """Yield the resources of a template, those of groups and nested templates in lists."""
+    """Yield the resources of a template, those of groups and nested templates in lists.
+
+    Each takes an item of ``room``.
+    """
     defaults = {
         name: record.get("default") for name, record in (template.get("parameters") or {}).items()
     }
     values = {**defaults, **parameters}
     for name, resource in (template.get("resources") or {}).items():
-        yield from _member(name, resource, values, source, parent)
+        yield from _member((name, parent), resource, values, source, room)
 
 
 def _member(
-    name: str,
+    called: tuple[str, str | None],
     resource: Mapping[str, Any],
     values: Mapping[str, Any],
     source: Source,
-    parent: str | None,
+    room: Iterator[int],
 ) -> Iterator[Any]:
+    name, parent = called
     kind, properties = resource["type"], _value(resource.get("properties") or {}, values)
+    if not isinstance(kind, str) or not isinstance(properties, dict):
+        raise TypeError(f"resource {name} has no type, or its properties are no object")
+    if next(room, None) is None:
+        raise ValueError(f"there are more than {_MAX_RESOURCES} resources")
     if kind in _GROUPS:
         sizes, inner = _GROUPS[kind]
         count = next(int(properties[size]) for size in sizes if properties.get(size) is not None)
         yield [
-            list(_member(str(number), properties[inner], {}, source, name))
+            list(_member((str(number), name), properties[inner], {}, source, room))
             for number in range(count)
         ]
     elif kind in source.files:
-        yield list(_members(parse_template(source.files[kind]), properties, source, name))
+        yield list(_members(parse_template(source.files[kind]), properties, source, name, room))
     else:
         yield {
             "resource_type": kind,

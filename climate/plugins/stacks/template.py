@@ -182,10 +182,10 @@ def adoptable(template: Mapping[str, Any]) -> list[str]:
     """Return the names of the floating IPs at the top level of a template that can be adopted."""
     if str(template.get("heat_template_version", "")) < _ADOPTING:
         return []
-    resources = template.get("resources") or {}
+    resources = template.get("resources")
     return sorted(
         name
-        for name, resource in resources.items()
+        for name, resource in (resources.items() if isinstance(resources, Mapping) else ())
         if isinstance(resource, Mapping)
         and resource.get("type") == FLOATINGIP
         and "external_id" not in resource
@@ -195,8 +195,9 @@ def adoptable(template: Mapping[str, Any]) -> list[str]:
 
 def aliases(environment: Mapping[str, Any]) -> Mapping[str, str]:
     """Return the types, or names of nested templates, by which an environment replaces types."""
-    registry = environment.get("resource_registry") or {}
-    return {name: type_ for name, type_ in registry.items() if isinstance(type_, str)}
+    registry = environment.get("resource_registry")
+    items = registry.items() if isinstance(registry, Mapping) else ()
+    return {name: type_ for name, type_ in items if isinstance(type_, str)}
 
 
 def _edited_file(name: str, text: str, edit: Edit, aliases: Mapping[str, str]) -> str:
