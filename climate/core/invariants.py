@@ -5,7 +5,7 @@ The self-audit, the operator's audit command and the tests share them.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from climate.core.lease.lifecycle import OPEN_EVENT, LeaseStatus
 from climate.core.lease.schedule import ACTIONS, END, RELEASE, START
@@ -13,6 +13,8 @@ from climate.core.matching.calendar import Booking
 from climate.core.window import Window
 
 _OPEN = frozenset(status.value for status in OPEN_EVENT)
+# The clocks of managers and of the audit may differ by this much.
+_CLOCK_SKEW = timedelta(seconds=1)
 _NOT_STARTED = frozenset({LeaseStatus.PENDING.value, LeaseStatus.STARTING.value})
 
 
@@ -48,8 +50,11 @@ def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> It
             yield f"has {capacity.get(name, 0)} {name}, and {used[name]} are taken at {moment}"
 
 
-def wrong_events(status: str, window: Window, events: Sequence[Due]) -> str | None:
-    """Return in words how the events of a lease contradict its status or window, or None."""
+def wrong_events(status: str, window: Window, events: Sequence[Due], now: datetime) -> str | None:
+    """Return in words how the events of a lease contradict its status or window, or None.
+
+    From its end on a lease needs no start: a start that came too late has failed.
+    """
     if status == LeaseStatus.CREATING.value:
         kinds = [event.kind for event in events]
         return None if kinds == [RELEASE] else f"is only held, and has events {kinds}"
@@ -63,7 +68,9 @@ def wrong_events(status: str, window: Window, events: Sequence[Due]) -> str | No
         return f"is {status}, and its end is {ends[0].status}"
     if status != LeaseStatus.DELETING.value and ends[0].due_at != window.end:
         return f"ends at {window.end}, and its end is due at {ends[0].due_at}"
-    return _wrong_start(status, window, [event for event in events if event.kind == START])
+    needs_start = now < window.end - _CLOCK_SKEW
+    starts = [event for event in events if event.kind == START]
+    return _wrong_start(status, window, starts) if needs_start else None
 
 
 def _wrong_start(status: str, window: Window, starts: Sequence[Due]) -> str | None:

@@ -78,7 +78,7 @@ def bookings(session: Session, after: str, now: datetime) -> Findings:
     return violations, str(max(names)) if len(names) == _RESOURCES else None
 
 
-def open_events(session: Session, after: str, _now: datetime) -> Findings:
+def open_events(session: Session, after: str, now: datetime) -> Findings:
     """Check invariant 2: a lease has the open events that its status requires."""
     leases, end = _leases(session, after)
     events: dict[str, list[Due]] = defaultdict(list)
@@ -87,7 +87,7 @@ def open_events(session: Session, after: str, _now: datetime) -> Findings:
     violations = []
     for lease in leases:
         window = Window(lease.start_at, lease.end_at)
-        if fault := wrong_events(lease.status, window, events[lease.id]):
+        if fault := wrong_events(lease.status, window, events[lease.id], now):
             violations.append(f"lease {lease.id} {fault}")
     return violations, end
 

@@ -37,6 +37,7 @@ def test_reports_a_resource_booked_beyond_its_capacity(
 
 
 START = Due("start_lease", "UNDONE", WINDOW.start)
+FAILED = Due("start_lease", "ERROR", WINDOW.start)
 STARTED = Due("start_lease", "DONE", WINDOW.start)
 END = Due("end_lease", "UNDONE", WINDOW.end)
 ENDED = Due("end_lease", "DONE", WINDOW.end)
@@ -55,6 +56,7 @@ RELEASE = Due("release_lease", "UNDONE", WINDOW.start)
         ("CREATING", [], "is only held"),
         ("PENDING", [END], "has 0 starts"),
         ("PENDING", [STARTED, END], "its start is DONE"),
+        ("PENDING", [FAILED, END], "its start is ERROR"),
         ("PENDING", [START], "has 0 ends"),
         ("ACTIVE", [STARTED, ENDED], "its end is DONE"),
         ("ACTIVE", [STARTED, LATE], "its end is due at"),
@@ -64,9 +66,14 @@ RELEASE = Due("release_lease", "UNDONE", WINDOW.start)
 def test_reports_a_lease_whose_events_contradict_its_status(
     status: str, events: list[Due], wrong: str | None
 ) -> None:
-    violations = wrong_events(status, WINDOW, events)
+    violations = wrong_events(status, WINDOW, events, NOON)
     assert (violations is None) == (wrong is None)
     assert wrong is None or wrong in str(violations)
+
+
+def test_a_start_may_have_failed_when_it_came_after_the_end() -> None:
+    assert wrong_events("PENDING", WINDOW, [FAILED, END], WINDOW.end) is None
+    assert wrong_events("PENDING", WINDOW, [FAILED, ENDED], WINDOW.end) is not None
 
 
 def test_an_invariant_is_restored_after_a_whole_clean_round() -> None:
