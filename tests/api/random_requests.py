@@ -56,6 +56,26 @@ class Answer:
     body: bytes
 
 
+_REQUEST_ID = re.compile(r"req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def check(request: Request, answer: Answer) -> None:
+    """Check what holds for every answer."""
+    assert answer.status < 500, answer
+    assert _REQUEST_ID.fullmatch(answer.headers["X-Openstack-Request-Id"]), answer
+    if answer.status < 400 or request.method == "HEAD":
+        return
+    body = json.loads(answer.body)
+    assert isinstance(body, dict), answer
+    if request.path.startswith("/v2"):
+        assert answer.headers["Content-Type"] == "application/problem+json", answer
+        assert body["status"] == answer.status, answer
+        assert body["code"], answer
+    else:
+        assert answer.headers["Content-Type"] == "application/json", answer
+        assert body["error_message"], answer
+
+
 def send(app: Wsgi, request: Request) -> Answer:
     """Call the application directly: a client would correct the request."""
     environ = create_environ(method="GET", path="/")
