@@ -20,6 +20,7 @@ README = "README.md"
 API = "docs/api.md"
 API_2 = "docs/api-v2.md"
 CONFIGURATION = "docs/configuration.md"
+THREATS = "docs/threat-model.md"
 # The first folder of a path in the repository, or of one below climate/.
 FOLDERS = {path.name for parent in (ROOT, ROOT / "climate") for path in parent.iterdir()}
 
@@ -155,6 +156,14 @@ def test_every_route_is_documented() -> None:
 
 def test_every_kind_of_event_is_documented() -> None:
     assert [kind for kind in event_kinds() if not mentions(docs(), kind)] == []
+
+
+def test_every_threat_has_a_defence_and_a_test() -> None:
+    rows = [line for line in section(text(THREATS), "Threats").splitlines() if line[:2] == "| "]
+    threats = [row.split(" | ") for row in rows[1:] if not row.startswith("| **")]
+    assert threats
+    incomplete = [row for row in threats if len(row) != 3 or not row[1] or "::test_" not in row[2]]
+    assert incomplete == []
 
 
 def test_every_path_and_test_that_the_documentation_names_exists() -> None:
