@@ -66,7 +66,11 @@ def reserve(story: Story, *reservations: ReservationRequest, owner: Owner = ALIC
 
 
 def rows(story: Story) -> Any:
-    return {name: found for name, found in dump(story.runtime.database).items() if name != "outbox"}
+    """Return all rows but notifications, and the locks of projects whose leases are counted."""
+    left_out = {"outbox", "limits"}
+    return {
+        name: found for name, found in dump(story.runtime.database).items() if name not in left_out
+    }
 
 
 def trust_of(story: Story, lease: Lease) -> str | None:

@@ -10,7 +10,7 @@ from cryptography.fernet import Fernet
 from climate.cmd import main
 from climate.db.tables.notifications import SubscriptionRow
 from climate.manager.notifications.webhook_delivery import WebhookDelivery
-from climate.notifications import webhooks
+from climate.notifications import webhook_sender
 from tests.conftest import MakeStory
 from tests.support.outbox_rows import publish
 from tests.support.process import write_config
@@ -27,7 +27,7 @@ OLD, NEW = (Fernet.generate_key().decode() for _ in range(2))
 
 def deliver(story: Story) -> None:
     publish(story, "lease.create")
-    poster = webhooks.for_config(story.conf, story.runtime.settings.webhooks)
+    poster = webhook_sender.for_config(story.conf, story.runtime.settings.webhooks)
     WebhookDelivery(story.runtime, poster, "manager").run_due()
 
 
