@@ -62,6 +62,14 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         task.set_close_on_finish()
         return task
 
+    def readable(self) -> bool:
+        # The listener closes connections while waitress collects the file descriptors to poll. The
+        # descriptor of a closed one may be a new connection's by the time the events are handled.
+        return bool(self.connected and super().readable())
+
+    def writable(self) -> bool:
+        return bool(self.connected and super().writable())
+
     def received(self, data: bytes) -> bool:
         if self._discards_until is None:
             return bool(super().received(data))
