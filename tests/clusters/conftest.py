@@ -21,26 +21,31 @@ def programs_are_installed() -> None:
 
 
 @pytest.fixture
-def galera() -> Iterator[list[testbed.GaleraNode]]:
-    """Return three synced nodes with an empty, migrated database ``climate``."""
+def unmigrated() -> Iterator[list[testbed.GaleraNode]]:
+    """Return three synced nodes with a database ``climate`` without a schema."""
     testbed.start_galera()
-    first = testbed.GALERA[0]
-    first.execute("DROP DATABASE IF EXISTS climate")
-    first.execute("CREATE DATABASE climate")
-    servers.migrate(first.url("climate"))
+    testbed.GALERA[0].execute("DROP DATABASE IF EXISTS climate")
+    testbed.GALERA[0].execute("CREATE DATABASE climate")
     yield testbed.GALERA
     testbed.start_galera()  # the test may have stopped nodes
 
 
 @pytest.fixture
+def galera(unmigrated: list[testbed.GaleraNode]) -> list[testbed.GaleraNode]:
+    """Return three synced nodes with an empty, migrated database ``climate``."""
+    servers.migrate(unmigrated[0].url("climate"))
+    return unmigrated
+
+
+@pytest.fixture
 def postgresql() -> Iterator[list[testbed.PostgreSQLServer]]:
-    """Return a primary and its synchronous standby, with an empty, migrated database."""
+    """Return the primary and its synchronous standby, with an empty, migrated database."""
     testbed.start_postgresql()
     primary = testbed.primary()
     primary.execute("DROP DATABASE IF EXISTS climate WITH (FORCE)")
     primary.execute("CREATE DATABASE climate")
     servers.migrate(primary.url("climate"))
-    yield testbed.POSTGRESQL
+    yield sorted(testbed.POSTGRESQL, key=lambda server: not server.is_primary)
     testbed.start_postgresql()
 
 

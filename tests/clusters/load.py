@@ -4,10 +4,11 @@ import itertools
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Self
 
-from tests.support.process import Service, date
+from tests.support.process import Service, date, eventually
 from tests.support.service import host_reservation
 
 # Seconds between two requests of a user.
@@ -33,6 +34,8 @@ class Load:
         self.failures: Counter[int] = Counter()
         #: When each acknowledgement came, in monotonic seconds, with the port of the service.
         self.times: list[tuple[float, int]] = []
+        #: How many seconds each request took, whatever the answer.
+        self.durations: list[float] = []
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -49,7 +52,9 @@ class Load:
             if self._stopping.is_set():
                 return
             starts_now = number % 10 == 0
+            began = time.monotonic()
             answer = service.call("POST", "/v1/leases", lease(user, number, starts_now=starts_now))
+            self.durations.append(time.monotonic() - began)
             if answer.status_code == 201:
                 self.times.append((time.monotonic(), service.port))
                 id_ = answer.json()["lease"]["id"]
@@ -65,11 +70,36 @@ class Load:
         ports = {service.port for service in services}
         return sum(1 for _, port in list(self.times) if not ports or port in ports)
 
+    def await_more(self, *services: Service) -> None:
+        """Wait until each of the services has acknowledged more leases."""
+        for service in services:
+            enough = self.count(service) + 10
+            eventually(lambda: self.count(service) > enough, "leases are acknowledged")  # noqa: B023
+
     def pauses(self, *services: Service) -> list[float]:
         """Return the seconds between acknowledgements of the services, the longest last."""
         ports = {service.port for service in services}
         times = sorted(at for at, port in self.times if not ports or port in ports)
         return sorted(after - before for before, after in pairwise(times))
+
+    def report(self, late: Sequence[float], *services: Service) -> dict[str, object]:
+        """Return what docs/faults.md tells: counts, and seconds as median, 99 % and maximum.
+
+        ``pauses`` are the longest ones of ``services``; ``late`` is how late leases started.
+        """
+        return {
+            "acknowledged": self.count(),
+            "failures": dict(self.failures),
+            "requests": _spread(self.durations),
+            "pauses": [round(pause, 2) for pause in self.pauses(*services)[:-11:-1]],
+            "starts": [len(late), *_spread(late)],
+        }
+
+
+def _spread(seconds: Sequence[float]) -> list[float]:
+    """Return the median, the 99th percentile and the maximum."""
+    found = sorted(seconds)
+    return [round(found[int(part * (len(found) - 1))], 2) for part in (0.5, 0.99, 1)]
 
 
 def lease(user: int, number: int, *, starts_now: bool = False) -> dict[str, Any]:

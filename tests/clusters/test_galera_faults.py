@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.clusters.load import Load, lease
-from tests.clusters.nodes import Node, assert_no_effect_twice
+from tests.clusters.nodes import Node, lateness
 from tests.clusters.testbed import GaleraNode
 from tests.support.process import eventually
 
@@ -21,12 +21,11 @@ def test_a_killed_node_loses_no_lease_and_the_others_go_on(
     with Load(*(node.service for node in nodes)) as load:
         time.sleep(CALM)
         galera[2].crash()
-        _await_more(load, nodes[:2])
+        load.await_more(*others)
         galera[2].start()
-        _await_more(load, nodes[2:])
-    record_property("pauses of the others", load.pauses(*others)[-3:])
+        load.await_more(nodes[2].service)
     assert set(load.failures) <= {503}
-    _assert_kept(nodes, load)
+    record_property("report", load.report(_assert_kept(nodes, load), *others))
 
 
 def test_a_service_whose_node_is_killed_uses_another(
@@ -39,40 +38,32 @@ def test_a_service_whose_node_is_killed_uses_another(
         with Load(node.service) as load:
             time.sleep(CALM)
             galera[0].crash()
-            _await_more(load, [node])
-        record_property("pauses", load.pauses()[-3:])
+            load.await_more(node.service)
         assert set(load.failures) <= {503}
-        _assert_kept([node], load)
+        record_property("report", load.report(_assert_kept([node], load)))
 
 
 def test_a_node_that_is_cut_off_refuses_requests_and_loses_nothing(
-    nodes: list[Node], galera: list[GaleraNode]
+    nodes: list[Node], galera: list[GaleraNode], record_property: Record
 ) -> None:
-    alone = nodes[2].service
+    alone, others = nodes[2].service, [node.service for node in nodes[:2]]
     with Load(*(node.service for node in nodes)) as load:
         time.sleep(CALM)
         galera[2].cut_off()
         eventually(lambda: alone.call("GET", "/v1/leases").status_code == 503, "reads are refused")
         assert alone.call("POST", "/v1/leases", lease(9, 9)).status_code == 503
-        _await_more(load, nodes[:2])
+        load.await_more(*others)
         galera[2].reconnect()
-        _await_more(load, nodes[2:])
+        load.await_more(alone)
     assert set(load.failures) <= {503}
-    _assert_kept(nodes, load)
+    record_property("report", load.report(_assert_kept(nodes, load), *others))
 
 
-def _await_more(load: Load, nodes: list[Node]) -> None:
-    """Wait until each service has acknowledged more leases."""
-    for node in nodes:
-        count = load.count(node.service)
-        eventually(lambda: load.count(node.service) > count + 5, "leases are acknowledged")  # noqa: B023
-
-
-def _assert_kept(nodes: list[Node], load: Load) -> None:
-    """Assert that each acknowledged lease exists on all nodes, and that starts happened once."""
+def _assert_kept(nodes: list[Node], load: Load) -> list[float]:
+    """Assert that each acknowledged lease is on all nodes; return how late leases started."""
     for id_ in load.started:
         nodes[0].service.until_lease_is(id_, "ACTIVE")
     for node in nodes:
         listed = {item["id"] for item in node.service.ok("GET", "/v1/leases")["leases"]}
         assert set(load.acknowledged) <= listed
-    assert_no_effect_twice(nodes[0].journal)
+    return lateness(nodes[0], load.started)
