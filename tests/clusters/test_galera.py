@@ -4,6 +4,7 @@ import json
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -67,7 +68,7 @@ def _change_or_delete(promises: Promises, node: Node, id_: str, pick: random.Ran
 
 @pytest.mark.timeout(120 + 30 * ROUNDS)
 def test_every_acknowledged_change_is_on_all_nodes_and_no_host_is_booked_twice(
-    nodes: list[Node], galera: list[GaleraNode]
+    nodes: list[Node], galera: list[GaleraNode], record_property: Callable[[str, object], None]
 ) -> None:
     promises, pick = Promises(), random.Random(1)
     with ThreadPoolExecutor(PARALLEL) as pool:
@@ -87,6 +88,7 @@ def test_every_acknowledged_change_is_on_all_nodes_and_no_host_is_booked_twice(
             ]
             for task in tasks:
                 task.result()
+    record_property("answers", dict(promises.answers))
     for node in nodes:
         listed = {
             lease["id"]: lease["end_date"]
