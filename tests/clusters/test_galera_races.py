@@ -17,11 +17,12 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.orm import Session
 
+from climate.core.errors import Contention
 from climate.core.lease.lifecycle import EventStatus
 from climate.core.lease.model import HOST
 from climate.core.limits import Scope
 from climate.db import limits
-from climate.db.engine import certification
+from climate.db.engine import advisory_lock, certification
 from climate.db.engine.database import Database, is_transient
 from climate.db.events import queue
 from climate.db.leases import leases
@@ -208,3 +209,14 @@ def test_an_idempotency_key_creates_one_lease(stories: list[Story]) -> None:
     answers = race(stories, "/v2/leases", lambda _: body, **{"Idempotency-Key": "the same"})
     assert codes(answers) == {201: REQUESTS}
     assert len({answer.get_json()["id"] for answer in answers}) == 1
+
+
+def test_an_advisory_lock_has_one_holder_on_all_nodes(
+    databases: list[Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advisory_lock, "WAIT", 0.5)
+    first, second = (advisory_lock.AdvisoryLocks(database) for database in databases[:2])
+    with first.hold("aggregate"), pytest.raises(Contention), second.hold("aggregate"):
+        pass
+    with second.hold("aggregate"):
+        pass

@@ -1,6 +1,7 @@
 """What each cell of the matrix came to: noted in files, and made into the page docs/faults.md.
 
-``python -m tests.faults.results`` writes the page from the files, whichever runs made them.
+``python -m tests.faults.results`` writes the page from the files, whichever runs made them. It
+keeps the section on clusters, which is written by hand.
 """
 
 import json
@@ -71,7 +72,7 @@ def _write(cell: Sequence[str], note: Note, began: float, why: str | None) -> No
     (FOLDER / f"{'-'.join(cell)}.json").write_text(json.dumps(found))
 
 
-def page(cells: Cells) -> str:
+def page(cells: Cells, clusters: str) -> str:
     parts = [_HEAD.format(managers=MANAGERS, when=_when(list(cells.values())))]
     for backend, name in DATABASES.items():
         faults = [fault for fault in FAULTS if backend in fault.databases]
@@ -79,8 +80,14 @@ def page(cells: Cells) -> str:
     if failed := [f"- `{'-'.join(key)}`: {_why(one)}" for key, one in cells.items() if one["why"]]:
         parts.append("## What failed\n\n" + "\n".join(failed) + "\n")
     rows = "\n".join(f"| `{fault.name}` | {' '.join(_what(fault).split())} |" for fault in FAULTS)
-    parts.append(_FOOT.format(faults=rows))
+    parts += [clusters, _FOOT.format(faults=rows)]
     return "\n".join(parts)
+
+
+def _clusters(old: str) -> str:
+    """Return the section on clusters of the page as it is."""
+    begin = old.index(_CLUSTERS)
+    return old[begin : old.index("\n## ", begin)]
 
 
 def _when(found: Sequence[dict[str, Any]]) -> str:
@@ -119,6 +126,8 @@ def _why(cell: dict[str, Any]) -> str:
 def _what(fault: Fault) -> str:
     return fault.inject.__doc__ or ""
 
+
+_CLUSTERS = "## Servers of a database cluster\n"
 
 _HEAD = """\
 # Faults
@@ -182,7 +191,7 @@ while that fails is tried by `make test-openstack`
 def main() -> None:
     found = [json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))]
     cells: Cells = {(item["cell"][0], item["cell"][1], item["cell"][2]): item for item in found}
-    PAGE.write_text(page(cells))
+    PAGE.write_text(page(cells, _clusters(PAGE.read_text())))
 
 
 if __name__ == "__main__":
