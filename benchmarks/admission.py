@@ -17,13 +17,15 @@ that rate, so that results of different machines are comparable. ``double`` coun
 with a window function over the rows. Clients are processes that call the use case directly; no
 manager runs.
 
-The benchmark creates a database beside the database of URL, and drops it at the end.
+The benchmark creates a database beside the database of URL, and drops it at the end. With
+``--nodes``, the first client uses the first of these nodes of a cluster, the second the second, and
+so on; ``http`` uses the node of URL.
 """
 
 import argparse
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +35,7 @@ from benchmarks import servers, tasks
 from benchmarks.calendar import Calendar, calendar, load
 from benchmarks.checks import count_double, count_handed_out, latest
 from benchmarks.clients import Limit, Outcome, run
-from benchmarks.options import numbers, some_of
+from benchmarks.options import names, numbers, some_of
 from benchmarks.scratch import scratch
 from climate.db.engine.database import Database
 from climate.db.tables.leases import AllocationRow
@@ -45,21 +47,30 @@ _HOTSPOT_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A loaded calendar, and the seconds of each case."""
+    """A loaded calendar, the seconds of each case, and the nodes through which clients write."""
 
     database: Database
     book: Calendar
     seconds: float
+    nodes: Sequence[str] = ()
 
     @property
     def url(self) -> str:
         """Return the URL of the database, with its password."""
         return self.database.engine.url.render_as_string(hide_password=False)
 
+    @property
+    def urls(self) -> list[str]:
+        """Return the URL of the database through each node."""
+        url = self.database.engine.url
+        servers = [node.rpartition(":") for node in self.nodes]
+        through = [url.set(host=host, port=int(port)) for host, _, port in servers] or [url]
+        return [each.render_as_string(hide_password=False) for each in through]
+
     def raw(self, clients: int) -> float:
         """Return the rows that the clients commit per second."""
         limit = Limit(max(0.5, self.seconds / 5))
-        return run(tasks.commit_rows, clients, limit, self.url).per_second
+        return run(tasks.commit_rows, clients, limit, self.urls).per_second
 
     def measure(self, case: str, clients: int, seed: int) -> dict[str, Any]:
         """Run one case and return its figures."""
@@ -69,13 +80,14 @@ class Bench:
             outcome, http_figures = self._over_http(clients, seed)
         else:
             limit = self._limit(case, clients)
-            outcome = run(tasks.ask, clients, limit, self.url, case, self.book, seed)
+            outcome = run(tasks.ask, clients, limit, self.urls, case, self.book, seed)
         raw = (raw + self.raw(clients)) / 2
         start = self.book.hot_window(0).start if case == "hotspot" else None
         handed_out = count_handed_out(self.database, before, start)
         return {
             "case": case,
             "database": self.database.dialect,
+            "nodes": max(1, len(self.nodes)),
             "hosts": self.book.hosts,
             "bookings": self.book.bookings,
             "clients": clients,
@@ -126,7 +138,7 @@ def main() -> None:
         with scratch(given.database, anywhere=given.anywhere) as database:
             tasks.ROWS.create(database.engine)
             load(database, book := calendar(hosts, bookings))
-            bench = Bench(database, book, given.seconds)
+            bench = Bench(database, book, given.seconds, given.nodes)
             for figures in _cases(bench, given):
                 print(json.dumps(figures), flush=True)
 
@@ -156,6 +168,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--database", metavar="URL", help="of a server; else an SQLite file")
+    parser.add_argument(
+        "--nodes", type=names, default=[], help="HOST:PORT of cluster nodes, for clients in turn"
+    )
     parser.add_argument("--hosts", type=numbers, default=[100], help="of each calendar")
     parser.add_argument("--bookings", type=numbers, default=[10_000], help="in each calendar")
     parser.add_argument("--clients", type=numbers, default=[1, 16], help="processes that ask")

@@ -5,7 +5,7 @@ import json
 import logging
 import random
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -55,9 +55,9 @@ def make_runtime(url: str) -> Runtime:
     return bootstrap.make_runtime(make_conf(url))
 
 
-def commit_rows(_number: int, url: str) -> Iterator[Outcome]:
+def commit_rows(number: int, urls: Sequence[str]) -> Iterator[Outcome]:
     """Commit one durable row at a time, the minimum of any write."""
-    database = Database(url)
+    database = Database(urls[number % len(urls)])
     insert = ROWS.insert()
     made_at = datetime.now(UTC).isoformat()
     autocommit = database.engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -112,9 +112,11 @@ def _instances(amount: int, wanted: str) -> dict[str, Any]:
     return {"amount": amount, **sizes, "affinity": None, "resource_properties": wanted}
 
 
-def ask(number: int, url: str, case: str, book: Calendar, seed: int) -> Iterator[Outcome]:
+def ask(
+    number: int, urls: Sequence[str], case: str, book: Calendar, seed: int
+) -> Iterator[Outcome]:
     """Create leases with the use case itself."""
-    runtime = make_runtime(url)
+    runtime = make_runtime(urls[number % len(urls)])
     # The warm-up must not book the hosts of the case hotspot.
     warm = wishes("spread" if case == "hotspot" else case, book, -1 - number)
     for wish in islice(warm, _WARM[case]):  # warm-up: caches and query plans
