@@ -15,6 +15,9 @@ from tests.clusters.testbed import GaleraNode, eventually
 from tests.support.process import date
 from tests.support.service import host_reservation
 
+# Servers start and stop: a busy machine needs more than the usual limit.
+pytestmark = pytest.mark.timeout(300)
+
 ROUNDS = int(os.environ.get("CLIMATE_TEST_CLUSTER_ROUNDS") or 8)
 PARALLEL = 24
 TABLES = ("leases", "reservations", "allocations", "events", "outbox", "limits")

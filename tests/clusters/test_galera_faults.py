@@ -4,10 +4,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.clusters.load import Load, lease
 from tests.clusters.nodes import Node, lateness
 from tests.clusters.testbed import GaleraNode
 from tests.support.process import eventually
+
+# Servers start and stop: a busy machine needs more than the usual limit.
+pytestmark = pytest.mark.timeout(300)
 
 # Seconds of load before the fault.
 CALM = 3.0

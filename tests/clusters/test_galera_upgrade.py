@@ -17,6 +17,9 @@ from tests.clusters.testbed import GaleraNode
 from tests.support.previous import OldCode, code_before
 from tests.support.process import Service, free_port, write_config
 
+# Servers start and stop: a busy machine needs more than the usual limit.
+pytestmark = pytest.mark.timeout(300)
+
 FIRST = "0020"
 # Seconds of load before the upgrade.
 CALM = 3.0

@@ -13,6 +13,9 @@ from tests.clusters.nodes import HOSTS, Node, lateness
 from tests.clusters.testbed import PostgreSQLServer
 from tests.support.process import eventually
 
+# Servers start and stop: a busy machine needs more than the usual limit.
+pytestmark = pytest.mark.timeout(300)
+
 PROMOTIONS = int(os.environ.get("CLIMATE_TEST_PROMOTIONS") or 2)
 _END_CONNECTIONS = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'climate'"
