@@ -7,6 +7,7 @@ cannot both pass a limit that has capacity for one of them.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -16,8 +17,10 @@ from climate.core.lease.model import HOST, Lease
 from climate.core.limits import Scope, Use
 from climate.core.matching.packing import Units
 from climate.core.matching.requirement import Requirement
-from climate.db.engine.certification import certify_where
+from climate.db.tables.bulk import certify_where
 from climate.db.tables.leases import (
+    LEASES,
+    LIMITS,
     AllocationRow,
     LeaseRow,
     LimitRow,
@@ -41,6 +44,23 @@ class Party:
 
 
 Overrides = dict[Party, dict[str, int]]
+# Built once: SQLAlchemy takes longer to build them than the database to run them.
+_OF_PARTY = (LIMITS.c.scope == sa.bindparam("scope"), LIMITS.c.owner_id == sa.bindparam("owner_id"))
+_LOCK = sa.select(LIMITS.c.overrides).where(*_OF_PARTY).with_for_update()
+_SHARE = sa.select(LIMITS.c.overrides).where(*_OF_PARTY).with_for_update(read=True)
+_INSERT = sa.insert(LIMITS)
+_OPEN = (
+    LEASES.c.end_at > sa.bindparam("now"),
+    LEASES.c.status.not_in(_OVER),
+    LEASES.c.id != sa.bindparam("excluding"),
+)
+_COUNT_OPEN = {
+    scope: sa.select(sa.func.count()).where(owner == sa.bindparam("owner_id"), *_OPEN)
+    for scope, owner in (
+        (Scope.PROJECT, LEASES.c.project_id),
+        (Scope.USER, LEASES.c.user_id),
+    )
+}
 _Uses = tuple[str, str, str, datetime, datetime, int, float]
 
 
@@ -86,14 +106,14 @@ def lock(session: Session, parties: Collection[Party], *, shared: bool = False) 
     because InnoDB also locks the rows that it only scans.
     """
     locked: Overrides = {}
+    connection = session.connection()
     for party in sorted(parties):
-        query = sa.select(LimitRow).where(_is(party)).with_for_update(read=shared)
-        row = session.scalars(query.execution_options(populate_existing=True)).one_or_none()
+        key = {"scope": party.scope.value, "owner_id": party.owner_id}
+        row = connection.execute(_SHARE if shared else _LOCK, key).one_or_none()
         if row is None:  # if another transaction inserts it now, this one is retried
-            new = sa.insert(LimitRow).values(scope=party.scope.value, owner_id=party.owner_id)
-            session.execute(new.values(overrides={}))
+            connection.execute(_INSERT, {**key, "overrides": {}})
         elif not shared:
-            certify_where(session, LimitRow, _is(party))
+            certify_where(session, LimitRow, partial(_is, party))
         locked[party] = dict(row.overrides) if row else {}
     return locked
 
@@ -111,11 +131,8 @@ def count_leases(
     session: Session, party: Party, now: datetime, excluding: str | None = None
 ) -> int:
     """Return how many leases of a party are not over, except the lease ``excluding``."""
-    is_open = (LeaseRow.end_at > now, LeaseRow.status.not_in(_OVER))
-    query = sa.select(sa.func.count()).where(_belongs_to(party, LeaseRow), *is_open)
-    if excluding is not None:
-        query = query.where(LeaseRow.id != excluding)
-    return session.scalar(query) or 0
+    values = {"owner_id": party.owner_id, "now": now, "excluding": excluding or ""}
+    return session.connection().scalar(_COUNT_OPEN[party.scope], values) or 0
 
 
 def uses(

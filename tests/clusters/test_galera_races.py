@@ -22,11 +22,12 @@ from climate.core.lease.lifecycle import EventStatus
 from climate.core.lease.model import HOST
 from climate.core.limits import Scope
 from climate.db import limits
-from climate.db.engine import advisory_lock, certification
+from climate.db.engine import advisory_lock
 from climate.db.engine.database import Database, is_transient
 from climate.db.events import queue
 from climate.db.leases import leases
 from climate.db.resources import allocations, resources
+from climate.db.tables import bulk
 from climate.db.tables.leases import EventRow, ResourceRow
 from tests.clusters.testbed import GaleraNode
 from tests.conftest import NOON
@@ -91,7 +92,7 @@ def databases(stories: list[Story]) -> list[Database]:
 def certified(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Return whether transactions change what they lock."""
     if not request.param:
-        monkeypatch.setattr(certification, "is_galera", lambda _: False)
+        monkeypatch.setattr(bulk, "is_galera", lambda _: False)
     return bool(request.param)
 
 
@@ -141,7 +142,7 @@ def test_without_certification_both_commit_and_the_host_is_booked_twice(
     databases: list[Database], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the commits are apart in time, the first one aborts the second when it is applied."""
-    monkeypatch.setattr(certification, "is_galera", lambda _: False)
+    monkeypatch.setattr(bulk, "is_galera", lambda _: False)
     for day in range(TRIES):
         if book_twice(databases, day) == 2:
             assert len(allocation_guard.overlaps(databases[2])) == 1

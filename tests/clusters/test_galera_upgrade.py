@@ -1,7 +1,7 @@
 """The schema of a Galera cluster is upgraded while the previous release answers requests.
 
 Schema 0020 is the first for which the nodes may all be written. The release before needs one node
-for all its processes, and one applier on the others (climate/db/engine/guard.py says why).
+for all its processes, and one applier on the others (climate/db/engine/galera.py says why).
 """
 
 import time

@@ -22,8 +22,8 @@ from sqlalchemy.orm import Session
 
 from climate.core.errors import Contention
 from climate.db.engine import ids
-from climate.db.engine.certification import is_galera
 from climate.db.engine.database import Database
+from climate.db.engine.galera import is_galera
 from climate.db.engine.sqlite import create_private
 
 LOG = logging.getLogger(__name__)

@@ -29,8 +29,8 @@ from tenacity import (
 )
 
 from climate.core.errors import Contention
-from climate.db.engine import certification, redaction, replication, servers, sqlite
-from climate.db.engine.guard import GUARD
+from climate.db.engine import galera, redaction, replication, servers, sqlite
+from climate.db.engine.galera import GUARD
 from climate.db.engine.types import decode_json, encode_json
 
 ATTEMPTS = 10
@@ -119,7 +119,7 @@ class Database:
         redaction.watch(self.engine)
         servers.watch(self.engine)
         if self.dialect == "mysql":
-            event.listen(self.engine, "connect", certification.detect)
+            event.listen(self.engine, "connect", galera.detect)
         if self.dialect == "postgresql":
             event.listen(self.engine, "connect", replication.watch)
             self._confirmed = replication.confirmed_commit

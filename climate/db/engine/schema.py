@@ -11,7 +11,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util.exc import CommandError
 
-from climate.db.engine import guard
+from climate.db.engine import galera
 from climate.db.engine.database import Database
 
 
@@ -64,9 +64,9 @@ def check(database: Database) -> None:
 
 def _check_guard(database: Database) -> None:
     with database.engine.connect() as connection:
-        if not guard.is_fit(connection):
+        if not galera.is_fit(connection):
             raise SchemaMismatch(
-                f"the constraint {guard.GUARD} must exist, except on a Galera cluster:"
+                f"the constraint {galera.GUARD} must exist, except on a Galera cluster:"
                 " run 'climate-db-manage upgrade'"
             )
 
@@ -90,7 +90,7 @@ def _migrate(database: Database, step: Callable[[Config, str], None], revision: 
         except CommandError as error:
             raise SchemaMismatch(str(error)) from error
         if MigrationContext.configure(connection).get_current_revision() == head():
-            guard.fit(connection)
+            galera.fit(connection)
 
 
 def _config(connection: sa.Connection | None = None) -> Config:

@@ -14,10 +14,10 @@ from sqlalchemy.orm import Session
 
 from climate.core.lease.lifecycle import EventStatus, LeaseStatus
 from climate.core.lease.schedule import END, rank
-from climate.db.engine.certification import certify
 from climate.db.engine.database import LostRace
 from climate.db.engine.types import any_of
 from climate.db.events.ordering import IN_PROGRESS, OPEN, UNDONE, blocked, due, has_failed
+from climate.db.tables.bulk import certify
 from climate.db.tables.leases import EVENTS, AllocationRow, EventRow, LeaseRow, ReservationRow
 
 _L = LeaseStatus

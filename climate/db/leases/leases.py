@@ -14,10 +14,9 @@ from climate.core.errors import InvalidInput, NotFound
 from climate.core.lease.lifecycle import LeaseStatus
 from climate.core.lease.model import Event, Lease, Reservation
 from climate.core.lease.schedule import rank
-from climate.db.engine.certification import certify
 from climate.db.engine.types import any_of
 from climate.db.leases.records import COLUMNS, complete
-from climate.db.tables.bulk import Rows, insert, values
+from climate.db.tables.bulk import Rows, certify, insert, values
 from climate.db.tables.bulk import update as update_rows
 from climate.db.tables.leases import (
     LEASES,

@@ -16,9 +16,8 @@ from climate.core.errors import NotFound
 from climate.core.notifications.message import NotificationFilter
 from climate.core.notifications.subscription import DeadLetter, Subscription, SubscriptionStatus
 from climate.core.page import Page, Part
-from climate.db.engine.certification import certify
 from climate.db.resources.pages import cut
-from climate.db.tables.bulk import record, values
+from climate.db.tables.bulk import certify, record, values
 from climate.db.tables.notifications import DeadLetterRow, OutboxRow, SubscriptionRow
 
 ACTIVE = SubscriptionStatus.ACTIVE.value

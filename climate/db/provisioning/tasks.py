@@ -12,9 +12,8 @@ from sqlalchemy.orm import Session
 from climate.core.errors import NotFound
 from climate.core.page import Page, Part, TaskFilter
 from climate.core.provisioning.task import Task
-from climate.db.engine.certification import certify
 from climate.db.resources.pages import Column, cut
-from climate.db.tables.bulk import insert, record
+from climate.db.tables.bulk import certify, insert, record
 from climate.db.tables.provisioning import TaskRow
 
 T = TypeVar("T", bound=Task[Any])

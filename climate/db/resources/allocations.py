@@ -17,11 +17,10 @@ from climate.core.lease.lifecycle import ReservationStatus
 from climate.core.lease.model import Allocation
 from climate.core.matching.requirement import Requirement
 from climate.core.window import Window
-from climate.db.engine.certification import certify
 from climate.db.engine.types import any_of
 from climate.db.resources import fitting
 from climate.db.resources.fitting import shape
-from climate.db.tables.bulk import insert, record
+from climate.db.tables.bulk import certify, insert, record
 from climate.db.tables.leases import (
     ALLOCATIONS,
     RESOURCES,

@@ -12,9 +12,8 @@ from climate.core.errors import Conflict, NotFound
 from climate.core.lease.model import Resource
 from climate.core.matching.query import as_number
 from climate.db.engine import ids
-from climate.db.engine.certification import certify
 from climate.db.engine.types import any_of, chunks
-from climate.db.tables.bulk import record
+from climate.db.tables.bulk import certify, record
 from climate.db.tables.leases import (
     PROPERTIES,
     RESOURCES,

@@ -32,7 +32,7 @@ class Base(DeclarativeBase):
 
 
 class Certified:
-    """A table whose rows transactions lock; ``climate.db.engine.certification`` says why."""
+    """A table whose rows transactions lock; ``bulk.certify`` says why."""
 
     generation: Mapped[int] = mapped_column(sa.BigInteger, server_default="0", sort_order=1000)
 
@@ -326,4 +326,4 @@ def columns(table: sa.Table, names: str) -> list[sa.Column[Any]]:
 # classes, and sessions do not cache their rows.
 LEASES, RESERVATIONS, EVENTS = _table(LeaseRow), _table(ReservationRow), _table(EventRow)
 RESOURCES, PROPERTIES = _table(ResourceRow), _table(ResourceProperty)
-ALLOCATIONS = _table(AllocationRow)
+ALLOCATIONS, LIMITS = _table(AllocationRow), _table(LimitRow)

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from climate.db.engine import guard
+from climate.db.engine import galera
 from climate.db.engine.types import MARIADB, UtcDateTime
 
 revision = "0020"
@@ -46,7 +46,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Migrate down."""
-    guard.restore(op.get_bind())
+    galera.restore(op.get_bind())
     op.drop_table("advisory_locks")
     for table in _TABLES:
         op.drop_column(table, "generation")

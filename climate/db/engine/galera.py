@@ -1,15 +1,15 @@
-"""The constraint against double bookings, which a Galera cluster cannot have.
+"""Galera: whether a database is a cluster, and the constraint that a cluster cannot have.
 
 MariaDB checks ``WITHOUT OVERLAPS`` by locking the neighbours of a new row in the index, rows of
 other resources included. Galera applies independent transactions in parallel
 (``wsrep_slave_threads``). Two of them can wait for each other's neighbours; nothing resolves that,
-and the whole cluster stops. On Galera, locks and ``certification`` alone prevent double bookings,
-as on every database before the constraint is reached; the self-audit looks for overlaps.
+and the whole cluster stops. On Galera, locks and ``certify`` alone prevent double bookings, as on
+every database before the constraint is reached; the self-audit looks for overlaps.
 """
 
-import sqlalchemy as sa
+from typing import Any
 
-from climate.db.engine.certification import is_galera
+import sqlalchemy as sa
 
 #: The name of the constraint on every database.
 GUARD = "allocations_no_overlap"
@@ -18,6 +18,20 @@ _HAS = sa.text(
     "SELECT count(*) FROM information_schema.statistics WHERE table_schema = DATABASE()"
     " AND table_name = 'allocations' AND index_name = :name"
 )
+
+_IS_GALERA = "climate_is_galera"
+
+
+def detect(connection: Any, record: Any) -> None:  # noqa: ANN401 - DBAPI and pool are untyped
+    """Store with a new MariaDB connection whether the server is a node of a Galera cluster."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW VARIABLES LIKE 'wsrep_on'")
+        record.info[_IS_GALERA] = (cursor.fetchone() or (None, "OFF"))[1] == "ON"
+
+
+def is_galera(connection: sa.Connection) -> bool:
+    """Return whether a connection leads to a node of a Galera cluster."""
+    return bool(connection.info.get(_IS_GALERA))
 
 
 def is_fit(connection: sa.Connection) -> bool:
