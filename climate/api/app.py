@@ -23,6 +23,7 @@ from climate.clock import Clock
 from climate.core.errors import InvalidInput, NotFound
 from climate.core.matching.quoting import is_storable
 from climate.manager.events.dispatcher import Dispatcher
+from climate.manager.process.heartbeat import WriteTrials
 from climate.manager.process.runtime import Runtime
 from climate.observability import log_context
 
@@ -65,7 +66,8 @@ def make_app(conf: ConfigOpts, runtime: Runtime, dispatcher: Dispatcher | None) 
     app.before_request(_check_request)
     app.after_request(partial(_measure, runtime))
     app.teardown_request(lambda _: log_context.forget())
-    api = Api(conf, runtime, _strategy(app, conf), Policy(conf), dispatcher)
+    trials = WriteTrials(runtime.store)
+    api = Api(conf, runtime, _strategy(app, conf), Policy(conf), dispatcher, trials)
     app.wsgi_app = _with_arrival_time(app.wsgi_app, runtime.clock)  # type: ignore[method-assign]
     for method, path, view, rule, *_ in (*OPEN, *ROUTES):
         handler = _unguarded(api, view) if rule is None else _guarded(api, rule, view)

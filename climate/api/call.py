@@ -16,6 +16,7 @@ from climate.core.errors import InvalidInput, NotFound
 from climate.core.matching.quoting import is_storable
 from climate.manager.events.dispatcher import Dispatcher
 from climate.manager.leases.create import Owner
+from climate.manager.process.heartbeat import WriteTrials
 from climate.manager.process.runtime import Runtime
 
 # A body (None: empty, str: HTML, an iterator: an event stream, else JSON), a status, and headers.
@@ -41,6 +42,7 @@ class Api:
     identify: Identify
     policy: Policy
     dispatcher: Dispatcher | None
+    write_trials: WriteTrials
 
 
 @dataclass(frozen=True, slots=True)

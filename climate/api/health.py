@@ -35,7 +35,7 @@ def readyz(api: Api) -> tuple[Any, int]:
         if checks["schema"] == "ok":
             beats = heartbeat.find_beats(api.runtime.store)
             warnings = beats.warnings()
-            if (error := heartbeat.write_error(api.runtime.store, beats)) is not None:
+            if (error := api.write_trials.error(beats)) is not None:
                 checks["database"] = f"cannot be written ({type(error).__name__})"
     except SQLAlchemyError as error:
         checks["database"] = f"does not answer ({type(error).__name__})"

@@ -11,7 +11,7 @@ of a use; only those windows are examined.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import accumulate, pairwise
@@ -78,7 +78,7 @@ class Rules:
     """The operator's defaults, the exemptions from all limits, and the rolling period.
 
     Unless limits are ``enabled``, only the number of open leases of a project is limited, and that
-    only if it has a default.
+    only if it has a default. If a new lease may have to be counted at all, limits are *active*.
     """
 
     enabled: bool = False
@@ -87,11 +87,11 @@ class Rules:
     exempt_projects: frozenset[str] = frozenset()
     exempt_users: frozenset[str] = frozenset()
     exempt_roles: frozenset[str] = frozenset()
+    is_active: bool = field(init=False)
 
-    @property
-    def is_active(self) -> bool:
-        """Whether a new lease may have to be counted."""
-        return self.enabled or self.defaults[Scope.PROJECT].leases is not None
+    def __post_init__(self) -> None:
+        active = self.enabled or self.defaults[Scope.PROJECT].leases is not None
+        object.__setattr__(self, "is_active", active)
 
     def effective(self, scope: Scope, overrides: Mapping[str, int]) -> Limits:
         """Return the limits of an owner with these overrides."""

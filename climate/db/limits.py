@@ -47,7 +47,6 @@ Overrides = dict[Party, dict[str, int]]
 # Built once: SQLAlchemy takes longer to build them than the database to run them.
 _OF_PARTY = (LIMITS.c.scope == sa.bindparam("scope"), LIMITS.c.owner_id == sa.bindparam("owner_id"))
 _LOCK = sa.select(LIMITS.c.overrides).where(*_OF_PARTY).with_for_update()
-_SHARE = sa.select(LIMITS.c.overrides).where(*_OF_PARTY).with_for_update(read=True)
 _INSERT = sa.insert(LIMITS)
 _OPEN = (
     LEASES.c.end_at > sa.bindparam("now"),
@@ -61,6 +60,9 @@ _COUNT_OPEN = {
         (Scope.USER, LEASES.c.user_id),
     )
 }
+_OPEN_OF_PROJECT = _COUNT_OPEN[Scope.PROJECT].add_columns(
+    sa.select(LIMITS.c.overrides).where(*_OF_PARTY).scalar_subquery()
+)
 _Uses = tuple[str, str, str, datetime, datetime, int, float]
 
 
@@ -96,10 +98,8 @@ def _overrides(session: Session, which: sa.ColumnElement[bool]) -> Overrides:
     return {Party(Scope(row.scope), row.owner_id): dict(row.overrides) for row in rows}
 
 
-def lock(session: Session, parties: Collection[Party], *, shared: bool = False) -> Overrides:
+def lock(session: Session, parties: Collection[Party]) -> Overrides:
     """Lock the rows of parties, inserting absent rows; return the overrides of each party.
-
-    With ``shared``, the lock excludes only transactions that lock the row without ``shared``.
 
     Of two transactions that count the use of a party, the second waits here until the first ends.
     So it also counts what the first has booked. Executes one statement per row, by its key,
@@ -109,10 +109,10 @@ def lock(session: Session, parties: Collection[Party], *, shared: bool = False) 
     connection = session.connection()
     for party in sorted(parties):
         key = {"scope": party.scope.value, "owner_id": party.owner_id}
-        row = connection.execute(_SHARE if shared else _LOCK, key).one_or_none()
+        row = connection.execute(_LOCK, key).one_or_none()
         if row is None:  # if another transaction inserts it now, this one is retried
             connection.execute(_INSERT, {**key, "overrides": {}})
-        elif not shared:
+        else:
             certify_where(session, LimitRow, partial(_is, party))
         locked[party] = dict(row.overrides) if row else {}
     return locked
@@ -133,6 +133,13 @@ def count_leases(
     """Return how many leases of a party are not over, except the lease ``excluding``."""
     values = {"owner_id": party.owner_id, "now": now, "excluding": excluding or ""}
     return session.connection().scalar(_COUNT_OPEN[party.scope], values) or 0
+
+
+def open_leases(session: Session, project: Party, now: datetime) -> tuple[dict[str, int], int]:
+    """Return the overrides of a project, and how many of its leases are not over."""
+    values = {"scope": project.scope.value, "owner_id": project.owner_id, "now": now}
+    row = session.connection().execute(_OPEN_OF_PROJECT, {**values, "excluding": ""}).one()
+    return dict(row[1] or {}), row[0]
 
 
 def uses(

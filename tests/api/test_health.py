@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import sqlalchemy as sa
@@ -12,6 +13,7 @@ from flask.testing import FlaskClient
 from climate import bootstrap as parts
 from climate.api import http_server
 from climate.bootstrap import Manager
+from climate.db import managers
 from climate.db.engine import schema
 from climate.db.engine.database import Database
 from climate.manager.process.heartbeat import ManagerHeartbeat, find_beats
@@ -61,18 +63,28 @@ def test_an_api_without_a_manager_is_ready(story: Story) -> None:
     assert story.ok("GET", "/readyz")["checks"] == {"database": "ok", "schema": "ok"}
 
 
-def test_a_database_that_cannot_be_written_is_not_ready(story: Story, manager: Manager) -> None:
+def test_a_database_that_cannot_be_written_is_not_ready(
+    story: Story, manager: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
     manager.heartbeat.stop()
+    trials = Mock(wraps=managers.try_write)
+    monkeypatch.setattr(managers, "try_write", trials)
     with closed_for_writing(story.runtime.database):
         # No request has failed yet: the heartbeat is missing, so a trial write decides.
         assert not_ready(story.http)["database"] == "cannot be written (OperationalError)"
         assert story.ok("GET", "/healthz") == {"status": "ok"}
+    story.clock.advance(5)
     assert story.ok("GET", "/readyz")["status"] == "ready"
+    made = trials.call_count
+    story.ok("GET", "/readyz")
+    assert trials.call_count == made, "another trial within five seconds"
     manager.heartbeat.beat()
     with closed_for_writing(story.runtime.database):
         assert story.ok("GET", "/readyz")["status"] == "ready", "no sign of a failure yet"
         story.refused(503, "POST", "/v1/leases", story.lease_body())
+        story.clock.advance(5)
         assert not_ready(story.http)["database"] == "cannot be written (OperationalError)"
+    story.clock.advance(5)
     assert story.ok("GET", "/readyz")["status"] == "ready"
 
 

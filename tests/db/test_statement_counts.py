@@ -150,22 +150,20 @@ def small(story_everywhere: Story) -> Story:
     """Return a service with ten hosts and one booking of each."""
     _add_hosts(story_everywhere, 10)
     _add_bookings(story_everywhere, 0, 1)
-    story_everywhere.reserve(60, 120, reservations=[])  # creates the row of the project's limit
     return story_everywhere
 
 
 def test_admission_takes_few_statements_on_each_database(story_everywhere: Story) -> None:
-    story_everywhere.reserve(60, 120)  # creates the row of the project's limit
     with _statements(story_everywhere.runtime.database) as sent:
         story_everywhere.reserve(FIRST_MINUTE + 60, FIRST_MINUTE + 120)
     verbs = [statement.split()[0] for statement in sent]
     if story_everywhere.runtime.database.dialect == "postgresql":
-        # Lock the limit, find and lock, store all, count the leases.
-        assert verbs == ["SELECT", "WITH", "WITH", "SELECT"], sent
+        # Count the leases, find and lock, store all.
+        assert verbs == ["SELECT", "WITH", "WITH"], sent
     else:
-        # Lock the limit, find, lock, check again; lease, reservations, events, allocations,
-        # notification; count the leases.
-        assert verbs == ["SELECT"] * 4 + ["INSERT"] * 5 + ["SELECT"], sent
+        # Count the leases, find, lock, check again; lease, reservations, events, allocations,
+        # notification.
+        assert verbs == ["SELECT"] * 4 + ["INSERT"] * 5, sent
 
 
 def test_counts_do_not_depend_on_hosts_bookings_or_the_size_of_a_lease(small: Story) -> None:

@@ -38,9 +38,7 @@ def enforced(
     def make(**values: Any) -> Story:
         shutil.copy(hosts_template, tmp_path / "climate.sqlite")
         shutil.copy(hosts_template.parent / "cloud", tmp_path / "cloud")
-        # Without the default limit, whose lock would leave a row behind.
-        given = {"external_service_base_endpoint": outside.url, "limits__project_leases": -1}
-        given |= values
+        given = {"external_service_base_endpoint": outside.url, **values}
         options = {name if "__" in name else f"enforcement__{name}": given[name] for name in given}
         return make_story(**options)
 

@@ -14,7 +14,6 @@ from climate.core.limits import Scope
 from climate.db import limits as rows
 from climate.db.engine.database import Database
 from climate.db.limits import Party
-from climate.manager.admission import limits
 from climate.manager.admission.requirements import ReservationRequest
 from climate.manager.leases.create import LeaseRequest, Owner, create_lease
 from climate.manager.leases.reservation_changes import LeaseChange
@@ -31,7 +30,6 @@ from tests.support.event_queue import add_hosts
 
 HOSTS = 2 * crowds.SIZE
 ALLOWED = 5
-DEFAULT = 2 * crowds.SIZE + ALLOWED
 OTHER_LIMITS = ("project_leases", "project_host_hours", "user_hosts")
 TRIES = 8
 
@@ -58,23 +56,6 @@ def create(number: int, url: str, limit: str, first: int, guarded: bool) -> Outc
             outcomes["admitted"] += 1
         except LimitExceeded:
             outcomes["refused"] += 1
-    return outcomes
-
-
-def create_up_to_the_default(number: int, url: str) -> Outcomes:
-    """Create leases without reservations; near the limit, requests stop sharing the lock."""
-    outcomes: Outcomes = Counter()
-    limits._FAR = crowds.SIZE
-    with at_work(url, limits__project_leases=DEFAULT) as story:
-        wait_for_all()
-        begin = story.clock.now() + timedelta(hours=1 + number)
-        request = LeaseRequest(name="lease", start=begin, end=begin + timedelta(hours=1))
-        for _ in range(3):
-            try:
-                create_lease(story.runtime, Owner(user_id="user", project_id="project"), request)
-                outcomes["admitted"] += 1
-            except LimitExceeded:
-                outcomes["refused"] += 1
     return outcomes
 
 
@@ -141,13 +122,6 @@ def test_without_the_lock_the_limit_is_exceeded(
         if outcomes["admitted"] > ALLOWED:
             return
     pytest.fail("no race was seen, so this stress proves nothing")
-
-
-def test_the_default_limit_holds_although_limits_are_disabled(
-    crowd: Crowd, database_url: str
-) -> None:
-    outcomes = sum(crowd.do(create_up_to_the_default, database_url), Counter())
-    assert outcomes == {"admitted": DEFAULT, "refused": 3 * crowds.SIZE - DEFAULT}
 
 
 @pytest.mark.parametrize("backend", ["postgresql", "mariadb"], indirect=True)

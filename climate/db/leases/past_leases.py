@@ -35,6 +35,8 @@ def ended_before(
         sa.select(LeaseRow.id)
         # The bound on the start uses an index.
         .where(LeaseRow.start_at < before, LeaseRow.end_at < before)
+        # The lease may have ended later than planned.
+        .where(sa.func.coalesce(LeaseRow.updated_at, LeaseRow.end_at) < before)
         .where(LeaseRow.status == LeaseStatus.TERMINATED.value)
         .where(~unreleased.correlate(LeaseRow), ~has_open_event.correlate(LeaseRow))
         .order_by(LeaseRow.start_at)

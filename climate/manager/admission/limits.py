@@ -6,13 +6,11 @@ before it counts: first the project's, then the user's. It locks resources only 
 two parallel requests of a project, the second counts the use of the first. The rows of other
 parties are not locked. For an exempt requester, the gate executes no statement.
 
-If limits are disabled, only the number of open leases of a project is limited. Requests of a
-project then share the lock while the number is far below the limit: none waits for another.
-Otherwise the transaction runs again, with a lock of its own.
+If limits are disabled, ``OpenLeasesGate`` alone limits the number of open leases of a project.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
@@ -24,15 +22,12 @@ from climate.core.lease.model import Lease
 from climate.core.limits import NAMES, Excess, Limits, Rules, Scope, Use
 from climate.core.window import Window
 from climate.db import limits as rows
-from climate.db.engine.database import Database, LostRace, is_retried
+from climate.db.engine.database import Database
 from climate.db.limits import Overrides, Party
 from climate.manager.admission.gates import Gate, Taken
 from climate.manager.process.runtime import Store
 
 _MAX_LIMIT = 2**31 - 1  # a 32-bit column
-# Leases below the limit from which on requests share the lock. They do not count each other, so it
-# must be more than the transactions that can be under way at once.
-_FAR = 250
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +59,11 @@ class Account:
 class Guard:
     """The limits that apply to one request; none for an exempt requester.
 
-    The transaction has locked the parties whose use it counts, so this use cannot change. If it
-    shares the lock (``is_shared``), it counts only those leases that are committed.
+    The transaction has locked the parties whose use it counts, so this use cannot change.
     """
 
     period: timedelta = timedelta(0)
     limits: Mapping[Party, Limits] = field(default_factory=dict)
-    is_shared: bool = False
 
     def check_dates(self, lease: Lease | None, window: Window, now: datetime) -> None:
         """Raise LimitExceeded if ``window`` is forbidden; ``lease`` is the stored lease, if any."""
@@ -81,16 +74,11 @@ class Guard:
             self._check(party, excess)
 
     def check_count(self, session: Session, lease: Lease, now: datetime) -> None:
-        """Raise LimitExceeded if a new lease exceeds the limit on the number of leases.
-
-        Raise LostRace if the lock is shared, and the number is near the limit.
-        """
+        """Raise LimitExceeded if a new lease exceeds the limit on the number of leases."""
         for party, limits in self.limits.items():
             if limits.leases is not None:
                 others = rows.count_leases(session, party, now, excluding=lease.id)
                 self._check(party, rules.excess_of_leases(limits, others))
-                if self.is_shared and others + _FAR >= limits.leases:
-                    raise LostRace
 
     def uses_of(self, session: Session, lease: Lease) -> list[Use]:
         """Return the stored use of a lease; empty if no limit counts use."""
@@ -162,15 +150,40 @@ class LimitGate(Gate):
             return True
         start = max(lease.window.start, now)
         after = [rows.use_of(session, taken, start, lease.window.end)]
-        limit = replace(self._limit, is_shared=False)
         try:
-            limit.check_dates(self._present, lease.window, now)
+            self._limit.check_dates(self._present, lease.window, now)
             if self._present is None:
-                limit.check_count(session, lease, now)
-            limit.check_use(session, lease, self._used, after)
+                self._limit.check_count(session, lease, now)
+            self._limit.check_use(session, lease, self._used, after)
         except LimitExceeded:
             return False
         return True
+
+
+class OpenLeasesGate(Gate):
+    """Rejects a new lease of a project that has its maximum of open leases.
+
+    It protects the database where limits are disabled. It takes no lock, so requests at the same
+    time may exceed the maximum.
+    """
+
+    def __init__(self, rules: Rules, roles: Collection[str]) -> None:
+        self._rules = rules
+        self._roles = roles
+
+    def before(
+        self, session: Session, lease: Lease, now: datetime, present: Lease | None = None
+    ) -> None:
+        """Count the open leases of the project."""
+        if present is not None or not self._rules.apply_to(
+            lease.project_id, lease.user_id, self._roles
+        ):
+            return
+        party = Party(Scope.PROJECT, lease.project_id)
+        own, count = rows.open_leases(session, party, now)
+        excess = rules.excess_of_leases(self._rules.effective(party.scope, own), count)
+        if excess is not None:
+            raise rules.limit_exceeded(party.scope, party.owner_id, self._rules.period, excess)
 
 
 def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str]) -> Guard:
@@ -180,8 +193,6 @@ def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str
     """
     if not settings.apply_to(lease.project_id, lease.user_id, roles):
         return Guard()
-    if not settings.enabled:
-        return _open_leases_guard(session, settings, Party(Scope.PROJECT, lease.project_id))
     parties = parties_of(lease.project_id, lease.user_id)
     limited = _limited(settings, parties, rows.overrides(session, parties))
     counted = [party for party, limits in limited.items() if limits.counts]
@@ -189,14 +200,6 @@ def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str
         others = {party: limits for party, limits in limited.items() if not limits.counts}
         limited = others | _limited(settings, counted, rows.lock(session, counted))
     return Guard(period=settings.period, limits=limited)
-
-
-def _open_leases_guard(session: Session, settings: Rules, party: Party) -> Guard:
-    """Return the limit on the open leases of a project, and lock the project's row."""
-    default = settings.defaults[party.scope].leases or 0
-    shared = default > _FAR and not is_retried(session)
-    overrides = rows.lock(session, [party], shared=shared)
-    return Guard(limits=_limited(settings, [party], overrides), is_shared=shared)
 
 
 def parties_of(project_id: str, user_id: str) -> list[Party]:

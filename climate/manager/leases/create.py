@@ -35,7 +35,7 @@ from climate.manager.admission import availability
 from climate.manager.admission.admission import InsufficientResources, admit, rows
 from climate.manager.admission.candidates import Demand
 from climate.manager.admission.gates import Gate
-from climate.manager.admission.limits import LimitGate
+from climate.manager.admission.limits import LimitGate, OpenLeasesGate
 from climate.manager.admission.refusal import explain
 from climate.manager.admission.requirements import (
     ReservationRequest,
@@ -149,7 +149,8 @@ def _gates(
     if idempotent is not None:
         gates.append(IdempotencyGate(idempotent, lease))
     if runtime.settings.limits.is_active:
-        gates.append(LimitGate(runtime.settings.limits, owner.roles))
+        gate = LimitGate if runtime.settings.limits.enabled else OpenLeasesGate
+        gates.append(gate(runtime.settings.limits, owner.roles))
     checked = runtime.enforcer is not None and runtime.enforcer.checks_create
     as_user = any_acts_as_user(runtime.catalog, lease.reservations)
     if checked or as_user or any_prepares(runtime.catalog, lease.reservations):

@@ -69,7 +69,7 @@ def remove(session: Session, lease: Lease, now: datetime, settings: Settings) ->
     Then its resources stay occupied for the cleaning time from ``now`` on.
     """
     ids = [reservation.id for reservation in lease.reservations]
-    if lease.has_begun:
+    if lease.has_begun and (lease.start.started_at or lease.window.start <= now):
         past_leases.store(session, past(lease, resources_of(session, ids), now))
     if ids and lease.has_begun:
         if settings.limits.enabled:

@@ -21,7 +21,6 @@ _INTERVAL = 5.0
 _LATE = 2 * timedelta(seconds=_INTERVAL)
 # Seconds to wait for a trial write, so that a locked database does not block health checks.
 _TRIAL = 2.0
-_trial_running = threading.Lock()
 
 
 class ManagerHeartbeat:
@@ -88,26 +87,48 @@ def find_beats(store: Store) -> Beats:
         return Beats(alive=managers.alive(session, now), last=managers.last_beat(session), now=now)
 
 
-def write_error(store: Store, beats: Beats) -> Exception | None:
-    """Return the error if the database answers and cannot be written (a full disk), else None.
+class WriteTrials:
+    """Finds out whether the database can be written; one object per process.
 
-    Heartbeats are writes. If they are late, or if the last write of this process failed, a trial
-    write decides; without a result in time, the last write of this process.
+    There is at most one trial write in five seconds, however often the readiness is asked for.
     """
-    is_late = beats.last is None or beats.now - beats.last > _LATE
-    if not is_late and store.database.write_error is None:
-        return None
-    if _trial_running.acquire(blocking=False):
-        trial = threading.Thread(target=_write, args=(store, beats.now), daemon=True)
-        trial.start()
+
+    def __init__(self, store: Store) -> None:
+        """Prepare; ``error`` tries."""
+        self._store = store
+        self._running = threading.Lock()
+        self._next = float("-inf")
+
+    def error(self, beats: Beats) -> Exception | None:
+        """Return the error if the database answers and cannot be written (a full disk), else None.
+
+        Heartbeats are writes. If they are late, or if the last write of this process failed, a
+        trial write decides; without a result in time, the last write of this process.
+        """
+        database = self._store.database
+        is_late = beats.last is None or beats.now - beats.last > _LATE
+        # A probe that waited for the trial of another one uses its result.
+        if (is_late or database.write_error) and self._running.acquire(timeout=_TRIAL):
+            self._try(beats.now)
+        return database.write_error
+
+    def _try(self, now: datetime) -> None:
+        if self._store.clock.elapsed() < self._next:
+            self._running.release()
+            return
+        self._next = self._store.clock.elapsed() + _INTERVAL
+        trial = threading.Thread(target=self._write, args=(now,), daemon=True)
+        try:
+            trial.start()
+        except RuntimeError:  # the process has too many threads
+            self._running.release()
+            raise
         trial.join(_TRIAL)
-    return store.database.write_error
 
-
-def _write(store: Store, now: datetime) -> None:
-    try:
-        store.database.write(partial(managers.try_write, now=now))
-    except SQLAlchemyError as error:
-        LOG.warning("the database cannot be written: %s", error)
-    finally:
-        _trial_running.release()
+    def _write(self, now: datetime) -> None:
+        try:
+            self._store.database.write(partial(managers.try_write, now=now))
+        except SQLAlchemyError as error:
+            LOG.warning("the database cannot be written: %s", error)
+        finally:
+            self._running.release()

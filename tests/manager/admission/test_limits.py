@@ -33,7 +33,7 @@ def limited(make_story: MakeStory, hosts_template: Path, tmp_path: Path) -> Make
         shutil.copy(hosts_template, tmp_path / "climate.sqlite")
         shutil.copy(hosts_template.parent / "cloud", tmp_path / "cloud")
         options = {f"limits__{name}": value for name, value in values.items()}
-        return make_story(limits__enabled=True, **options)
+        return make_story(**{"limits__enabled": True, **options})
 
     return make
 
@@ -252,6 +252,19 @@ class TestWhoIsLimited:
     def test_disabled_limits_are_not_enforced(self, story: Story) -> None:
         limits.set_own(story.runtime.database, LAB, {"hosts": 0})
         ask(story)
+
+
+class TestOpenLeases:
+    def test_a_project_has_a_maximum_although_limits_are_disabled(self, limited: Make) -> None:
+        story = limited(enabled=False, project_leases=1, project_hosts=0, exempt_users=["root"])
+        lease = ask(story)
+        refused(story, 120, 180)
+        ask(story, 120, 180, token="root:lab")
+        story.ok("PUT", f"/v1/leases/{lease['id']}", {"name": "new"}, token=ALICE)
+        limits.set_own(story.runtime.database, LAB, {"leases": 3})
+        ask(story, 180, 240)
+        refused(story, 240, 300)
+        ask(story, 240, 300, token=EVE)
 
 
 class TestAccounts:

@@ -66,11 +66,7 @@ def reserve(story: Story, *reservations: ReservationRequest, owner: Owner = ALIC
 
 
 def rows(story: Story) -> Any:
-    """Return all rows but notifications, and the locks of projects whose leases are counted."""
-    left_out = {"outbox", "limits"}
-    return {
-        name: found for name, found in dump(story.runtime.database).items() if name not in left_out
-    }
+    return {name: found for name, found in dump(story.runtime.database).items() if name != "outbox"}
 
 
 def trust_of(story: Story, lease: Lease) -> str | None:
