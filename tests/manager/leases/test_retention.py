@@ -54,6 +54,15 @@ def test_only_leases_that_ended_long_ago_are_removed(kept: Story) -> None:
     assert all(row["reservation_id"] for row in rows["allocations"]), "none is left behind"
 
 
+def test_a_lease_that_ended_late_is_kept_as_long_as_others(kept: Story) -> None:
+    lease = kept.reserve(0, 60)
+    kept.run()
+    kept.clock.advance(91 * DAY * 60)  # no manager is there to end it
+    kept.run()
+    kept.dispatcher.upkeep.tidy()
+    assert kept.lease(lease["id"])["status"] == "TERMINATED"
+
+
 def test_the_history_has_owner_resources_and_times(kept: Story) -> None:
     token = "alice:lab"
     lease = kept.ok(

@@ -94,6 +94,14 @@ def advance(story: Story, minutes: float) -> None:
         story.at(1 / 30)
 
 
+def test_a_stack_that_is_deleted_before_its_start_is_not_in_the_history(story: Story) -> None:
+    lease = create(story, stack())
+    story.call("DELETE", f"/v2/leases/{lease['id']}")
+    advance(story, 1)
+    story.refused(404, "GET", f"/v1/leases/{lease['id']}")
+    assert story.ok("GET", "/v2/past-leases")["past_leases"] == []
+
+
 def test_reserves_every_part_that_the_stack_can_grow_to(story: Story) -> None:
     lease = create(story, stack())
     assert amounts(lease) == {
