@@ -8,6 +8,7 @@
 """
 
 import socket
+import threading
 import time
 from contextlib import suppress
 from typing import Any
@@ -62,14 +63,6 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         task.set_close_on_finish()
         return task
 
-    def readable(self) -> bool:
-        # The listener closes connections while waitress collects the file descriptors to poll. The
-        # descriptor of a closed one may be a new connection's by the time the events are handled.
-        return bool(self.connected and super().readable())
-
-    def writable(self) -> bool:
-        return bool(self.connected and super().writable())
-
     def received(self, data: bytes) -> bool:
         if self._discards_until is None:
             return bool(super().received(data))
@@ -99,15 +92,21 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         return bool(is_silent or is_slow)
 
     def abort(self) -> None:
-        """Close at once. ``will_close`` alone waits for a client that reads."""
+        """Make the loop close the connection. ``will_close`` alone waits for a client that reads.
+
+        To close here would free the file descriptor while waitress collects those to poll: a new
+        connection that gets it would receive the events of this one.
+        """
         self.is_rejected = False
-        self.handle_close()
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
 
 
 class _Listener(TcpWSGIServer):  # type: ignore[misc]  # waitress is untyped
     channel_class = _Connection
 
     def __init__(self, *args: Any, health: ThreadedTaskDispatcher, **kwargs: Any) -> None:
+        self._trigger_lock = threading.Lock()
         super().__init__(*args, **kwargs)
         self._health = health
 
@@ -122,7 +121,8 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]  # waitress is untyped
                 channel.abort()
 
     def readable(self) -> bool:
-        if self.accepting and len(self._map) >= self.adj.connection_limit:
+        # One early: the aborted connection closes only when the loop sees its end.
+        if self.accepting and len(self._map) >= self.adj.connection_limit - 1:
             self._make_room()
         return bool(super().readable())
 
@@ -130,6 +130,16 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]  # waitress is untyped
         idle = [channel for channel in self.active_channels.values() if not channel.requests]
         if idle:
             min(idle, key=lambda channel: channel.last_activity).abort()
+
+    def pull_trigger(self) -> None:
+        """Wake the loop. After ``close``, the trigger's file descriptor may be another file's."""
+        with self._trigger_lock:
+            if not self.trigger._closed:
+                super().pull_trigger()
+
+    def close(self) -> None:
+        with self._trigger_lock:
+            super().close()
 
 
 class Server:

@@ -1,6 +1,7 @@
 """Slow and hostile clients of the built-in server keep no connection, and no one else out."""
 
 import json
+import os
 import select
 import socket
 import threading
@@ -108,6 +109,20 @@ def test_at_the_limit_the_longest_idle_connection_makes_room(serve: Serve) -> No
         answer = requests.get(f"http://127.0.0.1:{port}/healthz", timeout=_TIMEOUT)
         assert answer.status_code == 200
         assert halves[0].recv(1) == b""
+
+
+def test_a_request_that_ends_after_the_server_closed_writes_to_no_other_file(
+    make_story: MakeStory,
+) -> None:
+    story = make_story(DEFAULT__port=free_port())
+    with http_server.bound(story.conf, story.http.application) as server:
+        listener = server._listeners[0]
+    read, write = os.pipe()
+    with open(read, "rb", 0) as end, open(write, "wb", 0):
+        listener.trigger.trigger = write  # as if the descriptor were this file's now
+        listener.pull_trigger()
+        os.set_blocking(read, False)
+        assert end.read() is None
 
 
 BODIES = {
