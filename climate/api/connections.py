@@ -38,8 +38,9 @@ class _Request(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
 
     def received(self, data: bytes) -> int:
         consumed = super().received(data)
-        if self.error is not None:
+        if self.completed:  # rejected, or without a body
             self.expect_continue = False  # else waitress requests the body
+        if self.error is not None:
             self.headers.clear()
             if not hasattr(self, "url_scheme"):  # the request line is malformed
                 self.parse_header(b"GET / HTTP/1.0\r\n")
@@ -49,6 +50,10 @@ class _Request(HTTPRequestParser):  # type: ignore[misc]  # waitress is untyped
 class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
     parser_class = _Request
     is_rejected = False
+    # Whether the client sends no more. It may still read the response (RFC 9112, section 9.6).
+    _has_ended = False
+    # When a request was last seen in progress: the one that follows it may have had to wait.
+    _busy_at = 0.0
     _discards_until: float | None = None
 
     @staticmethod
@@ -62,6 +67,15 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         task.get_environment()[REJECTION] = (error.code, error.body)
         task.set_close_on_finish()
         return task
+
+    def readable(self) -> bool:
+        return bool(not (self._has_ended and self.requests) and super().readable())
+
+    def handle_read(self) -> None:
+        if self.requests and not self.socket.recv(1, socket.MSG_PEEK):
+            self._has_ended = True
+        else:
+            super().handle_read()
 
     def received(self, data: bytes) -> bool:
         if self._discards_until is None:
@@ -87,9 +101,11 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
         with self.outbuf_lock:  # a response that is being written counts as activity
             is_silent = self.last_activity < cutoff
             if self.requests:
+                self._busy_at = time.monotonic()
                 return bool(is_silent and self.total_outbufs_len)
-        is_slow = self.request is not None and time.monotonic() - self.request.began > _ARRIVAL
-        return bool(is_silent or is_slow)
+        if is_silent or self.request is None:
+            return bool(is_silent)
+        return time.monotonic() - max(self.request.began, self._busy_at) > _ARRIVAL
 
     def abort(self) -> None:
         """Make the loop close the connection. ``will_close`` alone waits for a client that reads.

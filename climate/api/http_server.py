@@ -83,7 +83,7 @@ def _adjustments(conf: ConfigOpts) -> Adjustments:
         channel_timeout=conf.api.channel_timeout,
         cleanup_interval=min(_CLEANUP_INTERVAL, conf.api.channel_timeout),
         max_request_body_size=MAX_BODY_BYTES + 1,  # waitress rejects this size, too
-        # So that waitress reads while it sends a stream, and sees that the client disconnected.
+        # So that waitress polls a connection while it sends a stream, and sees that it was reset.
         channel_request_lookahead=1,
         asyncore_use_poll=True,  # select() fails for file descriptors from 1024 on
     )

@@ -125,6 +125,23 @@ def test_a_request_that_ends_after_the_server_closed_writes_to_no_other_file(
         assert end.read() is None
 
 
+def test_a_client_that_sends_no_more_gets_the_response(serve: Serve) -> None:
+    app = Flask("slow")
+    ended = threading.Event()
+    app.add_url_rule("/", view_func=lambda: {"waited": ended.wait(_TIMEOUT)})
+    with connect(serve(app), b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n") as client:
+        client.shutdown(socket.SHUT_WR)
+        assert not select.select([client], [], [], 0.5)[0]
+        ended.set()
+        assert response(client)[2] == {"waited": True}
+
+
+def test_a_request_that_expects_to_continue_without_a_body_is_answered(serve: Serve) -> None:
+    start = b"DELETE /v2/leases HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    client = connect(serve(), start + b"Expect: 100-continue\r\nContent-Length: 0\r\n\r\n")
+    assert response(client)[0] == 405
+
+
 BODIES = {
     "declared": b"Content-Length: 900000000\r\n\r\n",
     "expects to continue": b"Content-Length: 900000000\r\nExpect: 100-continue\r\n\r\n",

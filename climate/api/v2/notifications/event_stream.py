@@ -25,7 +25,7 @@ LOG = logging.getLogger(__name__)
 # Proxies must neither buffer nor cache the stream.
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 # Seconds without a notification after which climate sends a heartbeat. If the client disconnected,
-# the heartbeat fails, or the next one if the server does not read while it sends.
+# the second heartbeat fails; the built-in server tells so at the third.
 _HEARTBEAT = 5.0
 _BATCH = 100
 # Milliseconds after which a disconnected client should reconnect.
