@@ -62,6 +62,8 @@ _ADMIN = Caller("admin", "admin", ("admin", "member", "reader"))
 _DEFAULT_ROLES = ("member", "reader")
 # What keystoneauth sends as the token with `openstack --os-auth-type none`.
 _NOT_USED = "notused"
+# Other names in a Host header that browsers or /etc/hosts resolve to loopback.
+_LOCAL_NAMES = {"localhost.", "ip6-localhost"}
 
 
 def by_token_text(request: Request) -> Caller:
@@ -105,11 +107,13 @@ def by_token_text_on_loopback(bind_host: str, request: Request) -> Caller:
             "There is no authentication, so only this machine is served (see [api]"
             " serve_unauthenticated_to_the_network)"
         )
-    host = request.headers.get("Host")
-    if host and not is_loopback(_hostname(host)) and _hostname(host) != bind_host.lower():
+    host = request.headers.get("Host", "")
+    name = _hostname(host)
+    is_local = is_loopback(name) or name in _LOCAL_NAMES or name.endswith(".localhost")
+    if host and not is_local and name != bind_host.lower():
         raise ForeignOrigin(
-            f"There is no authentication, so the host {host} is rejected: use localhost, or a"
-            " loopback address (see [api] serve_unauthenticated_to_the_network)"
+            f"There is no authentication, so the host {host} is rejected: use localhost, a loopback"
+            " address, or the name in [DEFAULT] host"
         )
     return by_token_text(request)
 

@@ -60,6 +60,7 @@ class TestWithoutAuthentication:
             {"Host": "LOCALHOST:1234", "Origin": "http://localhost:1234"},
             {"Host": "[::1]:1234", "Sec-Fetch-Site": "same-origin"},
             {"Host": "127.0.0.5", "Sec-Fetch-Site": "none"},
+            *({"Host": name} for name in ("localhost.:1", "ip6-localhost", "a.localhost:1234")),
         ]
         rebound = [
             *(

@@ -1,8 +1,9 @@
 """Redaction: errors of the database contain no values, as errors are logged.
 
 ``hide_parameters`` of SQLAlchemy hides parameters. Servers also quote values in their messages:
-PostgreSQL in the lines after the first ("Key (id)=(...)", "Failing row contains (...)"), MariaDB in
-"Duplicate entry '...' for key ...".
+PostgreSQL in the lines after the first ("Key (id)=(...)", "Failing row contains (...)"), and in the
+first line if the value is the error ("invalid input syntax for type uuid: ..."); MariaDB in quotes
+("Duplicate entry '...' for key ...").
 """
 
 import re
@@ -10,7 +11,10 @@ import re
 import sqlalchemy as sa
 from sqlalchemy import event
 
-_MARIADB_VALUE = re.compile(r"'.*' for ", re.DOTALL)
+# A quoted value; the name of a key or a column after it stays.
+_MARIADB_VALUE = re.compile(r"'.*'(?= for | at (?:row|line) )|(?<=: )'.*'$", re.DOTALL)
+# SQLSTATE class 22: data exception.
+_DATA = "22"
 
 
 def watch(engine: sa.Engine) -> None:
@@ -21,11 +25,13 @@ def watch(engine: sa.Engine) -> None:
 def _redact(context: sa.engine.ExceptionContext) -> None:
     error, wrapped = context.original_exception, context.sqlalchemy_exception
     message = str(error)
-    if context.dialect.name == "postgresql" and getattr(error, "sqlstate", None):
-        error.args = (message.partition("\n")[0],)
+    state = getattr(error, "sqlstate", None)
+    if context.dialect.name == "postgresql" and state:
+        is_about_data = state.startswith(_DATA)
+        error.args = (type(error).__name__ if is_about_data else message.partition("\n")[0],)
     elif context.dialect.name == "mysql":
         error.args = tuple(
-            _MARIADB_VALUE.sub("a value for ", part) if isinstance(part, str) else part
+            _MARIADB_VALUE.sub("a value", part) if isinstance(part, str) else part
             for part in error.args
         )
     if wrapped is not None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from climate.db.engine.database import Database
 from climate.db.tables.leases import ResourceRow
@@ -28,3 +28,11 @@ def test_a_failed_statement_logs_no_values(
     assert "INSERT INTO resources" in caplog.text
     assert "whsec" not in caplog.text
     assert SECRET[::-1] not in caplog.text
+
+
+@pytest.mark.parametrize("statement", ["SELECT uuid :value", "SELECT 1 FROM * :value"])
+def test_a_failed_query_logs_no_values(database: Database, statement: str) -> None:
+    query = statement.replace(":value", "'whsec'")
+    with pytest.raises(DBAPIError) as raised, database.read() as session:
+        session.execute(sa.text(query))
+    assert "whsec" not in str(raised.value.orig)
