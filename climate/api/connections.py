@@ -105,7 +105,7 @@ class _Connection(HTTPChannel):  # type: ignore[misc]  # waitress is untyped
                 return bool(is_silent and self.total_outbufs_len)
         if is_silent or self.request is None:
             return bool(is_silent)
-        return time.monotonic() - max(self.request.began, self._busy_at) > _ARRIVAL
+        return bool(time.monotonic() - max(self.request.began, self._busy_at) > _ARRIVAL)
 
     def abort(self) -> None:
         """Make the loop close the connection. ``will_close`` alone waits for a client that reads.
@@ -150,7 +150,7 @@ class _Listener(TcpWSGIServer):  # type: ignore[misc]  # waitress is untyped
     def pull_trigger(self) -> None:
         """Wake the loop. After ``close``, the trigger's file descriptor may be another file's."""
         with self._trigger_lock:
-            if not self.trigger._closed:
+            if not self.trigger._closed:  # noqa: SLF001 - waitress has no public name for it
                 super().pull_trigger()
 
     def close(self) -> None:

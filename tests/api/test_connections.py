@@ -118,7 +118,7 @@ def test_a_request_that_ends_after_the_server_closed_writes_to_no_other_file(
     with http_server.bound(story.conf, story.http.application) as server:
         listener = server._listeners[0]
     read, write = os.pipe()
-    with open(read, "rb", 0) as end, open(write, "wb", 0):
+    with os.fdopen(read, "rb", 0) as end, os.fdopen(write, "wb", 0):
         listener.trigger.trigger = write  # as if the descriptor were this file's now
         listener.pull_trigger()
         os.set_blocking(read, False)
