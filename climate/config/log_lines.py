@@ -8,6 +8,8 @@ from oslo_log.formatters import ContextFormatter
 
 # C0 and C1 controls, line separators, direction marks, and surrogates (no encoding writes them).
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# The same, except in codes for colours, which formats of lines contain with ``log_color``.
+_CONTROL_BUT_COLOUR = re.compile(rf"(?!\x1b\[[0-9;]*m){_CONTROL.pattern}")
 
 
 def escape_control_characters(conf: ConfigOpts) -> None:
@@ -29,10 +31,10 @@ class EscapingFormatter(ContextFormatter):
         """Return the line. The lines of the stack trace begin with a prefix and stay separate."""
         text, trace = super().format(record), record.exc_text
         if not trace:
-            return _escape(text)
+            return self._escape(text)
         line = text.removesuffix(trace).removesuffix("\n")
-        return "\n".join(map(_escape, [line, *trace.split("\n")]))
+        return "\n".join(map(self._escape, [line, *trace.split("\n")]))
 
-
-def _escape(text: str) -> str:
-    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+    def _escape(self, text: str) -> str:
+        control = _CONTROL_BUT_COLOUR if self.conf.log_color else _CONTROL
+        return control.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)

@@ -23,3 +23,13 @@ def test_escapes_control_characters_in_messages_contexts_and_stack_traces() -> N
     assert r"ValueError: bad\x1b[2J" in text
     assert text.replace("\n", "").isprintable()
     assert all(" ERROR climate" in line for line in trace if line), trace
+
+
+def test_formats_keep_their_colours() -> None:
+    conf = config_registry.new()
+    conf([], project="climate")
+    conf.set_override("log_color", True)
+    conf.set_override("logging_default_format_string", "\x1b[01;33m%(message)s\x1b[00m")
+    record = logging.LogRecord("climate", 30, "f", 1, "a\n\x1b[2J", (), None)
+    text = EscapingFormatter(config=conf, project="climate").format(record)
+    assert text == "\x1b[01;33ma\\n\\x1b[2J\x1b[00m"
