@@ -80,7 +80,7 @@ class Manager:
         self.heartbeat.start()
 
     def stop(self) -> None:
-        """Finish or release the work in progress.
+        """Stop all parts: each finishes its work in progress, or releases it to other managers.
 
         The relay of another manager publishes the notifications that remain.
         """
@@ -132,7 +132,7 @@ def open_database(conf: ConfigOpts) -> Iterator[Database]:
 
 
 def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
-    """Return the collaborators of the use cases; raises Misconfigured, BrokenPlugin."""
+    """Return the runtime that all use cases share; raises Misconfigured, BrokenPlugin."""
     database = make_database(conf)
     settings = config_registry.settings(conf)
     user = conf[SERVICE_USER]
@@ -161,7 +161,7 @@ def make_runtime(conf: ConfigOpts, clock: Clock | None = None) -> Runtime:
 
 @contextmanager
 def open_runtime(conf: ConfigOpts) -> Iterator[Runtime]:
-    """Yield the collaborators of the use cases; close their connections after the block."""
+    """Yield the runtime that all use cases share; close its connections after the block."""
     runtime = make_runtime(conf)
     try:
         yield runtime
@@ -170,7 +170,7 @@ def open_runtime(conf: ConfigOpts) -> Iterator[Runtime]:
 
 
 def make_checked_runtime(conf: ConfigOpts) -> Runtime:
-    """Return the collaborators of the use cases; raises SchemaMismatch for another schema."""
+    """Return a runtime; raises SchemaMismatch if the database has another release's schema."""
     runtime = make_runtime(conf)
     schema.check(runtime.database)
     return runtime
@@ -208,9 +208,9 @@ def make_api(conf: ConfigOpts, runtime: Runtime, manager: Manager | None = None)
 
 @contextmanager
 def open_provisioner(conf: ConfigOpts) -> Iterator[Provisioner]:
-    """Yield a provisioner; raises Misconfigured.
+    """Yield a provisioner, not yet running; raises Misconfigured.
 
-    Notifications wake it if a broker and ``[provisioning] topics`` are configured.
+    Notifications wake the provisioner if a broker and ``[provisioning] topics`` are configured.
     """
     settings = conf.provisioner
     tools = Tools(
@@ -283,6 +283,6 @@ def stop_on_signal() -> threading.Event:
 def _await_signals(
     stopping: threading.Event, receiver: socket.socket, _sender: socket.socket
 ) -> None:
-    """Set the event at each signal; the reference to ``_sender`` keeps it open."""
+    """Set ``stopping`` at each signal; the parameter ``_sender`` keeps that socket open."""
     while receiver.recv(1):
         stopping.set()

@@ -14,7 +14,7 @@ from climate.manager.process.runtime import Runtime
 
 
 def run(runtime: Runtime, arguments: argparse.Namespace) -> None:
-    """Run the command and print the resulting limits; raises InvalidInput."""
+    """Show, set or unset limits, and print the resulting limits; raises InvalidInput."""
     parties = [
         Party(scope, id_)
         for scope, id_ in ((Scope.PROJECT, arguments.project), (Scope.USER, arguments.user))

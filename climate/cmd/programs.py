@@ -101,7 +101,7 @@ def _standalone(conf: ConfigOpts, arguments: argparse.Namespace) -> None:
 
 
 def _prepare_to_run() -> threading.Event:
-    """Prepare the process for a long run; return the event that a signal sets to stop it."""
+    """Prepare the process for a long run; return the event that SIGTERM and SIGINT set."""
     stopping = bootstrap.stop_on_signal()
     bootstrap.settle()
     return stopping
@@ -159,7 +159,7 @@ def _manage(conf: ConfigOpts, arguments: argparse.Namespace) -> int:
 
 
 def _audit(runtime: Runtime, *, with_repair: bool) -> int:
-    """Print a line for each difference, repaired or not; return the exit code."""
+    """Find, and with ``with_repair`` repair, differences; print them; return the exit code."""
     remaining = 0
     for difference in auditing.audit(runtime):
         repaired = with_repair and _repair(runtime, difference)
@@ -169,7 +169,7 @@ def _audit(runtime: Runtime, *, with_repair: bool) -> int:
 
 
 def _encrypt_secrets(runtime: Runtime) -> int:
-    """Print how many secrets are encrypted, and which are unreadable; return the exit code."""
+    """Encrypt stored secrets; print how many are encrypted and which not; return the exit code."""
     if not runtime.settings.webhooks.secret_keys:
         raise Misconfigured("encrypt-secrets needs [notifications] webhook_secret_keys")
     count, unreadable = subscriptions.encrypt_secrets(

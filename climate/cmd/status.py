@@ -15,7 +15,7 @@ from oslo_upgradecheck.upgradecheck import Code
 
 
 class Upgrade(upgradecheck.UpgradeCommands):
-    """The checks, in the form of oslo.upgradecheck."""
+    """The command ``climate-status upgrade check``, in the form of oslo.upgradecheck."""
 
     def __init__(self, conf: ConfigOpts) -> None:
         self._conf = conf

@@ -67,7 +67,7 @@ def check_clock(conf: ConfigOpts) -> Result:
 
 
 def _skew(database: Database) -> tuple[float, float]:
-    """Return the seconds that this machine is ahead, and the duration of the query."""
+    """Return the seconds that this machine is ahead of the database, and the query's duration."""
     with database.read() as session:
         session.execute(sa.select(1))  # excludes the time to connect
         started = time.monotonic()
@@ -84,7 +84,7 @@ _TIME = {
 
 
 def check_managers(conf: ConfigOpts) -> Result:
-    """Show the managers that are alive; none is normal before the programs start."""
+    """List the managers that are alive; an empty list is normal before the programs start."""
     try:
         with bootstrap.open_database(conf) as database, database.read() as session:
             alive = managers.alive(session, present(database))
@@ -201,7 +201,7 @@ def for_config(conf: ConfigOpts) -> tuple[tuple[str, Callable[..., Result]], ...
 
 
 def _run(check: Check, conf: ConfigOpts) -> Result:
-    """Run a check; an error in the configuration is a failure."""
+    """Run a check and return its result; a configuration error counts as FAILURE."""
     try:
         return check(conf)
     except (Misconfigured, cfg.Error) as error:

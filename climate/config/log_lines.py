@@ -13,7 +13,7 @@ _CONTROL_BUT_COLOUR = re.compile(rf"(?!\x1b\[[0-9;]*m){_CONTROL.pattern}")
 
 
 def escape_control_characters(conf: ConfigOpts) -> None:
-    """Replace the formatters of all plain log lines. JSON escapes these characters itself."""
+    """Make all plain log lines escape control characters. JSON log lines do so already."""
     if conf.use_json:
         return
     formatter = EscapingFormatter(
@@ -28,7 +28,7 @@ class EscapingFormatter(ContextFormatter):
     """Escapes control characters in a line, its context and each line of its stack trace."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line. The lines of the stack trace begin with a prefix and stay separate."""
+        """Return the escaped log line. Lines of a stack trace have a prefix and stay separate."""
         text, trace = super().format(record), record.exc_text
         if not trace:
             return self._escape(text)

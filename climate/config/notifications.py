@@ -129,7 +129,7 @@ def webhook_rules(conf: cfg.ConfigOpts) -> WebhookRules:
 
 
 def _fernet_key(text: str) -> str:
-    """Return a key; raises ValueError, without the key, if it is invalid."""
+    """Return ``text`` if it is a Fernet key; raises ValueError, whose message has no key."""
     try:
         is_valid = len(base64.b64decode(text, altchars=b"-_", validate=True)) == _KEY_BYTES
     except ValueError:

@@ -128,7 +128,7 @@ class Misconfigured(RuntimeError):
 
 
 def library_options() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return keystoneauth's options by section: of the service user and of each service."""
+    """Return keystoneauth's options for the service user and for each service, by section."""
     connection = loading.get_session_conf_options()
     cfg.set_defaults(connection, timeout=60)
     user = (SERVICE_USER, [*loading.get_auth_common_conf_options(), *connection])
@@ -158,7 +158,7 @@ def new() -> cfg.ConfigOpts:
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register all options in ``conf``, except those of oslo.log, which are also CLI options."""
+    """Register all options in ``conf``, except those of oslo.log, which callers register."""
     set_library_defaults()
     for group, options in (*GROUPS.items(), *library_options()):
         conf.register_opts(options, group=None if group == "DEFAULT" else group)

@@ -1,4 +1,4 @@
-"""Pauses between the attempts of an event: each doubles, and in the end about a minute."""
+"""Pauses between the attempts of an event: they double from 1 s, then stay at about a minute."""
 
 import random
 
@@ -10,7 +10,10 @@ _JITTER = 0.1
 
 
 def pause_before(attempt: int, retries: int, rng: random.Random) -> float:
-    """Return the seconds after ``attempt`` (from 1): 1, 2, 4 ... 60; past ``retries`` about 60."""
+    """Return the pause (s) after ``attempt`` (from 1): 1, 2, 4 ... 60.
+
+    Past ``retries``, the pause is about 60 s.
+    """
     if attempt > retries:
         return _LONGEST * rng.uniform(1 - _JITTER, 1 + _JITTER)
     return float(min(2 ** (attempt - 1), _LONGEST))

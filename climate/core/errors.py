@@ -1,8 +1,8 @@
 """All errors that climate reports to callers, in one table.
 
 A class has a stable ``code`` for programs and an HTTP ``status``, by default those of its base. The
-code that raises it writes the message for people. Any other exception is a defect in climate and
-becomes a 500 without details.
+function that raises the error writes the message for people. Any other exception is a defect in
+climate and becomes a 500 without details.
 """
 
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ class Forbidden(ClimateError, code="forbidden", status=403):
 
 
 class LimitExceeded(Forbidden, code="limit_exceeded"):
-    """The project or user would exceed a limit; the details name it."""
+    """The project or user would exceed a limit; ``details`` names the limit."""
 
 
 class EnforcementDenied(Forbidden, code="enforcement_denied"):
@@ -71,7 +71,7 @@ class EnforcementDenied(Forbidden, code="enforcement_denied"):
 
 
 class ForeignOrigin(Forbidden, code="foreign_origin"):
-    """Without authentication: a page of another site sent the request, or it names another host."""
+    """Without authentication: another site's page sent the request, or its Host is wrong."""
 
 
 class NotFound(ClimateError, code="not_found", status=404):
@@ -95,11 +95,11 @@ class NotEnoughResources(Conflict, code="not_enough_resources"):
 
 
 class LeaseBusy(Conflict, code="lease_busy"):
-    """The lease is being started or ended right now."""
+    """The lease is starting, ending or being deleted, or another request changed it just now."""
 
 
 class InvalidTransition(Conflict, code="invalid_transition"):
-    """The state machine has no such transition."""
+    """The object's present state does not allow the requested next state."""
 
 
 class NotificationsRemoved(ClimateError, code="notifications_removed", status=410):
@@ -147,7 +147,7 @@ class Contention(ClimateError, code="contention", status=503):
 
 
 class TooManyFollowers(ClimateError, code="too_many_followers", status=503):
-    """The maximum number of clients already waits for notifications."""
+    """The process or the project has the maximum number of waiting requests already."""
 
 
 class BackendUnavailable(ClimateError, code="backend_unavailable", status=503):

@@ -1,6 +1,6 @@
-"""The invariants of ARCHITECTURE.md as pure rules on stored rows; each returns its violations.
+"""The invariants of ARCHITECTURE.md as pure rules on stored rows; each rule returns its violations.
 
-The self-audit, the operator's audit command and the tests share them.
+The self-audit, the operator's audit command and the tests share these rules.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,9 +51,9 @@ def booked_twice(bookings: Iterable[Booking], capacity: Mapping[str, int]) -> It
 
 
 def wrong_events(status: str, window: Window, events: Sequence[Due], now: datetime) -> str | None:
-    """Return in words how the events of a lease contradict its status or window, or None.
+    """Return a text on how the events of a lease contradict its status or window, or None.
 
-    From its end on a lease needs no start: a start that came too late has failed.
+    After its end a lease needs no open start: a start that came too late has failed.
     """
     if status == LeaseStatus.CREATING.value:
         kinds = [event.kind for event in events]
@@ -87,13 +87,13 @@ def _wrong_start(status: str, window: Window, starts: Sequence[Due]) -> str | No
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The state of an invariant: violated since when, and the violations of this round."""
+    """The state of an invariant: violated since when, and the violations of the present round."""
 
     broken_since: datetime | None
     violations: tuple[str, ...]
 
     def after(self, violations: Sequence[str], now: datetime, *, is_round_over: bool) -> "Verdict":
-        """Return the state after one more slice; a round without violations ends the violation."""
+        """Return the state after one more turn; a round without findings ends the violation."""
         seen = tuple(dict.fromkeys((*self.violations, *violations)))
         since = self.broken_since or (now if seen else None)
         if not is_round_over:

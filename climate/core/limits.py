@@ -52,7 +52,7 @@ class Limits:
     extension: int | None = None
 
     def overridden(self, values: Mapping[str, int]) -> "Limits":
-        """Return these limits, with those in ``values`` replaced; a negative value is unlimited."""
+        """Return a copy with the limits in ``values`` replaced; a negative value is unlimited."""
         changes = {
             name: limit if limit >= 0 else None for name, limit in values.items() if name in NAMES
         }
@@ -78,7 +78,7 @@ class Rules:
     """The operator's defaults, the exemptions from all limits, and the rolling period.
 
     Unless limits are ``enabled``, only the number of open leases of a project is limited, and that
-    only if it has a default. If a new lease may have to be counted at all, limits are *active*.
+    only if it has a default. ``is_active`` says whether any limit is enforced.
     """
 
     enabled: bool = False
@@ -94,7 +94,10 @@ class Rules:
         object.__setattr__(self, "is_active", active)
 
     def effective(self, scope: Scope, overrides: Mapping[str, int]) -> Limits:
-        """Return the limits of an owner with these overrides."""
+        """Return the limits of an owner with these overrides.
+
+        These are the enforced limits if ``is_active``, else all configured and stored limits.
+        """
         limits = self.defaults[scope].overridden(overrides)
         if self.enabled or not self.is_active:
             return limits
@@ -186,7 +189,7 @@ def excess_of_use(
 def peak(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], amount: str
 ) -> tuple[float, float]:
-    """Return the peak of the total use while the change adds use, and the lease's part of it.
+    """Return the peak of total use while the change adds use, and the lease's use at the peak.
 
     ``amount`` is "hosts" or "vcpus". Both values are 0 if the change adds no use.
     """
@@ -202,7 +205,7 @@ def host_hours(
 ) -> tuple[float, float]:
     """Return the maximum of host-hours over the windows in which the change adds use.
 
-    The second value is the lease's part of it. Both are 0 if the change adds no use.
+    The second value is the lease's part of the maximum. Both are 0 if the change adds no use.
     """
     length = period // _TICK
     growth = _growth([], before, after, "hosts")
@@ -228,7 +231,7 @@ def most_hours(uses: Sequence[Use], now: datetime, period: timedelta) -> float:
 def _growth(
     others: Sequence[Use], before: Sequence[Use], after: Sequence[Use], amount: str
 ) -> list[tuple[int, int]]:
-    """Return the spans in which ``after`` exceeds ``before``, split at all edges."""
+    """Return the spans in which ``after`` exceeds ``before``, split where any use changes."""
     old, new = _course(before, amount), _course(after, amount)
     edges = sorted({*old.edges, *new.edges, *_course(others, amount).edges})
     return [(start, end) for start, end in pairwise(edges) if new.at(start) > old.at(start)]
@@ -270,7 +273,7 @@ def _course(uses: Iterable[Use], amount: str) -> _Course:
 
 
 def limit_exceeded(scope: Scope, owner_id: str, period: timedelta, excess: Excess) -> LimitExceeded:
-    """Return the error for an excess."""
+    """Return the error that tells the client which limit an excess violates, and by how much."""
     unit = _UNITS.get(excess.limit, "seconds")
     allowed, used, asked = excess.allowed, round(excess.used, 2), round(excess.requested, 2)
     hours = f"in {period.total_seconds() / 3600:g} hours"

@@ -35,7 +35,7 @@ SUBSCRIPTION_SORTS: Sorts[Subscription] = {"created": lambda item: item.created_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Up to ``limit`` items in the order of ``sort``, after the key (value, id) ``after``."""
+    """Request for up to ``limit`` items, in the order of ``sort``, after the item ``after``."""
 
     sort: str
     descending: bool

@@ -15,8 +15,9 @@ class Provisioning:
     """Which hosts are prepared before a lease, and how early.
 
     ``share`` is the target share of leases whose hosts are all ready in time. ``interval`` is the
-    seconds between two planning runs. Finished preparations are kept for ``kept``. With ``topics``,
-    each node has a notification topic of its own. Without ``energy`` no host is switched off.
+    seconds between two planning runs. Preparations and shutdowns that are over are removed
+    after ``kept``. With ``topics``, each node has a notification topic of its own. Without
+    ``energy``, climate switches no host off.
     """
 
     hosts: Query = field(default_factory=Everything)
@@ -34,14 +35,14 @@ class Settings:
 
     ``before_start_leads``, ``poll_interval``, ``call_timeout``, ``shutdown_timeout``,
     ``search_timeout``, ``sync_interval`` and ``self_audit_interval`` are seconds. A
-    ``self_audit_interval`` of 0 turns the self-audit off. ``healing_interval`` bounds how far ahead
-    leases are healed; None is no bound. ``hold_timeout`` bounds how long capacity is held while an
-    external service decides.
+    ``self_audit_interval`` of 0 turns the self-audit off. ``healing_interval`` bounds how far
+    ahead of their start leases get other resources for failed ones; None is no bound.
+    ``hold_timeout`` bounds how long a lease holds capacity while an external service decides.
     Every ``trust_interval`` managers check the trusts of leases that start within ``trust_ahead``.
-    A stack that cannot be deleted keeps its capacity for ``stack_patience``. None for
-    ``notifications_kept`` keeps all notifications. ``ended_leases_kept`` and ``history_kept`` are
-    the same for leases that are over and for the history of removed leases. None for
-    ``provisioning`` prepares no hosts.
+    A stack that cannot be deleted keeps its capacity for ``stack_patience``. Notifications are
+    removed after ``notifications_kept``, ended leases after ``ended_leases_kept``, and the history
+    of removed leases after ``history_kept``; None is never. None for ``provisioning`` prepares no
+    hosts.
     """
 
     cleaning_time: timedelta

@@ -1,5 +1,6 @@
-"""Use cases, and what time and the cloud bring. ``climate-api`` and ``climate-manager`` share it.
+"""Use cases of requests, events and the cloud, shared by ``climate-api`` and ``climate-manager``.
 
 A use case opens its transaction itself. No network call is made while a transaction is open.
-``claims`` keeps managers apart; ``enforcement`` is the client of an enforcement service.
+``claims`` lets only one manager run an event. ``enforcement`` is the client of an enforcement
+service.
 """

@@ -1,9 +1,9 @@
 """Claims: a manager's exclusive, expiring right to run an event.
 
 A claim is an owner (a manager's name) and an attempt number in the event's row. A manager stores
-an outcome only if the row still has both, so a manager that lost its claim stores nothing. The
-claim's fencing token expires shortly before another manager can reclaim the event. From then on,
-the first manager cannot change the cloud.
+an outcome only if the row still has this owner and attempt, so a manager that lost its claim stores
+nothing. The claim's fencing token expires shortly before another manager can reclaim the event.
+From then on, the first manager cannot change the cloud.
 
 Reclaiming compares no wall clocks. The owner measures the time-out on its monotonic clock, and
 begins before it writes the claim or renewal. Each other manager measures the same time-out, and
@@ -53,7 +53,7 @@ class Work:
 
     @property
     def reservations(self) -> list[Reservation]:
-        """The reservations to act on."""
+        """The lease's reservations that have an entry in ``resources``: those to act on."""
         return [r for r in self.lease.reservations if r.id in self.resources]
 
     def is_leaving(self, reservation_id: str) -> bool:
@@ -64,7 +64,7 @@ class Work:
 
 @record(frozen=True, slots=True)
 class Call:
-    """A running plug-in call for one reservation; it began when ``clock.elapsed`` was ``since``."""
+    """A plug-in call for one reservation, running since ``clock.elapsed`` was ``since``."""
 
     work: Work
     reservation_id: str
@@ -73,7 +73,7 @@ class Call:
 
 @record(frozen=True, slots=True)
 class Claim:
-    """A manager's claim on an event. It is valid while the event's row has this owner and attempt.
+    """A manager's claim on an event, valid while the event's row has this owner and attempt.
 
     Finalizers have no lease id, as they outlive their lease. ``types`` are the resource types that
     the event acts on (none: it calls no plug-in). While ``fencing_token`` is valid, plug-ins may
@@ -128,8 +128,8 @@ class Task(NamedTuple):
 class Result:
     """A task, and the results of its plug-in calls by reservation id; they are not stored yet.
 
-    ``details`` are to be stored, ``failed`` are errors, and ``waiting`` are the reasons why a
-    reservation is not done yet although nothing failed.
+    ``details`` has the details that plug-ins returned, ``failed`` the errors, and ``waiting`` the
+    reasons why a reservation is not done yet although nothing failed.
     """
 
     task: Task
@@ -139,7 +139,7 @@ class Result:
 
     @property
     def undone(self) -> dict[str, str]:
-        """Why reservations are not done, whether they failed or wait."""
+        """The reasons, by reservation id, why reservations failed or wait."""
         return {**self.failed, **self.waiting}
 
 
@@ -171,13 +171,13 @@ class Batch:
         return {claim.project_id for claim in self.claims}
 
     def begin(self, tasks: Sequence[Task]) -> None:
-        """Set the tasks that need plug-in calls; forget all other claims, which are decided."""
+        """Set the tasks that need plug-in calls; forget the claims of all other events."""
         with self._lock:
             self._claims = {task.claim.event_id: task.claim for task in tasks}
             self._tasks = deque(tasks)
 
     def next(self) -> Task | None:
-        """Remove and return the next task for which to call plug-ins; None if there is none."""
+        """Remove and return the next task for which to call plug-ins; None if no task is left."""
         with self._lock:
             return self._tasks.popleft() if self._tasks else None
 
@@ -195,7 +195,7 @@ class Batch:
     def relieve(self) -> tuple[list[Task], list[Result]]:
         """Remove and return (tasks that called no plug-in yet, results that are not stored yet).
 
-        The worker forgets their claims, so the caller must finish them.
+        The worker forgets the claims of these tasks and results, so the caller must finish them.
         """
         tasks, results = self.take_tasks(), self.take_results()
         with self._lock:
@@ -210,7 +210,7 @@ class Batch:
             return tasks
 
     def discard(self, claim: Claim) -> None:
-        """Forget a claim, whose call the pool has abandoned."""
+        """Forget a claim because ``WorkerPool`` has abandoned its plug-in call."""
         with self._lock:
             self._forget([claim])
 
@@ -236,7 +236,7 @@ def lease_of(session: Session, claim: Claim) -> Lease | None:
 def lock_leases(
     session: Session, claims: Sequence[Claim], *, wait: bool
 ) -> tuple[list[Seen], list[Claim]]:
-    """Lock the leases of claims. Return (claims that are still held, claims without locked lease).
+    """Lock the leases of claims; return (claims still held, claims whose lease is not locked).
 
     A lease stays unlocked if it is deleted, or if ``wait`` is false and another transaction has the
     lock. The result omits lost claims. A claim may be lost a moment later, so the statement that
@@ -260,9 +260,9 @@ def lock_leases(
 def relock_leases(session: Session, tasks: Sequence[Task]) -> tuple[list[Seen], list[Claim]]:
     """Lock the leases again after the work. Return the same as ``lock_leases``.
 
-    It reads only leases that have changed since the work began. For an unchanged lease, it does not
-    notice that a claim is lost. Then ``close_all`` raises LostRace, and the next attempt of the
-    transaction reads all leases.
+    The function reads only leases that have changed since the work began. It does not notice the
+    loss of a claim if the lease is unchanged. Then ``close_all`` raises LostRace, and the next
+    attempt of the transaction reads all leases.
     """
     wait = len(tasks) == 1
     if is_retried(session):
@@ -280,7 +280,7 @@ def relock_leases(session: Session, tasks: Sequence[Task]) -> tuple[list[Seen], 
 
 
 def _claimed_event(lease: Lease, claim: Claim) -> Event | None:
-    """Return the event if its row still has the owner and attempt of this claim."""
+    """Return the claimed event; None if it no longer has the owner and attempt of the claim."""
     claimed = (claim.event_id, EventStatus.IN_PROGRESS, claim.owner, claim.attempt)
     matching = (e for e in lease.events if (e.id, e.status, e.owner, e.attempt) == claimed)
     return next(matching, None)
@@ -289,7 +289,7 @@ def _claimed_event(lease: Lease, claim: Claim) -> Event | None:
 def close_all(
     session: Session, claims: Sequence[Claim], now: datetime, status: EventStatus
 ) -> None:
-    """Store the same outcome for claims of one manager; raises LostRace if any of them is lost."""
+    """Store the new ``status`` of one manager's claimed events; raises LostRace if it lost any."""
     if claims:
         attempts = [(claim.event_id, claim.attempt) for claim in claims]
         event_queue.finish_all(session, claims[0].owner, attempts, now, status.value)
@@ -298,7 +298,7 @@ def close_all(
 def close(
     session: Session, claim: Claim, now: datetime, status: EventStatus, **outcome: Any
 ) -> bool:
-    """Store a claim's outcome; return False, and store nothing, if the claim is lost.
+    """Store a claimed event's new ``status``; return False, storing nothing, if the claim is lost.
 
     ``outcome`` has other columns of the event to set (``last_error``, ``run_at``).
     """
@@ -347,7 +347,7 @@ class ClaimKeeper:
         return self._store.clock.elapsed() + self._timeout.total_seconds()
 
     def renew(self, claims: Mapping[str, Claim]) -> None:
-        """Renew claims, which are given by event id, and extend their fencing tokens.
+        """Renew ``claims``, a mapping by event id, and extend their fencing tokens.
 
         A lost claim is not renewed, so its fencing token expires.
         """

@@ -2,9 +2,9 @@
 
 climate sends a POST request before it creates a lease (``check-create``), before it changes a
 lease (``check-update``), and after a lease ends (``on-end``). The answer HTTP 204 allows the lease.
-HTTP 403 denies it, with a reason in the key ``message`` of the JSON body. Any other answer, or
-none, allows the lease if ``[enforcement] fail_open`` is set, and rejects it otherwise. During a
-call, no transaction is open.
+HTTP 403 denies it, with a reason in the key ``message`` of the JSON body. In a check, any other
+answer, or none, allows the lease if ``[enforcement] fail_open`` is set, and rejects it otherwise.
+During a call, no transaction is open.
 """
 
 import json
@@ -36,7 +36,7 @@ _PARALLEL_REPORTS = 2
 
 
 class Busy(EnforcementUnavailable):
-    """The report was not sent: two others are being sent, or the service was just unavailable."""
+    """climate did not send a report: two are on their way, or the service was just unavailable."""
 
 
 class Enforcer:
@@ -67,11 +67,14 @@ class Enforcer:
         self._unavailable_until = 0.0
 
     def check_create(self, lease: Mapping[str, Any]) -> None:
-        """Raises EnforcementDenied and, unless ``fail_open`` is set, EnforcementUnavailable."""
+        """Return if the service allows a new lease.
+
+        Raises EnforcementDenied and, unless ``fail_open`` is set, EnforcementUnavailable.
+        """
         self._check("check_create", {"lease": lease})
 
     def check_update(self, current: Mapping[str, Any], lease: Mapping[str, Any]) -> None:
-        """Check whether ``current`` may become ``lease``. Raises the same as ``check_create``."""
+        """Return if ``current`` may become ``lease``; raises what ``check_create`` raises."""
         self._check("check_update", {"current_lease": current, "lease": lease})
 
     def on_end(self, lease: Mapping[str, Any]) -> None:
@@ -122,9 +125,9 @@ class Enforcer:
         )
 
     def _post(self, url: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
-        """Return the status and the start of the body; raises OSError, ValueError.
+        """Send ``body``; return the status and start of the answer. Raises OSError, ValueError.
 
-        A deadline limits the whole exchange, as those of ``requests`` limit each read only.
+        A deadline limits the whole exchange, as the time-outs of ``requests`` limit each read only.
         """
         connect, read = self._timeouts
         deadline = time.monotonic() + connect + read

@@ -68,7 +68,7 @@ class LogEmitter:
 
 
 class MessagingEmitter:
-    """Publishes to ``<topic>.info``; returns when the broker has confirmed the message."""
+    """Emitter that publishes to ``<topic>.info`` and waits for the broker's confirmation."""
 
     def __init__(self, conf: ConfigOpts, transport_url: str) -> None:
         """Prepare a transport, which connects later; read topics and publisher from ``conf``."""
@@ -99,7 +99,7 @@ class MessagingEmitter:
             )
 
     def _topics_of(self, notification: Notification, payload: Mapping[str, Any]) -> list[str]:
-        """Return the topics: a node's own topic for node notifications, if these are enabled."""
+        """Return the topics of a notification; a node notification has its node's topic or none."""
         if not notification.event_type.startswith("node."):
             return self._topics
         return [node_topic(payload["node"])] if self._has_node_topics else []

@@ -45,7 +45,7 @@ def from_broker(
     """Call ``handler`` in a thread for each notification, in order, until the block ends.
 
     A ``pool`` is a durable queue: the listeners of a pool share its messages, and the queue keeps
-    messages while none of them is connected. Without a ``pool``, the listener has its own queue,
+    messages while no listener is connected. Without a ``pool``, the listener has its own queue,
     which is removed when the block ends. Waits for a broker that is not available.
     """
     transport = open_transport(conf, transport_url)
@@ -111,7 +111,7 @@ def from_http(
 
 
 def _read(session: requests.Session, url: str, after: int | None) -> dict[str, Any] | None:
-    """Return the next page of notifications; None if the service does not answer."""
+    """Return the next page of notifications; None if a retry may help. Raises Refused."""
     params = {"wait": _WAIT} | ({} if after is None else {"after": after})
     try:
         response = session.get(url, params=params, timeout=_TIMEOUT)

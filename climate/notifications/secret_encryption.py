@@ -1,7 +1,7 @@
 """Encryption at rest of the secrets of webhooks, with keys of the operator.
 
-A stored secret is in clear, or ``fernet:`` and a Fernet token. Both can be read at any time, so the
-operator can introduce keys, and rotate them, while the service runs.
+A stored secret is in clear, or ``fernet:`` and a Fernet token. climate can read both
+forms at any time, so the operator can introduce and rotate keys while the service runs.
 https://github.com/fernet/spec
 """
 
@@ -24,14 +24,14 @@ class UnreadableSecret(Exception):
 
 
 def encrypt(secret: str, keys: Sequence[str]) -> str:
-    """Return the form in which a secret is stored: by the first key, without keys in clear."""
+    """Return a secret as climate stores it: encrypted with the first key, in clear without keys."""
     if not keys:
         return secret
     return _ENCRYPTED + Fernet(keys[0]).encrypt(secret.encode()).decode()
 
 
 def decrypt(stored: str, keys: Sequence[str]) -> str:
-    """Return a stored secret in clear; raises UnreadableSecret."""
+    """Return a stored secret in clear; raises UnreadableSecret if no key decrypts it."""
     if not stored.startswith(_ENCRYPTED):
         return stored
     for key in keys:

@@ -47,7 +47,7 @@ class WebhookPoster:
     """Sends notifications to the receivers of subscriptions. Safe to share between threads."""
 
     def __init__(self, rules: WebhookRules, source: str, cafile: str | None = None) -> None:
-        """Prepare; ``source`` is the source in the CloudEvents.
+        """Prepare a sender; ``source`` is the ``source`` attribute of its CloudEvents.
 
         ``cafile`` verifies the certificates of receivers (None: the system's authorities).
         """
@@ -84,7 +84,10 @@ class WebhookPoster:
         )
 
     def _send(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
-        """Return the status and Retry-After; raises OSError, ValueError, HTTPException."""
+        """Post ``body``; return the status and Retry-After.
+
+        Raises InvalidInput, OSError, ValueError, HTTPException.
+        """
         check_url(url, self._rules)  # the rules may have changed since the subscription was created
         host, port = where(url)
         parts = urlsplit(url)
@@ -99,7 +102,7 @@ class WebhookPoster:
 
     @contextmanager
     def _connected(self, host: str, port: int, *, secure: bool) -> Iterator[socket.socket]:
-        """Connect to a checked address; at the time-out the connection is cut, whatever runs."""
+        """Yield a connection to a checked address; a timer cuts it at the time-out."""
         deadline = time.monotonic() + self._rules.timeout
         with closing(self._connect(host, port, deadline)) as plain:
             connected = plain

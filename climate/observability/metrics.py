@@ -172,7 +172,7 @@ class Metrics:
             calls.observe(time.monotonic() - began)
 
     def invariant(self, number: int, *, broken: bool) -> None:
-        """Set whether the invariant with this number is broken."""
+        """Set the gauge that says whether the invariant with this number is broken."""
         self._broken.labels(str(number)).set(broken)
 
     def exposition(self) -> bytes:
@@ -223,7 +223,7 @@ def label(kind: str) -> str:
 
 
 def is_shared() -> bool:
-    """Whether processes export combined metrics; then a process exports no gauges of its state."""
+    """Return whether processes export combined metrics; ``state`` then adds no gauges."""
     return "PROMETHEUS_MULTIPROC_DIR" in os.environ
 
 
@@ -236,7 +236,7 @@ def _exposed(registry: CollectorRegistry) -> CollectorRegistry:
 
 
 class Exporter:
-    """Serves metrics to Prometheus on a separate port, for a process without an API."""
+    """Serves the metrics of a manager process to Prometheus, on a port of its own."""
 
     def __init__(self, metrics: Metrics, host: str, port: int | None) -> None:
         """Prepare; without a ``port``, ``start`` does nothing."""

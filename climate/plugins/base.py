@@ -88,8 +88,8 @@ class Drift:
     """A difference between the cloud and the database. ``audit --repair`` repairs it if possible.
 
     With a ``lease_id``, the repair is that a manager calls ``start`` again for the reservations of
-    this running lease. Otherwise the repair is to call ``repair``. With a ``reservation_id``, that
-    is done only if no unfinished lease has this reservation. With neither ``lease_id`` nor
+    this running lease. Otherwise the repair is to call ``repair``. With a ``reservation_id``,
+    climate repairs only if no unfinished lease has this reservation. With neither ``lease_id`` nor
     ``repair``, the difference is only reported, and an operator must decide.
     """
 
@@ -162,7 +162,7 @@ class RequestSchema(Schema):
     """The base of schemas for request parameters of one resource type; ignores unknown keys."""
 
     class Meta:
-        """Ignore unknown keys: a request also has keys of all types, and may have other types'."""
+        """Ignore unknown keys: a request also has keys that belong to all types or to others."""
 
         unknown = EXCLUDE
 

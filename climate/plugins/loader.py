@@ -105,7 +105,7 @@ def _checked(name: str, plugin: Any) -> ResourcePlugin:  # noqa: ANN401
 
 
 def _made(name: str, factory: Any, conf: ConfigOpts, **offered: object) -> Any:  # noqa: ANN401
-    """Call the factory with ``conf``, and the offered arguments for which it has parameters."""
+    """Return the result of ``factory``, called with the ``offered`` arguments that it accepts."""
     try:
         parameters = inspect.signature(factory).parameters
         return factory(conf, **{key: value for key, value in offered.items() if key in parameters})

@@ -40,7 +40,10 @@ class Provisioner:
         claim_timeout: int,
         shutdown_pause: float,
     ) -> None:
-        """Raises InvalidNodeConfig. Polls for shutdowns are at least ``shutdown_pause`` s apart."""
+        """Read ``file``. Raises InvalidNodeConfig.
+
+        Polls for shutdowns are at least ``shutdown_pause`` seconds apart.
+        """
         self._tools = tools
         self._file = file
         self._workers, self._claim_timeout = workers, claim_timeout
@@ -89,7 +92,7 @@ class Provisioner:
         return 0.0 if self._start_tasks(PREPARATIONS, _LONG_POLL) else time.monotonic() - now
 
     def _start_tasks(self, noun: str, wait: int = 0) -> bool:
-        """Start tasks while workers are free; return whether there are any."""
+        """Start tasks while workers are free; return whether climate listed any."""
         is_idle = True
         for task in self._tools.climate.claimable(noun, wait):
             is_idle = False

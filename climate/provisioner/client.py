@@ -45,9 +45,10 @@ class ClimateClient:
         self._url = url.rstrip("/")
 
     def claimable(self, noun: str, wait: int = 0) -> Iterator[NodeTask]:
-        """Yield the unclaimed tasks, the most urgent first. Raises ApiUnavailable.
+        """Yield the unclaimed tasks of the collection ``noun``, most urgent first.
 
         If there are none, wait up to ``wait`` seconds, if the API has capacity for long polling.
+        Raises ApiUnavailable.
         """
         page = self._first(noun, wait)
         while page:
@@ -72,7 +73,7 @@ class ClimateClient:
         return dict(self._request("POST", f"/v2/{task.noun}/{task.id}/report", values))
 
     def is_up(self, resource_id: str, since: datetime) -> bool:
-        """Tell whether the cloud saw a host up since then. Raises ApiUnavailable, ClaimLost."""
+        """Tell whether the cloud saw a host up at or after ``since``; raises as ``report`` does."""
         readiness = self._request("GET", f"/v2/resources/{resource_id}/readiness")
         seen_at = readiness["seen_at"]
         return bool(readiness["up"]) and datetime.fromisoformat(seen_at) >= since

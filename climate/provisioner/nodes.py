@@ -62,7 +62,7 @@ class Node:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def password(self) -> str:
-        """Return the password. Raises InvalidNodeConfig if it cannot be read."""
+        """Return the password, "" if none is configured. Raises InvalidNodeConfig if unreadable."""
         if self.password_env:
             if self.password_env not in os.environ:
                 raise InvalidNodeConfig(

@@ -39,7 +39,7 @@ class Tools:
 
 
 def prepare(tools: Tools, node: Node, claim: Claim) -> None:
-    """Get the node of a claim ready, and report it. Raises ClaimLost, Stopped, ApiUnavailable."""
+    """Get the node of a claim ready, and report the result. Raises ClaimLost, Stopped."""
     seconds: dict[str, float] = {}
     try:
         cold = get_ready(tools, node, claim, seconds)

@@ -21,13 +21,13 @@ _cached = lru_cache(maxsize=1024)
 
 @_cached
 def date(moment: datetime) -> str:
-    """Format a date as clients parse it; ``strftime`` would not pad years below 1000."""
+    """Return a lease's date as clients parse it; ``strftime`` would not pad years below 1000."""
     return moment.replace(tzinfo=None).isoformat(timespec="microseconds")
 
 
 @_cached
 def stamp(moment: datetime | None) -> str | None:
-    """Format the time at which a record was created or changed."""
+    """Return the text of the time at which a record was created or changed; None if never."""
     return moment.replace(tzinfo=None).isoformat(sep=" ", timespec="seconds") if moment else None
 
 
@@ -102,7 +102,10 @@ def floatingip_body(resource: Resource) -> dict[str, Any]:
 
 
 def payload(lease: Lease, extra: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the payload of a notification: the lease's body, with ``id`` as ``lease_id``."""
+    """Return a notification's payload: the lease with ``id`` as ``lease_id``, and ``extra``.
+
+    Parameters that may be secret are left out.
+    """
     body = lease_body(lease)
     for reservation in body["reservations"]:
         for name in NOT_NOTIFIED & reservation.keys():

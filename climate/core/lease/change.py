@@ -1,6 +1,7 @@
 """Rules for changes of a lease: its new window, notices and start condition. Pure.
 
-A lease that has started keeps its start. An end at or before the present means "end now".
+A lease that has started keeps its start. If its new end is past, but in the
+current minute, the lease ends now. An earlier end is an error.
 """
 
 from dataclasses import dataclass, field, replace
@@ -29,7 +30,8 @@ class Change:
 def check_changeable(lease: Lease, *, only_name: bool, wants_more: bool = False) -> None:
     """Raise LeaseBusy, Conflict or InvalidDate unless the lease can be changed now.
 
-    ``wants_more``: the request also changes reservations.
+    ``only_name``: the request changes neither dates nor reservations. ``wants_more``: it changes
+    reservations.
     """
     if lease.status not in STABLE_LEASE:
         raise LeaseBusy(
@@ -56,7 +58,7 @@ def has_started(lease: Lease, now: datetime) -> bool:
 
 
 def changed_window(lease: Lease, change: Change, now: datetime) -> Window:
-    """Return the lease's window after ``change``; raises InvalidDate."""
+    """Return the lease's window after ``change``; raises InvalidDate for an impossible date."""
     asked_at = change.asked_at or now
     if lease.window.end < minute_of(now):
         raise InvalidDate(f"Lease {lease.id} has ended: only its name can be changed")
@@ -91,7 +93,7 @@ def changed_notices(lease: Lease, change: Change, window: Window) -> tuple[Notic
 
 
 def changed_start(lease: Lease, when: StartWhen | None) -> Start:
-    """Return the lease's start with the start condition ``when``; raises Conflict."""
+    """Return the lease's start with the condition ``when``; raises Conflict after the start."""
     if when is None or when is lease.start.when:
         return lease.start
     if lease.status is not LeaseStatus.PENDING:
@@ -106,7 +108,7 @@ def check_resource_type(present: str, wanted: str | None) -> None:
 
 
 def moved(lease: Lease, window: Window, notices: tuple[Notice, ...], now: datetime) -> Lease:
-    """Return the lease with new dates; after a new start its hosts must be prepared again."""
+    """Return the lease with these dates. If its start changed, its hosts are not ready any more."""
     start = lease.start
     if window.start != lease.window.start:
         start = replace(start, ready_at=None)

@@ -33,7 +33,7 @@ class PastLease:
 
 
 def past(lease: Lease, granted: Mapping[str, Sequence[Granted]], now: datetime) -> PastLease:
-    """Return what is kept of a lease; ``granted`` are its resources by reservation id."""
+    """Return the history's record of a lease; ``granted`` are its resources by reservation id."""
     end = lease.event(END)
     ended_at = end.updated_at if end and end.status is EventStatus.DONE else None
     return PastLease(
@@ -61,6 +61,6 @@ def past(lease: Lease, granted: Mapping[str, Sequence[Granted]], now: datetime) 
 
 
 def _shown(resource: Granted) -> dict[str, Any]:
-    """Return a resource with its amounts by resource class; none for a whole one."""
+    """Return a resource with its amounts by resource class; a whole resource has no amounts."""
     id_, amounts = str(resource.id), dict(resource.amounts)
     return {"id": id_, "name": resource.external_id, "amounts": amounts}

@@ -1,4 +1,4 @@
-"""Which late events still run, for example after downtime. Pure.
+"""Which late events managers still run, for example after downtime. Pure.
 
 | Event | If it is late |
 |---|---|
@@ -55,7 +55,7 @@ def late_events(lease: Lease, now: datetime, after: timedelta) -> tuple[Late, ..
 
 
 def is_overtaken(lease: Lease, heads_up: Event, now: datetime) -> bool:
-    """Return whether a later reminder is due, too, so that ``heads_up`` is redundant."""
+    """Return whether a later reminder is due by now, so that ``heads_up`` is redundant."""
     return any(
         other.kind == BEFORE_START
         and other.status in OPEN_EVENT

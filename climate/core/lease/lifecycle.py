@@ -1,8 +1,8 @@
-"""The statuses of leases, reservations and events, and the transitions of the first two.
+"""The statuses of leases, reservations and events; transitions of leases and reservations.
 
 Statuses and transitions are Blazar's v1 contract. climate writes a lease with its reservations in
-one transaction, so UPDATING is never visible, and CREATING only while a lease is held. In Blazar,
-only a change leads from ERROR to active; climate also retries a failed start.
+one transaction, so UPDATING is never visible, and CREATING only while an enforcement service
+decides. In Blazar, only a change leads from ERROR to active; climate also retries a failed start.
 """
 
 from collections.abc import Mapping

@@ -22,7 +22,7 @@ HOST = "physical:host"
 
 
 class StartWhen(StrEnum):
-    """What a start waits for: only its time, or also until its hosts are ready."""
+    """What the start of a lease waits for: only its time, or also until its hosts are ready."""
 
     SCHEDULED = "scheduled"
     READY = "ready"
@@ -62,7 +62,7 @@ HIDDEN = frozenset({"template", "files", "parameters", "environment"})
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """An inventory of one resource class as in Placement; one unit takes ``max_unit`` at most."""
+    """A resource's inventory of one class, as in Placement; one unit takes ``max_unit`` at most."""
 
     total: int
     reserved: int = 0
@@ -95,7 +95,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted(Resource):
-    """A resource of a reservation, and its ``amounts`` by resource class; none for a whole one."""
+    """A resource with the ``amounts`` by class that a reservation has of it; none: the whole."""
 
     amounts: Mapping[str, int]
 
@@ -137,16 +137,16 @@ class Event:
 
     @classmethod
     def planned(cls, planned: Planned, lease_id: str, id_: str, now: datetime) -> Self:
-        """Return a new event of a lease, with the id ``id_``."""
+        """Return a new event, created ``now``, from its entry in the event plan of a lease."""
         kind, due_at = planned.kind, planned.due_at
         return cls(id=id_, lease_id=lease_id, kind=kind, due_at=due_at, created_at=now)
 
     @property
     def is_untried(self) -> bool:
-        """Whether no attempt has ended yet, whatever attempt is in progress now.
+        """Whether no attempt of the event has ended yet; one may be in progress.
 
-        An attempt after which the cloud needed more time does not count as ``attempt``. Only
-        ``updated_at`` shows that it ended.
+        ``attempt`` does not count an attempt after which the cloud needed more time. Only
+        ``updated_at`` shows that such an attempt ended.
         """
         is_noted = self.updated_at is not None and self.updated_at > self.promised_at
         return self.attempt <= 1 and not is_noted
@@ -183,7 +183,7 @@ class Reservation:
 
     @property
     def stack_id(self) -> str | None:
-        """The id of the stack's reservation if this one is a member of a stack."""
+        """The id of the stack's reservation; None if this reservation is no member of a stack."""
         return self.params.get(STACK)
 
     @property
@@ -236,7 +236,7 @@ class Lease:
         return not (self.status is LeaseStatus.PENDING and untouched)
 
     def waits_for_hosts(self, now: datetime) -> bool:
-        """Return whether the lease, with ``now`` in its window, may still wait for its hosts."""
+        """Return whether the start is due, but may still wait until the hosts are ready."""
         may_wait = self.start.when is StartWhen.READY and self.status is LeaseStatus.PENDING
         return may_wait and self.window.start <= now < self.window.end
 
@@ -245,7 +245,7 @@ class Lease:
         return next((event for event in self.events if event.kind == kind), None)
 
     def due(self, event: Event, now: datetime) -> datetime:
-        """Return the time from which an event can run; ``now`` if it still waits for hosts.
+        """Return the time from which an event can run; ``now`` if the event still waits for hosts.
 
         A start may have waited for hosts, and an end for the ``before_end_lease`` event.
         """

@@ -1,7 +1,7 @@
 """The event plan of a lease: which events it has and when they are due. Pure.
 
 A lease stores its *notices* as offsets from its start or end, so they move with the lease.
-``start_lease`` and ``end_lease`` always exist; every other event is a notice.
+A plan always has ``start_lease`` and ``end_lease``; its other events are notices.
 """
 
 from collections.abc import Iterable
@@ -77,8 +77,8 @@ def rank(kind: str) -> int:
 def plan(window: Window, notices: Iterable[Notice], now: datetime) -> tuple[Planned, ...]:
     """Return the events of a lease over ``window`` as planned at ``now``, in order.
 
-    Overdue ``before_start_lease`` events are combined into one that is due now. If the start has
-    passed, they are dropped. No event is due after the end.
+    Overdue ``before_start_lease`` events are combined into one that is due now. After the start,
+    none is planned. No event is due after the end.
     """
     planned = {Planned(START, window.start), Planned(END, window.end)}
     for notice in notices:

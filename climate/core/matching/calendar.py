@@ -66,9 +66,9 @@ def starts(
 def lasting(
     requirement: Requirement, timelines: Iterable[Timeline], start: datetime, horizon: datetime
 ) -> datetime | None:
-    """Return until when ``requirement.minimum`` units are free without a break from ``start`` on.
+    """Return until when ``requirement.minimum`` units stay free from ``start`` on.
 
-    None if they are not free at ``start``; at most ``horizon``, as later bookings are unknown.
+    None if fewer are free at ``start``; at most ``horizon``, as later bookings are unknown.
     """
     present = [run for run in _runs(requirement, timelines) if run.begin <= start < run.end]
     missing = 1 if _is_together(requirement) else requirement.minimum
@@ -80,13 +80,13 @@ def lasting(
 
 
 def both(left: Sequence[Starts], right: Sequence[Starts]) -> list[Starts]:
-    """Return the intersection of two sets of intervals, sorted."""
+    """Return, in order, the intervals of starts that ``left`` and ``right`` have in common."""
     overlaps = ((max(a[0], b[0]), min(a[1], b[1])) for a in left for b in right)
     return sorted(pair for pair in overlaps if pair[0] <= pair[1])
 
 
 def free_over(requirement: Requirement, timelines: Iterable[Timeline], span: Window) -> list[Step]:
-    """Return how many units fit at each instant of ``span``; if TOGETHER, on the best resource."""
+    """Return how many units fit over ``span``, in steps; if TOGETHER, on the best resource."""
     # By moment: the number of units that fit on a resource before and after it.
     changes: dict[datetime, list[tuple[int, int]]] = defaultdict(list)
     changes.update({span.start: [], span.end: []})
@@ -132,7 +132,7 @@ def _units(requirement: Requirement, timeline: Timeline) -> Iterator[tuple[datet
 
 
 def _room(requirement: Requirement, timeline: Timeline, taken: Mapping[str | None, int]) -> int:
-    """Return how many units fit; ``taken`` is by resource class, None for whole bookings."""
+    """Return how many units fit; ``taken`` is by class, with key None for whole bookings."""
     if taken.get(None):
         return 0
     if requirement.is_whole:
@@ -155,7 +155,7 @@ class _Run:
 
 
 def _runs(requirement: Requirement, timelines: Iterable[Timeline]) -> Iterator[_Run]:
-    """Yield the runs; if all units must be on one resource, a run has 1 unit where they fit."""
+    """Yield the runs; if TOGETHER, a run has 1 unit if the minimum fits on one resource."""
     for timeline in timelines:
         levels = _units(requirement, timeline)
         if _is_together(requirement):
@@ -186,7 +186,7 @@ def _opening(run: _Run, length: timedelta, within: Starts) -> tuple[datetime, da
 
 
 def _covered(intervals: Sequence[tuple[datetime, datetime, int]], needed: int) -> list[Starts]:
-    """Return where closed intervals overlap that have at least ``needed`` units in total."""
+    """Return the spans in which the intervals have at least ``needed`` units in total."""
     # Intervals are closed: at the same instant, begins come before ends.
     begins = ((begin, 0, units) for begin, _, units in intervals)
     ends = ((end, 1, -units) for _, end, units in intervals)

@@ -1,7 +1,7 @@
 """Parser of property expressions; the result is a ``climate.core.matching.query.Query``.
 
-An expression is ``[op, "$name", value]``, or expressions combined by ``and``, ``or``, ``not`` and
-``in``. A malformed expression is rejected with the position of the error.
+An expression is ``[op, "$name", value]``, ``["in", "$name", value, ...]``, or expressions combined
+by ``and``, ``or`` and ``not``. A malformed expression is rejected with the position of the error.
 """
 
 import json
@@ -36,7 +36,7 @@ _Path = tuple[int, ...]
 
 
 class Malformed(Exception):
-    """Part of an expression or a spec is invalid; the text says which part and why."""
+    """Part of an expression or extra spec is invalid; the message says which part and why."""
 
 
 def parse(source: object) -> Query:

@@ -3,8 +3,8 @@
 The keys are Nova's ("Extra Specs" in its documentation), the operators those of its scheduler
 (nova/scheduler/filters/extra_specs_ops.py). Nova ignores some mistakes (an operator without a
 space after it or without a value, an extra word) and fails on others (a malformed number); this
-parser rejects all of them. It ignores specs that select no hosts, so that callers can pass all
-extra specs of a flavor.
+parser rejects all of them. It ignores specs that do not concern the choice of hosts, so that
+callers can pass all extra specs of a flavor.
 """
 
 import difflib
@@ -129,7 +129,7 @@ def _selector(specs: Mapping[str, object]) -> Selector:
 
 
 def _condition(key: str, value: str) -> Query | None:
-    """Return the condition of one spec on a property; None if it selects no hosts."""
+    """Return the condition of one spec on a property; None if the spec restricts no hosts."""
     scope, scoped, name = key.partition(":")
     if not scoped:
         return None if key in _NO_CAPABILITY else _capability(key, key, value)

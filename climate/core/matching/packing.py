@@ -5,10 +5,10 @@
 Augmenting paths (Kuhn, 1955) find an assignment if any exists. All resources that can take the same
 path take it at once, so the work grows with the number of candidates and not with its square.
 
-``choose`` also packs shares: first-fit, largest first, then in other orders. For one reservation
-that finds a packing whenever one exists. Several reservations with different shares may be
-refused although a cleverer packing would fit, because that is bin packing. A result never
-conflicts with existing bookings.
+``choose`` also packs shares: first-fit, largest first, then in other orders. For one reservation,
+``choose`` finds a packing whenever one exists. For several reservations with different shares it
+may miss a packing, because that problem is bin packing. A result never conflicts with existing
+bookings.
 """
 
 import itertools
@@ -32,8 +32,8 @@ class Demand:
     """``minimum``..``maximum`` units on ``candidates`` (resource ids, the preferred ones first).
 
     With ``amounts`` a unit takes that much of each resource class, without it a whole resource.
-    ``kept`` are units that the reservation has already, not counted in ``minimum``; they matter for
-    the layouts TOGETHER and APART.
+    ``kept`` are units that the reservation has already, not counted in ``minimum``. The layouts
+    TOGETHER and APART apply to them, too.
     """
 
     minimum: int
@@ -72,7 +72,7 @@ class _Search:
         self._closed: set[int] = set()
 
     def fill(self, index: int, wanted: int) -> int:
-        """Assign up to ``wanted`` more ids to demand ``index``; return how many."""
+        """Assign up to ``wanted`` more ids to demand ``index``; return how many it received."""
         got = 0
         while got < wanted:
             free = next((id_ for id_ in self._fresh[index] if id_ not in self.holder), None)
@@ -87,7 +87,8 @@ class _Search:
     def _augment(self, index: int, wanted: int) -> int:
         """Assign up to ``wanted`` more ids by moving other demands to their alternatives.
 
-        Each taker on the path takes from the next, and the last one takes free ids.
+        Returns how many. The first taker on the path takes free ids; each other taker takes ids
+        from the one before it.
         """
         path = self._path(index)
         if not path:
@@ -158,7 +159,7 @@ def _attempts(
 
 
 def _roomiest(demands: Sequence[Demand], free: Free) -> Sequence[Demand]:
-    """Sort candidates by free capacity: descending for shares, ascending for wholes."""
+    """Return the demands with candidates sorted by room: most first for shares, last for wholes."""
     sizes = {tuple(demand.amounts.items()) for demand in demands if demand.amounts}
     fitting = {
         id_: sum(room(free.get(id_, {}), dict(size)) for size in sizes)
@@ -185,7 +186,7 @@ def room(free: Mapping[str, int], amounts: Mapping[str, int]) -> int:
 
 
 def first(units: Units, count: int) -> Units:
-    """Return ``units`` without those after the first ``count``, in the order of the mapping."""
+    """Return the first ``count`` of ``units``, in the order of the mapping."""
     kept: dict[int, int] = {}
     for id_, has in units.items():
         if count > 0:
@@ -195,7 +196,7 @@ def first(units: Units, count: int) -> Units:
 
 
 def laid_out(units: Units, layout: Layout) -> Units:
-    """Return the units that the layout permits; of TOGETHER, those of the fullest resource."""
+    """Return the units that the layout permits; if TOGETHER, those on the resource with most."""
     if layout is Layout.APART:
         return dict.fromkeys(units, 1)
     if layout is Layout.TOGETHER and units:
@@ -207,7 +208,10 @@ def laid_out(units: Units, layout: Layout) -> Units:
 def _pack(
     demands: Sequence[Demand], free: Free, order: Sequence[int], *, wholes_first: bool
 ) -> tuple[Units, ...] | None:
-    """Try one order. Shares avoid the candidates of whole demands, or the other way round."""
+    """Return the units of each demand, with shares packed in ``order``; None if they do not fit.
+
+    Shares avoid candidates of whole demands; with ``wholes_first``, the other way round, too.
+    """
     wholes = [index for index in range(len(demands)) if index not in order]
     packing = _Packing(free)
     if wholes_first:
@@ -238,7 +242,7 @@ def _whole(
     spared: AbstractSet[int] = frozenset(),
     closed: AbstractSet[int] = frozenset(),
 ) -> tuple[Units, ...] | None:
-    """Assign whole resources: none of ``closed``, and those of ``spared`` last."""
+    """Return whole resources for the demands: none of ``closed``, those of ``spared`` last."""
     usable = []
     for demand in (_last(demands[index], spared) for index in indexes):
         candidates = tuple(id_ for id_ in demand.candidates if id_ not in closed)
@@ -248,7 +252,7 @@ def _whole(
 
 
 def _last(demand: Demand, spared: AbstractSet[int]) -> Demand:
-    """Return the demand with the candidates of ``spared`` at the end."""
+    """Return the demand with its candidates that are in ``spared`` at the end."""
     return _sorted(demand, spared.__contains__) if spared else demand
 
 
@@ -272,12 +276,12 @@ class _Packing:
         return {id_ for units in self._taken.values() for id_ in units}
 
     def close(self, taken: Sequence[Units]) -> None:
-        """Remove resources that are assigned as a whole."""
+        """Exclude the resources of ``taken`` from shares: they are assigned as a whole."""
         for id_ in itertools.chain(*taken):
             self._left.pop(id_, None)
 
     def fill(self, index: int, demand: Demand, wanted: int) -> bool:
-        """Give demand ``index`` units up to ``wanted``; return whether it has that many."""
+        """Give demand ``index`` up to ``wanted`` units; return whether the demand has that many."""
         has = self._taken.setdefault(index, {})
         for id_ in self._order(demand, has):
             missing = wanted - sum(has.values())
@@ -291,7 +295,7 @@ class _Packing:
         return sum(has.values()) >= wanted
 
     def _order(self, demand: Demand, has: Units) -> Sequence[int]:
-        """Return the resources to try; for units that must stay together, the largest."""
+        """Return the resources to try; if TOGETHER, those with units already, else the roomiest."""
         if demand.layout is not Layout.TOGETHER:
             return demand.candidates
         if has or demand.kept:

@@ -59,8 +59,8 @@ class Compare:
     """One comparison; ``at`` is the position of the name in the expression.
 
     Kind "text" compares by code point, even if both values look like numbers. Kind "number"
-    requires a number in ``value``; a property that is not a number never matches. Only kind
-    "either" allows a ``value`` that means absence.
+    requires a number in ``value``; a property that is not a number never matches. Only with
+    kind "either" does the value ``null`` mean absence.
     """
 
     op: Op
@@ -113,7 +113,7 @@ Query = Everything | Compare | In | Contains | And | Or | Not
 
 
 def matches(query: Query, properties: Mapping[str, str]) -> bool:
-    """Return whether a resource with these properties is accepted."""
+    """Return whether the query accepts a resource with these properties."""
     match query:
         case Everything():
             return True
@@ -142,7 +142,7 @@ def size(query: Query) -> int:
 
 
 def written(query: Query) -> int:
-    """Return the number of conditions from an expression; those of plug-ins have no position."""
+    """Return the number of conditions that a user wrote, without those that plug-ins added."""
     return size(And(tuple(leaf for leaf in _leaves(query) if getattr(leaf, "at", ""))))
 
 

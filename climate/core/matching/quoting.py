@@ -31,12 +31,12 @@ def quoted(source: object) -> str:
 
 
 def show(value: object) -> str:
-    """Return ``value`` as JSON, or the beginning of that if it is long."""
+    """Return ``value`` as JSON, or only the beginning if the JSON is long."""
     # The value may be huge and deep: encode no more than is shown (no piece is empty).
     pieces = json.JSONEncoder(ensure_ascii=False, default=repr).iterencode(value)
     return cut("".join(itertools.islice(pieces, _ECHO + 1)))
 
 
 def cut(text: str) -> str:
-    """Return ``text``, or its beginning if it is long."""
+    """Return ``text``, or only its beginning if it is longer than 200 characters."""
     return text if len(text) <= _ECHO else f"{text[:_ECHO]}..."

@@ -47,7 +47,7 @@ class Requirement:
         return not self.amounts
 
     def units(self, amounts: Mapping[str, int]) -> int:
-        """Return how many units an allocation of ``amounts`` on a resource has (no amounts: one).
+        """Return how many units an allocation of ``amounts`` has; one if it is of a whole resource.
 
         The allocation may have other resource classes: a lease that ends now keeps its
         allocations, whatever its parameters become.

@@ -1,7 +1,7 @@
 """Choice among the candidates of a reservation: filters, then weighers.
 
-Both are plug-ins (docs/plugins.md) and pure functions, without clock, input or output, because
-they run inside the transaction that books.
+Filters and weighers are plug-ins (docs/plugins.md). They are pure functions, without clock, input
+or output, because they run inside the transaction that books the resources.
 """
 
 import math
@@ -14,7 +14,7 @@ from climate.core.matching.requirement import Requirement
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A matching resource; ``free`` is its capacity by resource class, empty if booked whole."""
+    """A matching resource; ``free``: its capacity by class, empty if it is reserved whole."""
 
     resource: Resource
     free: Mapping[str, int] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Selection:
 class Preference:
     """Which candidates a request prefers.
 
-    ``rotation`` (0..1) is where in the order of ids its search begins, so that parallel requests
+    ``rotation`` (0..1) is where in the order of ids the search begins, so that parallel requests
     try different resources first. ``selection`` takes precedence over this order.
     """
 

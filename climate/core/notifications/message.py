@@ -14,7 +14,7 @@ PATTERN = re.compile(r"(?:[\w.:-]{1,128}\*?|\*)\Z", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """A notification. ``seq`` is its place in the order; repetitions have equal ``message_id``."""
+    """A notification. ``seq`` is its place in the log; repetitions have equal ``message_id``."""
 
     seq: int
     message_id: str
@@ -37,14 +37,14 @@ class NotificationFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matches:
-    """Matching notifications, oldest first. No others up to the number ``after`` match."""
+    """Matching notifications, oldest first; the next search begins after the number ``after``."""
 
     notifications: list[Notification]
     after: int
 
 
 def payload_when_sent(notification: Notification, now: datetime) -> dict[str, Any]:
-    """Return the payload with ``seq``, ``message_id`` and, before a start, ``starts_in`` (s)."""
+    """Return the payload with ``seq``, ``message_id`` and, in a reminder, ``starts_in`` (s)."""
     payload = {
         **notification.payload,
         "seq": notification.seq,

@@ -56,13 +56,13 @@ class SubscriptionStatus(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookRules:
-    """The operator's rules. ``timeout`` is the seconds for a whole delivery.
+    """The operator's rules for webhooks. ``timeout`` is the seconds for a whole delivery.
 
     ``networks`` are allowed in addition to the public Internet, ``plain`` allows http. A delivery
     has ``attempts`` attempts; ``given_up`` dead letters in a row suspend a subscription.
-    ``largest`` is the maximum size of a payload in bytes. A subscription is one of at most
-    ``per_project`` of its project. ``secret_keys`` are Fernet keys for stored secrets:
-    the first encrypts, all decrypt.
+    ``largest`` is the maximum size of a body in bytes. A manager serves ``parallel`` subscriptions
+    at once. A project has at most ``per_project`` subscriptions. ``secret_keys`` are Fernet keys
+    for stored secrets: the first encrypts, all decrypt.
     """
 
     networks: tuple[Network, ...] = ()
@@ -85,7 +85,8 @@ class Subscription:
     """A subscription and its progress; all notifications up to ``done_seq`` are processed.
 
     ``attempts`` is the failed attempts of the present notification, ``given_up`` the number of dead
-    letters in a row. ``reason`` is why the subscription is suspended.
+    letters in a row. ``reason`` is why the subscription is suspended. ``slow``: its receiver was
+    slow or failed last time.
     """
 
     id: str
@@ -107,7 +108,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A notification that could not be delivered; if ``wanted``, it will be sent again."""
+    """A notification that could not be delivered; if ``wanted``, climate will send it again."""
 
     subscription_id: str
     seq: int
@@ -119,9 +120,9 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One delivery; ``letter`` is the dead letter that it repeats, if any.
+    """One attempt to deliver a notification; ``letter`` is the dead letter that it repeats, if any.
 
-    ``secret`` is in the form in which it is stored.
+    ``secret`` is in its stored form, which may be encrypted.
     """
 
     subscription: Subscription
@@ -172,7 +173,7 @@ def judge(failed: Subscription, outcome: Outcome, rules: WebhookRules, jitter: f
 
 
 def key_of(secret: str) -> bytes:
-    """Return the key that a secret encodes; raises InvalidInput."""
+    """Return the key that a secret encodes; raises InvalidInput for a wrong format."""
     try:
         key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     except (binascii.Error, ValueError):
@@ -203,7 +204,7 @@ def check_url(url: str, rules: WebhookRules) -> None:
 
 
 def where(url: str) -> tuple[str, int]:
-    """Return the host and the port of a URL; raises InvalidInput."""
+    """Return the host and the port of a URL; raises InvalidInput for an invalid URL."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -216,7 +217,7 @@ def where(url: str) -> tuple[str, int]:
 
 
 def check_address(text: str, rules: WebhookRules) -> None:
-    """Raise InvalidInput unless webhooks may go to this IP address."""
+    """Raise InvalidInput unless ``text`` is an IP address to which webhooks may go."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

@@ -1,7 +1,7 @@
 """Power saving: which idle hosts to switch off, and how long they were off. Pure.
 
 A spare pool of each hardware class stays on. climate switches a host off only if the host can stay
-off for a while and be back in time, so no host flaps.
+off for a while and be ready again in time for its next booking.
 """
 
 from collections import Counter
@@ -56,8 +56,8 @@ def ahead(host: FreeHost, policy: Policy) -> timedelta:
 def to_switch_off(hosts: Iterable[FreeHost], policy: Policy, now: datetime) -> list[FreeHost]:
     """Return the hosts to switch off, from all free hosts that are on.
 
-    The hosts with the latest next booking go first, then those idle the longest. A host whose
-    next booking is sooner than ``ahead`` does not count as a spare.
+    Hosts without a booking go first, then those with the latest next booking, then those idle
+    the longest. A host whose next booking is sooner than ``ahead`` does not count as a spare.
     """
     by_class: dict[str, list[FreeHost]] = {}
     for host in hosts:
@@ -73,9 +73,10 @@ def to_wake(
     policy: Policy,
     now: datetime,
 ) -> list[Shutdown]:
-    """Return those shutdowns of ``resting`` whose hosts to switch on again, as spares are missing.
+    """Return the shutdowns whose hosts climate must switch on as spares, the longest off first.
 
-    ``hosts`` are free and on; ``coming``: the class of each host that boots. Longest off first.
+    ``hosts`` are free and on. ``coming`` has the class of each booting host, ``resting`` the
+    shutdowns to choose from.
     """
     warm = Counter(coming)
     warm.update(host.hardware for host in hosts if _is_spare(host, policy, now))
@@ -107,7 +108,8 @@ def saved(
 ) -> list[Saved]:
     """Return the host-hours off from ``since`` to ``until``, by class and period, in this order.
 
-    A shutdown counts in the period in which the host went off; its hours count in each period.
+    A shutdown counts in the period in which the host went off; its hours count in each period
+    during which the host was off.
     """
     shares: dict[tuple[str, datetime | None], Saved] = {}
     for task in sorted(shutdowns, key=lambda task: (task.hardware, task.off_at or until)):

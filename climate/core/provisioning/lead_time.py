@@ -4,8 +4,8 @@ climate learns it from the durations (seconds) of earlier preparations. It compa
 a slow host is slower by a factor, and a boot sometimes takes several times as long. The usual
 duration of a host is the weighted median of its recent ones; while there are few, the median of its
 class counts, too. The spread comes from the whole class, as a single host has too few durations to
-show an event of one in five hundred. It is the distribution of each duration divided by its
-prediction at that time.
+show an event of one in five hundred. The spread is the distribution of each duration divided by
+its prediction at that time (its *surprise*).
 """
 
 import math
@@ -100,10 +100,10 @@ def of_all(share: float, hosts: int) -> float:
 
 
 def surprise(known: Sequence[float], quantile: float) -> float:
-    """Return the surprise at a quantile, as a logarithm; ``known`` is sorted.
+    """Return the logarithm of the surprise at a quantile; ``known`` is sorted.
 
     With too few values, assume a Pareto tail with the exponent of Hill's estimator, and extrapolate
-    it with Weissman's estimator (1978).
+    the tail with Weissman's estimator (1978).
     """
     count = len(known)
     if count * (1 - quantile) >= _NEEDED:
@@ -116,14 +116,14 @@ def surprise(known: Sequence[float], quantile: float) -> float:
 
 
 def _usual(own: Sequence[float], in_class: float) -> float:
-    """Return the weighted median of a host's durations; recent ones count more."""
+    """Return the weighted median of a host's durations (recent ones weigh more) and its class's."""
     newest = len(own) - 1
     weighted = [(value, 0.5 ** ((newest - age) / _HALF_LIFE)) for age, value in enumerate(own)]
     return _middle([*weighted, (in_class, _CLASS_WEIGHT)])
 
 
 def _has_drifted(own: Sequence[float], like: Profile) -> bool:
-    """Tell whether the last durations were all far longer than predicted."""
+    """Return whether the last durations were all far longer than predicted."""
     before, last = own[:-_DRIFT], own[-_DRIFT:]
     if not before:
         return False
@@ -132,7 +132,7 @@ def _has_drifted(own: Sequence[float], like: Profile) -> bool:
 
 
 def _middle(weighted: Sequence[tuple[float, float]]) -> float:
-    """Return the weighted median."""
+    """Return the weighted median of pairs (value, weight)."""
     ordered = sorted(weighted)
     sums = list(accumulate(weight for _, weight in ordered))
     return ordered[bisect_left(sums, sums[-1] / 2)][0]

@@ -1,6 +1,6 @@
 """Preparations: tasks to get a host of a reservation ready by a certain time. Pure.
 
-The functions return the changed task.
+The functions of this module return the changed task.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Preparation(Task[PreparationState]):
     """A host that must be ready by ``needed_at``.
 
     ``lead`` is the planned duration in seconds. If the host is not ready at ``replace_at``, climate
-    replaces it by another host; None if there is no time for another. ``seconds`` is the measured
+    allocates another host; None if there is no time for that. ``seconds`` is the measured
     duration of each phase.
     """
 
@@ -77,7 +77,10 @@ def accept(task: Preparation, owner: str, now: datetime, until: datetime) -> Pre
 def ready(
     task: Preparation, owner: str, now: datetime, seconds: Mapping[str, float]
 ) -> Preparation:
-    """Set the task ready at ``now`` unless it is ready already; raises as ``check_owner``."""
+    """Store that the host became ready at ``now``, unless stored already.
+
+    Raises as ``check_owner``.
+    """
     task.check_owner(owner)
     if task.progress is PreparationState.READY:
         return task
@@ -86,7 +89,7 @@ def ready(
 
 
 def failed(task: Preparation, owner: str, seconds: Mapping[str, float], reason: str) -> Preparation:
-    """Set the task failed if its state is accepted; raises as ``check_owner``."""
+    """Store that an accepted preparation failed, and the ``reason``; raises as ``check_owner``."""
     task.check_owner(owner)
     if task.progress is not PreparationState.ACCEPTED:
         return task

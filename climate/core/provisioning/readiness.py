@@ -85,7 +85,7 @@ class HostKnown:
 
 @dataclass(slots=True, kw_only=True)
 class Share:
-    """Leases and hosts that were ready at the start, for a hardware class and a period.
+    """Counts of leases and hosts, and of the ready ones, by hardware class and period.
 
     ``short_notice`` counts leases that were created too late for their hosts to be ready.
     """
@@ -101,7 +101,7 @@ class Share:
 
     @property
     def ready_share(self) -> float:
-        """The share of ready leases, without those on short notice; 1 if there are none."""
+        """The share of ready leases, not counting leases on short notice; 1 if no lease counts."""
         possible = self.leases - self.short_notice
         return self.ready_leases / possible if possible else 1.0
 
@@ -138,9 +138,9 @@ def _state(tasks: Sequence[Preparation], now: datetime) -> Readiness | None:
 
 
 def summary(preparations: Iterable[Preparation], period: Period) -> list[Share]:
-    """Return a share per hardware class and period, from preparations that were due.
+    """Return a ``Share`` per hardware class and period, from preparations that were due.
 
-    A lease counts once per class of its hosts and time at which it needed hosts.
+    A lease counts once per class of its hosts and per time at which it needed hosts.
     """
     starts: dict[tuple[str, datetime, str], list[Preparation]] = {}
     for task in preparations:
@@ -154,7 +154,7 @@ def summary(preparations: Iterable[Preparation], period: Period) -> list[Share]:
 
 
 def outcomes(preparations: Iterable[Preparation], start: datetime) -> dict[str, Outcome]:
-    """Return the outcome of one lease by hardware class, from its preparations."""
+    """Return the outcome of a lease's start by hardware class, from its preparations."""
     classes: dict[str, list[Preparation]] = {}
     for task in preparations:
         classes.setdefault(task.hardware, []).append(task)

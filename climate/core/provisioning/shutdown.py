@@ -3,7 +3,7 @@
 Until a provisioner claims a shutdown, climate can cancel it. After that the host may be on its way
 down, even if the provisioner died, so another provisioner must finish the task. climate prepares
 the host only when the shutdown is over: no process powers on a host that another one powers off.
-The functions return the changed task.
+The functions of this module return the changed task.
 """
 
 from dataclasses import dataclass, replace
@@ -35,9 +35,9 @@ OPEN = (ShutdownState.WANTED, ShutdownState.ACCEPTED, ShutdownState.WAKING)
 class Shutdown(Task[ShutdownState]):
     """A host to be switched off.
 
-    A booking that begins in less than ``ahead`` seconds prevents it. The host is off since
-    ``off_at``. A waking host is to be switched on again as a spare. ``kept`` means that the
-    task was given up, for a ``reason``.
+    A booking that begins in less than ``ahead`` seconds prevents that. The host is off since
+    ``off_at``. A waking host is to be switched on again as a spare. ``kept`` means that climate or
+    the provisioner gave the task up, for a ``reason``.
     """
 
     noun: ClassVar = "Shutdown"
@@ -56,7 +56,7 @@ def is_waking(task: Shutdown) -> bool:
 
 
 def is_held(task: Shutdown, owner: str, now: datetime) -> bool:
-    """Return whether ``owner`` has a claim that has not expired."""
+    """Return whether ``owner`` has a claim on the task that has not expired."""
     return task.owner == owner and task.claimed_until is not None and task.claimed_until > now
 
 
@@ -74,7 +74,7 @@ def accept(task: Shutdown, owner: str, now: datetime, until: datetime) -> Shutdo
 
 
 def off(task: Shutdown, owner: str, now: datetime) -> Shutdown:
-    """Set an accepted task off since ``now``; raises as ``check_owner``."""
+    """Store that the host of an accepted task is off since ``now``; raises as ``check_owner``."""
     task.check_owner(owner)
     if task.progress is not ShutdownState.ACCEPTED:
         return task
@@ -82,12 +82,12 @@ def off(task: Shutdown, owner: str, now: datetime) -> Shutdown:
 
 
 def waking(task: Shutdown) -> Shutdown:
-    """Set the task waking: any provisioner can claim it and must switch the host on again."""
+    """Store that the host must be switched on again; any provisioner can claim the task."""
     return replace(task, progress=ShutdownState.WAKING, owner=None)
 
 
 def on(task: Shutdown, owner: str, now: datetime) -> Shutdown:
-    """End the task as a waking host has power; raises as ``check_owner``, InvalidTransition."""
+    """Store that a waking host has power; raises as ``check_owner``, and InvalidTransition."""
     if task.progress is ShutdownState.ON and task.owner == owner:
         return task
     task.check_owner(owner)
@@ -107,14 +107,14 @@ def kept(task: Shutdown, owner: str, reason: str) -> Shutdown:
 
 
 def given_up(task: Shutdown, reason: str) -> Shutdown:
-    """Set the task kept, whichever provisioner has claimed it."""
+    """Store that the task was given up, and why, whichever provisioner has claimed it."""
     return replace(task, progress=ShutdownState.KEPT, reason=reason, claimed_until=None)
 
 
 def released(task: Shutdown, owner: str) -> Shutdown:
     """Release the claim, so that any provisioner can claim the task; raises as ``check_owner``.
 
-    The task stays begun, as the host may already be on its way down.
+    The task keeps its state, as the host may already be on its way down.
     """
     task.check_owner(owner)
     if task.progress not in {ShutdownState.ACCEPTED, ShutdownState.WAKING}:

@@ -2,7 +2,8 @@
 
 A provisioner claims a task for a limited time and names itself in each report. If another
 provisioner has claimed the task since, the report changes nothing. So exactly one provisioner acts
-on a host, and when it dies, its claim expires and another one takes over. Reports are idempotent.
+on a host. When it dies, its claim expires, and another provisioner takes over. Reports are
+idempotent.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ class Report(Generic[S]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(Generic[S]):
-    """Work on one host. It ends at ``over_at``; the record keeps the result after that."""
+    """Work on one host. From ``over_at`` on, the state is over; ``progress`` keeps the result."""
 
     noun: ClassVar[str]
     over_because: ClassVar[str]
@@ -57,13 +58,14 @@ class Task(Generic[S]):
 
     @property
     def state(self) -> S:
-        """The progress, or ``over``."""
+        """The progress, or ``over`` once ``over_at`` is set."""
         return self.progress if self.over_at is None else type(self.progress)("over")
 
     def check_claimable(self, owner: str, now: datetime) -> None:
         """Raise unless ``owner`` can claim the task, or extend its claim.
 
-        Raises the over error, the claimed error while another claim lasts, or InvalidTransition.
+        Raises ``over_error``, ``claimed_error`` while another owner's claim lasts, or
+        InvalidTransition if the state is not open.
         """
         self.check_not_over()
         if self.progress not in self.open_states:
@@ -72,13 +74,16 @@ class Task(Generic[S]):
             raise self._claimed()
 
     def check_owner(self, owner: str) -> None:
-        """Raise the kind's over error, or its claimed error unless ``owner`` claimed it last."""
+        """Raise ``over_error`` if the task is over.
+
+        Raise ``claimed_error`` unless ``owner`` claimed the task last.
+        """
         self.check_not_over()
         if self.owner != owner:
             raise self._claimed()
 
     def check_not_over(self) -> None:
-        """Raise the kind's over error if the task is over."""
+        """Raise ``over_error`` if the task is over."""
         if self.over_at is not None:
             because = self.over_because.format(node=self.node)
             raise self.over_error(f"{self.noun} {self.id} is over: {because}")

@@ -49,9 +49,9 @@ def admit(
     """Choose and lock resources for all demands over the ``occupied`` window, or for none.
 
     Returns, for each demand, the number of new units by resource id, without its kept units. Stores
-    nothing. ``locked`` are ids of resources that this transaction has locked already. If there are
-    any, it waits for no other lock, as that would break the lock order. Raises
-    InsufficientResources, LostRace.
+    nothing. ``locked`` are ids of resources that this transaction has locked already. If ``locked``
+    is not empty, the transaction waits for no other lock, as that would break the lock order.
+    Raises InsufficientResources, LostRace.
     """
     # A transaction that waits for locks acquires all of them at once, in their order.
     locking = not (locked or is_patient(session))
@@ -68,7 +68,7 @@ def admit(
 def dry_run(
     session: Session, demands: Sequence[Demand], occupied: Window, preference: Preference
 ) -> tuple[Units, ...] | None:
-    """Return what ``admit`` would return now; None if it would fail. Locks nothing."""
+    """Return what ``admit`` would return now; None if ``admit`` would fail. Locks nothing."""
     candidates: CandidateSet | None = find_candidates(session, demands, occupied, preference)
     while candidates is not None:
         if (chosen := select(candidates)) is not None:
@@ -82,7 +82,7 @@ class InUse:
     """The resources that a started reservation must keep.
 
     ``ids`` are the ids of these resources. ``demands_over`` returns the demands of the lease over
-    another window; it raises InsufficientResources if the lease cannot keep its resources then.
+    another window, or raises InsufficientResources if the lease cannot keep its resources in it.
     """
 
     ids: Collection[int]
@@ -92,9 +92,9 @@ class InUse:
 class InsufficientResources(NotEnoughResources):
     """Too few resources for ``demands[index]``, or (index None) for all demands together.
 
-    ``details`` has the numbers of required units (``asked``), of ``matching`` resources and of
-    ``free`` units; it is empty if ``index`` is None. ``in_use`` is set if a started reservation
-    cannot keep its resources. ``refusal`` explains the rejection from these.
+    ``details`` has the numbers of required units (``asked``), of ``matching`` resources, and of
+    ``free`` and ``missing`` units; none of them if ``index`` is None. ``in_use`` is set if a
+    started reservation cannot keep its resources. ``refusal`` explains the rejection.
     """
 
     def __init__(
@@ -117,7 +117,11 @@ class InsufficientResources(NotEnoughResources):
 def _lock_chosen(
     session: Session, candidates: CandidateSet, held: Collection[int]
 ) -> tuple[CandidateSet, tuple[Units, ...]]:
-    """Choose and lock; replace candidates that other transactions have locked."""
+    """Choose and lock units; return the last candidates, and the chosen units of each demand.
+
+    Candidates that other transactions have locked are replaced. Raises LostRace,
+    InsufficientResources.
+    """
     patient = is_patient(session) and not held
     locked = set(held) | candidates.locked
     lost: set[int] = set()
@@ -151,7 +155,7 @@ def _lock_chosen(
 
 
 def _insufficient(session: Session, candidates: CandidateSet) -> InsufficientResources:
-    """Return the error: which requirement fails, and how many resources match and are free."""
+    """Return the error that states which requirement fails, and what matches and is free."""
     occupied = candidates.occupied
     for index, demand in enumerate(candidates.demands):
         available = most_units(candidates, index)
@@ -182,7 +186,7 @@ def _insufficient(session: Session, candidates: CandidateSet) -> InsufficientRes
 def rows(
     demands: Sequence[Demand], chosen: Sequence[Units], occupied: Window
 ) -> list[dict[str, object]]:
-    """Return rows of the allocations table for the chosen units of each demand."""
+    """Return the rows of the allocations table that book the units ``chosen`` for each demand."""
     return [
         row
         for demand, units_by_id in zip(demands, chosen, strict=True)

@@ -61,8 +61,8 @@ class Offer:
 class WindowSearch:
     """The parameters of a search: a window of ``length``, in the span ``within``.
 
-    In the window, all requirements must fit at once. The search ends at ``deadline``, a time of the
-    clock's ``elapsed``.
+    In the window, all requirements must fit at once. The search ends at ``deadline``, a reading
+    of ``clock.elapsed``.
     """
 
     requirements: Sequence[Requirement]
@@ -76,9 +76,9 @@ def free_over(
 ) -> list[Step]:
     """Return how many units of the request are free over time, in consecutive steps of ``span``.
 
-    The unit is a host, an instance, and so on. If two steps have a free unit each, these may be on
-    different resources, so a lease over both steps may not fit. Call ``search`` to find windows
-    that fit. ``private``: the requester may name private properties.
+    The unit is a host, an instance, and so on. If two steps have a free unit each, these units may
+    be on different resources, so a lease over both steps may not fit. Call ``search`` to find
+    windows that fit. ``private``: the requester may name private properties.
     Raises InvalidDate, InvalidInput, InvalidQuery, UnsupportedResourceType.
     """
     _check(span)
@@ -197,8 +197,9 @@ def _starts(
 ) -> list[Starts]:
     """Return the starts in ``part`` at which each requirement would fit on its own.
 
-    For several requirements, the result has single moments: the start of each range in which each
-    would fit, and the ends of allocations in that range, because capacity becomes free only then.
+    For several requirements, the result has at most ``_TRIES`` single moments: the start of each
+    range in which each requirement would fit, and the ends of allocations in that range, because
+    capacity becomes free only then.
     """
     span = Window(part[0], later(part[1], occupied))
     timelines = [
@@ -235,7 +236,7 @@ def _check(span: Window) -> None:
 
 
 def _parts(begin: datetime, last: datetime) -> Iterator[Starts]:
-    """Split the span of possible starts into parts, which are searched in turn."""
+    """Yield the parts, to be searched in turn, of the possible starts ``begin`` to ``last``."""
     for length in (*_CHUNKS, MAX_SPAN):
         if begin > last:
             return

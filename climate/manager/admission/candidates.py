@@ -1,7 +1,7 @@
 """Candidates: the resources that could serve a lease, and the choice among them.
 
 The first statement of a demand fetches a handful of candidates. If these do not suffice, further
-statements fetch more, and finally all, because many of the shared resources may be full. The choice
+statements fetch more, and finally all, as many resources that leases share may be full. The choice
 (``select``) is pure.
 """
 
@@ -31,8 +31,8 @@ class Demand:
     """A reservation's requirement, and the units that it may keep.
 
     ``kept`` has the number of units by resource id. These resources are locked, and the allocations
-    of the kept units are deleted already. ``beside`` are ids of other resources that stay allocated
-    to the reservation. Units with the layout APART cannot be on these.
+    of these units are deleted already. ``beside`` are ids of other resources that stay allocated to
+    the reservation. New units with the layout APART cannot be on resources in ``beside``.
     """
 
     reservation_id: str
@@ -58,8 +58,8 @@ class CandidateSet:
     ``ids`` has the ids of each demand's candidates, the preferred ones first. ``free`` has the free
     amounts by resource id and resource class. ``limits`` has the number of candidates per demand
     for each further fetch (None: all candidates). With ``locking``, a fetch may also lock the first
-    candidates: ``locked``. ``unchanged`` are those of them that no other transaction changed
-    between the search and the lock.
+    candidates: ``locked`` has their ids. ``unchanged`` has the ids in ``locked`` that no other
+    transaction changed between the search and the lock.
     """
 
     demands: Sequence[Demand]
@@ -83,7 +83,7 @@ def find_candidates(
 ) -> CandidateSet:
     """Return the first candidates of each demand.
 
-    ``locking`` also locks them (on PostgreSQL) if it is certain that ``select`` will choose them.
+    ``locking`` also locks those (on PostgreSQL) that ``select`` is certain to choose.
     """
     selection = preference.selection
     is_selective = bool(_classes(demands) or selection.filters or selection.weighers)
@@ -108,7 +108,7 @@ def find_candidates(
 
 
 def fetch_more(session: Session, candidates: CandidateSet) -> CandidateSet | None:
-    """Return a larger set of candidates, fetched again; None if there are no more."""
+    """Fetch and return a larger set of candidates; None if the set has all candidates already."""
     return _fetch(session, candidates) if candidates.limits else None
 
 
@@ -179,7 +179,7 @@ def _ranked(
 
 
 def select(candidates: CandidateSet, lost: Collection[int] = ()) -> tuple[Units, ...] | None:
-    """Choose units for all demands from the candidates; None if these do not suffice.
+    """Choose units for all demands from the candidates; None if the candidates do not suffice.
 
     Returns, for each demand, the number of units by resource id. ``lost`` are ids of candidates
     that must not be chosen.
@@ -270,5 +270,5 @@ def _all(ids: Iterable[Sequence[int]]) -> set[int]:
 
 
 def _step(count: int) -> int:
-    """Return ``count`` rounded up to one of the steps."""
+    """Return ``count`` rounded up to one of ``_STEPS``; unchanged if it is above all of them."""
     return next((step for step in _STEPS if step >= count), count)

@@ -25,7 +25,7 @@ class Gate:
     """
 
     def stored(self, lease: Lease) -> Lease:
-        """Return a new lease as the first transaction should store it. Called before that."""
+        """Return a new lease as the next transaction, its first one, should store it."""
         return lease
 
     def before(
@@ -40,7 +40,7 @@ class Gate:
         """Run in the transaction, after the lease is stored. May raise any ClimateError."""
 
     def allows(self, _session: Session, _lease: Lease, _taken: Taken, _now: datetime) -> bool:
-        """Return whether the gate would admit this lease, an alternative to a rejected lease."""
+        """Return whether the gate would admit this lease, an alternative that books ``taken``."""
         return True
 
     def settle(self, lease: Lease) -> Lease:

@@ -4,7 +4,7 @@ A *party* is a project or a user. Its *use* is the resources that its leases hav
 limits of a party concern its use or its number of leases, the transaction locks the party's row
 before it counts: first the project's, then the user's. It locks resources only after that. So, of
 two parallel requests of a project, the second counts the use of the first. The rows of other
-parties are not locked. For an exempt requester, the gate executes no statement.
+parties are not locked. For an exempt requester, ``LimitGate`` executes no statement.
 
 If limits are disabled, ``OpenLeasesGate`` alone limits the number of open leases of a project.
 """
@@ -34,8 +34,9 @@ _MAX_LIMIT = 2**31 - 1  # a 32-bit column
 class Usage:
     """The use of a party.
 
-    ``leases`` are those that are not over. ``hosts`` and ``vcpus`` are the maxima at any instant
-    from now on. ``host_hours`` is the maximum in any window of the configured period's length.
+    ``leases`` is the number of leases that are not over. ``hosts`` and ``vcpus`` are the maxima at
+    any instant from now on. ``host_hours`` is the maximum in any window of the configured period's
+    length.
     """
 
     leases: int
@@ -59,14 +60,14 @@ class Account:
 class Guard:
     """The limits that apply to one request; none for an exempt requester.
 
-    The transaction has locked the parties whose use it counts, so this use cannot change.
+    The transaction has locked the parties whose use or leases it counts, so neither can change.
     """
 
     period: timedelta = timedelta(0)
     limits: Mapping[Party, Limits] = field(default_factory=dict)
 
     def check_dates(self, lease: Lease | None, window: Window, now: datetime) -> None:
-        """Raise LimitExceeded if ``window`` is forbidden; ``lease`` is the stored lease, if any."""
+        """Raise LimitExceeded if ``window`` is forbidden; ``lease`` is the stored lease or None."""
         before = lease.window if lease else None
         started = lease is not None and has_started(lease, now)
         for party, limits in self.limits.items():
@@ -132,14 +133,14 @@ class LimitGate(Gate):
     def before(
         self, session: Session, lease: Lease, now: datetime, present: Lease | None = None
     ) -> None:
-        """Lock the rows of the project and user, check the dates, and keep the present use."""
+        """Lock the rows of the project and user, check the dates, and read the lease's use."""
         self._limit = guard(session, self._rules, lease, self._roles)
         self._limit.check_dates(present, lease.window, now)
         self._present = present
         self._used = [] if present is None else self._limit.uses_of(session, present)
 
     def after(self, session: Session, lease: Lease, now: datetime) -> None:
-        """Check the number of leases and the use, both with the lease as it is stored now."""
+        """Raise LimitExceeded if the lease, as stored now, exceeds a limit on leases or use."""
         if self._present is None:
             self._limit.check_count(session, lease, now)
         self._limit.check_use(session, lease, self._used)
@@ -163,8 +164,8 @@ class LimitGate(Gate):
 class OpenLeasesGate(Gate):
     """Rejects a new lease of a project that has its maximum of open leases.
 
-    It protects the database where limits are disabled. It takes no lock, so requests at the same
-    time may exceed the maximum.
+    This gate protects the database where limits are disabled. It locks nothing, so parallel
+    requests may exceed the maximum.
     """
 
     def __init__(self, rules: Rules, roles: Collection[str]) -> None:
@@ -174,7 +175,7 @@ class OpenLeasesGate(Gate):
     def before(
         self, session: Session, lease: Lease, now: datetime, present: Lease | None = None
     ) -> None:
-        """Count the open leases of the project."""
+        """Raise LimitExceeded if a new lease would exceed the maximum of open leases."""
         if present is not None or not self._rules.apply_to(
             lease.project_id, lease.user_id, self._roles
         ):
@@ -203,7 +204,7 @@ def guard(session: Session, settings: Rules, lease: Lease, roles: Collection[str
 
 
 def parties_of(project_id: str, user_id: str) -> list[Party]:
-    """Return a project and a user as parties, in the order in which they are locked."""
+    """Return a project and a user as parties, in the order in which transactions lock parties."""
     return [Party(Scope.PROJECT, project_id), Party(Scope.USER, user_id)]
 
 
@@ -219,7 +220,7 @@ def _effective(settings: Rules, party: Party, overrides: Overrides) -> Limits:
 
 
 def show(store: Store, settings: Rules, parties: Sequence[Party]) -> list[Account]:
-    """Return the limits and the use of each party; without parties, of all that have overrides."""
+    """Return the limits and use of each party; without parties, of each party with overrides."""
     with store.database.read() as session:
         overrides = rows.overrides(session, parties) if parties else rows.all_overrides(session)
         return [
@@ -249,7 +250,7 @@ def _usage(session: Session, party: Party, now: datetime, period: timedelta) -> 
 
 
 def set_own(database: Database, party: Party, values: Mapping[str, int]) -> None:
-    """Override only these limits of a party (by name; -1: unlimited). Raises InvalidInput."""
+    """Override these limits of a party, by name (-1: unlimited), no others. Raises InvalidInput."""
     _check_names(values)
     for name, value in values.items():
         if not -1 <= value <= _MAX_LIMIT:

@@ -40,10 +40,10 @@ def reallocate(
     window: Window,
     now: datetime,
 ) -> bool:
-    """Store the allocations of the changed lease; return whether there is something to hand over.
+    """Store the allocations of the changed lease; return whether a start must hand over units.
 
     That is so if units are added or change their size. A pending lease replaces resources that no
-    longer fit, a started one keeps all. Raises InsufficientResources, LostRace.
+    longer fit, a started lease keeps all. Raises InsufficientResources, LostRace.
     """
     live = [reservation for reservation in reservations if reservation.stays]
     if not live:
@@ -82,7 +82,10 @@ def _admit(
     *,
     started: bool,
 ) -> tuple[list[Demand], tuple[Units, ...]]:
-    """Admit the demands; a pending lease may exchange resources, as it uses none yet."""
+    """Return the demands as admitted, and the new units of each.
+
+    If that fails, a pending lease gives up all its resources for others, as it uses none yet.
+    """
     if not any(demand.maximum for demand in demands):
         return demands, tuple({} for _ in demands)  # the lease gains nothing
     try:
@@ -101,7 +104,7 @@ def _lock(
     occupied: Window | None,
     preference: Preference,
 ) -> set[int]:
-    """Lock at least the lease's resources; return all locked resources. Raises LostRace.
+    """Lock at least the lease's resources; return the ids of all locked ones. Raises LostRace.
 
     A transaction that holds locks must not wait for further locks, as that may deadlock. So a
     patient attempt locks the lease's resources and the candidates at once, and never waits again.
@@ -126,7 +129,7 @@ def _lock(
 def _growing(lease: Lease, live: Sequence[Reservation], window: Window, now: datetime) -> set[str]:
     """Return the ids of reservations that may gain resources, as they changed or moved.
 
-    A lease gains none if it is shortened, or extended after its start.
+    An unchanged reservation gains none if its lease is shortened, or extended after its start.
     """
     before = {reservation.id: reservation.params for reservation in lease.reservations}
     moving = not has_started(lease, now) and not lease.window.contains(window)
@@ -142,7 +145,7 @@ def _demands(
     *,
     started: bool,
 ) -> list[Demand]:
-    """Return what each reservation keeps because it still fits, and what it still needs.
+    """Return the demands of each reservation, with the units that still fit as kept units.
 
     Raises InsufficientResources if a started lease would lose resources.
     """
@@ -168,7 +171,7 @@ def _demands(
 
 
 def _kept(part: Requirement, held: Units, free: dict[int, dict[str, int]]) -> Units:
-    """Return the held units that can be kept, and subtract them from the ``free`` amounts."""
+    """Return the units of ``held`` that ``part`` can keep, and subtract them from ``free``."""
     if part.is_whole:
         return first(held, part.maximum)
     fitting = {id_: min(count, room(free[id_], part.amounts)) for id_, count in held.items()}
@@ -220,9 +223,9 @@ def _kept_rows(
     *,
     started: bool,
 ) -> list[dict[str, object]]:
-    """Return the rows of the kept units; those of a started lease keep their start.
+    """Return the allocation rows of kept units; rows of a started lease keep their start.
 
-    If the clock was set back, an allocation may be empty; the result omits it.
+    If the clock was set back, a row may have an empty window; the result omits such rows.
     """
     kept_rows = []
     for demand in demands:

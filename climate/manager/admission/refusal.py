@@ -1,9 +1,9 @@
-"""Refusal: the reasons for the rejection of a lease, and alternatives that would be admitted.
+"""Refusal: the reasons for the rejection of a lease, and alternatives that admission would accept.
 
 To limit the cost, the explanation examines only a sample of the matching resources. For a new
-lease, it is computed after the transaction. For a change, it is computed within the transaction,
-which has deleted the lease's own allocations. It names the blocking leases of the lease's project.
-Of other projects' leases it shows only the times.
+lease, climate computes the explanation after the transaction. For a change, it does so within the
+transaction, which has deleted the lease's own allocations. The explanation names the blocking
+leases of the lease's project. Of other projects' leases it shows only the times.
 """
 
 from collections.abc import Collection, Sequence
@@ -42,7 +42,7 @@ _UTC = "%Y-%m-%dT%H:%M:%SZ"
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A variant of the rejected lease that would be admitted now.
+    """A variant of the rejected lease that admission would accept now.
 
     ``differs`` is "later", "shorter", "fewer" (units) or "other" (properties). ``units`` is the
     minimum number of units of the reservation that lacked resources.
@@ -156,7 +156,7 @@ class _Inquiry:
         self._preference = runtime.preference()
 
     def blockers(self) -> list[Blocker]:
-        """Return up to ``_BLOCKERS`` leases that occupy matching resources."""
+        """Return up to ``_BLOCKERS`` leases on resources that match the failing requirement."""
         ids = self._matching(self._requirement)
         if not ids:
             return []
@@ -165,7 +165,7 @@ class _Inquiry:
         )
 
     def alternatives(self) -> list[Alternative]:
-        """Return variants of the lease that admission would accept now."""
+        """Return up to ``_ALTERNATIVES`` variants of the lease that admission would accept now."""
         others = [] if self._in_use else [self._later(), self._fewer(), self._other()]
         variants = [*others[:1], self._shorter(), *others[1:]]
         return [variant for variant in variants if variant is not None][:_ALTERNATIVES]
@@ -233,7 +233,7 @@ class _Inquiry:
         return Alternative(differs, window, units)
 
     def _is_allowed(self, window: Window, demands: Sequence[Demand], more: Sequence[Units]) -> bool:
-        """Return whether the gates allow the lease with its new and its kept units."""
+        """Return whether the gates allow the lease with kept units and new units (``more``)."""
         taken = [
             (demand.requirement, units)
             for demand, others in zip(demands, more, strict=True)
@@ -259,7 +259,7 @@ def _sample(requirement: Requirement) -> int:
 
 
 def _can_search_ahead(window: Window, ahead: timedelta) -> bool:
-    """Return whether Python can represent the dates of a search until ``ahead`` (with a margin)."""
+    """Return whether Python can represent all dates of a search from ``window`` to ``ahead`` on."""
     length = window.end - window.start
     return window.end < datetime.max.replace(tzinfo=UTC) - length - 2 * ahead
 

@@ -67,7 +67,7 @@ def new_reservations(
     requests: Sequence[ReservationRequest],
     now: datetime,
 ) -> tuple[Reservation, ...]:
-    """Return a new reservation for each request, followed by one for each of their children."""
+    """Return a new reservation for each request, and then one for each child of a request."""
     reservations = [
         new_reservation(catalog, lease_id, request, ids.new_id(), now) for request in requests
     ]
@@ -106,7 +106,7 @@ def requirements_of(catalog: Catalog, reservation: Requested) -> tuple[Requireme
 
 
 def needs_of(catalog: Catalog, requests: Iterable[ReservationRequest]) -> list[Requirement]:
-    """Return the requirements of the requests and their children; omit those for no units."""
+    """Return the requirements of requests and their children, without requirements of 0 units."""
     all_requests = chain.from_iterable((request, *request.children) for request in requests)
     parts = chain.from_iterable(requirements_of(catalog, request) for request in all_requests)
     return [part for part in parts if part.maximum]
@@ -118,7 +118,7 @@ def any_prepares(catalog: Catalog, reservations: Iterable[Requested]) -> bool:
 
 
 def any_acts_as_user(catalog: Catalog, reservations: Iterable[Requested]) -> bool:
-    """Return whether a plug-in must act as the lease's user (with a trust) for any of these."""
+    """Return whether a plug-in must act as the user (with a trust) for any of the reservations."""
     return any(catalog.plugins[r.resource_type].acts_as_user(r.params) for r in reservations)
 
 
@@ -133,8 +133,8 @@ def check_queries(
     """Raise InvalidQuery for too many conditions, or a property that no resource of its type has.
 
     Without ``private``, private properties count as unknown, so that no refusal and no number of
-    matching resources reveals them. A changed lease may keep its ``present`` queries, whatever they
-    name and however long they are.
+    matching resources reveals them. A changed lease may keep its ``present`` queries, whatever
+    properties they name and however many conditions they have.
     """
     queries = [r.query for r in requirements if not isinstance(r.query, Everything)]
     count = sum(map(expressions.written, queries))
@@ -166,8 +166,9 @@ def _property_names(
     *,
     private: bool,
 ) -> frozenset[str]:
-    """Return the properties that exist for the requester; of undefined ones only those ``named``.
+    """Return the names of the properties that exist for the requester.
 
+    Of properties that resources have without a definition, only those in ``named`` are included.
     Not cached: another process may make a property private.
     """
     privacy = resources.privacy(session, resource_type)

@@ -30,7 +30,7 @@ _DATABASE_UP = "climate_database_up", "1 if the database answers, else 0."
 
 @dataclass(eq=False, slots=True)
 class Backlog(Collector):
-    """Queries the database whenever metrics are read."""
+    """A Prometheus collector that queries the database whenever Prometheus reads the metrics."""
 
     runtime: Runtime
 

@@ -1,4 +1,4 @@
-"""Audit of the cloud: find drift between leases and the cloud, and repair what is safe."""
+"""Audit of the cloud: find drift between leases and the cloud, and run safe repairs."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -22,9 +22,9 @@ from climate.plugins.base import Drift, ExpectedState, HeldReservation
 
 
 def audit(runtime: Runtime) -> list[Drift]:
-    """Return all differences: drift between leases and the cloud, and violations of invariants.
+    """Return all drift between leases and the cloud, with violations of invariants as drifts.
 
-    Each has a distinct description. Raises what a plug-in raises.
+    Each drift has a distinct description. Raises the errors of the plug-ins.
     """
     drifts = [
         drift
@@ -40,9 +40,9 @@ def audit(runtime: Runtime) -> list[Drift]:
 
 
 def repair(runtime: Runtime, drift: Drift) -> bool:
-    """Repair a drift, or request that a manager does; return False if no repair is safe.
+    """Repair a drift, or request that a manager repairs it; return False if no repair is safe.
 
-    Raises what a plug-in raises.
+    Raises the errors of the plug-in.
     """
     if drift.lease_id is not None:
         _retry(runtime.store, drift.lease_id)
@@ -72,7 +72,7 @@ def _expected(database: Database, resource_type: str) -> ExpectedState:
 
 
 def _failures(session: Session) -> Iterator[Drift]:
-    """Yield events of open leases that failed or keep failing, each with its last error.
+    """Yield a drift with the last error for each failed or failing event of open leases.
 
     The repair of an event that is retried without limit is an immediate retry.
     """
@@ -131,7 +131,7 @@ def _holdings(
 
 
 def _shared(session: Session, present: Sequence[Lease], resource_type: str) -> set[str]:
-    """Return the resources of this type that reservations of other types share."""
+    """Return the external ids of resources of this type that reservations of other types hold."""
     others = [
         r.id for lease in present for r in lease.reservations if r.resource_type != resource_type
     ]

@@ -1,8 +1,8 @@
 """Self-audit: check the invariants in the database, and notify when an invariant breaks or holds.
 
 An invariant is broken from the first finding until a whole round has none. climate notifies only
-when this changes. One manager at a time checks an invariant: a few slices of the database in a
-turn, all slices in a round.
+when an invariant changes between broken and holding. One manager at a time checks an invariant: a
+few slices of the database in a turn, all slices in a round.
 """
 
 import logging
@@ -38,7 +38,7 @@ def violations(store: Store) -> Iterator[tuple[int, str]]:
 def slices(store: Store, name: str, position: str) -> Iterator[tuple[list[str], str | None]]:
     """Check the slices of an invariant from ``position`` to the end of the round.
 
-    Yield the findings of each slice, and the position of the next slice (None: it was the last).
+    Yield the findings of each slice, and the position of the next slice (None after the last).
     """
     check = LOOKS[name][1]
     following: str | None = position
@@ -49,9 +49,9 @@ def slices(store: Store, name: str, position: str) -> Iterator[tuple[list[str], 
 
 
 def check_once(runtime: Runtime) -> None:
-    """Check a turn of each invariant that is due and that no other manager checks.
+    """Check one turn of each due invariant that no other manager is checking.
 
-    Then set the metrics to the stored state, which may be the result of another manager's check.
+    Then set the metrics to the stored verdicts, which another manager may have stored.
     """
     for name in LOOKS:
         now = runtime.clock.now()
@@ -91,7 +91,7 @@ def _store(
     now: datetime,
     session: Session,
 ) -> str | None:
-    """Store the verdict; notify, and return the event type, if the state changed."""
+    """Store the verdict; if the invariant broke or holds again, notify; return the event type."""
     before, since = turn.verdict.broken_since, verdict.broken_since
     is_stored = invariants.store(session, turn, position, verdict)
     if not is_stored or (before is None) == (since is None):
@@ -112,7 +112,7 @@ def _store(
 def self_audit(runtime: Runtime) -> PeriodicTask:
     """Return a task that checks the invariants every ``self_audit_interval`` seconds.
 
-    The first check runs one interval after its start.
+    The first check runs one interval after the task starts.
     """
     interval = runtime.settings.self_audit_interval
     check = partial(check_once, runtime)

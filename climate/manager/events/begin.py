@@ -1,8 +1,8 @@
 """Begin events: lock the leases of claimed events, decide on each event, and store the decision.
 
 A lease may have changed since its event was planned, and even since the event was claimed. So each
-lease is locked and read again. All this is one transaction. It also finishes events that only
-notify, such as reminders.
+lease is locked and read again. One transaction does all this, and also finishes events that
+only notify, such as reminders.
 """
 
 from collections import defaultdict
@@ -49,8 +49,8 @@ class Decision(Enum):
     """The decision on a claimed event.
 
     EXECUTE: run the action, which calls plug-ins. NOTIFY: send a notification. RELEASE: release a
-    held lease. DEFER: requeue, as another action of the lease is claimed. TOO_LATE: a start that
-    cannot run any more has failed. SKIP: an action that is not needed any more counts as done.
+    held lease. DEFER: requeue, as another action of the lease is claimed. TOO_LATE: store that a
+    start failed, because it cannot run any more. SKIP: store an unneeded action as done.
     """
 
     EXECUTE = auto()
@@ -64,8 +64,7 @@ class Decision(Enum):
 def begin(runtime: Runtime, session: Session, claims: Sequence[Claim]) -> list[Task]:
     """Decide on each claimed event; return the tasks that need plug-in calls.
 
-    All other events are finished or requeued in this transaction; if a claim is lost, nothing is
-    stored for it.
+    This transaction finishes or requeues all other events, and stores nothing for lost claims.
     """
     now = runtime.clock.now()
     seen, unlocked = lock_leases(session, claims, wait=len(claims) == 1)
@@ -103,7 +102,7 @@ def _count(metrics: Metrics, seen: Sequence[Seen], notified: Sequence[Seen], now
 
 
 def _execute(runtime: Runtime, session: Session, seen: Sequence[Seen], now: datetime) -> list[Task]:
-    """Store that these events are being executed; return their work."""
+    """Store the leases' states while their actions run; return a task for each event."""
     if not seen:
         return []
     begun = {item.lease.id: item.lease for item in seen}
@@ -159,8 +158,9 @@ def decide(lease: Lease, event: Event, now: datetime) -> Decision:
 def _is_other_claimed(lease: Lease, event: Event) -> bool:
     """Whether another action of the lease is claimed, too.
 
-    The claim avoids that, except that two managers may claim at the instant at which an end becomes
-    due. This check runs under the lease's lock, so at most one of the two goes on.
+    The statement that claims events avoids that, unless two managers claim at the instant at which
+    an end becomes due. This check runs under the lease's lock, so at most one of the two actions
+    runs.
     """
     return any(
         other.status is EventStatus.IN_PROGRESS and other.kind in ACTIONS and other.id != event.id
@@ -196,7 +196,7 @@ def _status_while(lease: Lease, event: Event) -> LeaseStatus:
 
 
 def _notify(session: Session, seen: Sequence[Seen], now: datetime) -> None:
-    """Finish events that only notify: reminders and users' own events."""
+    """Finish events that only notify (reminders, users' own events), and write notifications."""
     if not seen:
         return
     close_all(session, [item.claim for item in seen], now, EventStatus.DONE)
@@ -229,7 +229,7 @@ def _notify_if_late(
 ) -> None:
     """Send one catch-up notification per locked lease that has late events.
 
-    The first late event of a lease sends it for all of them; later ones repeat nothing.
+    The first late event of a lease sends it for all its late events; later events repeat nothing.
     """
     late: dict[str, tuple[Lease, tuple[Late, ...]]] = {}
     for _, lease, event in seen:

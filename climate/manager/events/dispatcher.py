@@ -1,8 +1,8 @@
 """Dispatcher: claims due events, and runs them in a limited number of worker threads.
 
-It queries the database for due events at the due time of the next event (a timer), when a process
-has written an event and sent a hint, when a worker has finished, as this may unblock other events,
-and after each poll interval, in case a hint was lost.
+The dispatcher queries the database for due events at the due time of the next event (a timer),
+when a process has written an event and sent a hint, when a worker has finished, as this may unblock
+other events, and after each poll interval, in case a hint was lost.
 
 Several managers may use one database. As each event is claimed, only one manager runs it.
 
@@ -54,7 +54,7 @@ def owner_name() -> str:
 
 
 class Dispatcher:
-    """Claims due events and starts workers for them, until it is stopped."""
+    """Claims due events and starts workers for them, from ``start`` to ``stop``."""
 
     def __init__(self, runtime: Runtime, owner: str) -> None:
         """Prepare to claim events as ``owner``. No thread runs before ``start``."""
@@ -88,7 +88,7 @@ class Dispatcher:
         self._task.start()
 
     def stop(self) -> None:
-        """Stop claiming, wait ``shutdown_timeout`` for workers, and release remaining claims.
+        """Stop claiming, wait up to ``shutdown_timeout`` for workers, and release their claims.
 
         Other managers can then claim the released events.
         """
@@ -102,9 +102,9 @@ class Dispatcher:
             )
 
     def run_due(self) -> int:
-        """Run all due events in this thread; return how many were claimed.
+        """Run all due events in this thread; return how many it claimed.
 
-        For tests and simulations: it does the same as ``start``, without timer and threads.
+        Tests and simulations call it instead of ``start``, which needs a timer and threads.
         """
         count = 0
         while batches := self._claim():
@@ -114,7 +114,7 @@ class Dispatcher:
         return count
 
     def _tick(self) -> None:
-        """Claim due events while workers are free, and set the alarm for the next due time."""
+        """Start workers for due events while any are free; set the alarm for the next due time."""
         now = self._runtime.clock.now()  # before the query: the alarm covers what is due after it
         while not self._task.is_stopping and (batches := self._claim()):
             for batch in batches:
@@ -143,7 +143,7 @@ class Dispatcher:
         return []
 
     def _claim_some(self) -> list[Batch]:
-        """Claim what fair share chooses from the queue view, until at least one claim succeeds."""
+        """Claim the events that fair share chooses, until a claim succeeds; return the batches."""
         running, abandoned = self.pool.running, self.pool.abandoned
         self._queue.avoid_others()
         while chosen := self._share.choose(self._queue.pending, running, abandoned):
@@ -157,7 +157,7 @@ class Dispatcher:
         return []
 
     def _claim_chosen(self, chosen: Sequence[Sequence[PendingEvent]]) -> list[Batch]:
-        """Claim the chosen events that are not blocked and that no other manager claimed."""
+        """Claim the chosen events that are not blocked or claimed; return them as batches."""
         now, expires = self._runtime.clock.now(), self._keeper.expires()
         stored = now + self._runtime.settings.claim_timeout
         ids = [event.event_id for share in chosen for event in share]
@@ -177,8 +177,8 @@ class Dispatcher:
 class WorkerPool:
     """Runs batches in threads, and limits the effect of slow plug-in calls.
 
-    If a call takes longer than a second, another thread takes the worker's other events: it
-    requeues those that have not called a plug-in, and stores the results of those that have. If a
+    If a call takes longer than a second, another thread finishes the worker's other events: it
+    requeues events for which no plug-in was called, and stores the results of the others. If a
     call takes longer than ``call_timeout``, the pool abandons it: the attempt counts as failed,
     although the call may still run.
     """
@@ -192,7 +192,7 @@ class WorkerPool:
 
     @property
     def running(self) -> list[Batch]:
-        """The batches that workers run now, without ``abandoned`` ones."""
+        """The batches that workers run now, without those in ``abandoned``."""
         with self._changed:
             return list(self._running)
 
@@ -221,7 +221,7 @@ class WorkerPool:
             runner.run(self._runtime, batch, self._sizes)
 
     def stop(self) -> None:
-        """Wait up to ``shutdown_timeout`` for workers; then fence those that still run.
+        """Wait up to ``shutdown_timeout`` for workers; then revoke the tokens of unfinished claims.
 
         A revoked fencing token prevents further changes of the cloud.
         """
@@ -235,7 +235,7 @@ class WorkerPool:
                     claim.fencing_token.revoke()
 
     def watch(self) -> None:
-        """Check all running calls once, and treat slow ones as the class describes."""
+        """Move work away from calls slower than a second; abandon calls after ``call_timeout``."""
         now = self._runtime.clock.elapsed()
         self._relieve(now - _SLOW_CALL)
         self._abandon(now - self._runtime.settings.call_timeout)
@@ -252,7 +252,7 @@ class WorkerPool:
             self._runtime.wakeup.hint()
 
     def _relieve(self, oldest: float) -> list[threading.Thread]:
-        """Move work that waits for calls from before ``oldest`` to new threads; return these."""
+        """Move work that waits for calls from before ``oldest`` to new threads; return them."""
         slow = [batch for batch in self.running if batch.call_since_before(oldest)]
         moved = [(tasks, done) for tasks, done in map(Batch.relieve, slow) if tasks or done]
         threads = [
@@ -292,7 +292,7 @@ class Upkeep:
     def __init__(
         self, runtime: Runtime, keeper: ClaimKeeper, pool: WorkerPool, wake: Callable[[], None]
     ) -> None:
-        """Renew the claims of ``pool``. After reclaiming events, call ``wake``."""
+        """Prepare to renew the claims of ``pool``, and to call ``wake`` after reclaiming events."""
         self._runtime = runtime
         self._keeper, self._pool, self._wake = keeper, pool, wake
 
@@ -304,10 +304,10 @@ class Upkeep:
             self._wake()
 
     def tidy(self) -> None:
-        """Remove allocations after their cleaning time, and all that is kept no longer.
+        """Remove allocations after their cleaning time, and other rows after their retention time.
 
-        These are idempotency keys, notifications, leases that ended long ago, their history, and
-        past use that no limit counts any more.
+        The other rows are idempotency keys, notifications, leases that ended long ago, their
+        history, and past use that no limit counts any more.
         """
         now = self._runtime.clock.now()
         write = self._runtime.database.write

@@ -63,7 +63,7 @@ _LEASE_AFTER = {START: LeaseStatus.ACTIVE, END: LeaseStatus.TERMINATED}
 
 
 class Success(NamedTuple):
-    """A task that succeeded, and its result.
+    """A task whose action succeeded, and the results of its plug-in calls.
 
     ``details`` has the plug-ins' details by reservation id. ``abandoned`` has, by reservation id,
     the reason why a stack could not be ended and remains in the cloud.
@@ -77,10 +77,10 @@ class Success(NamedTuple):
 def commit_success(
     runtime: Runtime, session: Session, successes: Sequence[Success]
 ) -> list[Success]:
-    """Store successes; return those that it did not store because their lease was not locked.
+    """Store successes; return the others, whose lease this transaction could not lock.
 
-    Another transaction may have locked the lease. The caller then passes each of these alone: a
-    single success waits for the lock. Nothing is stored for a lost claim or a deleted lease.
+    The caller then passes each returned success alone: a single success waits for the lock. Nothing
+    is stored for a lost claim or a deleted lease.
     """
     now, settings = runtime.clock.now(), runtime.settings
     by_event = {success.task.claim.event_id: success for success in successes}
@@ -107,7 +107,7 @@ def commit_success(
 
 
 class _Completed:
-    """An action that succeeded, its lease before and after, and what to store with the lease."""
+    """A successful action: its lease before and after, and the events and news to store."""
 
     def __init__(self, seen: Seen, success: Success, now: datetime) -> None:
         self.work, self.before = success.task.work, seen.lease
@@ -122,7 +122,7 @@ class _Completed:
 
 
 def _needless(lease: Lease, now: datetime) -> list[str]:
-    """Return the open events that a lease does not need after its end.
+    """Return the ids of the UNDONE events that a lease does not need after its end.
 
     These are retries, snapshots and reminders. Users' own events stay if they are due.
     """
@@ -145,7 +145,7 @@ def _detach(
     reservation_ids: Sequence[str],
     now: datetime,
 ) -> None:
-    """Free the resources of removed reservations after cleaning time; past use still counts."""
+    """Free the resources of removed reservations after cleaning time; keep their past use."""
     if reservation_ids:
         if settings.limits.enabled:
             keep_past_use(session, lease, reservation_ids, now)
@@ -195,7 +195,7 @@ def _reservation_after(success: Success, reservation: Reservation, now: datetime
 def _handed_over(
     work: Work, reservation: Reservation, details: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields to store: which resources were handed over, and whether some are missing.
+    """Return the reservation fields that state which resources are handed over, or missing.
 
     A resource that was handed over before stays the user's, even if it is not reservable now. A
     reservation that a user removed in the meantime keeps its mark, so that it is reclaimed.
@@ -272,7 +272,8 @@ def discard(runtime: Runtime, claim: Claim, call: Call) -> None:
 def _is_reported(lease: Lease, claim: Claim, failed: Mapping[str, str], retries: int) -> bool:
     """Whether a notification already reported that the action fails.
 
-    Reservations are in ERROR since then. Before an end, the start may have put them in ERROR.
+    The failed reservations have the status ERROR since then. An end also checks the number of
+    attempts, because the lease's start may have set ERROR.
     """
     return claim.attempt > retries + 1 and any(
         reservation.id in failed and reservation.status is ReservationStatus.ERROR
@@ -283,7 +284,7 @@ def _is_reported(lease: Lease, claim: Claim, failed: Mapping[str, str], retries:
 def _show(
     session: Session, lease: Lease, kind: str, failed: Mapping[str, str], now: datetime
 ) -> None:
-    """Show the failure: status ERROR for a start or end, ``degraded`` for an update."""
+    """Store a failure in the lease: ERROR for a start or end, ``degraded`` for an update."""
     if kind == UPDATE:
         leases.update(session, replace(lease, degraded=True, updated_at=now))
     elif kind in RELENTLESS:

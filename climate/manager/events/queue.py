@@ -1,8 +1,9 @@
 """The queue of one manager: the due events as of the last query, and fair share among them.
 
 The full query is slow if very many events are due (PostgreSQL: 1.3 s for 100,000). So ``QueueView``
-reuses its result for many claims. Until the next full query, quick queries add the events that
-became due since. So the many events of one project do not delay new events of another project.
+reuses the result for many claims. Until the next full query, quick queries add events that became
+due since the last query. So the many events of one project do not delay new events of another
+project.
 
 ``FairShare`` chooses events for the workers, and the size of batches. These rules prevent one
 project, or hung calls, from occupying all workers:
@@ -68,7 +69,7 @@ _DECAY = 0.8
 
 
 class QueueView:
-    """The pending events of each project and combination of resource types, in order."""
+    """The pending events, in order, of each project and combination of resource types."""
 
     def __init__(self, store: Store, rng: random.Random) -> None:
         """Begin empty; the first call of ``refresh`` queries the database."""
@@ -92,7 +93,7 @@ class QueueView:
     def refresh(self, skip: int) -> bool:
         """Replace all events by a full query that skips the first ``skip`` due events.
 
-        Return whether there may be more events after those found.
+        Return whether the database may have more due events after the found ones.
         """
         began, now = self._store.clock.elapsed(), self._store.clock.now()
         with self._store.database.read() as session:
@@ -105,8 +106,8 @@ class QueueView:
     def add_newly_due(self) -> None:
         """Add events that became due since the last query, and those written after their due time.
 
-        To find the latter, it also queries the minute before the last query. If that is slow, it
-        does so less often.
+        To find events written late, it also queries the minute before the last query; less often if
+        that query is slow.
         """
         began, now = self._store.clock.elapsed(), self._store.clock.now()
         is_whole_minute = began >= self._requery_minute_at
@@ -120,7 +121,7 @@ class QueueView:
             self._requery_minute_at = self._reusable_until(began)
 
     def remove(self, events: Collection[PendingEvent]) -> None:
-        """Remove events, which are claimed or blocked by others, until the next full query."""
+        """Remove events that this manager has chosen to claim, until a query finds them again."""
         for event in events:
             del self._pending[event.group][event.event_id]
         for group in {event.group for event in events}:
@@ -139,9 +140,9 @@ class QueueView:
     def avoid_others(self) -> None:
         """If claims keep failing because other managers are faster, continue at another position.
 
-        It removes the events that other managers have claimed, and rotates the others by a random
-        number. If claims fail because events are blocked, it does nothing, and does not check this
-        again before the next full query.
+        This removes the events that other managers have claimed, and rotates the others by a random
+        number. If claims fail because events are blocked, this does nothing, and no later call
+        checks this again before the next full query.
         """
         if not self._may_check or self._failed_claims < _FAILED_CLAIMS:
             return
@@ -154,7 +155,7 @@ class QueueView:
             self._reset(_rotated(remaining, self._rng))
 
     def _reusable_until(self, began: float) -> float:
-        """Return until when the result of a query is reused that began then and ends now."""
+        """Return until when to reuse the result of a query that began at ``began`` and ends now."""
         now = self._store.clock.elapsed()
         took = now - began
         return now + (min(_REUSE * took, _LONGEST_REUSE) if took > _SLOW_QUERY else 0.0)
@@ -172,7 +173,7 @@ class QueueView:
 
 
 def _rotated(events: Sequence[PendingEvent], rng: random.Random) -> Sequence[PendingEvent]:
-    """Return the events in their order, beginning at a random place."""
+    """Return the events from a random position to the end, followed by those before it."""
     first = rng.randrange(len(events)) if events else 0
     return [*events[first:], *events[:first]]
 
@@ -210,7 +211,7 @@ class FairShare:
     """Chooses events for the free workers of one manager."""
 
     def __init__(self, workers: int, types: Collection[str], sizes: BatchSizeEstimator) -> None:
-        """Share ``workers`` among the resource ``types`` and events without a resource type."""
+        """Prepare to share ``workers`` among the resource ``types`` and events without a type."""
         self._workers = workers
         self._sizes = sizes
         self._types = _NO_TYPE | set(types)
@@ -228,7 +229,7 @@ class FairShare:
     ) -> list[list[PendingEvent]]:
         """Return the events to start now: one list per free worker, the most urgent first.
 
-        ``running`` are the batches of busy workers. ``abandoned`` are those with an abandoned call.
+        ``running`` are batches of busy workers, ``abandoned`` are batches with an abandoned call.
         """
         usage = _Usage(running, abandoned)
         queues = list(self._queues(pending, usage))
@@ -250,7 +251,7 @@ class FairShare:
     ) -> Iterator[Iterator[list[PendingEvent]]]:
         """Yield queues; each item of a queue is the work of one worker.
 
-        Each group has a queue. Groups with quick types share one per combination of types.
+        Each group has its own queue, but groups with the same quick types share one.
         """
         quick: dict[frozenset[str], dict[str, Iterable[PendingEvent]]] = {}
         for group in self._order(pending, usage):
@@ -268,7 +269,7 @@ class FairShare:
     def _batches(
         self, pending: Mapping[str, Iterable[PendingEvent]], size: int, usage: "_Usage"
     ) -> Iterator[list[PendingEvent]]:
-        """Yield batches of up to ``size``: one event of each project, then the next of each."""
+        """Yield batches of up to ``size`` events: one of each project, then the next of each."""
         rest = {project_id: iter(events) for project_id, events in pending.items()}
         while True:
             batch: list[PendingEvent] = []
@@ -321,7 +322,7 @@ class _Usage:
         types: frozenset[str],
         is_batch: bool,  # noqa: FBT001 - not a switch, a fact
     ) -> None:
-        """Count one more worker."""
+        """Count a worker as busy with events of these projects and resource types."""
         self.workers += 1
         self.types.update(types or _NO_TYPE)
         self.projects.update(projects)

@@ -50,7 +50,7 @@ R = TypeVar("R")
 
 
 def run(runtime: Runtime, batch: Batch, sizes: BatchSizeEstimator) -> None:
-    """Run a batch of claimed events: begin them, call plug-ins one by one, store the outcomes.
+    """Run a batch of claimed events: begin all, call plug-ins one by one, store the outcomes.
 
     Tasks are requeued if the calls before them have taken too long. ``sizes`` records how long the
     calls took.
@@ -83,7 +83,7 @@ def _run_task(runtime: Runtime, batch: Batch, task: Task) -> None:
 def _call_plugins(runtime: Runtime, task: Task) -> Result:
     """Call the plug-in for one reservation after the other, and return all results.
 
-    It stops when the claim's fencing token has expired. No transaction is open.
+    The loop stops when the claim's fencing token has expired. No transaction is open.
     """
     result, patience = Result(task), runtime.settings.stack_patience
     (claim, work), kind, now = task, task.work.event.kind, runtime.clock.now()
@@ -151,7 +151,7 @@ def _blocked_by(
     now: datetime,
     patience: timedelta,
 ) -> str | None:
-    """Return why the reservation must wait: a text that names others; None if it need not wait."""
+    """Return why a plug-in call must wait for others of the stack; None if it need not wait."""
     if not _ends(work, reservation):
         members = [member for member in work.reservations if member.stack_id == reservation.id]
         missing = [m.id for m in members if m.id in undone and not _ends(work, m)]
@@ -161,7 +161,7 @@ def _blocked_by(
 
 
 def _with_details(work: Work, details: Mapping[str, Mapping[str, Any]]) -> Lease:
-    """Return the lease with ``details``, which plug-ins returned for its reservations, by id."""
+    """Return the lease with the new ``details``, by reservation id, of its reservations."""
     if not details:
         return work.lease
     old = work.lease.reservations
@@ -170,7 +170,7 @@ def _with_details(work: Work, details: Mapping[str, Mapping[str, Any]]) -> Lease
 
 
 def _is_end_late(work: Work, now: datetime, patience: timedelta) -> bool:
-    """Whether the end of a lease has waited for its stacks long enough."""
+    """Whether the event is an end that has waited for stacks for longer than ``patience``."""
     return work.event.kind == END and now - work.lease.tried_since(work.event, now) > patience
 
 
@@ -179,7 +179,7 @@ def _ends(work: Work, reservation: Reservation) -> bool:
 
 
 def _stacks(work: Work) -> set[str]:
-    """Return the reservations that are stacks, by their type or because others are members."""
+    """Return the ids of the stacks: by resource type, or because a reservation names them."""
     stacks = {r.id for r in work.reservations if r.resource_type == "virtual:stack"}
     return stacks | {r.stack_id for r in work.reservations if r.stack_id is not None}
 
@@ -197,7 +197,7 @@ def settle(runtime: Runtime, results: Sequence[Result]) -> None:
 
 
 def release(database: Database, tasks: Sequence[Task]) -> None:
-    """Requeue tasks for which no plug-in was called; another worker may claim them."""
+    """Requeue tasks for which no plug-in was called, so that any worker can claim their events."""
 
     def work(session: Session) -> None:
         for task in tasks:
@@ -208,7 +208,7 @@ def release(database: Database, tasks: Sequence[Task]) -> None:
 
 
 def _classify(runtime: Runtime, result: Result) -> Success | Callable[[Session], None]:
-    """Return a Success, or else a function that stores the retry or failure in a transaction."""
+    """Return a Success, or else a function that stores the requeue or failure in a transaction."""
     (claim, work), undone = result.task, result.undone
     # The token blocked a change to the cloud, so the work is incomplete whatever plug-ins returned.
     if claim.fencing_token.blocked_a_change:
@@ -230,7 +230,7 @@ def _classify(runtime: Runtime, result: Result) -> Success | Callable[[Session],
 def _together(
     runtime: Runtime, items: Sequence[T], work: Callable[[Runtime, Session, Sequence[T]], list[R]]
 ) -> list[R]:
-    """Process all items in one transaction; if that fails, each item in its own transaction."""
+    """Process items in one transaction, or each in its own if that fails; return the results."""
     try:
         return runtime.database.write(lambda session: work(runtime, session, items))
     except Exception as error:

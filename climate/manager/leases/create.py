@@ -1,9 +1,9 @@
 """Create a lease: plan it, admit it and store it.
 
 One transaction writes the lease, its reservations, allocations and events, and the notification.
-If it fails, nothing is stored. A held lease (``holds``) is the exception: a second transaction
-writes its events and the notification. Each optional feature is a gate: idempotency keys, limits,
-starts that wait for hosts, holds.
+If the transaction fails, it stores nothing. A held lease (``holds``) is the exception: a second
+transaction writes its events and the notification. Each optional feature is a gate: idempotency
+keys, limits, starts that wait for hosts, holds.
 """
 
 from collections.abc import Sequence
@@ -81,8 +81,8 @@ class Owner:
 class LeaseRequest:
     """A request for a lease. ``before_end`` None means the configured default.
 
-    ``user_events`` are (kind, moment) pairs. If they contain reminders of a kind, these replace the
-    configured reminders of that kind. ``asked_at`` is when the request arrived (None: now). The
+    ``user_events`` are (kind, moment) pairs. Reminders among them replace the configured
+    reminders of the same kind. ``asked_at`` is when the request arrived (None: now). The
     start date must not be earlier than the minute of ``asked_at``; the present time may be later,
     as look-ups in the cloud may be slow.
     """
@@ -161,7 +161,7 @@ def _gates(
 def _admit(
     runtime: Runtime, session: Session, lease: Lease, now: datetime, *, private: bool
 ) -> None:
-    """Choose and lock resources for the lease, and store the lease with its allocations."""
+    """Choose and lock resources; store the lease with its allocations; notify unless held."""
     demands = [
         Demand(reservation_id=reservation.id, requirement=requirement)
         for reservation in lease.reservations
@@ -273,7 +273,7 @@ def create_earliest(
 def _no_window(
     request: LeaseRequest, length: timedelta, immediate: NotEnoughResources
 ) -> NotEnoughResources:
-    """Return the error that no window fits; ``immediate`` is the refusal of a start now."""
+    """Return the error that no window fits; ``immediate`` is the refusal of the first window."""
     return NotEnoughResources(
         f"Not enough resources for {length} in a row between {request.start:%Y-%m-%d %H:%M:%S} and"
         f" {request.end:%Y-%m-%d %H:%M:%S} UTC (cleaning time included). Now: {immediate.message}",

@@ -64,9 +64,10 @@ def delete_lease(
 
 
 def remove(session: Session, lease: Lease, now: datetime, settings: Settings) -> None:
-    """Delete the rows of a locked lease, and notify. A lease that has begun stays in the history.
+    """Delete the rows of a locked lease, and notify.
 
-    Then its resources stay occupied for the cleaning time from ``now`` on.
+    If the lease has begun, its resources stay occupied for the cleaning time from ``now`` on. If
+    its start date has also passed, the history keeps it.
     """
     ids = [reservation.id for reservation in lease.reservations]
     if lease.has_begun and (lease.start.started_at or lease.window.start <= now):
@@ -83,7 +84,7 @@ def remove(session: Session, lease: Lease, now: datetime, settings: Settings) ->
 def remove_ended(store: Store, settings: Settings) -> None:
     """Remove leases that ended before ``ended_leases_kept``, and history before ``history_kept``.
 
-    A call removes at most ``_BATCHES`` batches of each: the next call continues.
+    A call removes at most ``_BATCHES`` batches of each kind: the next call continues.
     """
     now = store.clock.now()
     if settings.ended_leases_kept is not None:
@@ -99,7 +100,7 @@ def remove_ended(store: Store, settings: Settings) -> None:
 
 
 def _remove_batch(store: Store, settings: Settings, before: datetime) -> int:
-    """Remove a batch of leases that ended before ``before``; return how many were found."""
+    """Remove a batch of leases that ended before ``before``; return how many the query found."""
     with store.database.read() as session:
         found = past_leases.ended_before(session, before, _LEASES)
 

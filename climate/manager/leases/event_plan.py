@@ -1,4 +1,4 @@
-"""Event plan: store the events of a lease whose dates have changed."""
+"""Event plan: adapt the stored events of a lease to its new dates, and add update events."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -57,7 +57,10 @@ def _insert(session: Session, lease: Lease, planned: Iterable[Planned], now: dat
 def _move(
     session: Session, lease: Lease, present: Event | None, planned: Planned, now: datetime
 ) -> None:
-    """Move an event of which a lease has one; a completed ``before_end_lease`` may be due again."""
+    """Store the new due time of the lease's only event of a kind.
+
+    If a ``before_end_lease`` event is completed, a new event replaces it.
+    """
     if present is None:
         _insert(session, lease, [planned], now)
     elif present.due_at == planned.due_at:

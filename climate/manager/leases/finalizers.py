@@ -40,7 +40,7 @@ def schedule_finalizers(
 
 
 def run(runtime: Runtime, claim: Claim) -> None:
-    """Run a claimed finalizer, which has no lease. No transaction is open."""
+    """Run a claimed finalizer: revoke a trust, or report an end. No transaction is open."""
     with runtime.database.read() as session:
         finalizer = event_queue.get_finalizer(session, claim.event_id)
     if finalizer is None:
@@ -55,7 +55,7 @@ def run(runtime: Runtime, claim: Claim) -> None:
 def _report_end(
     runtime: Runtime, claim: Claim, body: Mapping[str, Any], ended_at: datetime
 ) -> None:
-    """Report the end of a lease to the enforcement service, or retry later."""
+    """Report the end of a lease to the enforcement service; if that fails, store a later retry."""
     try:
         if runtime.enforcer is not None and runtime.enforcer.reports_ends:
             runtime.enforcer.on_end(body)

@@ -8,8 +8,9 @@ running ("lost") count as failed. If a reservation of a running lease has the fl
 ``update_lease`` event, which is due now, hands over the replacements of a running lease.
 
 The flags have Blazar's names. A reservation has ``missing_resources`` while a resource of it has
-failed and has no replacement. A lease is ``degraded`` while that is so, or while a resource is not
-handed over or reclaimed yet. Unlike Blazar, healing clears both. ``resources_changed`` stays set.
+failed and has no replacement. A lease is ``degraded`` while a reservation has that flag, or while a
+resource is not handed over or reclaimed yet. Unlike Blazar, healing clears both flags.
+``resources_changed`` stays set.
 """
 
 import logging
@@ -50,8 +51,8 @@ def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
     """Heal all leases that have failed resources, or are degraded.
 
     These are leases that run now, or start within ``healing_interval`` (None: at any time).
-    ``lost`` are the ids of resources that have stopped running. If one lease cannot be healed, this
-    is logged, and the others are healed.
+    ``lost`` are the ids of resources that have stopped running. If one lease cannot be healed, the
+    function logs this and heals the others.
     """
     now, ahead = runtime.clock.now(), runtime.settings.healing_interval
     with runtime.database.read() as session:
@@ -67,7 +68,7 @@ def heal_all(runtime: Runtime, lost: Collection[int]) -> None:
 
 
 def heal(runtime: Runtime, lost: Collection[int], lease_id: str, session: Session) -> None:
-    """Replace failed resources of a lease by free ones, and store its flags (see the module)."""
+    """Replace failed resources of a lease by free ones; store its flags (see the module)."""
     now = runtime.clock.now()
     try:
         lease = leases.get(session, lease_id, lock=True)
@@ -106,7 +107,7 @@ def _replace(
     failing: Sequence[int],
     occupied: Window,
 ) -> int:
-    """Replace failed resources by others; return how many were replaced.
+    """Replace the ``failing`` resources of a reservation by free ones; return how many.
 
     A failed resource is replaced only if the free resources can hold all its allocated units.
     """
@@ -136,7 +137,7 @@ def _replace(
 def _by_requirement(
     session: Session, parts: Sequence[Requirement], ids: Sequence[int]
 ) -> list[tuple[Requirement, list[int]]]:
-    """Return each part of a requirement with the ids of the matching resources.
+    """Return each part of a requirement with those of the ``ids`` that match it.
 
     A resource that no longer matches any part belongs to the last part.
     """
@@ -184,7 +185,7 @@ def _flag(
 
 
 def _is_behind(session: Session, live: Sequence[Reservation]) -> bool:
-    """Return whether a working resource is not handed over yet."""
+    """Return whether a working resource of the reservations is not handed over yet."""
     held = allocations.held(session, [reservation.id for reservation in live])
     working = resources.reservable(session, {id_ for ids in held.values() for id_ in ids})
     return any(

@@ -9,7 +9,7 @@
 
 If the process dies before step 3, a manager runs the ``RELEASE`` event. If a preparation fails, a
 manager discards the preparations, because managers retry. If a manager released the lease first,
-the process also discards them, once.
+the process also discards the preparations, once.
 """
 
 import logging
@@ -119,7 +119,7 @@ def _check_with_service(store: Store, enforcer: Enforcer, lease: Lease) -> None:
 
 
 def _prepare(runtime: Runtime, lease: Lease, requester: Requester) -> Lease:
-    """Create the trust, call the plug-ins' ``prepare``, and return the lease with both results.
+    """Create the trust, call the plug-ins' ``prepare``; return the lease with trust and details.
 
     Raises InvalidDate if the end of the lease has passed meanwhile.
     """
@@ -142,7 +142,10 @@ def _prepare(runtime: Runtime, lease: Lease, requester: Requester) -> Lease:
 
 
 def _store_trust(session: Session, lease: Lease, now: datetime) -> bool:
-    """Store the trust of a held lease, so that a release also revokes it; False if not held."""
+    """Store the trust of a held lease, so that a release also revokes it; return True.
+
+    If the lease is not held any more, schedule the revocation and return False.
+    """
     assert lease.trust_id is not None  # noqa: S101 - it was just created
     if _lock_held(session, lease.id) is None:
         trusts.schedule_revocation(session, lease.trust_id, now)
@@ -160,7 +163,7 @@ def _hold_expired(enforcer: Enforcer | None) -> ClimateError:
 
 
 def _confirm(session: Session, lease: Lease, now: datetime) -> bool:
-    """Store the lease as requested; False if a manager has begun to release it."""
+    """Confirm the lease; return False if a manager has released it, or has begun to."""
     present = _lock_held(session, lease.id)
     if present is None or any(event.attempt for event in present.events):
         return False
@@ -197,7 +200,7 @@ def _delete_held(session: Session, lease_id: str) -> None:
 def _release_and_report(
     enforcer: Enforcer | None, session: Session, lease_id: str, now: datetime
 ) -> None:
-    """Release a lease and report its end, as the service may have agreed to it."""
+    """Delete a held lease and schedule its finalizers, as the service may have agreed to it."""
     lease = _lock_held(session, lease_id)
     if lease is not None:
         schedule_finalizers(enforcer, session, lease, now)

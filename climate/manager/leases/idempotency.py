@@ -41,7 +41,10 @@ class IdempotencyGate(Gate):
     def before(
         self, session: Session, lease: Lease, now: datetime, _present: Lease | None = None
     ) -> None:
-        """Store the key; raises AlreadyProcessed, RequestUnderWay, IdempotencyKeyReused."""
+        """Store the key; raises AlreadyProcessed, RequestUnderWay, IdempotencyKeyReused.
+
+        Also stores the answer, unless the lease is held.
+        """
         if lease.status is LeaseStatus.CREATING:  # the confirmation stores the answer
             idempotency.claim_undecided(session, self._key, lease.id, now)
         else:
@@ -51,8 +54,9 @@ class IdempotencyGate(Gate):
 def replay(database: Database, request: IdempotentRequest | None) -> None:
     """Raise AlreadyProcessed, with the first answer, if a request with this key succeeded before.
 
-    Raises RequestUnderWay if such a request is not decided yet. Raises IdempotencyKeyReused if the
-    key belongs to a different request. Does nothing if the request is new or has no key.
+    Raises RequestUnderWay if a request with this key is not decided yet. Raises
+    IdempotencyKeyReused if the key belongs to a different request. Does nothing if the request is
+    new or has no key.
     """
     if request is not None:
         with database.read() as session:

@@ -52,10 +52,10 @@ def visible(lease: Lease) -> Lease:
 def check_expected(lease: Lease, expected: Lease | None) -> None:
     """Raise LeaseChanged if the locked lease differs from ``expected`` (None: any lease).
 
-    It compares all fields, because ``Lease.version`` is not sufficient. The API shows the progress
-    of events, but that progress does not increment the version. (If it did, managers would have to
-    read each lease of a batch again.) Releases before schema 0019 do not increment it at all. The
-    statement that locks the lease also reads it, so the comparison executes no statement.
+    The function compares all fields, because ``Lease.version`` is not sufficient. The API shows the
+    progress of events, but that progress does not increment the version. (If it did, managers would
+    have to read each lease of a batch again.) Releases before schema 0019 do not increment it at
+    all. The statement that locks the lease also reads it, so the comparison executes no statement.
     """
     if expected is not None and lease != expected:
         raise LeaseChanged(lease)

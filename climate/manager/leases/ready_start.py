@@ -49,12 +49,12 @@ class ReadyStartGate(Gate):
     def before(
         self, _session: Session, lease: Lease, _now: datetime, present: Lease | None = None
     ) -> None:
-        """Check a new lease, before the transaction acquires any lock. Ignore a changed lease."""
+        """Check a new lease before the transaction acquires locks; raises NotProvisioned."""
         if present is None:
             self._check(lease)
 
     def after(self, _session: Session, lease: Lease, _now: datetime) -> None:
-        """Check the lease as it is stored now, whether new or changed."""
+        """Check the new or changed lease as it is stored now; raises NotProvisioned."""
         self._check(lease)
 
     def _check(self, lease: Lease) -> None:
@@ -77,10 +77,10 @@ class ReadyStartGate(Gate):
 
 
 def if_ready(settings: Settings, session: Session, seen: Seen, now: datetime) -> Seen | None:
-    """Return the claim of a start, or requeue it and return None if it waits for hosts.
+    """Return the claim of a start; if the start must wait for hosts, requeue it and return None.
 
-    The first time, it also stores the delay and notifies. If the start was delayed and the hosts
-    are ready now, it stores that, and the returned claim has the changed lease.
+    The first requeue also stores the delay and notifies. If a delayed start has all hosts now, the
+    function stores that the lease is ready, and the returned claim has the changed lease.
     """
     claim, lease, _ = seen
     unready_hosts = unready(settings, session, lease.id)
@@ -120,7 +120,7 @@ def note_start(runtime: Runtime, session: Session, lease: Lease) -> None:
 
 
 def note_end(runtime: Runtime, session: Session, lease: Lease, now: datetime) -> None:
-    """If a lease ends and its start was delayed until then, notify and count that for metrics."""
+    """If a lease ends before its delayed start, notify, and count its hosts for the metrics."""
     if lease.status is not LeaseStatus.PENDING or lease.start.delayed_at is None:
         return
     unready_hosts = unready(runtime.settings, session, lease.id)

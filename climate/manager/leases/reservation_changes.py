@@ -85,8 +85,8 @@ class LeaseChange:
 class LookedUp:
     """The result of a look-up for a change of a reservation.
 
-    ``before`` are the parameters that were stored then. ``request`` is the complete reservation
-    after the change, with the parts of a stack as its children.
+    ``before`` are the parameters that were stored at the look-up. ``request`` is the complete
+    reservation after the change, with the parts of a stack as its children.
     """
 
     before: Mapping[str, Any]
@@ -169,7 +169,7 @@ def change_reservations(
 def _apply_changes(
     catalog: Catalog, lease: Lease, changes: Sequence[ReservationChange]
 ) -> tuple[Reservation, ...]:
-    """Return all reservations with their new parameters, validated by the plug-ins."""
+    """Return all reservations, changed ones with new parameters that the plug-ins validated."""
     present = {reservation.id: reservation for reservation in lease.reservations}
     for change in changes:
         if change.id not in present or not present[change.id].stays:
@@ -209,7 +209,7 @@ def check_no_part(reservation: Reservation) -> None:
 def _check_fixed(
     id_: str, fixed: Collection[str], before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> None:
-    """Raise Conflict if a change has new values for fixed parameters."""
+    """Raise Conflict if the parameters ``after`` a change differ in ``fixed`` ones."""
     if names := sorted(name for name in fixed if before[name] != after[name]):
         raise Conflict(
             f"{', '.join(names)} of reservation {id_} cannot change: add another, and remove"
@@ -218,7 +218,7 @@ def _check_fixed(
 
 
 def _check_size(id_: str, before: Requirement, after: Requirement) -> None:
-    """Raise Conflict if a change has another size or layout for units in use."""
+    """Raise Conflict if a change of a reservation in use changes the units' size or layout."""
     if (before.amounts, before.layout) != (after.amounts, after.layout):
         raise Conflict(
             f"Reservation {id_} is in use: there can be more of the same, but neither its size nor"
@@ -233,7 +233,7 @@ def _adapt_parts(
     changes: Iterable[ReservationChange],
     now: datetime,
 ) -> tuple[tuple[Reservation, ...], tuple[Reservation, ...], list[str]]:
-    """Return all reservations, new parts and ids of superfluous parts, as the look-ups require."""
+    """Return (all reservations, new parts, ids of superfluous parts) according to the look-ups."""
     params: dict[str, Mapping[str, Any]] = {}
     new: list[Reservation] = []
     superfluous: list[str] = []
@@ -272,7 +272,7 @@ def _part_params(
 def _new_reservations(
     runtime: Runtime, lease: Lease, requests: Sequence[ReservationRequest], now: datetime
 ) -> tuple[Reservation, ...]:
-    """Raises InvalidInput if there are too many, Conflict if a plug-in must prepare one."""
+    """Return a new reservation per request; raises InvalidInput (too many), Conflict (prepared)."""
     if types := sorted({r.resource_type for r in requests if any_prepares(runtime.catalog, [r])}):
         raise Conflict(f"{', '.join(types)} cannot be added to a lease: create another lease")
     if len(lease.reservations) + len(requests) > MAX_RESERVATIONS:
@@ -286,7 +286,7 @@ def _new_reservations(
 
 
 def _new_id(rng: random.Random) -> str:
-    """Return a new id, the same in the rehearsal and in the change (seeded by the caller)."""
+    """Return a new id; callers seed ``rng``, so that rehearsal and change have the same ids."""
     return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
 

@@ -79,7 +79,8 @@ def is_owner(requester: Requester, lease: Lease) -> bool:
 def replace_trust(session: Session, lease: Lease, trust_id: str, now: datetime) -> Lease:
     """Store a new trust of a locked lease; return the changed lease.
 
-    Schedule the revocation of the old trust, if any. If that was lost, also ``restore``.
+    Schedule the revocation of the old trust, if any. If the old trust was lost, also
+    ``restore`` the lease.
     """
     if lease.trust_id is not None:
         schedule_revocation(session, lease.trust_id, now)
@@ -91,7 +92,7 @@ def replace_trust(session: Session, lease: Lease, trust_id: str, now: datetime) 
 def restore(session: Session, lease: Lease, now: datetime) -> Lease:
     """Store that the lease's trust works again, and notify; return the changed lease.
 
-    If its start or end waits for a retry, it is retried now.
+    If the lease's start or end waits for a retry, the retry is due now.
     """
     restored = replace(lease, trust_lost=None, updated_at=now)
     leases.update(session, restored)
@@ -113,10 +114,10 @@ def schedule_revocation(session: Session, trust_id: str, now: datetime) -> None:
 
 
 def orphans(runtime: Runtime) -> Iterator[Drift]:
-    """Yield the trusts, granted to climate's user, that no lease and no present request needs.
+    """Yield a Drift for each trust of climate's user that no lease and no present request needs.
 
-    If a finalizer revokes the trust anyway, the Drift has no repair. Otherwise, its repair revokes
-    the trust.
+    If a finalizer will revoke the trust, the Drift has no repair. Otherwise, the repair revokes the
+    trust.
     """
     if runtime.trusts is None:
         return
@@ -151,7 +152,7 @@ def revoke(runtime: Runtime, claim: Claim, payload: Mapping[str, Any]) -> None:
 
 
 class TrustWatch:
-    """Checks trusts every ``trust_interval``, although its caller calls it more often."""
+    """Checks trusts every ``trust_interval``, for a caller that runs more often."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -166,7 +167,7 @@ class TrustWatch:
 
 
 def check_all(runtime: Runtime) -> None:
-    """Check the trusts of leases that run or start soon. Store which are lost or work again.
+    """Check the trusts of leases that run or start soon. Store which trusts are lost or work again.
 
     If Keystone does not answer, the check ends: the remaining trusts are not checked.
     """
@@ -193,7 +194,7 @@ def check_all(runtime: Runtime) -> None:
 def _store_state(
     lease_id: str, trust_id: str, lost: str | None, now: datetime, session: Session
 ) -> None:
-    """Store and notify why a trust is lost (None: it works), if the lease still has this trust."""
+    """If the lease still has this trust, store and notify that it is ``lost`` or works (None)."""
     try:
         lease = leases.get(session, lease_id, lock=True)
     except NotFound:

@@ -73,7 +73,7 @@ class _Outcome:
 
 
 class _OutcomeChanged(Exception):
-    """The change would store another outcome than the enforcement service agreed to."""
+    """The outcome of a change differs from the one to which the enforcement service agreed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +223,9 @@ def _check_queries(
     reservations: Sequence[Reservation],
     owner: Owner | None,
 ) -> None:
-    """Raise InvalidQuery as ``check_queries``.
+    """Raise InvalidQuery if ``check_queries`` rejects the changed reservations.
 
-    The present queries of the lease stay valid, whoever made them and whatever became private.
+    The lease's present queries stay valid, even if they name properties that became private.
     """
     before, after = (
         [part for r in each if r.stays for part in requirements_of(catalog, r)]
@@ -236,12 +236,12 @@ def _check_queries(
 
 
 def _write_agreed(runtime: Runtime, enforcer: Enforcer, request: _Request) -> Lease:
-    """Change a lease exactly as the enforcement service agreed to.
+    """Change a lease to exactly the outcome to which the enforcement service agrees.
 
     A first transaction rehearses the change and rolls back. With no transaction open, the service
     decides about the outcome. A second transaction makes the change with the same random choices.
     If other requests altered the outcome, the process calls the service again, a few times at most.
-    The lease keeps its own resources meanwhile; another lease may book those it would gain.
+    Meanwhile, the lease keeps its resources, but another lease may book those it is to gain.
     """
     for _ in range(_PROPOSALS):
         change = partial(_outcome, runtime, request, runtime.clock.now(), runtime.rng.random())

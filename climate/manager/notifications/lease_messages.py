@@ -1,4 +1,4 @@
-"""Builds notifications about leases and their nodes, and writes them to the outbox."""
+"""Lease messages: build notifications about leases and nodes; write them to the outbox."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from climate.db.resources.allocations import Named
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A completed event of a lease.
+    """A completed or failed event of a lease, to be announced.
 
     ``lease`` is the lease after the event, ``extra`` additional keys of the payload.
     """

@@ -45,7 +45,7 @@ def wait_after(
     seconds: float,
     project_id: str,
 ) -> Matches:
-    """Return what ``find_after`` returns; if that is empty, wait up to ``seconds`` for more.
+    """Return what ``find_after`` returns; if that is empty, wait up to ``seconds`` for a match.
 
     The result is empty if no notification matches in that time. ``project_id`` is the requester's
     project. Raises NotificationsRemoved, and TooManyFollowers if too many requests are waiting
@@ -66,7 +66,7 @@ def wait_after(
 def forget_old(store: Store, settings: Settings) -> None:
     """Remove published notifications that are older than ``notifications_kept``.
 
-    It removes at most ``_BATCHES`` batches: the next call continues.
+    A call removes at most ``_BATCHES`` batches: the next call continues.
     """
     age = settings.notifications_kept
     if age is None:

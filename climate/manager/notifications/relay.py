@@ -73,7 +73,7 @@ class Relay:
         self._runtime.database.write(lambda session: outbox.leave_turn(session, self._owner))
 
     def number(self) -> int:
-        """Number all new notifications, and hint that there are some; return how many."""
+        """Number all new notifications, and send a hint if there are any; return how many."""
         database = self._runtime.database
         with database.read() as session:
             numbered = _BATCH if outbox.is_unnumbered(session) else 0
@@ -88,7 +88,7 @@ class Relay:
     def flush(self) -> int:
         """Number and publish all notifications in this thread; return how many were published.
 
-        Raises what the emitter raises. The notifications that it published before the error stay
+        Raises the errors of the emitter. The notifications that it published before the error stay
         marked as published.
         """
         self.number()
@@ -101,7 +101,7 @@ class Relay:
         return published
 
     def _publish_waiting(self) -> int:
-        """Publish; return how many were published. False after a failure and in the pause then."""
+        """Publish all; return how many. Return False after an error, and in the pause after it."""
         if time.monotonic() < self._retry_at:
             return False
         try:
@@ -160,7 +160,7 @@ class Relay:
         return done
 
     def _mark(self, last: Notification) -> None:
-        """Store the position and extend the turn; the turn ends if another relay took it."""
+        """Store ``last`` as the position; extend the turn, or end it if another relay took it."""
         now = self._runtime.clock.now()
         until = now + self._runtime.settings.claim_timeout
         has_turn = self._runtime.database.write(

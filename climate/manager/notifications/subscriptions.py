@@ -54,8 +54,8 @@ class Owner:
 def create(runtime: Runtime, owner: Owner, url: str, secret: str, settings: Change) -> Subscription:
     """Create a subscription with the filters and the ``after`` of ``settings``.
 
-    It gets the notifications above number ``after``; None: only new notifications. Raises
-    LimitExceeded, NotificationsRemoved.
+    Delivery begins above number ``after`` (None: with new notifications). Raises LimitExceeded,
+    NotificationsRemoved.
     """
     rules = runtime.settings.webhooks
     most, stored = rules.per_project, encrypt(secret, rules.secret_keys)
@@ -85,7 +85,7 @@ def create(runtime: Runtime, owner: Owner, url: str, secret: str, settings: Chan
 def update(runtime: Runtime, subscription_id: str, change: Change) -> Subscription:
     """Change a subscription, reset its failures, and return it as stored.
 
-    Raises NotFound, and NotificationsRemoved if notifications that it would get next are removed.
+    Raises NotFound, and NotificationsRemoved if the next notifications to deliver are removed.
     """
     now = runtime.clock.now()
     if change.secret is not None:
@@ -167,7 +167,7 @@ def redeliver(runtime: Runtime, subscription_id: str, seqs: Collection[int] | No
 
 
 def encrypt_secrets(database: Database, keys: Sequence[str]) -> tuple[int, list[str]]:
-    """Encrypt all secrets with the first key, also those in clear; without keys change nothing.
+    """Encrypt all stored secrets, also those in clear, with the first key; none without keys.
 
     Returns the number of secrets, and the ids of the subscriptions whose secrets no key decrypts.
     """

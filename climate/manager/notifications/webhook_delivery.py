@@ -70,7 +70,7 @@ class WebhookDelivery:
         self._task.start()
 
     def stop(self) -> None:
-        """Wait up to ``shutdown_timeout`` for running deliveries; release the claims of the rest.
+        """Stop; wait up to ``shutdown_timeout`` for deliveries, then release unfinished claims.
 
         Another manager may then repeat a delivery that is still running.
         """
@@ -91,7 +91,7 @@ class WebhookDelivery:
         return count
 
     def _start_due(self) -> int:
-        """Serve due subscriptions in a thread each, while places are free; return how many."""
+        """Start a thread for each due subscription, while places are free; return how many."""
         with self._done:
             running = list(self._running.values())
         places = self._runtime.settings.webhooks.parallel
@@ -105,7 +105,7 @@ class WebhookDelivery:
         return len(claimed)
 
     def _claim(self, free: int, slow: int) -> list[tuple[str, bool]]:
-        """Claim up to ``free`` subscriptions, at most ``slow`` of them slow ones."""
+        """Claim up to ``free`` subscriptions, up to ``slow`` of them slow; return (id, is slow)."""
         now = self._runtime.clock.now()
         with self._runtime.database.read() as session:
             if free < 1 or not webhook_queue.is_any(session, now):
@@ -145,7 +145,10 @@ class WebhookDelivery:
         return count
 
     def _next(self, subscription_id: str) -> Delivery | None:
-        """Return the next delivery; release the claim if there is none."""
+        """Return the next delivery; None, without a claim, if there is none.
+
+        Suspends the subscription if notifications were removed before their delivery.
+        """
         with self._runtime.database.read() as session:
             claimed = webhook_queue.find_mine(session, subscription_id, self._owner)
             if claimed is None:
@@ -173,7 +176,7 @@ class WebhookDelivery:
 
 
 class _Results:
-    """Stores the results of deliveries, fenced on the owner of the claim."""
+    """Stores the results of deliveries, if the subscription still has the claim of ``owner``."""
 
     def __init__(self, runtime: Runtime, owner: str) -> None:
         self._runtime, self._owner = runtime, owner
@@ -196,7 +199,7 @@ class _Results:
         return False
 
     def suspend(self, subscription: Subscription, reason: str) -> None:
-        """Stop delivery until the owner of the subscription sets where it continues."""
+        """Suspend a subscription for ``reason``, until its owner sets where to continue; notify."""
         self._store(
             subscription.id,
             lambda session: self._notify_suspended(session, subscription, reason),
@@ -265,7 +268,7 @@ class _Results:
     def _store(
         self, subscription_id: str, more: Callable[[Session], object] | None, **values: Any
     ) -> bool:
-        """Store ``values``, and ``more`` in the same transaction; False if the claim is lost."""
+        """Store ``values`` and call ``more`` in one transaction; False if the claim is lost."""
 
         def work(session: Session) -> bool:
             has_claim = webhook_queue.note(session, subscription_id, self._owner, values)

@@ -16,7 +16,7 @@ class DeletionWaits:
 
     @contextmanager
     def place(self, lease_id: str) -> Iterator[bool]:
-        """Yield whether the request may wait: a place is free and no other waits for the lease."""
+        """Yield whether to wait: a place is free, and no other request waits for this lease."""
         with self._lock:
             may_wait = len(self._leases) < self._places and lease_id not in self._leases
             if may_wait:

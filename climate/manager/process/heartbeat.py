@@ -56,7 +56,7 @@ class ManagerHeartbeat:
 class Beats:
     """The managers that are alive, and the latest heartbeat of all managers (None: there is none).
 
-    ``now`` is when they were read.
+    ``now`` is when the heartbeats were read.
     """
 
     alive: list[Heartbeat]
@@ -81,7 +81,7 @@ class Beats:
 
 
 def find_beats(store: Store) -> Beats:
-    """Return the present heartbeats."""
+    """Return the heartbeats of the managers that are alive, and the latest of all managers."""
     now = store.clock.now()
     with store.database.read() as session:
         return Beats(alive=managers.alive(session, now), last=managers.last_beat(session), now=now)
@@ -90,11 +90,11 @@ def find_beats(store: Store) -> Beats:
 class WriteTrials:
     """Finds out whether the database can be written; one object per process.
 
-    There is at most one trial write in five seconds, however often the readiness is asked for.
+    However often readiness is checked, there is at most one trial write in five seconds.
     """
 
     def __init__(self, store: Store) -> None:
-        """Prepare; ``error`` tries."""
+        """Prepare; the first trial write runs in ``error``."""
         self._store = store
         self._running = threading.Lock()
         self._next = float("-inf")

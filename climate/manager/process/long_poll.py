@@ -80,8 +80,8 @@ class LongPoll:
     def wait(self, seen: int, seconds: float) -> bool:
         """Wait until there is a notification with a number above ``seen``; return whether one came.
 
-        False after ``seconds``, and at once when ``close`` is called. The caller must count as
-        waiting (``place``), or else the thread does not query.
+        Return False after ``seconds``, and at once when ``close`` is called. The caller must count
+        as waiting (``place``), or else the thread does not query.
         """
         with self._changed:
             if self._thread is None and not self._is_closed:

@@ -22,7 +22,7 @@ _MANY, _LONG_PAUSE = 100, 0.1
 class Progress:
     """When a loop last completed a run without an error, by ``time.monotonic``.
 
-    At first that is when the loop was created. ``interval`` is in seconds.
+    ``done_at`` is at first when the loop was created. ``interval`` is in seconds.
     """
 
     name: str
@@ -35,13 +35,13 @@ class Progress:
         return time.monotonic() - self.done_at
 
     def note_done(self) -> None:
-        """Note that a run has ended without an error."""
+        """Store that a run has ended now without an error."""
         self.done_at = time.monotonic()
 
 
 @contextmanager
 def logged(text: str) -> Iterator[None]:
-    """Log an error of the block instead of raising it; a traceback unless the database is away."""
+    """Log an error of the block, do not raise it; no traceback if the database is unavailable."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The collaborators of the use cases; ``climate.bootstrap`` creates them once per process.
+"""Runtime: the collaborators of use cases; ``climate.bootstrap`` creates it once per process.
 
 A function receives only the part that it needs: ``Store``, ``Catalog`` or ``Settings``. It receives
 the whole ``Runtime`` only to pass it on to functions that need several parts.

@@ -141,8 +141,8 @@ def _replace(runtime: Runtime, task: Preparation) -> None:
     """Quarantine a host and move its lease to another host.
 
     A host that is only slow stays if no other host is available. The lock of a lease must come
-    before the locks of hosts, so this takes two transactions. If the manager stops in between,
-    healing in the inventory sync does the second.
+    before the locks of hosts, so this function needs two transactions. If the manager stops in
+    between, healing in the inventory sync replaces the host.
     """
     failed = task.progress is PreparationState.FAILED
     reason = task.reason if failed and task.reason else _SLOW
@@ -157,7 +157,7 @@ def _replace(runtime: Runtime, task: Preparation) -> None:
 
 
 def _is_replaced(runtime: Runtime, task: Preparation, session: Session) -> bool:
-    """Whether the lease gets another host if it loses this one; for a rehearsal only."""
+    """Quarantine a host in a rehearsal; return whether healing its lease replaces it."""
     quarantine(runtime.clock.now(), task.resource_id, _SLOW, session)
     healing.heal(runtime, {task.resource_id}, task.lease_id, session)
     held = allocations.held(session, [task.reservation_id])

@@ -51,8 +51,8 @@ class PowerSaver:
     def run(self) -> None:
         """Advance shutdowns; from time to time, choose hosts to switch off or on.
 
-        If power saving is disabled, no host is chosen. Shutdowns that no provisioner has claimed
-        are cancelled, and the others are followed to their end.
+        If power saving is disabled, it chooses no host: it cancels shutdowns that no provisioner
+        has claimed, and advances the others to their end.
         """
         policy = self._settings.energy
         if policy is None and not self._is_done:
@@ -71,10 +71,10 @@ class PowerSaver:
 
 
 def advance(runtime: Runtime, objection: str | None = None) -> None:
-    """Cancel shutdowns of hosts that are needed, and end finished ones.
+    """Cancel shutdowns of hosts that leases need, and end shutdowns that are finished.
 
     Only shutdowns that no provisioner has claimed are cancelled. An ``objection``, which is a
-    reason, cancels all of these, needed or not. Before a shutdown ends, climate enables the host's
+    reason, cancels all unclaimed shutdowns. Before a shutdown ends, climate enables the host's
     service in the cloud; if that fails, the next run tries again.
     """
     with runtime.database.read() as session:
@@ -120,7 +120,7 @@ def _enable_service(plugin: ResourcePlugin, task: Shutdown, host: Resource) -> b
 
 
 def plan(runtime: Runtime, settings: Provisioning, policy: Policy, lead_times: LeadTimes) -> None:
-    """Request that provisioners switch off unneeded hosts, and switch on missing spares."""
+    """Store which hosts are idle; request shutdowns of unneeded hosts, and power for spares."""
     now = runtime.clock.now()
     runtime.database.write(
         lambda session: shutdowns.note_idle(
@@ -147,7 +147,7 @@ def plan(runtime: Runtime, settings: Provisioning, policy: Policy, lead_times: L
 def _free(
     session: Session, settings: Provisioning, lead_times: LeadTimes, now: datetime
 ) -> tuple[dict[int, Resource], list[FreeHost]]:
-    """Return all hosts that are on and that no lease holds, and their idle times."""
+    """Return the free hosts (on, and held by no lease) by id, and their idle and lead times."""
     idle = shutdowns.idle(session, now)
     hosts = {
         id_: host
@@ -172,7 +172,7 @@ def _free(
 def _to_wake(
     session: Session, settings: Provisioning, free: list[FreeHost], policy: Policy, now: datetime
 ) -> list[Shutdown]:
-    """Return the shutdowns of hosts to switch on as spares; none that a lease needs."""
+    """Return the shutdowns of hosts to switch on as spares, without hosts that a lease needs."""
     off = [task for task in shutdowns.resting(session) if policy.spare]
     if not off:
         return []
@@ -204,7 +204,7 @@ def _request(
     seen: Collection[int],
     session: Session,
 ) -> list[Shutdown]:
-    """Store the shutdowns, under locks of ``seen`` that block bookings and other managers.
+    """Store and return shutdowns, under locks of ``seen`` that block bookings and managers.
 
     ``seen`` contains the chosen hosts and the first host of all. The lock of the first host
     serialises managers that chose different hosts. Without it, each manager might switch off hosts

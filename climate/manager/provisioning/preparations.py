@@ -59,7 +59,7 @@ def find(runtime: Runtime, wanted: TaskFilter, page: Page, wait: float = 0.0) ->
 def _until_expiry(database: Database, seen_at: datetime | None) -> float:
     """Return the seconds from the last query until the next claim expires.
 
-    The expiry of a claim causes no notification, so waiting requests must query again then.
+    The expiry of a claim causes no notification, so waiting requests must query again after it.
     """
     if seen_at is None:
         return math.inf
@@ -121,7 +121,7 @@ def _apply(
 def _accepted(
     session: Session, before: Preparation, report: Report[PreparationState], now: datetime
 ) -> Preparation:
-    """Claim the preparation, unless a shutdown of its host is in progress.
+    """Return the claimed preparation; raises PreparationClaimed during a shutdown of its host.
 
     An owner can always extend its claim: climate starts no shutdown of a host with a preparation.
     """
@@ -135,7 +135,7 @@ def _accepted(
 def _apply_when_over(
     _session: Session, over: Preparation, report: Report[PreparationState], now: datetime
 ) -> Preparation:
-    """Store in a preparation that is over when its host became ready."""
+    """Return the ended preparation, with the time ``now`` if its owner reports the host ready."""
     is_ready = report.state is PreparationState.READY and report.owner == over.owner
     if not is_ready or over.ready_at is not None:
         return over
@@ -145,7 +145,7 @@ def _apply_when_over(
 def _learn(
     session: Session, task: Preparation, report: Report[PreparationState], now: datetime
 ) -> None:
-    """Store the duration, and end the host's quarantine, because the host works."""
+    """Store the duration of a cold preparation; end the host's quarantine, as the host works."""
     total = sum(report.seconds.values())
     if report.cold and total > 0:
         readiness.remember(session, task.resource_id, task.hardware, total)

@@ -93,7 +93,7 @@ def set_aside(runtime: Runtime, resource_id: int, reason: str | None) -> HostRea
 
 
 def summary(runtime: Runtime, since: datetime, until: datetime, period: Period) -> list[Share]:
-    """Return the shares of leases ready at their start, an entry per hardware class and period."""
+    """Return how many leases and hosts were ready at the start, by hardware class and period."""
     with runtime.database.read() as session:
         tasks = preparations.needed_between(session, since, min(until, runtime.clock.now()))
     return pure.summary(tasks, period)
@@ -104,8 +104,8 @@ def host_status(
 ) -> tuple[Collection[int], Collection[int]]:
     """Return the ids of (hosts in quarantine, other hosts for which being off is no failure).
 
-    Provisioners prepare the latter on demand, and no lease needs them now. Both are empty if
-    provisioning is disabled.
+    Provisioners prepare these other hosts on demand, and no lease needs them now. Both results are
+    empty if provisioning is disabled.
     """
     hosts = [resource for resource in registered if resource.type == HOST]
     if settings is None or not hosts:

@@ -41,7 +41,7 @@ def report(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> Shutdow
 
 
 def _reserve_host(runtime: Runtime, id_: str, report: Report[ShutdownState]) -> None:
-    """Disable the host in the cloud; if the cloud refuses, cancel the shutdown."""
+    """Disable the host in the cloud for a new claim; if the cloud refuses, cancel the shutdown."""
     now = runtime.clock.now()
     with runtime.database.read() as session:
         before = shutdowns.get(session, id_)
@@ -88,7 +88,10 @@ def _applied(
 def _accepted(
     session: Session, before: Shutdown, report: Report[ShutdownState], now: datetime
 ) -> Shutdown:
-    """Claim the shutdown; once claimed, it must be finished, even if a lease needs the host."""
+    """Return the claimed shutdown; raises ShutdownOver if a lease needs the host.
+
+    Once claimed, a shutdown must be finished, even if a lease needs the host.
+    """
     after = shutdown.accept(before, report.owner, now, now + report.claim)
     if before.progress is ShutdownState.WANTED and shutdowns.is_needed(session, before, now):
         raise ShutdownOver(f"{before.node} stays on: it is needed soon")

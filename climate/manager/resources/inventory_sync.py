@@ -38,8 +38,8 @@ LOG = logging.getLogger(__name__)
 def synchronise(runtime: Runtime, lost_before: Collection[int] = ()) -> set[int]:
     """Reconcile all resources with the cloud, then heal leases; return the ids of lost resources.
 
-    ``lost_before`` are the ids of the resources that the previous run found lost. A running lease
-    gets a replacement only for a resource that both runs found lost. An exception of a plug-in's
+    ``lost_before`` are the ids of the resources that the previous run found lost. Healing counts
+    a resource as lost only if both runs found it lost. An exception of a plug-in's
     ``refresh`` ends the run: the resource types before it stay reconciled, and no lease is healed.
     """
     lost, settings = set[int](), runtime.settings
@@ -81,9 +81,9 @@ def reconcile(
     *,
     stuck: bool = False,
 ) -> None:
-    """Store the state of a resource in the cloud: its native properties, and if it is reservable.
+    """Store a resource's native properties and whether it is reservable; enroll it if it is again.
 
-    ``discovered`` is that state; None if the resource does not exist in the cloud. A ``stuck``
+    ``discovered`` is its state in the cloud; None if the resource does not exist there. A ``stuck``
     resource (in quarantine, or not released by its last lease) is not reservable, whatever the
     cloud reports.
     """

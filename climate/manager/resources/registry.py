@@ -32,9 +32,9 @@ def register(
 ) -> Resource:
     """Register a resource of the cloud, so that leases can reserve it; return it.
 
-    The plug-in finds it by ``external_number``, its number in the cloud, or else by ``name``. Extra
-    properties with the name of a native property are ignored. Raises NotFound, InvalidInput, or
-    Conflict if the resource is ambiguous, in use, not reservable or already registered.
+    The plug-in finds the resource by ``external_number``, its number in the cloud, or by ``name``.
+    Extra properties with the name of a native property are ignored. Raises NotFound, InvalidInput,
+    or Conflict if the resource is ambiguous, in use, not reservable or already registered.
 
     climate stores the resource before it changes the cloud, so the inventory sync can finish an
     interrupted registration. A resource that the cloud reports as unusable is registered, but not
@@ -76,7 +76,7 @@ def _insert(
 
 
 def _forget(database: Database, created: Resource) -> bool:
-    """Delete a failed registration, unless an inventory sync finished it in the meantime."""
+    """Delete a failed registration; return False if an inventory sync has finished it already."""
 
     def work(session: Session) -> bool:
         if resources.get(session, created.type, created.id, lock=True).reservable:

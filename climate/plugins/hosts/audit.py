@@ -42,7 +42,7 @@ class AuditedCloud(Protocol):
 
 
 def find_drifts(cloud: AuditedCloud, expected: Callable[[], ExpectedState]) -> Iterator[Drift]:
-    """Yield every difference, except for reservations that are being started, changed or ended."""
+    """Yield the drifts of hosts, except those of reservations in ``ExpectedState.changing``."""
     pools, free = cloud.pools(), set(cloud.free_hosts())
     state = expected()
     registered, running = state.registered, state.running
@@ -68,7 +68,7 @@ def find_drifts(cloud: AuditedCloud, expected: Callable[[], ExpectedState]) -> I
 def _drifts_of_running(
     cloud: AuditedCloud, held: HeldReservation, pool: Pool | None
 ) -> Iterator[Drift]:
-    """Yield the differences of a running reservation; the repair is to call ``start`` again."""
+    """Yield how the cloud differs from a running reservation; another start repairs it."""
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
     lease_id = held.lease.id
     if pool is None:

@@ -30,7 +30,7 @@ class Isolation:
         return "" if self.zone_prefix and zone.startswith(self.zone_prefix) else zone
 
     def check_zones(self, host: str, zones: Collection[str | None]) -> None:
-        """Raise Conflict if the host's aggregates have ``zones``: it cannot join a second zone."""
+        """Raise Conflict if a host in ``zones`` would have to join a zone that climate creates."""
         present = sorted(zone for zone in zones if zone)
         if present and self.zone_prefix is not None:
             raise Conflict(

@@ -21,7 +21,7 @@ class NovaCloud(NovaPools):
         self._services.enable(host)
 
     def delete_servers(self, pool: str, host: str) -> None:
-        """Raise NotYet if servers remain after ``[nova] server_delete_wait`` seconds.
+        """Delete the servers; raise NotYet if some remain after ``[nova] server_delete_wait`` s.
 
         Before each deletion, checks that the host is still in the pool: a manager that was paused
         must not delete the servers of the next reservation.
@@ -33,7 +33,7 @@ class NovaCloud(NovaPools):
         self._host_servers.evict(find, self._patience, f" on {host}")
 
     def snapshot_servers(self, host: str, occasion: str) -> None:
-        """Create an image ``reserved_<name>`` of each server; its project owns the image."""
+        """Create an image ``reserved_<name>`` of each server, owned by the server's project."""
         with session.answers():
             for server in self._host_servers.servers(host):
                 keep_image(self._images, server, occasion)

@@ -60,10 +60,10 @@ class NovaHosts:
         return find_hosts(nodes, services, self._capabilities, alone=self._isolation.nodes)
 
     def load_properties(self, hosts: Sequence[DiscoveredResource]) -> list[DiscoveredResource]:
-        """Add traits and inventories from Placement.
+        """Return the hosts with their traits and inventories from Placement.
 
-        Of several hosts, only single nodes and hosts in climate's pools get them. The others are
-        not ``complete``.
+        If there are several hosts, reads only single nodes and hosts in climate's pools. The others
+        are not ``complete``.
         """
         names = {host.external_id for host in hosts}
         if len(names) > 1:

@@ -186,7 +186,7 @@ def _path(host: str) -> str:
 
 
 def _has_names(present: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
-    """Compare the names only: Placement adds defaults to the values."""
+    """Return whether the names are equal. Values may differ, as Placement adds defaults."""
     return all(sorted(present[name]) == sorted(value) for name, value in values.items())
 
 

@@ -94,7 +94,10 @@ class NovaPools(NovaHosts):
             self._changes.ensure(aggregate, pool, None, {self._isolation.owner_key: NOBODY})
 
     def add_host(self, pool: str, host: str) -> None:
-        """Raise HostOccupied if another reservation has the host, or servers are on it."""
+        """Move a free host into the pool. Raises HostOccupied if it is reserved or has servers.
+
+        For a single node that another reservation has, raises Conflict.
+        """
         if is_node(host):
             self._add_node(pool, host)
             return

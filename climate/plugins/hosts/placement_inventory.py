@@ -47,7 +47,7 @@ class ProviderInventory:
     def __init__(
         self, placement: Adapter, traits: Sequence[str], resource_classes: Sequence[str]
     ) -> None:
-        """Select by shell patterns, such as ``HW_CPU_*``, what becomes a property of hosts."""
+        """Set the patterns, such as ``HW_CPU_*``, of names that become properties of hosts."""
         self._placement = placement
         self._traits = traits
         self._classes = resource_classes

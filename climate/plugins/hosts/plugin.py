@@ -60,7 +60,7 @@ class HostCloud(AuditedCloud, Protocol):
         """
 
     def withdraw(self, host: str) -> None:
-        """Remove a host from the free pool; this opens it to all projects."""
+        """Open a host to all projects: remove it from the free pool, and enable its service."""
 
     def disable_service(self, host: str) -> None:
         """Disable the service of a free host, so that no server can start on it.

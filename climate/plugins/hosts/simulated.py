@@ -1,7 +1,7 @@
 """Simulated hosts and their HostCloud, for demonstrations and tests.
 
 ``[simulated]`` configures the delay and the failure rate of calls, and the seed of random failures.
-The state of the cloud results from the effects in ``climate.plugins.simulated_journal``.
+The cloud computes its state from its journal, see ``climate.plugins.simulated_journal``.
 """
 
 import json

@@ -17,7 +17,7 @@ def find_drifts(
     expected: Callable[[], ExpectedState],
     counts: Callable[[HeldReservation], Mapping[str, int]],
 ) -> Iterator[Drift]:
-    """Yield every difference, except for reservations that are being started, changed or ended.
+    """Yield the drifts of slots, except those of reservations in ``ExpectedState.changing``.
 
     ``counts`` returns the number of slots that a reservation must have, by reservable host.
     """
@@ -33,7 +33,7 @@ def find_drifts(
 def _drifts_of_running(
     cloud: InstanceCloud, held: HeldReservation, counts: Mapping[str, int], slots: Slots
 ) -> Iterator[Drift]:
-    """Yield the differences of a running reservation; the repair is to call ``start`` again."""
+    """Yield how the cloud differs from a running reservation; another start repairs it."""
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
     lease_id, owner = held.lease.id, held.lease.project_id
     if set(slots.projects) != {owner}:

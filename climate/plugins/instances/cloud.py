@@ -36,7 +36,7 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class Flavor:
-    """A flavor of a reservation: ``ram``, ``swap`` in MiB, ``disk``, ``ephemeral`` in GiB."""
+    """A flavor that users can reserve: ``ram``, ``swap`` in MiB, ``disk``, ``ephemeral`` in GiB."""
 
     id: str
     name: str
@@ -89,12 +89,12 @@ class InstanceCloud(Protocol):
         """Return the hosts that may have slots of the reservation."""
 
     def set_slots(self, reservation_id: str, host: str, count: int) -> None:
-        """Set the number of slots on a host; raises an error if it cannot be shared now."""
+        """Set the number of slots on a host; raises an error if the host cannot be shared now."""
 
     def boot(self, trust_id: str | None, boot: Boot) -> Sequence[str]:
-        """Boot the servers beyond ``boot.known`` as the user who created the trust; return ids.
+        """Boot servers ``boot.known`` + 1 to ``boot.amount`` as the trust's user; return their ids.
 
-        Raises NotYet while the cloud builds them, and another error if that fails.
+        Raises NotYet while the cloud builds them, and another error if it cannot build one.
         """
 
     def keep_images(self, reservation_id: str) -> None:

@@ -56,7 +56,7 @@ class NovaInstances:
             return self._flavors.find(flavor_id, project_id)
 
     def check_image(self, image_id: str, requester: Requester) -> None:
-        """Request the image from Glance with the requester's token: climate's user sees others.
+        """Request the image with the requester's token: climate's user sees other images.
 
         Without a token, accepts any image.
         """
@@ -92,7 +92,7 @@ class NovaInstances:
         return sorted(aggregate.hosts) if aggregate else []
 
     def set_slots(self, reservation_id: str, host: str, count: int) -> None:
-        """Raise HostOccupied while the host is reserved as a whole.
+        """Set the number of slots; raise HostOccupied while the host is reserved as a whole.
 
         At the end of that reservation climate deletes all servers on the host.
         """
@@ -147,7 +147,7 @@ class NovaInstances:
                     aggregate.delete()
 
     def slots(self) -> Mapping[str, Slots]:
-        """Include reservations with only an aggregate, flavor, inventory or resource class."""
+        """Return all slots, also of reservations with only some of the objects of slots."""
         aggregates = self._aggregates()
         with _answers():
             counts, classes = self._slots.counts(), self._slots.reservations()

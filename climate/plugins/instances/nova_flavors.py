@@ -52,7 +52,7 @@ class ReservedFlavors:
             return None
 
     def ensure(self, reservation_id: str, size: Size) -> None:
-        """Create a flavor without access for any project if necessary; set its extra specs."""
+        """Create the flavor if missing, closed to all projects; set its missing extra specs."""
         try:
             flavor = self._nova.flavors.get(reservation_id)
         except nova_errors.NotFound:
@@ -91,7 +91,7 @@ class ReservedFlavors:
             return set()
 
     def servers(self, reservation_id: str) -> list[str]:
-        """Return the ids of the servers of this flavor in all projects."""
+        """Return the ids of the servers, in all projects, with the reservation's flavor."""
         options = {"flavor": reservation_id, "all_tenants": True}
         return [server.id for server in self._nova.servers.list(search_opts=options, limit=-1)]
 

@@ -35,7 +35,7 @@ class NovaServers:
         self._trusts = Trusts(conf)
 
     def boot(self, trust_id: str | None, boot: Boot) -> list[str]:
-        """Boot the servers beyond ``boot.known``; return their ids in the order of their numbers.
+        """Boot servers ``boot.known`` + 1 to ``boot.amount``; return their ids in this order.
 
         Raises NotYet while Nova builds them. Raises BootFailed, DeadTrust, BackendUnavailable.
         """

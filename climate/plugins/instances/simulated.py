@@ -22,7 +22,7 @@ _EFFECTS = frozenset({"open_slots", "set_slots", "clear_host", "close_slots", "d
 
 
 class SimulatedInstances:
-    """An InstanceCloud whose state results from the effects in the journal."""
+    """An InstanceCloud that computes its state from the effects in its journal."""
 
     acts_as_user = False
 

@@ -54,7 +54,8 @@ class Occupant:
     def is_at_any(self, resources: Iterable[Resource]) -> bool:
         """Tell whether the occupant is at one of these endpoints.
 
-        Also true if none of them has the name of its endpoint, or if its network is unknown.
+        Also true if no resource has the occupant's endpoint as its name, or if the occupant's
+        network is unknown.
         """
         same = [resource for resource in resources if resource.external_id == self.endpoint]
         networks = {resource.properties.get("network_id") for resource in same}
@@ -96,8 +97,8 @@ def find_drifts(
 ) -> Iterator[Drift]:
     """Yield every difference between occupants and leases.
 
-    Ignores reservations that a manager works on. ``created_by`` returns the ids of the occupants
-    that climate created for a reservation, by endpoint.
+    Ignores reservations in ``ExpectedState.changing``. ``created_by`` returns the ids of the
+    occupants that climate created for a reservation, by endpoint.
     """
     registered = expected().registered
     listed = cloud.occupants([each.external_id for each in registered]) if registered else []
@@ -157,7 +158,7 @@ class EndpointSchema(DefaultingSchema):
 
 
 class EndpointPlugin(ResourcePlugin):
-    """A type of endpoints. During a reservation their occupants belong to the lease's project."""
+    """Base of plug-ins for endpoints, whose occupants belong to the lease's project."""
 
     #: The key in a reservation's details; its value maps endpoints to the ids of occupants.
     details_key: ClassVar[str]

@@ -14,7 +14,7 @@ from climate.plugins.simulated_journal import Journal, SimulatedFailure
 
 
 class SimulatedEndpoints:
-    """An EndpointCloud whose state is the journal of effects."""
+    """An EndpointCloud that computes its state from the effects in its journal."""
 
     #: The kind of the occupants in messages.
     what: ClassVar[str]
@@ -65,7 +65,7 @@ class SimulatedEndpoints:
             self._act("delete", occupant.id)
 
     def occupants_by_id(self) -> dict[str, Occupant]:
-        """Return the occupants that result from the effects, by id."""
+        """Return the present occupants by id, computed from the journal."""
         occupants: dict[str, Occupant] = {}
         for record in self.journal.effects():
             name, _, effect = record["effect"].partition("_")

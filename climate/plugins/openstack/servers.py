@@ -138,7 +138,7 @@ def keep_image(
     server: Any,  # noqa: ANN401 - novaclient's
     occasion: str,
 ) -> bool:
-    """Create an image ``reserved_<name>`` of a server, once per occasion; return if it is finished.
+    """Create a server's image ``reserved_<name>`` once per occasion; return whether it is finished.
 
     An image is finished when Nova has saved it, or has stopped without saving it. Repeat the call
     until it returns True. Nova creates the image in climate's project; a second request makes the

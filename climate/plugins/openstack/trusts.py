@@ -109,7 +109,7 @@ class Trusts:
             self._keystone.delete(f"{_TRUSTS}/{trust_id}")
 
     def session(self, trust_id: str) -> Session:
-        """Return an authenticated session of the trust's user.
+        """Return an authenticated session that acts as the user who created the trust.
 
         Raises DeadTrust, BackendUnavailable.
         """
@@ -127,11 +127,11 @@ class Trusts:
         return session
 
     def check(self, trust_id: str) -> None:
-        """Raise DeadTrust if climate cannot use the trust, BackendUnavailable if unknown."""
+        """Raise DeadTrust if climate cannot use the trust, BackendUnavailable if Keystone fails."""
         self.session(trust_id)
 
     def find_all(self) -> list[Trust]:
-        """Return the trusts of this deployment; others may have the same service user."""
+        """Return this deployment's trusts, without those of others with the same service user."""
         with answers("Keystone"):
             query = {"trustee_user_id": self._session.get_user_id()}
             trusts = self._keystone.get(_TRUSTS, params=query).json()["trusts"]

@@ -84,7 +84,7 @@ class StackCloud(Protocol):
         """Return the flavors that the requester can use."""
 
     def networks(self, requester: Requester, names: Collection[str]) -> Mapping[str, str]:
-        """Return the ids of external networks, by those of ``names`` (names or ids) that exist."""
+        """Return the ids of the external networks that exist, by name or id in ``names``."""
 
     def preview(self, requester: Requester, source: Source) -> Sequence[Any]:
         """Return the resources that a stack would have, in nested lists. Raises InvalidInput."""
@@ -99,7 +99,7 @@ class StackCloud(Protocol):
         """
 
     def find(self, project_id: str, stack_id: str) -> Stack | None:
-        """Return a stack, or None if it is gone."""
+        """Return the project's stack with this id, or None if it is gone."""
 
     def find_marked(self, project_id: str, reservation_id: str) -> Stack | None:
         """Return the stack with a reservation's mark, or None."""

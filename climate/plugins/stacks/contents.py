@@ -80,8 +80,8 @@ class Contents:
 def count_contents(preview: Sequence[Any], source: Source, flavors: Flavors) -> Contents:
     """Return the contents of a stack. Raises InvalidInput for resources that cannot be counted.
 
-    ``preview`` is Heat's preview of the rewritten copy: nested lists of resources. ``source`` is
-    the original.
+    ``preview`` is Heat's preview of the copy that climate rewrote: nested lists of resources.
+    ``source`` is the original.
     """
     aliases = template.aliases(source.environment)
     resources = [

@@ -33,7 +33,7 @@ class TooComplex(InvalidTemplate):
 
 
 class _Loader(yaml.CSafeLoader):  # type: ignore[misc]  # yaml ships no types
-    """Heat's YAML: dates stay text."""
+    """Loads YAML as Heat does: dates stay text. Raises TooComplex for numbers of many digits."""
 
     def construct_limited_int(self, node: yaml.ScalarNode) -> int:
         _check_digits(node.value)

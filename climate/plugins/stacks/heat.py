@@ -150,7 +150,7 @@ class HeatStacks:
             self._as_climate(stack.project_id).stacks.delete(_path(stack))
 
     def marked(self) -> Sequence[Stack]:
-        """List project by project if Heat forbids a listing of all projects."""
+        """Return marked stacks; list each project by itself if Heat forbids to list all at once."""
         with _answers():
             try:
                 heat = self._as_climate(self._session.get_project_id() or "")

@@ -122,7 +122,7 @@ def members_of(params: Mapping[str, Any]) -> tuple[Member, ...]:
 
 
 def reserved(source: Source, params: Mapping[str, Any], members: Iterable[Reservation]) -> Source:
-    """Return a copy that uses the reserved flavors and volume types, and adopts floating IPs."""
+    """Return a copy of a source that uses the members' flavors, volume types and floating IPs."""
     by_name = {member.params[PART]: member for member in members}
     reserves: Reserves = params["reserves"]
     flavors: dict[str, str] = {}

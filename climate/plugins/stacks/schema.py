@@ -89,7 +89,7 @@ class StackSchema(RequestSchema):
 
     @post_load
     def _defaults(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-        """Replace null with the default, and merge the parameters into one object.
+        """Replace null with the default, and move the environment's parameters to ``parameters``.
 
         By default climate deletes the stacks that it created, and suspends all others.
         """

@@ -41,7 +41,7 @@ _STATUS = {
 
 
 class SimulatedStacks:
-    """A StackCloud whose state is the journal of effects."""
+    """A StackCloud that computes its state from the effects in its journal."""
 
     knows_users = False
 
@@ -115,7 +115,7 @@ class SimulatedStacks:
         return [stack for stack in self.stacks() if stack.reservation_id]
 
     def stacks(self) -> list[Stack]:
-        """Return the stacks that result from the effects."""
+        """Return the present stacks, computed from the journal."""
         stacks: dict[str, Stack] = {}
         for effect in self.journal.effects():
             name, _, noun = effect["effect"].partition("_")
@@ -146,7 +146,7 @@ def _members(
 ) -> Iterator[Any]:
     """Yield the resources of a template, those of groups and nested templates in lists.
 
-    Each takes an item of ``room``.
+    Takes an item of ``room`` for each resource. Raises ValueError if ``room`` is exhausted.
     """
     defaults = {
         name: record.get("default") for name, record in (template.get("parameters") or {}).items()

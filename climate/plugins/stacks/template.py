@@ -194,14 +194,14 @@ def adoptable(template: Mapping[str, Any]) -> list[str]:
 
 
 def aliases(environment: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the types, or names of nested templates, by which an environment replaces types."""
+    """Return, by type, the type or nested template with which an environment replaces it."""
     registry = environment.get("resource_registry")
     items = registry.items() if isinstance(registry, Mapping) else ()
     return {name: type_ for name, type_ in items if isinstance(type_, str)}
 
 
 def _edited_file(name: str, text: str, edit: Edit, aliases: Mapping[str, str]) -> str:
-    """Return a nested template edited, and any other file unchanged."""
+    """Return the text of a nested template after the edit, and of any other file unchanged."""
     try:
         template = parse_template(text)
     except InvalidTemplate as error:

@@ -14,7 +14,7 @@ def find_drifts(
 ) -> Iterator[Drift]:
     """Yield every difference between reserved types and leases.
 
-    Ignores reservations that a manager works on, and all volume types that are not reserved types.
+    Ignores reservations in ``ExpectedState.changing``, and all types that are not reserved types.
     ``quota_of`` returns the quota that a reservation should have.
     """
     present = {
@@ -30,7 +30,7 @@ def find_drifts(
 def _drifts_of_running(
     cloud: VolumeCloud, held: HeldReservation, expected: Quota, present: dict[str, ReservedType]
 ) -> Iterator[Drift]:
-    """Compare a running reservation; the repair is to start it again."""
+    """Yield how the cloud differs from a running reservation; another start repairs it."""
     subject = f"reservation {held.reservation.id} of lease {held.lease.id}"
     lease_id, owner = held.lease.id, held.lease.project_id
     reserved_type = present.get(held.reservation.id)
@@ -56,7 +56,7 @@ def _drifts_of_running(
 
 
 def _leftover(cloud: VolumeCloud, reserved_type: ReservedType) -> Drift:
-    """Report a reserved type whose reservation has ended; it can be deleted if it is empty."""
+    """Return the drift for a type of no running reservation; the repair deletes an empty type."""
     volumes = cloud.volumes(reserved_type.id)
     ids = ", ".join(volume.id for volume in volumes)
     return Drift(

@@ -248,7 +248,7 @@ class CinderVolumes:
         self._revoke(reserved_type, [other for other in projects if other != project_id])
 
     def _share_qos(self, reserved_type: ReservedType) -> None:
-        """Copy the quality-of-service specs, which Cinder cannot set when it creates a type."""
+        """Associate the base type's QoS specs, which Cinder cannot do when it creates a type."""
         specs = [
             self.cinder.send("GET", f"types/{id_}", allowed=(_GONE,))
             .json()

@@ -59,8 +59,9 @@ NOTHING_MORE = Quota(0, 0)
 class Volume:
     """A volume of ``size`` GiB; ``status`` is Cinder's, such as ``in-use``.
 
-    ``reservation_id`` is the id of the reservation for which climate created it, or None. With
-    ``is_stuck`` it has not changed for so long that Cinder has probably stopped working on it.
+    ``reservation_id`` is the id of the reservation for which climate created the volume, or None.
+    With ``is_stuck`` the volume has not changed for so long that Cinder has probably
+    stopped working on it.
     """
 
     id: str
@@ -90,7 +91,7 @@ class VolumeCloud(Protocol):
         """Return all reserved types."""
 
     def create_reserved_type(self, reservation_id: str, base_id: str) -> ReservedType:
-        """Create the type, without access for any project. Raises NotFound."""
+        """Create the reserved type, closed to all projects. Raises NotFound for ``base_id``."""
 
     def users(self, reserved_type: ReservedType) -> Sequence[str]:
         """Return the ids of the projects with access to a reserved type."""
@@ -102,10 +103,10 @@ class VolumeCloud(Protocol):
         """Return the project's quota for the type; a negative number means no limit."""
 
     def set_quota(self, reserved_type: ReservedType, project_id: str, quota: Quota) -> None:
-        """Set the project's quota for the type; a quota below its usage becomes its usage."""
+        """Set the project's quota for the type, but no limit below the project's usage."""
 
     def close_reserved_type(self, reserved_type: ReservedType) -> None:
-        """Revoke all access to the type, and record ``is_over`` in the cloud."""
+        """Revoke all projects' access to the type, and set its ``is_over`` in the cloud."""
 
     def delete_reserved_type(self, reserved_type: ReservedType) -> None:
         """Delete the type; succeeds if it is gone. Raises NotYet while it has volumes."""

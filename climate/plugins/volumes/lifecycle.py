@@ -37,7 +37,9 @@ class VolumeCreationFailed(RuntimeError):
 def create_volumes(
     cloud: VolumeCloud, lease: Lease, reserved_type: ReservedType, count: int, size: int
 ) -> list[str]:
-    """Create volumes of ``size`` GiB until the type has ``count``; return the ids of climate's.
+    """Create volumes of ``size`` GiB until the type has ``count``; return ids.
+
+    The ids are those of the volumes that climate created.
 
     Volumes that the project created count, too; volumes that are being deleted do not. Raises
     NotYet while volumes are being created. Raises VolumeCreationFailed after deleting the volumes

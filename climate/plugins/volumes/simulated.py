@@ -33,7 +33,7 @@ _GIGABYTES = {"sim-gold": Inventory(1000, max_unit=400)}
 
 @dataclass(slots=True)
 class _Present:
-    """The state that results from the effects; volumes by id, each with its type."""
+    """The simulated volumes' present state; ``volumes`` has type id and volume by volume id."""
 
     reserved_types: dict[str, ReservedType] = field(default_factory=dict)
     users: dict[str, str] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class _Present:
 
 
 class SimulatedVolumes:
-    """A VolumeCloud with the types in ``TYPES``, whose state is the journal of effects."""
+    """A VolumeCloud with the types in ``TYPES``, which computes its state from its journal."""
 
     needs_trust: ClassVar[bool] = False
 

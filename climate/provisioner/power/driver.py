@@ -45,7 +45,7 @@ class PowerUnchanged(PowerError):
 
 
 class PowerDriver(Protocol):
-    """The power of nodes. All methods may raise Refused or Unreachable."""
+    """Controls the power of nodes. Methods may raise Refused, Unreachable or InvalidNodeConfig."""
 
     def power(self, node: Node) -> Power:
         """Return the node's power."""
